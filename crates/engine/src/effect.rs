@@ -1,0 +1,275 @@
+//! Storage and path operations an engine asks its driver for.
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::{FileName, PathId};
+
+/// Ties an effect to its [`Input::Done`](crate::Input::Done). Chosen by the engine, unique among
+/// its effects under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// An open file, numbered by the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u64);
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// To read; it must exist.
+    Read,
+    /// To read and write; made if it does not exist, kept as it is if it does.
+    Write,
+    /// To read and write; made if it does not exist, emptied if it does.
+    Truncate,
+}
+
+/// An operation the driver carries out. Those on one file are carried out in their order; others
+/// may overtake each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Open a file; answered by [`Completion::Opened`].
+    Open {
+        /// Names the answer.
+        ticket: Ticket,
+        /// The file.
+        name: FileName,
+        /// What for.
+        mode: OpenMode,
+    },
+    /// Read up to `len` bytes; answered by [`Completion::Read`], shorter only at the file's end.
+    Read {
+        /// Names the answer.
+        ticket: Ticket,
+        /// The file.
+        file: FileId,
+        /// Where from, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        len: usize,
+    },
+    /// Write all of `bytes`; answered by [`Completion::Done`]. A gap before `offset` reads as 0.
+    Write {
+        /// Names the answer.
+        ticket: Ticket,
+        /// The file.
+        file: FileId,
+        /// Where to, in bytes.
+        offset: u64,
+        /// What.
+        bytes: Bytes,
+    },
+    /// Make what was written survive a crash; answered by [`Completion::Done`].
+    Sync {
+        /// Names the answer.
+        ticket: Ticket,
+        /// The file.
+        file: FileId,
+    },
+    /// Close a file, after the effects on it that are under way. Not answered.
+    Close {
+        /// The file.
+        file: FileId,
+    },
+    /// Change or list files and directories by name.
+    Filestore {
+        /// Names the answer.
+        ticket: Ticket,
+        /// What to do.
+        request: FilestoreRequest,
+    },
+    /// Keep, forget or load the engine's own small records, each written atomically and synced.
+    Index {
+        /// Names the answer.
+        ticket: Ticket,
+        /// What to do.
+        request: IndexRequest,
+    },
+    /// Bring up a path the driver knows how to reach; answered by a path event.
+    OpenPath {
+        /// The path.
+        path: PathId,
+    },
+    /// Give up a path; nothing more is sent or received on it.
+    ClosePath {
+        /// The path.
+        path: PathId,
+    },
+    /// End the sending half of a stream, after what was sent.
+    ShutdownWrite {
+        /// The stream.
+        path: PathId,
+    },
+    /// Turn a stream into TLS; answered by a path event.
+    StartTls {
+        /// The stream.
+        path: PathId,
+        /// The name the peer's certificate must carry; `None` when the peer is the client.
+        server_name: Option<String>,
+    },
+    /// Hand in nothing more from this path until [`Effect::ResumeRead`]: the engine is full.
+    PauseRead {
+        /// The path.
+        path: PathId,
+    },
+    /// Hand in bytes again.
+    ResumeRead {
+        /// The path.
+        path: PathId,
+    },
+}
+
+/// What to do with files and directories. The names are those of CFDP's filestore requests
+/// (CCSDS 727.0-B-5 §4.9), which cover what every protocol here needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilestoreRequest {
+    /// Make an empty file; fails if there is one.
+    CreateFile(FileName),
+    /// Delete a file.
+    DeleteFile(FileName),
+    /// Rename a file; fails if the new name is taken.
+    RenameFile {
+        /// What it is called.
+        from: FileName,
+        /// What it shall be called.
+        to: FileName,
+    },
+    /// Append one file's content to another.
+    AppendFile {
+        /// The file that grows; it must exist.
+        to: FileName,
+        /// The file whose content is added; it must exist.
+        from: FileName,
+    },
+    /// Replace one file's content by another's.
+    ReplaceFile {
+        /// The file that is replaced; it must exist.
+        to: FileName,
+        /// The file whose content it gets; it must exist.
+        from: FileName,
+    },
+    /// Make a directory; its parent must exist.
+    CreateDirectory(FileName),
+    /// Remove an empty directory.
+    RemoveDirectory(FileName),
+    /// Delete a file if there is one.
+    DenyFile(FileName),
+    /// Remove an empty directory if there is one.
+    DenyDirectory(FileName),
+    /// Give a complete working file its final name, in place of any file that has it, in one step
+    /// that survives a crash either wholly or not at all.
+    Install {
+        /// The working file.
+        from: FileName,
+        /// Its final name; the directory must exist.
+        to: FileName,
+    },
+    /// List a directory; answered by [`Completion::Listing`].
+    List(FileName),
+}
+
+/// What to do with the engine's own records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexRequest {
+    /// Keep `value` under `key`, in place of what was there.
+    Put {
+        /// The record's name.
+        key: String,
+        /// Its content.
+        value: Bytes,
+    },
+    /// Forget a record, if there is one.
+    Remove {
+        /// The record's name.
+        key: String,
+    },
+    /// Return all records, in order of their keys; answered by [`Completion::Records`].
+    Load,
+}
+
+/// What an effect gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// It was done.
+    Done,
+    /// The file is open.
+    Opened {
+        /// Its number from now on.
+        file: FileId,
+        /// Its length, in bytes.
+        len: u64,
+    },
+    /// What was read.
+    Read(Bytes),
+    /// What a directory holds, in order of the names.
+    Listing(Vec<DirEntry>),
+    /// The engine's records, in order of their keys.
+    Records(Vec<(String, Bytes)>),
+}
+
+/// One line of a directory listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name within the directory.
+    pub name: String,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// What a directory entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file of this many bytes.
+    File(u64),
+    /// A directory.
+    Directory,
+}
+
+/// Why an effect failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EffectError {
+    /// There is no such file or directory.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("the name is taken")]
+    Exists,
+    /// A file was needed, a directory found, or the other way round.
+    #[error("a file where a directory was needed, or the other way round")]
+    WrongKind,
+    /// The directory is not empty.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// The name leads out of the root, or the system forbids the access.
+    #[error("not allowed")]
+    NotAllowed,
+    /// The store is full.
+    #[error("no space left")]
+    NoSpace,
+    /// Anything else, in the store's words.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Effect {
+    /// The ticket its answer will carry; `None` for those that are not answered.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        match *self {
+            Self::Open { ticket, .. }
+            | Self::Read { ticket, .. }
+            | Self::Write { ticket, .. }
+            | Self::Sync { ticket, .. }
+            | Self::Filestore { ticket, .. }
+            | Self::Index { ticket, .. } => Some(ticket),
+            Self::Close { .. }
+            | Self::OpenPath { .. }
+            | Self::ClosePath { .. }
+            | Self::ShutdownWrite { .. }
+            | Self::StartTls { .. }
+            | Self::PauseRead { .. }
+            | Self::ResumeRead { .. } => None,
+        }
+    }
+}

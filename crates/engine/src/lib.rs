@@ -1,0 +1,84 @@
+//! The contract between a protocol engine and whatever drives it.
+//!
+//! An [`Engine`] is a state machine without input or output of its own: bytes, time, path changes
+//! and storage results are handed in, datagrams, storage requests and indications are pulled out.
+//! The same engine runs under a virtual clock in a simulator, behind an emulated link and over
+//! real sockets, because it cannot tell the difference.
+//!
+//! # The rules
+//!
+//! 1. `now` never goes back.
+//! 2. A driver drains effects, transmissions and indications until all are `None` before it
+//!    waits; then it reads [`Engine::poll_timeout`].
+//! 3. After `handle_timeout(t)` and a drain, the next deadline is `None` or later than `t`.
+//! 4. What is not pulled costs nothing and may still change: the engine chooses at the moment of
+//!    the pull what is most worth sending, because on these links the chance to send is scarce.
+//! 5. Every queue is bounded by a configuration field; reaching the bound is an indication.
+//! 6. An idle engine has no deadline, so a simulation ends by itself.
+//! 7. The same configuration, seed and inputs give the same outputs, byte for byte.
+//!
+//! [`conformance`] holds a suite that checks these rules for any engine.
+
+#![forbid(unsafe_code)]
+
+pub mod conformance;
+mod effect;
+mod memory;
+mod name;
+mod path;
+mod rng;
+mod time;
+mod timers;
+mod transmit;
+
+pub use effect::{
+    Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FilestoreRequest, IndexRequest,
+    OpenMode, Ticket,
+};
+pub use memory::MemoryStore;
+pub use name::{Area, FileName, NameError};
+pub use path::{Ecn, PathEvent, PathId, PathInfo, PathKind, Receive};
+pub use rng::Rng;
+pub use time::{Deadline, Time};
+pub use timers::Timers;
+pub use transmit::{Transmit, TxBuf};
+
+/// What a driver hands to an engine.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Bytes arrived on a path: one datagram, several of equal size, or a piece of a stream.
+    Receive(Receive<'a>),
+    /// A path came up, went down, filled up or drained.
+    Path(PathId, PathEvent),
+    /// An effect was carried out, or failed.
+    Done(Ticket, Result<Completion, EffectError>),
+}
+
+/// A protocol engine: pure state, driven from outside.
+///
+/// See the [crate documentation](crate) for the rules both sides keep.
+pub trait Engine: Send {
+    /// What the engine tells its user: a transfer began, ended, was suspended, ...
+    type Indication;
+
+    /// Takes one input. Never fails: a peer's garbage is a counter and an indication.
+    fn handle_input(&mut self, now: Time, input: Input<'_>);
+
+    /// Lets time pass. A late call is late, never wrong; a spurious one changes nothing.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// Writes the next datagram, or a batch of equal ones, into `tx` and says where it goes.
+    ///
+    /// `tx` is empty when the call is made. `None` means nothing to send now.
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit>;
+
+    /// The next storage or path operation to carry out; answered by [`Input::Done`] where it
+    /// carries a [`Ticket`].
+    fn poll_effect(&mut self) -> Option<Effect>;
+
+    /// The next indication for the engine's user.
+    fn poll_indication(&mut self) -> Option<Self::Indication>;
+
+    /// When to call [`Engine::handle_timeout`] next, and why.
+    fn poll_timeout(&self) -> Option<Deadline>;
+}

@@ -1,0 +1,161 @@
+//! What an engine sends, and the buffer it writes into.
+
+use crate::{Ecn, PathId, Time};
+
+/// One datagram, or one batch of equal datagrams, ready in a [`TxBuf`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where it goes.
+    pub path: PathId,
+    /// Bytes in the buffer.
+    pub len: usize,
+    /// Length of each datagram but the last, which may be shorter.
+    pub segment: usize,
+    /// The mark to send with it.
+    pub ecn: Ecn,
+    /// Do not send before this moment (pacing); a driver holds the batch and pulls no more.
+    pub not_before: Time,
+}
+
+/// The driver's send buffer.
+///
+/// It takes what generic segmentation offload can send in one call: datagrams of one size, of
+/// which only the last may be shorter. [`TxBuf::push`] refuses anything else, so an engine can
+/// offer whatever it has next and send the batch when that does not fit.
+#[derive(Debug)]
+pub struct TxBuf {
+    bytes: Vec<u8>,
+    len: usize,
+    segment: usize,
+    segments: usize,
+    /// A shorter datagram was pushed, so the batch is complete.
+    closed: bool,
+    segments_max: usize,
+    bytes_max: usize,
+}
+
+/// A UDP datagram's most, over IPv4: 65,535 − 20 − 8.
+const BYTES_MAX: usize = 65_507;
+
+impl TxBuf {
+    /// A buffer for batches of at most `segments_max` datagrams.
+    #[must_use]
+    pub fn new(segments_max: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            len: 0,
+            segment: 0,
+            segments: 0,
+            closed: false,
+            segments_max: segments_max.max(1),
+            bytes_max: BYTES_MAX,
+        }
+    }
+
+    /// Empties the buffer; its memory is kept.
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.segment = 0;
+        self.segments = 0;
+        self.closed = false;
+    }
+
+    /// Whether a datagram of `len` bytes can join the batch.
+    #[must_use]
+    pub fn fits(&self, len: usize) -> bool {
+        if self.segments == 0 {
+            return len <= self.bytes_max;
+        }
+        !self.closed
+            && self.segments < self.segments_max
+            && (1..=self.segment).contains(&len)
+            && self.len + len <= self.bytes_max
+    }
+
+    /// Adds a datagram of exactly `len` bytes and returns the place to write it, every byte of it;
+    /// `None` when it does not fit the batch (see [`TxBuf::fits`]).
+    ///
+    /// The place holds whatever was there before.
+    pub fn push(&mut self, len: usize) -> Option<&mut [u8]> {
+        if !self.fits(len) {
+            return None;
+        }
+        if self.segments == 0 {
+            self.segment = len;
+        }
+        self.closed = len < self.segment;
+        self.segments += 1;
+        let start = self.len;
+        self.len += len;
+        if self.bytes.len() < self.len {
+            self.bytes.resize(self.len, 0);
+        }
+        Some(&mut self.bytes[start..self.len])
+    }
+
+    /// The batch as one [`Transmit`] to `path`; `None` if nothing was pushed.
+    #[must_use]
+    pub fn transmit(&self, path: PathId, not_before: Time) -> Option<Transmit> {
+        (self.segments > 0).then_some(Transmit {
+            path,
+            len: self.len,
+            segment: self.segment,
+            ecn: Ecn::NotEct,
+            not_before,
+        })
+    }
+
+    /// The bytes pushed so far.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Datagrams pushed so far.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.segments
+    }
+
+    /// Whether nothing was pushed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.segments == 0
+    }
+
+    /// The datagrams pushed so far, in order.
+    pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        let empty = (self.segments == 1 && self.len == 0).then_some(&self.bytes[..0]);
+        empty.into_iter().chain(self.bytes().chunks(self.segment.max(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_datagram_may_be_shorter() {
+        let mut tx = TxBuf::new(64);
+        tx.push(100).unwrap().fill(1);
+        tx.push(100).unwrap().fill(2);
+        assert!(tx.push(101).is_none());
+        tx.push(40).unwrap().fill(3);
+        assert!(tx.push(40).is_none(), "a shorter datagram ends the batch");
+        let transmit = tx.transmit(PathId(7), Time::ZERO).unwrap();
+        assert_eq!((transmit.len, transmit.segment), (240, 100));
+        assert_eq!(tx.datagrams().map(<[u8]>::len).collect::<Vec<_>>(), [100, 100, 40]);
+    }
+
+    #[test]
+    fn a_batch_ends_at_its_limits() {
+        let mut tx = TxBuf::new(2);
+        assert!(tx.push(10).is_some() && tx.push(10).is_some() && tx.push(10).is_none());
+        tx.clear();
+        assert!(tx.is_empty() && tx.push(BYTES_MAX + 1).is_none() && tx.push(BYTES_MAX).is_some());
+        assert!(tx.push(1).is_none());
+        tx.clear();
+        assert!(tx.push(0).is_some() && tx.push(0).is_none());
+        assert_eq!(tx.datagrams().count(), 1);
+    }
+}
