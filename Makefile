@@ -1,0 +1,50 @@
+# slowlight: `make demo` shows it, `make test` tests it, `make check` is what a change must pass.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PYTHON := interop/.venv/bin/python
+PYTHON_FILES := interop bench
+FUZZ_SECONDS ?= 180
+SLOWLIGHT := $(TARGET)/release/slowlight
+
+.PHONY: help setup demo build check test bench interop fuzz nightly clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: ## install what is missing (packages, Python tools); quiet when nothing is
+	@.ci/setup
+
+build: ## the release binary, target/release/slowlight
+	@cargo build --release --locked --package slowlight
+
+demo: setup build ## a 10 MB file over a GEO link at three error levels, in the simulator
+	@mkdir -p demo-out
+	@test -s demo-out/file.bin || head -c 10000000 /dev/urandom > demo-out/file.bin
+	@for per in 0 1e-3 1e-1; do \
+	  echo; echo "== 10 MB over GEO, packet error probability $$per"; \
+	  $(SLOWLIGHT) compare --link geo --file demo-out/file.bin --per $$per --runs 5 --seed 1; \
+	done
+
+check: setup ## formatting, lints, documentation, house rules, Python types
+	@.ci/check
+
+test: setup ## every test; ends with "N passed, N failed"
+	@.ci/test
+
+bench: setup build ## one table of speeds, in bench/results.json too; needs about 10 GB in /dev/shm
+	@$(PYTHON) bench/run.py --slowlight $(SLOWLIGHT)
+
+interop: setup build ## other implementations of CFDP, over UDP on loopback
+	@$(PYTHON) interop/run.py --slowlight $(SLOWLIGHT)
+
+fuzz: ## every fuzz target for FUZZ_SECONDS (180), corpora minimised afterwards
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
+
+nightly: setup build ## 10,000 random scenarios and 100 kills
+	@SLOWLIGHT_SCENARIOS=10000 SLOWLIGHT_KILLS=100 .ci/test
+
+clean: ## remove everything that was built
+	@cargo clean
+	@rm -rf demo-out interop/.venv fuzz/target interop/*/target
