@@ -1,1 +1,5 @@
-//! See the design.
+//! Scenarios, comparisons, bounds and results.
+
+#![forbid(unsafe_code)]
+
+pub mod quantity;

@@ -1,0 +1,588 @@
+//! Quantities as a user writes them: a number and its unit, `"10 Mbit/s"`, `"1.28 s"`, `"10 MB"`.
+//!
+//! A number without a unit is an error wherever a unit exists, because nobody remembers whether a
+//! bare `10` was bits or bytes, seconds or milliseconds. Zero is zero in every unit and may stand
+//! alone; a probability has no unit.
+//!
+//! Every type parses with [`FromStr`] (so it is a command line value as it stands), reads and
+//! writes as a string with serde, and prints exactly: what is printed parses to the same value.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
+
+/// A rate, in bits a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(pub u64);
+
+/// A span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub Duration);
+
+/// A number of bytes; kB are 1,000 and KiB 1,024.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(pub u64);
+
+/// A probability or ratio from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Probability(pub f64);
+
+/// Why a text is not the quantity asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum QuantityError {
+    /// There is no number at the text's start.
+    #[error("{text:?} is not {kind}; write one like {example:?}")]
+    NotANumber {
+        /// What was given.
+        text: String,
+        /// What it should have been, with its article.
+        kind: &'static str,
+        /// A right one.
+        example: &'static str,
+    },
+    /// A number without its unit.
+    #[error(
+        "{text} has no unit; write \"{text} {unit}\" if that is what you mean (units: {units})"
+    )]
+    NoUnit {
+        /// What was given.
+        text: String,
+        /// The unit most likely meant.
+        unit: &'static str,
+        /// All units, for the message.
+        units: String,
+    },
+    /// A unit this kind of quantity does not have.
+    #[error("{unit:?} is not a unit of {kind}{nearest} (units: {units})")]
+    UnknownUnit {
+        /// What was given.
+        unit: String,
+        /// What it should have been, with its article.
+        kind: &'static str,
+        /// `; did you mean "s"?`, or nothing.
+        nearest: String,
+        /// All units, for the message.
+        units: String,
+    },
+    /// A value no such quantity can have.
+    #[error("{text:?} is out of range for {kind}: {range}")]
+    OutOfRange {
+        /// What was given.
+        text: String,
+        /// What it should have been, with its article.
+        kind: &'static str,
+        /// What is allowed.
+        range: &'static str,
+    },
+}
+
+/// One kind of quantity counted in whole steps of its smallest unit.
+struct Kind {
+    name: &'static str,
+    example: &'static str,
+    /// The unit most likely meant by who wrote none.
+    usual: &'static str,
+    range: &'static str,
+    /// Units with their size in smallest units.
+    units: &'static [(&'static str, u128)],
+    /// Other spellings, accepted but not shown.
+    aliases: &'static [(&'static str, u128)],
+}
+
+const RATE: Kind = Kind {
+    name: "a rate",
+    example: "10 Mbit/s",
+    usual: "Mbit/s",
+    range: "from 1 bit/s to 18 Ebit/s",
+    units: &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
+        ("Tbit/s", 1_000_000_000_000),
+    ],
+    aliases: &[
+        ("b/s", 1),
+        ("kb/s", 1_000),
+        ("Mb/s", 1_000_000),
+        ("Gb/s", 1_000_000_000),
+        ("bps", 1),
+        ("kbps", 1_000),
+        ("Mbps", 1_000_000),
+        ("Gbps", 1_000_000_000),
+    ],
+};
+
+const SPAN: Kind = Kind {
+    name: "a time",
+    example: "250 ms",
+    usual: "ms",
+    range: "from 1 ns to 584 years",
+    units: &[
+        ("ns", 1),
+        ("us", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("d", 86_400_000_000_000),
+    ],
+    aliases: &[("µs", 1_000), ("sec", 1_000_000_000)],
+};
+
+const SIZE: Kind = Kind {
+    name: "a size",
+    example: "10 MB",
+    usual: "B",
+    range: "from 1 B to 18 EB",
+    units: &[
+        ("B", 1),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+    ],
+    aliases: &[("KB", 1_000), ("bytes", 1), ("byte", 1)],
+};
+
+impl Kind {
+    fn all_units(&self) -> String {
+        self.units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The value of `text` in smallest units, to the nearest.
+    fn parse(&self, text: &str) -> Result<u64, QuantityError> {
+        let text = text.trim();
+        let (number, unit) = split_number(text);
+        let not_a_number = || QuantityError::NotANumber {
+            text: text.to_owned(),
+            kind: self.name,
+            example: self.example,
+        };
+        let out_of_range = || QuantityError::OutOfRange {
+            text: text.to_owned(),
+            kind: self.name,
+            range: self.range,
+        };
+        let decimal = Decimal::parse(number).ok_or_else(not_a_number)?;
+        if unit.is_empty() {
+            return if decimal.digits == 0 { Ok(0) } else { Err(self.no_unit(number)) };
+        }
+        let scale = self.scale(unit)?;
+        let value = decimal.times(scale).ok_or_else(out_of_range)?;
+        if value == 0 && decimal.digits != 0 {
+            return Err(out_of_range());
+        }
+        Ok(value)
+    }
+
+    fn scale(&self, unit: &str) -> Result<u128, QuantityError> {
+        let known = self.units.iter().chain(self.aliases);
+        if let Some((_, scale)) = known.clone().find(|(name, _)| *name == unit) {
+            return Ok(*scale);
+        }
+        let near = known
+            .map(|(name, _)| (strsim::damerau_levenshtein(name, unit), *name))
+            .min()
+            .filter(|(distance, _)| *distance <= 2);
+        Err(QuantityError::UnknownUnit {
+            unit: unit.to_owned(),
+            kind: self.name,
+            nearest: near.map(|(_, name)| format!("; did you mean {name:?}?")).unwrap_or_default(),
+            units: self.all_units(),
+        })
+    }
+
+    fn no_unit(&self, number: &str) -> QuantityError {
+        QuantityError::NoUnit { text: number.to_owned(), unit: self.usual, units: self.all_units() }
+    }
+}
+
+/// Splits a text into its number and its unit. An `e` belongs to the number only when digits
+/// follow it.
+fn split_number(text: &str) -> (&str, &str) {
+    let bytes = text.as_bytes();
+    let mut end = 0;
+    while end < bytes.len() {
+        let exponent_sign = matches!(bytes[end], b'+' | b'-')
+            && (end == 0 || matches!(bytes[end - 1], b'e' | b'E'));
+        let exponent = matches!(bytes[end], b'e' | b'E')
+            && matches!(bytes.get(end + 1), Some(b'0'..=b'9' | b'+' | b'-'));
+        if !(matches!(bytes[end], b'0'..=b'9' | b'.' | b'_') || exponent || exponent_sign) {
+            break;
+        }
+        end += 1;
+    }
+    (&text[..end], text[end..].trim_start())
+}
+
+/// A decimal number, digits × 10^exponent, without rounding.
+#[derive(Clone, Copy)]
+struct Decimal {
+    digits: u128,
+    exponent: i32,
+}
+
+impl Decimal {
+    fn parse(text: &str) -> Option<Self> {
+        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+            None => (text, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let mut digits = 0_u128;
+        let mut count = 0;
+        for c in whole.chars().chain(fraction.chars()).filter(|c| *c != '_') {
+            digits = digits.checked_mul(10)?.checked_add(u128::from(c.to_digit(10)?))?;
+            count += 1;
+        }
+        let shift = i32::try_from(fraction.chars().filter(|c| *c != '_').count()).ok()?;
+        (count > 0).then_some(Self { digits, exponent: exponent.checked_sub(shift)? })
+    }
+
+    /// The product with `scale`, to the nearest whole number; `None` beyond 64 bits.
+    fn times(self, scale: u128) -> Option<u64> {
+        let product = self.digits.checked_mul(scale)?;
+        let power = 10_u128.checked_pow(self.exponent.unsigned_abs());
+        let value = match power {
+            _ if product == 0 => 0,
+            Some(power) if self.exponent >= 0 => product.checked_mul(power)?,
+            Some(power) => product.checked_add(power / 2)? / power,
+            None if self.exponent >= 0 => return None,
+            None => 0,
+        };
+        u64::try_from(value).ok()
+    }
+}
+
+/// Prints `value` in `unit` exactly; `scale` is a power of ten.
+fn write_decimal(f: &mut fmt::Formatter<'_>, value: u64, scale: u64, unit: &str) -> fmt::Result {
+    let (whole, rest) = (value / scale, value % scale);
+    if rest == 0 {
+        return f.pad(&format!("{whole} {unit}"));
+    }
+    let width = scale.ilog10() as usize;
+    let fraction = format!("{rest:0width$}");
+    f.pad(&format!("{whole}.{} {unit}", fraction.trim_end_matches('0')))
+}
+
+impl Rate {
+    /// Bits a second.
+    #[must_use]
+    pub fn bps(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Rate {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        RATE.parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scale, unit) = match self.0 {
+            0..1_000 => (1, "bit/s"),
+            1_000..1_000_000 => (1_000, "kbit/s"),
+            1_000_000..1_000_000_000 => (1_000_000, "Mbit/s"),
+            1_000_000_000.. => (1_000_000_000, "Gbit/s"),
+        };
+        write_decimal(f, self.0, scale, unit)
+    }
+}
+
+impl Span {
+    /// The span as the standard library has it.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for Span {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        SPAN.parse(text).map(|nanos| Self(Duration::from_nanos(nanos)))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
+        const SECOND: u64 = 1_000_000_000;
+        for (unit, seconds) in [("d", 86_400), ("h", 3_600), ("min", 60)] {
+            if nanos > 0 && nanos % (seconds * SECOND) == 0 {
+                return f.pad(&format!("{} {unit}", nanos / (seconds * SECOND)));
+            }
+        }
+        let (scale, unit) = match nanos {
+            0 => (1, "s"),
+            1..1_000 => (1, "ns"),
+            1_000..1_000_000 => (1_000, "us"),
+            1_000_000..SECOND => (1_000_000, "ms"),
+            SECOND.. => (SECOND, "s"),
+        };
+        write_decimal(f, nanos, scale, unit)
+    }
+}
+
+impl Size {
+    /// Bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Size {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        SIZE.parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0;
+        if bytes % 1_000 != 0 {
+            let binary = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+            if let Some((unit, scale)) = binary.into_iter().find(|(_, s)| bytes % s == 0) {
+                return f.pad(&format!("{} {unit}", bytes / scale));
+            }
+        }
+        let (scale, unit) = match bytes {
+            0..10_000 if bytes % 1_000 != 0 => (1, "B"),
+            0 => (1, "B"),
+            1..1_000_000 => (1_000, "kB"),
+            1_000_000..1_000_000_000 => (1_000_000, "MB"),
+            1_000_000_000.. => (1_000_000_000, "GB"),
+        };
+        write_decimal(f, bytes, scale, unit)
+    }
+}
+
+impl Probability {
+    /// The value, from 0 to 1.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        self.0
+    }
+
+    fn checked(value: f64, text: &str) -> Result<Self, QuantityError> {
+        if (0.0..=1.0).contains(&value) {
+            return Ok(Self(value));
+        }
+        Err(QuantityError::OutOfRange {
+            text: text.to_owned(),
+            kind: "a probability",
+            range: "from 0 to 1",
+        })
+    }
+}
+
+impl FromStr for Probability {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let text = text.trim();
+        let (number, percent) = match text.strip_suffix('%') {
+            Some(number) => (number.trim_end(), true),
+            None => (text, false),
+        };
+        let value: f64 = number.parse().map_err(|_| QuantityError::NotANumber {
+            text: text.to_owned(),
+            kind: "a probability",
+            example: "1e-5",
+        })?;
+        Self::checked(if percent { value / 100.0 } else { value }, text)
+    }
+}
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Both forms print the shortest text that parses to the same number.
+        if self.0 == 0.0 || self.0 >= 0.001 {
+            f.pad(&format!("{}", self.0))
+        } else {
+            f.pad(&format!("{:e}", self.0))
+        }
+    }
+}
+
+/// Reads a quantity from a string; a number says what unit it lacks.
+struct Text<T> {
+    kind: Option<&'static Kind>,
+    checked: fn(f64, &str) -> Result<T, QuantityError>,
+}
+
+impl<T> de::Visitor<'_> for Text<T>
+where
+    T: FromStr<Err = QuantityError>,
+{
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Some(kind) => write!(f, "{} as a string, like {:?}", kind.name, kind.example),
+            None => f.write_str("a probability, like \"1e-5\""),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<T, E> {
+        match self.kind {
+            Some(kind) => Err(E::custom(kind.no_unit(&value.to_string()))),
+            None => (self.checked)(value as f64, &value.to_string()).map_err(E::custom),
+        }
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<T, E> {
+        match self.kind {
+            Some(kind) => Err(E::custom(kind.no_unit(&value.to_string()))),
+            None => (self.checked)(value, &value.to_string()).map_err(E::custom),
+        }
+    }
+}
+
+fn never<T>(_: f64, text: &str) -> Result<T, QuantityError> {
+    Err(QuantityError::OutOfRange { text: text.to_owned(), kind: "a number", range: "none" })
+}
+
+macro_rules! as_text {
+    ($($type:ty, $kind:expr, $checked:expr;)*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(Text { kind: $kind, checked: $checked })
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
+}
+
+as_text! {
+    Rate, Some(&RATE), never;
+    Span, Some(&SPAN), never;
+    Size, Some(&SIZE), never;
+    Probability, None, Probability::checked;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_users_write() {
+        let rate = |text: &str| text.parse::<Rate>().unwrap().bps();
+        assert_eq!(rate("10 Mbit/s"), 10_000_000);
+        assert_eq!(rate("10Mbit/s"), 10_000_000);
+        assert_eq!(rate("1.024 Mbit/s"), 1_024_000);
+        assert_eq!(rate(" 115.2kbit/s "), 115_200);
+        assert_eq!(rate("1e9 bit/s"), 1_000_000_000);
+        assert_eq!(rate("2.5 Gbps"), 2_500_000_000);
+        assert_eq!(rate("0"), 0);
+        let span = |text: &str| text.parse::<Span>().unwrap().duration();
+        assert_eq!(span("1.28 s"), Duration::from_millis(1280));
+        assert_eq!(span("300 ms"), Duration::from_millis(300));
+        assert_eq!(span("20 min"), Duration::from_secs(1200));
+        assert_eq!(span("2h"), Duration::from_secs(7200));
+        assert_eq!(span("60 µs"), Duration::from_micros(60));
+        let size = |text: &str| text.parse::<Size>().unwrap().bytes();
+        assert_eq!(size("10 MB"), 10_000_000);
+        assert_eq!(size("10MB"), 10_000_000);
+        assert_eq!((size("1 KiB"), size("1 KB"), size("1 kB")), (1024, 1000, 1000));
+        assert_eq!(size("997 B"), 997);
+        let probability = |text: &str| text.parse::<Probability>().unwrap().value();
+        assert_eq!((probability("1e-5"), probability("1 %"), probability("0")), (1e-5, 0.01, 0.0));
+    }
+
+    fn refused<T: FromStr<Err = QuantityError> + fmt::Debug>(text: &str) -> String {
+        text.parse::<T>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn mistakes_name_the_remedy() {
+        let bare = refused::<Rate>("10");
+        assert!(bare.contains("write \"10 Mbit/s\"") && bare.contains("kbit/s"), "{bare}");
+        assert!(refused::<Span>("250").contains("write \"250 ms\""));
+        assert!(refused::<Span>("2 hs").contains("did you mean \"h\"?"));
+        assert!(refused::<Rate>("10 MBit/s").contains("did you mean \"Mbit/s\"?"));
+        assert!(refused::<Size>("much").contains("write one like \"10 MB\""));
+        assert!(refused::<Size>("1e30 B").contains("out of range"));
+        assert!(refused::<Span>("0.1 ns").contains("out of range"));
+        assert!(refused::<Span>("-1 s").contains("not a time"));
+        assert!(refused::<Size>("").contains("not a size"));
+        assert!(refused::<Probability>("1.5").contains("from 0 to 1"));
+        assert!(refused::<Probability>("often").contains("not a probability"));
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Spec {
+        rate: Rate,
+        per: Probability,
+    }
+
+    #[test]
+    fn toml_wants_strings_and_shows_the_line() {
+        let good: Spec = toml::from_str("rate = \"10 Mbit/s\"\nper = 1e-5").unwrap();
+        assert_eq!((good.rate.bps(), good.per.value()), (10_000_000, 1e-5));
+        let error = toml::from_str::<Spec>("per = \"0\"\nrate = 10").unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("rate = 10"), "{error}");
+        assert!(error.contains("10 has no unit; write \"10 Mbit/s\""), "{error}");
+    }
+
+    #[test]
+    fn printing_is_short() {
+        let shown = |text: &dyn fmt::Display| text.to_string();
+        assert_eq!(shown(&Rate(1_024_000)), "1.024 Mbit/s");
+        assert_eq!(shown(&Rate(2_400)), "2.4 kbit/s");
+        assert_eq!(shown(&Span(Duration::from_secs(1200))), "20 min");
+        assert_eq!(shown(&Span(Duration::from_millis(1280))), "1.28 s");
+        assert_eq!(shown(&Size(10_000_000)), "10 MB");
+        assert_eq!(shown(&Size(1024)), "1 KiB");
+        assert_eq!(shown(&Size(1500)), "1500 B");
+        assert_eq!(shown(&Probability(1e-5)), "1e-5");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_parses(value: u64, p in 0.0..=1.0_f64) {
+            for value in [value, value % 100_000, value % 1_000_000 * 1_000, value >> 20 << 20] {
+                prop_assert_eq!(Rate(value).to_string().parse(), Ok(Rate(value)));
+                prop_assert_eq!(Size(value).to_string().parse(), Ok(Size(value)));
+                let span = Span(Duration::from_nanos(value));
+                prop_assert_eq!(span.to_string().parse(), Ok(span));
+            }
+            prop_assert_eq!(Probability(p).to_string().parse(), Ok(Probability(p)));
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,20}") {
+            let _ = text.parse::<Rate>().map(|rate| rate.to_string());
+            let _ = text.parse::<Span>().map(|span| span.to_string());
+            let _ = text.parse::<Size>().map(|size| size.to_string());
+            let _ = text.parse::<Probability>().map(|p| p.to_string());
+        }
+    }
+}
