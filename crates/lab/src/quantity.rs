@@ -356,14 +356,15 @@ impl FromStr for Size {
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0;
-        if bytes % 1_000 != 0 {
+        if !bytes.is_multiple_of(1_000) {
             let binary = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-            if let Some((unit, scale)) = binary.into_iter().find(|(_, s)| bytes % s == 0) {
+            if let Some((unit, scale)) = binary.into_iter().find(|(_, s)| bytes.is_multiple_of(*s))
+            {
                 return f.pad(&format!("{} {unit}", bytes / scale));
             }
         }
         let (scale, unit) = match bytes {
-            0..10_000 if bytes % 1_000 != 0 => (1, "B"),
+            0..10_000 if !bytes.is_multiple_of(1_000) => (1, "B"),
             0 => (1, "B"),
             1..1_000_000 => (1_000, "kB"),
             1_000_000..1_000_000_000 => (1_000_000, "MB"),

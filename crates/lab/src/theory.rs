@@ -1,0 +1,297 @@
+//! What physics and counting allow: bounds, expected retransmission rounds, coded transfers,
+//! multicast, TCP, relays.
+//!
+//! Shared symbols: a file of F bytes crosses in K = ceil(F / P) packets of P bytes of payload, each
+//! of which occupies the link for Tp and is lost with probability p, independently; D is the
+//! one-way delay. Times are in seconds from the first packet sent.
+
+use std::f64::consts::SQRT_2;
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of an IPv4 header without options (RFC 791) and a UDP header (RFC 768).
+pub const IP_UDP_BYTES: u64 = 28;
+
+/// How a link loses packets, where losses are independent of each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// Every packet with this probability, whatever its length.
+    Packet(f64),
+    /// Every bit is damaged with probability `ber`, and one damaged bit loses the packet.
+    Bit {
+        /// The bit error rate.
+        ber: f64,
+        /// Bytes a packet has above its payload that can be damaged.
+        overhead: u64,
+    },
+}
+
+impl Loss {
+    /// The probability to lose a packet with `payload` bytes: under bit errors
+    /// p = 1 − (1 − b)^n over its n bits.
+    #[must_use]
+    pub fn probability(self, payload: u64) -> f64 {
+        match self {
+            Self::Packet(p) => p,
+            Self::Bit { ber, overhead } => {
+                let bits = 8.0 * (payload + overhead) as f64;
+                -(bits * (-ber).ln_1p()).exp_m1()
+            }
+        }
+    }
+}
+
+/// A link with a constant rate and delay, independent losses and no outage: where the closed form
+/// of the bound is exact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Channel {
+    /// Bits a second; infinite for a link that takes no time to send.
+    pub rate_bps: f64,
+    /// One-way delay, in seconds.
+    pub delay: f64,
+    /// Bytes the link carries for a packet above its payload: IP, UDP, framing.
+    pub overhead: u64,
+    /// Seconds the link is busy with a packet besides its bits.
+    pub per_packet: f64,
+    /// Whether a packet arrives one delay after its first bit was sent, instead of its last (an
+    /// emulator that delays packets before it clocks them out).
+    pub first_bit: bool,
+    /// The losses.
+    pub loss: Loss,
+}
+
+/// The least time to delivery, and the payload that reaches it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// Seconds from the first packet sent to the last byte delivered.
+    pub seconds: f64,
+    /// Payload of a packet, in bytes.
+    pub payload: u64,
+    /// Packets the file is cut into.
+    pub packets: u64,
+}
+
+impl Channel {
+    /// Seconds the link is busy with a packet of `payload` bytes.
+    #[must_use]
+    pub fn busy(&self, payload: u64) -> f64 {
+        self.per_packet + 8.0 * (payload + self.overhead) as f64 / self.rate_bps
+    }
+
+    /// The expected time of a sender that learns of each loss at once, with `payload` bytes a
+    /// packet: D + K·Tp / (1 − p), the last packet being as short as it may be.
+    #[must_use]
+    pub fn genie(&self, file: u64, payload: u64) -> f64 {
+        let sends = |payload| {
+            let p = self.loss.probability(payload);
+            if p < 1.0 { 1.0 / (1.0 - p) } else { f64::INFINITY }
+        };
+        let full = file / payload;
+        let rest = file % payload;
+        let mut seconds = 0.0;
+        if full > 0 {
+            seconds += full as f64 * self.busy(payload) * sends(payload);
+        }
+        if rest > 0 || full == 0 {
+            seconds += self.busy(rest) * sends(rest);
+        }
+        if self.first_bit {
+            // Nobody waits for the end of the last packet; that is a full one at most.
+            seconds -= self.busy(if full > 0 { payload } else { rest });
+        }
+        self.delay + seconds.max(0.0)
+    }
+
+    /// The bound: [`Channel::genie`] minimised over payloads from 1 byte to `payload_max`.
+    #[must_use]
+    pub fn bound(&self, file: u64, payload_max: u64) -> Bound {
+        let best = (1..=payload_max.max(1))
+            .map(|payload| (self.genie(file, payload), payload))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("the range holds at least one payload");
+        Bound { seconds: best.0, payload: best.1, packets: file.div_ceil(best.1).max(1) }
+    }
+
+    /// Bits a second of packets that arrive, R·(1 − p), with `payload` bytes a packet.
+    #[must_use]
+    pub fn capacity(&self, payload: u64) -> f64 {
+        self.rate_bps * (1.0 - self.loss.probability(payload))
+    }
+}
+
+/// The payload, in bits, that wastes least under a bit error rate `ber` with `overhead_bits` a
+/// packet: the root of x² + h·x = h / b, near sqrt(h / b).
+#[must_use]
+pub fn best_payload_bits(overhead_bits: f64, ber: f64) -> f64 {
+    // d/dx of (x + h) / x · (1 − b)^−(x + h) vanishes where x² + h·x = h / −ln(1 − b).
+    let rate = -(-ber).ln_1p();
+    (overhead_bits.powi(2) / 4.0 + overhead_bits / rate).sqrt() - overhead_bits / 2.0
+}
+
+/// E[N], the expected rounds until `packets` independent packets have all arrived when each round
+/// repeats the missing ones: Σ_{n≥0} [1 − (1 − p^n)^K].
+#[must_use]
+pub fn expected_rounds(packets: f64, p: f64) -> f64 {
+    if packets <= 0.0 {
+        return 0.0;
+    }
+    if p >= 1.0 {
+        return f64::INFINITY;
+    }
+    let mut sum = 1.0;
+    let mut power = p;
+    // What is left out is below 1e-12 · p / (1 − p).
+    while packets * power > 1e-12 {
+        sum += -(packets * (-power).ln_1p()).exp_m1();
+        power *= p;
+    }
+    sum
+}
+
+/// P(N ≤ n) = (1 − p^n)^K: whether `rounds` rounds are enough.
+#[must_use]
+pub fn rounds_enough(packets: f64, p: f64, rounds: i32) -> f64 {
+    (packets * (-p.powi(rounds)).ln_1p()).exp()
+}
+
+/// A file cut into packets, on a link: what the retransmission formulas need.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transfer {
+    /// Packets, K.
+    pub packets: f64,
+    /// Seconds the link is busy with one, Tp.
+    pub busy: f64,
+    /// One-way delay in seconds, D.
+    pub delay: f64,
+    /// Probability to lose one, p.
+    pub p: f64,
+}
+
+impl Transfer {
+    /// D + K·Tp / (1 − p).
+    #[must_use]
+    pub fn bound(&self) -> f64 {
+        self.delay + self.packets * self.busy / (1.0 - self.p)
+    }
+
+    /// Expected time with reports after the last packet of each round (deferred NAK):
+    /// D + K·Tp / (1 − p) + 2D·(E[N] − 1).
+    #[must_use]
+    pub fn deferred_nak(&self) -> f64 {
+        self.bound() + 2.0 * self.delay * (expected_rounds(self.packets, self.p) - 1.0)
+    }
+
+    /// Expected time with a report as soon as a gap shows (immediate NAK): only the packets of the
+    /// last round trip, W = min(K, 2D / Tp), can still need rounds of their own.
+    #[must_use]
+    pub fn immediate_nak(&self) -> f64 {
+        let window = self.packets.min(2.0 * self.delay / self.busy);
+        let rounds = expected_rounds(window, self.p).max(1.0);
+        self.bound() + 2.0 * self.delay * (rounds - 1.0)
+    }
+
+    /// Packets an ideal erasure code sends to complete with `probability` without feedback:
+    /// n = [K + z·sqrt(K·p)] / (1 − p).
+    #[must_use]
+    pub fn coded_packets(&self, probability: f64) -> f64 {
+        let z = normal_quantile(probability);
+        (self.packets + z * (self.packets * self.p).sqrt()) / (1.0 - self.p)
+    }
+
+    /// Time to complete with `probability` under an ideal erasure code: D + n·Tp.
+    #[must_use]
+    pub fn coded(&self, probability: f64) -> f64 {
+        self.delay + self.coded_packets(probability) * self.busy
+    }
+}
+
+/// z with Φ(z) = `probability`.
+#[must_use]
+pub fn normal_quantile(probability: f64) -> f64 {
+    let (mut low, mut high) = (-40.0, 40.0);
+    // 80 / 2^64 is below the spacing of floats near any result of interest.
+    for _ in 0..64 {
+        let middle = f64::midpoint(low, high);
+        if libm::erfc(-middle / SQRT_2) / 2.0 < probability {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::midpoint(low, high)
+}
+
+/// Expected transmissions of one packet until `receivers` independent receivers all have it, with
+/// unicast repair: Σ_{n≥0} [1 − (1 − p^n)^M].
+#[must_use]
+pub fn multicast_transmissions(receivers: f64, p: f64) -> f64 {
+    expected_rounds(receivers, p)
+}
+
+/// Expected losses of the worst of `receivers` receivers in a block of `packets` packets:
+/// E[max of M Binomial(n, p)] = Σ_{j≥0} [1 − P(X ≤ j)^M]. Parity repair must make up for these.
+#[must_use]
+pub fn multicast_worst_losses(receivers: f64, packets: u32, p: f64) -> f64 {
+    if p <= 0.0 {
+        return 0.0;
+    }
+    if p >= 1.0 {
+        return f64::from(packets);
+    }
+    let n = f64::from(packets);
+    let mut log_mass = n * (-p).ln_1p();
+    let mut at_most = log_mass.exp();
+    let mut sum = 0.0;
+    for lost in 0..packets {
+        sum += 1.0 - at_most.min(1.0).powf(receivers);
+        let j = f64::from(lost);
+        log_mass += ((n - j) / (j + 1.0)).ln() + p.ln() - (-p).ln_1p();
+        at_most += log_mass.exp();
+    }
+    sum
+}
+
+/// Bits a second of a TCP connection limited by its window.
+#[must_use]
+pub fn tcp_window_limited(window_bytes: f64, rtt: f64) -> f64 {
+    8.0 * window_bytes / rtt
+}
+
+/// Bits a second of Reno under random loss: about 1.22·MSS / (RTT·sqrt p).
+#[must_use]
+pub fn tcp_reno(mss_bytes: f64, rtt: f64, p: f64) -> f64 {
+    8.0 * 1.5_f64.sqrt() * mss_bytes / (rtt * p.sqrt())
+}
+
+/// CUBIC's average window in segments: 1.054·(RTT / p)^0.75 (RFC 9438 §5.1, C = 0.4, β = 0.7).
+#[must_use]
+pub fn tcp_cubic_window(rtt: f64, p: f64) -> f64 {
+    const C: f64 = 0.4;
+    const BETA: f64 = 0.7;
+    (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25) * (rtt / p).powf(0.75)
+}
+
+/// Round trips of slow start from an initial window to `window`, both in segments: log2(W / IW).
+#[must_use]
+pub fn tcp_slow_start_rounds(initial_window: f64, window: f64) -> f64 {
+    (window / initial_window).log2().max(0.0)
+}
+
+/// Time over two equal hops when the relay stores the whole file first: 2·K·Tp and the delays.
+#[must_use]
+pub fn relay_store_and_forward(packets: f64, busy: f64, delays: f64) -> f64 {
+    2.0 * packets * busy + delays
+}
+
+/// Time over two equal hops when the relay forwards each packet at once: (K + 1)·Tp and the delays.
+#[must_use]
+pub fn relay_cut_through(packets: f64, busy: f64, delays: f64) -> f64 {
+    (packets + 1.0) * busy + delays
+}
+
+/// NORM's end of transmission: `robust_factor` flushes (20 by default, RFC 5740 §5.1), 2·GRTT apart.
+#[must_use]
+pub fn norm_end_phase(robust_factor: u32, grtt: f64) -> f64 {
+    f64::from(robust_factor) * 2.0 * grtt
+}
