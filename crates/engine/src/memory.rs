@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::{
-    Area, Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FileName,
-    FilestoreRequest, IndexRequest, OpenMode, Ticket,
+    Area, Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FileName, FilestoreRequest,
+    IndexRequest, OpenMode, Ticket,
 };
 
 /// Files, directories and records in memory.
@@ -292,9 +292,7 @@ impl MemoryStore {
     fn parent_exists(&self, name: &FileName) -> Result<(), EffectError> {
         let Some((parent, _)) = name.path().rsplit_once('/') else { return Ok(()) };
         let is_directory = |(other, node): (&FileName, &Node)| {
-            other.area() == name.area()
-                && other.path() == parent
-                && matches!(node, Node::Directory)
+            other.area() == name.area() && other.path() == parent && matches!(node, Node::Directory)
         };
         if self.nodes.iter().any(is_directory) { Ok(()) } else { Err(EffectError::NotFound) }
     }
@@ -394,10 +392,7 @@ mod tests {
         assert_eq!(go(R::CreateFile(name("d/f"))), Ok(Completion::Done));
         assert_eq!(go(R::CreateFile(name("d/f"))), Err(EffectError::Exists));
         assert_eq!(go(R::RemoveDirectory(name("d"))), Err(EffectError::NotEmpty));
-        assert_eq!(
-            go(R::RenameFile { from: name("d/f"), to: name("g") }),
-            Ok(Completion::Done)
-        );
+        assert_eq!(go(R::RenameFile { from: name("d/f"), to: name("g") }), Ok(Completion::Done));
         assert_eq!(go(R::DeleteFile(name("d"))), Err(EffectError::WrongKind));
         assert_eq!(go(R::DenyFile(name("nothing"))), Ok(Completion::Done));
         assert_eq!(go(R::DenyDirectory(name("d"))), Ok(Completion::Done));
