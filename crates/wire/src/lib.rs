@@ -1,1 +1,9 @@
-//! See the design.
+//! Codecs of the wire formats: no state, no input or output.
+
+#![forbid(unsafe_code)]
+
+pub mod cfdp;
+mod cursor;
+mod error;
+
+pub use error::{DecodeError, DecodeErrorKind, EncodeError};

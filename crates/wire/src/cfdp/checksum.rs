@@ -1,0 +1,138 @@
+//! Checksums over a file (CCSDS 727.0-B-5 §4.2.2, SANA "CFDP Checksum Identifiers").
+
+use crc::{Algorithm, Crc, Table};
+
+use super::codes::ChecksumType;
+
+/// CRC-32 of the Proximity-1 link protocol (CCSDS 211.2-B): not reflected, register empty at the
+/// start.
+const PROXIMITY_1_ALGORITHM: Algorithm<u32> = Algorithm {
+    width: 32,
+    poly: 0x00a0_0805,
+    init: 0,
+    refin: false,
+    refout: false,
+    xorout: 0,
+    check: 0x5169_3c0c,
+    residue: 0,
+};
+
+static PROXIMITY_1: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&PROXIMITY_1_ALGORITHM);
+
+impl ChecksumType {
+    /// Whether [`Checksum`] can compute it.
+    #[must_use]
+    pub const fn is_supported(self) -> bool {
+        match self {
+            Self::Modular | Self::Proximity1Crc32 | Self::Crc32c | Self::Crc32 | Self::Null => true,
+            Self::Other(_) => false,
+        }
+    }
+
+    /// Whether the file must be fed from its start in order; else pieces may come in any order,
+    /// each octet once.
+    #[must_use]
+    pub const fn is_sequential(self) -> bool {
+        match self {
+            Self::Proximity1Crc32 | Self::Crc32c | Self::Crc32 => true,
+            Self::Modular | Self::Null | Self::Other(_) => false,
+        }
+    }
+}
+
+/// A checksum in the making.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    kind: ChecksumType,
+    value: u32,
+    position: u64,
+}
+
+impl Checksum {
+    /// The checksum of nothing yet; `None` if the type is unknown.
+    #[must_use]
+    pub const fn new(kind: ChecksumType) -> Option<Self> {
+        Self::resume(kind, 0, 0)
+    }
+
+    /// Goes on from what [`Checksum::finish`] and [`Checksum::position`] said earlier; `None` if
+    /// the type is unknown.
+    #[must_use]
+    pub const fn resume(kind: ChecksumType, value: u32, position: u64) -> Option<Self> {
+        if kind.is_supported() { Some(Self { kind, value, position }) } else { None }
+    }
+
+    /// The checksum of a file that is all in memory; `None` if the type is unknown.
+    #[must_use]
+    pub fn of(kind: ChecksumType, file: &[u8]) -> Option<u32> {
+        let mut checksum = Self::new(kind)?;
+        checksum.update(0, file);
+        Some(checksum.finish())
+    }
+
+    /// Its type.
+    #[must_use]
+    pub const fn kind(&self) -> ChecksumType {
+        self.kind
+    }
+
+    /// The end of the last piece fed: where a sequential type must go on.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Adds the piece of the file that begins at `offset`.
+    ///
+    /// # Panics
+    /// If the type is sequential and `offset` is not [`Checksum::position`].
+    pub fn update(&mut self, offset: u64, piece: &[u8]) {
+        assert!(
+            !self.kind.is_sequential() || offset == self.position,
+            "a CRC takes the file in order: piece at {offset}, expected {}",
+            self.position
+        );
+        self.position = offset.saturating_add(piece.len() as u64);
+        self.value = match self.kind {
+            ChecksumType::Modular => self.value.wrapping_add(modular(offset, piece)),
+            ChecksumType::Proximity1Crc32 => {
+                let mut digest = PROXIMITY_1.digest_with_initial(self.value);
+                digest.update(piece);
+                digest.finalize()
+            }
+            ChecksumType::Crc32c => crc32c::crc32c_append(self.value, piece),
+            ChecksumType::Crc32 => {
+                let mut hasher = crc32fast::Hasher::new_with_initial(self.value);
+                hasher.update(piece);
+                hasher.finalize()
+            }
+            ChecksumType::Null | ChecksumType::Other(_) => 0,
+        };
+    }
+
+    /// The checksum of what has been fed.
+    #[must_use]
+    pub const fn finish(&self) -> u32 {
+        self.value
+    }
+}
+
+/// The share of a piece in the modular checksum: the file is cut into big-endian words at
+/// multiples of four, and a piece that begins or ends within a word counts as zeros elsewhere.
+///
+/// A piece "ab" at offset 3 adds 0x00000061 (end of the first word) and 0x62000000 (start of the
+/// second).
+fn modular(offset: u64, piece: &[u8]) -> u32 {
+    let lead = (offset % 4) as usize;
+    let (head, rest) = piece.split_at(if lead == 0 { 0 } else { (4 - lead).min(piece.len()) });
+    let (words, tail) = rest.as_chunks::<4>();
+    let body = words.iter().fold(0_u32, |sum, word| sum.wrapping_add(u32::from_be_bytes(*word)));
+    body.wrapping_add(partial_word(lead, head)).wrapping_add(partial_word(0, tail))
+}
+
+/// The word that has `octets` from place `start` on and zeros elsewhere.
+fn partial_word(start: usize, octets: &[u8]) -> u32 {
+    let mut word = [0; 4];
+    word[start..start + octets.len()].copy_from_slice(octets);
+    u32::from_be_bytes(word)
+}

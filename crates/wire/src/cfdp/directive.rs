@@ -1,0 +1,450 @@
+//! The bodies of file directives and of file data (CCSDS 727.0-B-5 §5.2, §5.3).
+
+use std::fmt;
+
+use super::codes::{
+    Acknowledged, ChecksumType, ConditionCode, DeliveryCode, FileStatus, PromptResponse,
+    RecordContinuation, TransactionStatus, Version,
+};
+use super::header::Header;
+use super::tlv::{IdField, Lv, Tlv, Tlvs, nibbles};
+use crate::cursor::{Reader, Writer};
+use crate::error::{DecodeError, EncodeError};
+
+/// A part of the file (§5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileData<'a> {
+    /// What the application says about the segment; version 1 only.
+    pub segment_metadata: Option<SegmentMetadata<'a>>,
+    /// Where in the file the data begins.
+    pub offset: u64,
+    /// The octets.
+    pub data: &'a [u8],
+}
+
+/// What an application says about a segment of a file (§5.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentMetadata<'a> {
+    /// Where records begin and end.
+    pub continuation: RecordContinuation,
+    /// Up to 63 octets.
+    pub metadata: &'a [u8],
+}
+
+impl<'a> SegmentMetadata<'a> {
+    pub(super) const fn encoded_len(&self) -> usize {
+        1 + self.metadata.len()
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let octet = reader.u8()?;
+        let metadata = reader.take(usize::from(octet & 0x3f))?;
+        Ok(Self { continuation: RecordContinuation::from_bits(octet >> 6), metadata })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let len = match u8::try_from(self.metadata.len()) {
+            Ok(len) if len <= 0x3f => len,
+            Ok(_) | Err(_) => return Err(EncodeError::TooLarge { field: "segment metadata" }),
+        };
+        writer.u8(self.continuation.bits() << 6 | len)?;
+        writer.put(self.metadata)
+    }
+}
+
+impl<'a> FileData<'a> {
+    #[inline]
+    pub(super) fn read(
+        header: &Header,
+        segment_metadata: bool,
+        reader: &mut Reader<'a>,
+    ) -> Result<Self, DecodeError> {
+        let segment_metadata =
+            if segment_metadata { Some(SegmentMetadata::read(reader)?) } else { None };
+        let offset = reader.uint(header.file_size_len())?;
+        Ok(Self { segment_metadata, offset, data: reader.rest() })
+    }
+}
+
+/// The end of the file has been sent, or the transaction is cancelled by its sender (§5.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eof {
+    /// Why.
+    pub condition: ConditionCode,
+    /// Checksum over all file octets, of the type the Metadata named.
+    pub checksum: u32,
+    /// Octets of the file; of a cancelled one, those sent so far.
+    pub file_size: u64,
+    /// Where the fault arose; none without an error, and older implementations leave it out.
+    pub fault_location: Option<IdField>,
+}
+
+impl Eof {
+    pub(super) fn read(header: &Header, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let condition = ConditionCode::from_code(reader.u8()? >> 4);
+        let checksum = reader.u32()?;
+        let file_size = reader.uint(header.file_size_len())?;
+        let mut fault_location = None;
+        if !reader.is_empty() {
+            let offset = reader.offset();
+            let Tlv::EntityId(id) = Tlv::read(reader)? else {
+                return Err(DecodeError::invalid(offset, "a fault location is an entity id TLV"));
+            };
+            fault_location = Some(id);
+        }
+        reader.finish()?;
+        Ok(Self { condition, checksum, file_size, fault_location })
+    }
+
+    pub(super) fn write(
+        &self,
+        header: &Header,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), EncodeError> {
+        writer.u8(nibbles(self.condition.code(), 0)?)?;
+        writer.put(&self.checksum.to_be_bytes())?;
+        writer.uint(self.file_size, header.file_size_len(), "file size")?;
+        match self.fault_location {
+            Some(id) => Tlv::EntityId(id).write(writer),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn encoded_len(&self, header: &Header) -> usize {
+        let fault = self.fault_location.map_or(0, |id| Tlv::EntityId(id).encoded_len());
+        5 + header.file_size_len() + fault
+    }
+}
+
+/// The receiver is done with the transaction (§5.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished<'a> {
+    /// Why.
+    pub condition: ConditionCode,
+    /// Whether the destination itself is done, not a waypoint on the way (version 0, extended
+    /// procedures). Version 1 has no such bit and decodes as true.
+    pub end_system: bool,
+    /// Whether all arrived.
+    pub delivery: DeliveryCode,
+    /// What became of the file.
+    pub file_status: FileStatus,
+    /// Filestore responses, then an entity id TLV with the fault's location.
+    pub tlvs: Tlvs<'a>,
+}
+
+impl<'a> Finished<'a> {
+    /// Where the fault arose, if the PDU says so.
+    #[must_use]
+    pub fn fault_location(&self) -> Option<IdField> {
+        self.tlvs.iter().find_map(|tlv| if let Tlv::EntityId(id) = tlv { Some(id) } else { None })
+    }
+
+    pub(super) fn read(header: &Header, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let octet = reader.u8()?;
+        let (condition, delivery, file_status) = outcome_from_octet(octet);
+        let end_system = header.version == Version::V1 || octet & 0x08 != 0;
+        let tlvs = Tlvs::read(reader)?;
+        Ok(Self { condition, end_system, delivery, file_status, tlvs })
+    }
+
+    pub(super) fn write(
+        &self,
+        header: &Header,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), EncodeError> {
+        let octet = outcome_octet(self.condition, self.delivery, self.file_status)?;
+        let end_system = header.version == Version::V0 && self.end_system;
+        writer.u8(octet | u8::from(end_system) << 3)?;
+        self.tlvs.write(writer)
+    }
+}
+
+/// Condition, delivery code and file status share an octet in Finished PDUs and in some user
+/// operations.
+pub(super) fn outcome_from_octet(octet: u8) -> (ConditionCode, DeliveryCode, FileStatus) {
+    let delivery =
+        if octet & 0x04 == 0 { DeliveryCode::Complete } else { DeliveryCode::Incomplete };
+    (ConditionCode::from_code(octet >> 4), delivery, FileStatus::from_code(octet & 3))
+}
+
+/// The reverse of [`outcome_from_octet`].
+pub(super) fn outcome_octet(
+    condition: ConditionCode,
+    delivery: DeliveryCode,
+    file_status: FileStatus,
+) -> Result<u8, EncodeError> {
+    let delivery = u8::from(delivery == DeliveryCode::Incomplete) << 2;
+    let file_status = two_bits(file_status.code(), "file status")?;
+    Ok(nibbles(condition.code(), 0)? | delivery | file_status)
+}
+
+/// A code that must fit two bits.
+pub(super) fn two_bits(code: u8, field: &'static str) -> Result<u8, EncodeError> {
+    if code > 3 { Err(EncodeError::TooLarge { field }) } else { Ok(code) }
+}
+
+/// Acknowledgement of an EOF or Finished PDU (§5.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// What is acknowledged.
+    pub directive: Acknowledged,
+    /// 1 for a Finished PDU (in the older issues: one produced by the end system), else 0.
+    pub subtype: u8,
+    /// Condition code of the acknowledged PDU.
+    pub condition: ConditionCode,
+    /// What the sender of the ACK knows of the transaction.
+    pub status: TransactionStatus,
+}
+
+impl Ack {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let first = reader.u8()?;
+        let second = reader.u8()?;
+        reader.finish()?;
+        Ok(Self {
+            directive: Acknowledged::from_code(first >> 4),
+            subtype: first & 0x0f,
+            condition: ConditionCode::from_code(second >> 4),
+            status: TransactionStatus::from_code(second & 3),
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        writer.u8(nibbles(self.directive.code(), self.subtype)?)?;
+        let status = two_bits(self.status.code(), "transaction status")?;
+        writer.u8(nibbles(self.condition.code(), 0)? | status)
+    }
+}
+
+/// What the receiver must know about the file (§5.2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata<'a> {
+    /// Whether the sender of a class-1 transaction wants a Finished PDU.
+    pub closure_requested: bool,
+    /// Checksum type of the file.
+    pub checksum_type: ChecksumType,
+    /// Octets of the file; 0 for a file without a known end.
+    pub file_size: u64,
+    /// The file's name at the sender; empty if no file goes along.
+    pub source_name: Lv<'a>,
+    /// The file's name at the receiver; empty if no file goes along.
+    pub destination_name: Lv<'a>,
+    /// Filestore requests, messages to user, fault handler overrides, a flow label.
+    pub tlvs: Tlvs<'a>,
+}
+
+impl<'a> Metadata<'a> {
+    /// Reads the body; version 0 puts the segmentation control here, and it goes to the header.
+    pub(super) fn read(header: &mut Header, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let octet = reader.u8()?;
+        if header.version == Version::V0 {
+            header.segmentation_control = octet & 0x80 == 0;
+        }
+        Ok(Self {
+            closure_requested: octet & 0x40 != 0,
+            checksum_type: ChecksumType::from_code(octet & 0x0f),
+            file_size: reader.uint(header.file_size_len())?,
+            source_name: Lv::read(reader)?,
+            destination_name: Lv::read(reader)?,
+            tlvs: Tlvs::read(reader)?,
+        })
+    }
+
+    pub(super) fn write(
+        &self,
+        header: &Header,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), EncodeError> {
+        let not_respected = header.version == Version::V0 && !header.segmentation_control;
+        let octet = nibbles(0, self.checksum_type.code())?
+            | u8::from(not_respected) << 7
+            | u8::from(self.closure_requested) << 6;
+        writer.u8(octet)?;
+        writer.uint(self.file_size, header.file_size_len(), "file size")?;
+        self.source_name.write(writer, "source file name")?;
+        self.destination_name.write(writer, "destination file name")?;
+        self.tlvs.write(writer)
+    }
+
+    pub(super) fn encoded_len(&self, header: &Header) -> usize {
+        let names = self.source_name.encoded_len() + self.destination_name.encoded_len();
+        1 + header.file_size_len() + names + self.tlvs.encoded_len()
+    }
+}
+
+/// What the receiver misses (§5.2.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nak<'a> {
+    /// First octet of the file that this PDU speaks about.
+    pub scope_start: u64,
+    /// One more than the last octet that this PDU speaks about.
+    pub scope_end: u64,
+    /// The missing parts within the scope.
+    pub requests: SegmentRequests<'a>,
+}
+
+impl<'a> Nak<'a> {
+    pub(super) fn read(header: &Header, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let width = header.file_size_len();
+        let scope_start = reader.uint(width)?;
+        let scope_end = reader.uint(width)?;
+        let whole = reader.remaining() / (2 * width) * (2 * width);
+        let octets = reader.take(whole)?;
+        reader.finish()?;
+        let requests = SegmentRequests(Requests::Wire { octets, width });
+        Ok(Self { scope_start, scope_end, requests })
+    }
+
+    pub(super) fn write(
+        &self,
+        header: &Header,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), EncodeError> {
+        let width = header.file_size_len();
+        writer.uint(self.scope_start, width, "start of scope")?;
+        writer.uint(self.scope_end, width, "end of scope")?;
+        for SegmentRequest { start, end } in self.requests {
+            writer.uint(start, width, "segment request")?;
+            writer.uint(end, width, "segment request")?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn encoded_len(&self, header: &Header) -> usize {
+        2 * header.file_size_len() * (1 + self.requests.len())
+    }
+}
+
+/// One missing part: `start..end`, in octets of the file; 0..0 asks for the Metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentRequest {
+    /// First octet missing.
+    pub start: u64,
+    /// One more than the last octet missing.
+    pub end: u64,
+}
+
+impl SegmentRequest {
+    /// Asks for the Metadata PDU.
+    pub const METADATA: Self = Self { start: 0, end: 0 };
+}
+
+/// The segment requests of a NAK: as they came, or as they shall go. Equal if their fields are.
+#[derive(Clone, Copy)]
+pub struct SegmentRequests<'a>(Requests<'a>);
+
+#[derive(Clone, Copy)]
+enum Requests<'a> {
+    /// A whole number of pairs of `width` octets each.
+    Wire {
+        octets: &'a [u8],
+        width: usize,
+    },
+    Fields(&'a [SegmentRequest]),
+}
+
+impl<'a> SegmentRequests<'a> {
+    /// Requests to be sent, in this order.
+    #[must_use]
+    pub const fn new(fields: &'a [SegmentRequest]) -> Self {
+        Self(Requests::Fields(fields))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self.0 {
+            Requests::Wire { octets, width } => octets.len() / (2 * width),
+            Requests::Fields(fields) => fields.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The requests in order.
+    #[must_use]
+    pub const fn iter(&self) -> SegmentRequestIter<'a> {
+        SegmentRequestIter(self.0)
+    }
+}
+
+impl<'a> IntoIterator for SegmentRequests<'a> {
+    type Item = SegmentRequest;
+    type IntoIter = SegmentRequestIter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &SegmentRequests<'a> {
+    type Item = SegmentRequest;
+    type IntoIter = SegmentRequestIter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl PartialEq for SegmentRequests<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for SegmentRequests<'_> {}
+
+impl fmt::Debug for SegmentRequests<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Goes through [`SegmentRequests`].
+#[derive(Clone)]
+pub struct SegmentRequestIter<'a>(Requests<'a>);
+
+impl fmt::Debug for SegmentRequestIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
+
+impl Iterator for SegmentRequestIter<'_> {
+    type Item = SegmentRequest;
+
+    fn next(&mut self) -> Option<SegmentRequest> {
+        match &mut self.0 {
+            Requests::Wire { octets, width } => {
+                let mut reader = Reader::new(octets);
+                let start = reader.uint(*width).ok()?;
+                let end = reader.uint(*width).ok()?;
+                *octets = reader.rest();
+                Some(SegmentRequest { start, end })
+            }
+            Requests::Fields(fields) => {
+                let (first, rest) = fields.split_first()?;
+                *fields = rest;
+                Some(*first)
+            }
+        }
+    }
+}
+
+/// The sender asks how far the receiver is (§5.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// What it wants to hear.
+    pub response: PromptResponse,
+}
+
+/// The receiver tells how far it is (§5.2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// One more than the last octet received.
+    pub progress: u64,
+}

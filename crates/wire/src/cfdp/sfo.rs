@@ -1,0 +1,207 @@
+//! Layout of the store-and-forward overlay's request and report (CCSDS 727.0-B-5 §6.7).
+//!
+//! **Profile with medium confidence.** The fields and their order are those of the book as far as
+//! they are known; the places of single bits in the two flag octets below have not been checked
+//! against another implementation. All of them are in this file and nowhere else.
+//!
+//! Request: flags · prior waypoints count (8) · request label LV · source entity LV · destination
+//! entity LV · source file name LV · destination file name LV.
+//! Flags: trace control (bits 7-6) · transmission mode (5) · segmentation control (4) · closure
+//! request (3) · reserved (2-0).
+//!
+//! Report: request label LV · source entity LV · destination entity LV · reporting entity LV ·
+//! prior waypoints count (8) · report code (8) · outcome.
+//! Outcome: condition code (bits 7-4) · direction (3) · delivery code (2) · file status (1-0).
+
+use super::codes::{ConditionCode, DeliveryCode, Direction, FileStatus, TransmissionMode};
+use super::directive::{outcome_from_octet, outcome_octet};
+use super::tlv::{IdField, Lv};
+use crate::cursor::{Reader, Writer};
+use crate::error::{DecodeError, EncodeError};
+
+const TRACE_SHIFT: u32 = 6;
+const UNACKNOWLEDGED: u8 = 0x20;
+const SEGMENTATION_CONTROL: u8 = 0x10;
+const CLOSURE_REQUESTED: u8 = 0x08;
+const TOWARD_SENDER: u8 = 0x08;
+
+/// Who wants reports from the waypoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TraceControl {
+    /// Nobody.
+    None,
+    /// The original source.
+    Source,
+    /// The final destination.
+    Destination,
+    /// Both.
+    Both,
+}
+
+impl TraceControl {
+    const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::None,
+            1 => Self::Source,
+            2 => Self::Destination,
+            _ => Self::Both,
+        }
+    }
+
+    const fn bits(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Source => 1,
+            Self::Destination => 2,
+            Self::Both => 3,
+        }
+    }
+}
+
+/// Type 40: asks an entity to hand a file on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SfoRequest<'a> {
+    /// Who wants reports.
+    pub trace: TraceControl,
+    /// Transmission mode of the hops.
+    pub mode: TransmissionMode,
+    /// Whether the hops preserve record boundaries.
+    pub segmentation_control: bool,
+    /// Whether the hops request closure.
+    pub closure_requested: bool,
+    /// Waypoints passed so far.
+    pub prior_waypoints: u8,
+    /// The source's own name for the request.
+    pub label: Lv<'a>,
+    /// Original source.
+    pub source: IdField,
+    /// Final destination.
+    pub destination: IdField,
+    /// Name at the original source.
+    pub source_name: Lv<'a>,
+    /// Name at the final destination.
+    pub destination_name: Lv<'a>,
+}
+
+impl<'a> SfoRequest<'a> {
+    pub(super) const fn encoded_len(&self) -> usize {
+        2 + self.label.encoded_len()
+            + self.source.lv_len()
+            + self.destination.lv_len()
+            + self.source_name.encoded_len()
+            + self.destination_name.encoded_len()
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let flags = reader.u8()?;
+        let mode = match flags & UNACKNOWLEDGED {
+            0 => TransmissionMode::Acknowledged,
+            _ => TransmissionMode::Unacknowledged,
+        };
+        Ok(Self {
+            trace: TraceControl::from_bits(flags >> TRACE_SHIFT),
+            mode,
+            segmentation_control: flags & SEGMENTATION_CONTROL != 0,
+            closure_requested: flags & CLOSURE_REQUESTED != 0,
+            prior_waypoints: reader.u8()?,
+            label: Lv::read(reader)?,
+            source: IdField::read_lv(reader)?,
+            destination: IdField::read_lv(reader)?,
+            source_name: Lv::read(reader)?,
+            destination_name: Lv::read(reader)?,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let mut flags = self.trace.bits() << TRACE_SHIFT;
+        if self.mode == TransmissionMode::Unacknowledged {
+            flags |= UNACKNOWLEDGED;
+        }
+        if self.segmentation_control {
+            flags |= SEGMENTATION_CONTROL;
+        }
+        if self.closure_requested {
+            flags |= CLOSURE_REQUESTED;
+        }
+        writer.put(&[flags, self.prior_waypoints])?;
+        self.label.write(writer, "SFO request label")?;
+        self.source.write_lv(writer, "SFO source entity id")?;
+        self.destination.write_lv(writer, "SFO destination entity id")?;
+        self.source_name.write(writer, "source file name")?;
+        self.destination_name.write(writer, "destination file name")
+    }
+}
+
+/// Type 45: tells how far a file came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SfoReport<'a> {
+    /// The source's own name for the request.
+    pub label: Lv<'a>,
+    /// Original source.
+    pub source: IdField,
+    /// Final destination.
+    pub destination: IdField,
+    /// Who reports.
+    pub reporter: IdField,
+    /// Waypoints before the reporter.
+    pub prior_waypoints: u8,
+    /// What is reported.
+    pub report_code: u8,
+    /// Condition code of the reporter's hop.
+    pub condition: ConditionCode,
+    /// Whether the reporter received or sent on that hop.
+    pub direction: Direction,
+    /// Whether all arrived.
+    pub delivery: DeliveryCode,
+    /// What became of the file.
+    pub file_status: FileStatus,
+}
+
+impl<'a> SfoReport<'a> {
+    pub(super) const fn encoded_len(&self) -> usize {
+        self.label.encoded_len()
+            + self.source.lv_len()
+            + self.destination.lv_len()
+            + self.reporter.lv_len()
+            + 3
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let label = Lv::read(reader)?;
+        let source = IdField::read_lv(reader)?;
+        let destination = IdField::read_lv(reader)?;
+        let reporter = IdField::read_lv(reader)?;
+        let prior_waypoints = reader.u8()?;
+        let report_code = reader.u8()?;
+        let octet = reader.u8()?;
+        let (condition, delivery, file_status) = outcome_from_octet(octet);
+        let direction = match octet & TOWARD_SENDER {
+            0 => Direction::TowardReceiver,
+            _ => Direction::TowardSender,
+        };
+        Ok(Self {
+            label,
+            source,
+            destination,
+            reporter,
+            prior_waypoints,
+            report_code,
+            condition,
+            direction,
+            delivery,
+            file_status,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        self.label.write(writer, "SFO request label")?;
+        self.source.write_lv(writer, "SFO source entity id")?;
+        self.destination.write_lv(writer, "SFO destination entity id")?;
+        self.reporter.write_lv(writer, "SFO reporting entity id")?;
+        let mut outcome = outcome_octet(self.condition, self.delivery, self.file_status)?;
+        if self.direction == Direction::TowardSender {
+            outcome |= TOWARD_SENDER;
+        }
+        writer.put(&[self.prior_waypoints, self.report_code, outcome])
+    }
+}

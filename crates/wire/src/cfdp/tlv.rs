@@ -1,0 +1,526 @@
+//! Length-value and type-length-value fields (CCSDS 727.0-B-5 §5.1.8, §5.1.9, §5.4).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::codes::{ConditionCode, FaultHandler, FilestoreAction};
+use super::header::{EntityId, Width};
+use crate::cursor::{Reader, Writer};
+use crate::error::{DecodeError, EncodeError};
+
+/// A string of up to 255 octets behind its length: file names and messages. The book does not
+/// say in which character set.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Lv<'a>(pub &'a [u8]);
+
+impl<'a> Lv<'a> {
+    /// The octets as text; what is not UTF-8 becomes U+FFFD.
+    #[must_use]
+    pub fn to_str_lossy(self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.0)
+    }
+
+    /// The octets as text, if they are UTF-8.
+    #[must_use]
+    pub fn to_str(self) -> Option<&'a str> {
+        std::str::from_utf8(self.0).ok()
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Octets on the wire, with the length.
+    #[must_use]
+    pub const fn encoded_len(self) -> usize {
+        1 + self.0.len()
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let len = usize::from(reader.u8()?);
+        Ok(Self(reader.take(len)?))
+    }
+
+    pub(super) fn write(
+        self,
+        writer: &mut Writer<'_>,
+        field: &'static str,
+    ) -> Result<(), EncodeError> {
+        let len = u8::try_from(self.0.len()).map_err(|_| EncodeError::TooLarge { field })?;
+        writer.u8(len)?;
+        writer.put(self.0)
+    }
+}
+
+impl<'a> From<&'a str> for Lv<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(text.as_bytes())
+    }
+}
+
+impl fmt::Debug for Lv<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Display for Lv<'_> {
+    /// In quotes; control characters are escaped, so that a name cannot act on a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_str() {
+            Some(text) => write!(f, "{text:?}"),
+            None => write!(f, "\"{}\"", self.0.escape_ascii()),
+        }
+    }
+}
+
+/// An identifier together with the octets it takes on the wire, where no header says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdField {
+    /// The identifier.
+    pub value: u64,
+    /// Its octets.
+    pub width: Width,
+}
+
+impl IdField {
+    /// An entity identifier with the width it has in a PDU header.
+    #[must_use]
+    pub const fn new(entity: EntityId, width: Width) -> Self {
+        Self { value: entity.0, width }
+    }
+
+    /// It, taken as an entity identifier.
+    #[must_use]
+    pub const fn entity(self) -> EntityId {
+        EntityId(self.value)
+    }
+
+    /// Reads all octets of a part as one identifier.
+    pub(super) fn read_all(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
+        let offset = reader.offset();
+        let width = u8::try_from(reader.remaining())
+            .ok()
+            .and_then(Width::new)
+            .ok_or(DecodeError::invalid(offset, "an identifier has 1 to 8 octets"))?;
+        Ok(Self { value: reader.uint(width.octets())?, width })
+    }
+
+    /// Reads an identifier behind its length octet.
+    pub(super) fn read_lv(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let len = usize::from(reader.u8()?);
+        Self::read_all(reader.part(len)?)
+    }
+
+    /// Octets of the identifier behind its length octet.
+    pub(super) const fn lv_len(self) -> usize {
+        1 + self.width.octets()
+    }
+
+    pub(super) fn write_lv(
+        self,
+        writer: &mut Writer<'_>,
+        field: &'static str,
+    ) -> Result<(), EncodeError> {
+        writer.u8(self.width.octets() as u8)?;
+        writer.uint(self.value, self.width.octets(), field)
+    }
+}
+
+impl fmt::Display for IdField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.value)
+    }
+}
+
+/// Something to be done in the receiver's filestore after the file arrived (§5.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FilestoreRequest<'a> {
+    /// What.
+    pub action: FilestoreAction,
+    /// With which file.
+    pub first: Lv<'a>,
+    /// The second name; on the wire only for actions that take two.
+    pub second: Lv<'a>,
+}
+
+impl<'a> FilestoreRequest<'a> {
+    /// Octets on the wire, without type and length.
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        let second = if self.action.has_second_name() { self.second.encoded_len() } else { 0 };
+        1 + self.first.encoded_len() + second
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let action = FilestoreAction::from_code(reader.u8()? >> 4);
+        let first = Lv::read(reader)?;
+        let second = if action.has_second_name() { Lv::read(reader)? } else { Lv::default() };
+        Ok(Self { action, first, second })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        writer.u8(nibbles(self.action.code(), 0)?)?;
+        self.first.write(writer, "first file name")?;
+        if self.action.has_second_name() {
+            self.second.write(writer, "second file name")?;
+        } else if !self.second.is_empty() {
+            return Err(EncodeError::Conflict("this filestore action has one file name"));
+        }
+        Ok(())
+    }
+}
+
+/// How a filestore request ended: four bits whose meaning depends on the action (§5.4.2, table
+/// 5-18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FilestoreStatus(pub u8);
+
+impl FilestoreStatus {
+    /// Any action: done.
+    pub const SUCCESSFUL: Self = Self(0);
+    /// Create file: not allowed.
+    pub const CREATE_FILE_NOT_ALLOWED: Self = Self(1);
+    /// Delete file: there is none.
+    pub const DELETE_FILE_MISSING: Self = Self(1);
+    /// Delete file: not allowed.
+    pub const DELETE_FILE_NOT_ALLOWED: Self = Self(2);
+    /// Rename file: there is no file of the old name.
+    pub const RENAME_OLD_MISSING: Self = Self(1);
+    /// Rename file: there is a file of the new name.
+    pub const RENAME_NEW_EXISTS: Self = Self(2);
+    /// Rename file: not allowed.
+    pub const RENAME_NOT_ALLOWED: Self = Self(3);
+    /// Append file: there is no first file.
+    pub const APPEND_FIRST_MISSING: Self = Self(1);
+    /// Append file: there is no second file.
+    pub const APPEND_SECOND_MISSING: Self = Self(2);
+    /// Append file: not allowed.
+    pub const APPEND_NOT_ALLOWED: Self = Self(3);
+    /// Replace file: there is no first file.
+    pub const REPLACE_FIRST_MISSING: Self = Self(1);
+    /// Replace file: there is no second file.
+    pub const REPLACE_SECOND_MISSING: Self = Self(2);
+    /// Replace file: not allowed.
+    pub const REPLACE_NOT_ALLOWED: Self = Self(3);
+    /// Create directory: it cannot be created.
+    pub const CREATE_DIRECTORY_NOT_POSSIBLE: Self = Self(1);
+    /// Remove directory: there is none.
+    pub const REMOVE_DIRECTORY_MISSING: Self = Self(1);
+    /// Remove directory: not allowed.
+    pub const REMOVE_DIRECTORY_NOT_ALLOWED: Self = Self(2);
+    /// Deny file: not allowed.
+    pub const DENY_FILE_NOT_ALLOWED: Self = Self(2);
+    /// Deny directory: not allowed.
+    pub const DENY_DIRECTORY_NOT_ALLOWED: Self = Self(2);
+    /// Any action: not tried, because an earlier request failed.
+    pub const NOT_PERFORMED: Self = Self(15);
+
+    /// The status in words, for an answer to `action`.
+    #[must_use]
+    pub const fn meaning(self, action: FilestoreAction) -> &'static str {
+        use FilestoreAction as A;
+        match (action, self.0) {
+            (_, 0) => "successful",
+            (_, 15) => "not performed",
+            (A::CreateFile, 1)
+            | (A::DeleteFile | A::RemoveDirectory | A::DenyFile | A::DenyDirectory, 2)
+            | (A::RenameFile | A::AppendFile | A::ReplaceFile, 3) => "not allowed",
+            (A::DeleteFile, 1) => "the file does not exist",
+            (A::RenameFile, 1) => "the old file does not exist",
+            (A::RenameFile, 2) => "the new file exists",
+            (A::AppendFile | A::ReplaceFile, 1) => "the first file does not exist",
+            (A::AppendFile | A::ReplaceFile, 2) => "the second file does not exist",
+            (A::CreateDirectory, 1) => "the directory cannot be created",
+            (A::RemoveDirectory, 1) => "the directory does not exist",
+            _ => "reserved",
+        }
+    }
+}
+
+/// The answer to one filestore request (§5.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FilestoreResponse<'a> {
+    /// What was asked.
+    pub action: FilestoreAction,
+    /// How it ended.
+    pub status: FilestoreStatus,
+    /// With which file.
+    pub first: Lv<'a>,
+    /// The second name; on the wire only for actions that take two.
+    pub second: Lv<'a>,
+    /// Text of the filestore, may be empty.
+    pub message: Lv<'a>,
+}
+
+impl<'a> FilestoreResponse<'a> {
+    /// Octets on the wire, without type and length.
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        let second = if self.action.has_second_name() { self.second.encoded_len() } else { 0 };
+        1 + self.first.encoded_len() + second + self.message.encoded_len()
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let codes = reader.u8()?;
+        let action = FilestoreAction::from_code(codes >> 4);
+        let first = Lv::read(reader)?;
+        let second = if action.has_second_name() { Lv::read(reader)? } else { Lv::default() };
+        let message = Lv::read(reader)?;
+        Ok(Self { action, status: FilestoreStatus(codes & 0x0f), first, second, message })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        writer.u8(nibbles(self.action.code(), self.status.0)?)?;
+        self.first.write(writer, "first file name")?;
+        if self.action.has_second_name() {
+            self.second.write(writer, "second file name")?;
+        } else if !self.second.is_empty() {
+            return Err(EncodeError::Conflict("this filestore action has one file name"));
+        }
+        self.message.write(writer, "filestore message")
+    }
+}
+
+/// One type-length-value field (§5.4, table 5-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tlv<'a> {
+    /// Type 0.
+    FilestoreRequest(FilestoreRequest<'a>),
+    /// Type 1.
+    FilestoreResponse(FilestoreResponse<'a>),
+    /// Type 2; [`super::UserOperation::decode`] knows the reserved ones.
+    MessageToUser(Lv<'a>),
+    /// Type 4.
+    FaultHandlerOverride {
+        /// The fault.
+        condition: ConditionCode,
+        /// What to do about it.
+        handler: FaultHandler,
+    },
+    /// Type 5.
+    FlowLabel(Lv<'a>),
+    /// Type 6: where a fault arose.
+    EntityId(IdField),
+    /// A type that the book does not name.
+    Other {
+        /// The type.
+        code: u8,
+        /// The value.
+        value: Lv<'a>,
+    },
+}
+
+/// Octets before the value: type and length.
+const TLV_OVERHEAD: usize = 2;
+
+impl<'a> Tlv<'a> {
+    /// The type octet.
+    #[must_use]
+    pub const fn code(&self) -> u8 {
+        match self {
+            Self::FilestoreRequest(_) => 0,
+            Self::FilestoreResponse(_) => 1,
+            Self::MessageToUser(_) => 2,
+            Self::FaultHandlerOverride { .. } => 4,
+            Self::FlowLabel(_) => 5,
+            Self::EntityId(_) => 6,
+            Self::Other { code, .. } => *code,
+        }
+    }
+
+    /// Octets on the wire, with type and length.
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        TLV_OVERHEAD + self.value_len()
+    }
+
+    const fn value_len(&self) -> usize {
+        match self {
+            Self::FilestoreRequest(request) => request.encoded_len(),
+            Self::FilestoreResponse(response) => response.encoded_len(),
+            Self::MessageToUser(value) | Self::FlowLabel(value) | Self::Other { value, .. } => {
+                value.0.len()
+            }
+            Self::FaultHandlerOverride { .. } => 1,
+            Self::EntityId(id) => id.width.octets(),
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let code = reader.u8()?;
+        let len = usize::from(reader.u8()?);
+        let mut value = reader.part(len)?;
+        let tlv = match code {
+            0 => Self::FilestoreRequest(FilestoreRequest::read(&mut value)?),
+            1 => Self::FilestoreResponse(FilestoreResponse::read(&mut value)?),
+            2 => Self::MessageToUser(Lv(value.rest())),
+            4 => {
+                let octet = value.u8()?;
+                Self::FaultHandlerOverride {
+                    condition: ConditionCode::from_code(octet >> 4),
+                    handler: FaultHandler::from_code(octet & 0x0f),
+                }
+            }
+            5 => Self::FlowLabel(Lv(value.rest())),
+            6 => Self::EntityId(IdField::read_all(Reader::at(value.offset(), value.rest()))?),
+            code => Self::Other { code, value: Lv(value.rest()) },
+        };
+        value.finish()?;
+        Ok(tlv)
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let len = u8::try_from(self.value_len())
+            .map_err(|_| EncodeError::TooLarge { field: "TLV value" })?;
+        writer.put(&[self.code(), len])?;
+        match self {
+            Self::FilestoreRequest(request) => request.write(writer),
+            Self::FilestoreResponse(response) => response.write(writer),
+            Self::MessageToUser(value) | Self::FlowLabel(value) | Self::Other { value, .. } => {
+                writer.put(value.0)
+            }
+            Self::FaultHandlerOverride { condition, handler } => {
+                writer.u8(nibbles(condition.code(), handler.code())?)
+            }
+            Self::EntityId(id) => writer.uint(id.value, id.width.octets(), "entity id"),
+        }
+    }
+}
+
+/// Two four-bit codes in an octet.
+pub(super) fn nibbles(high: u8, low: u8) -> Result<u8, EncodeError> {
+    if high > 0x0f || low > 0x0f {
+        return Err(EncodeError::TooLarge { field: "four-bit code" });
+    }
+    Ok(high << 4 | low)
+}
+
+/// The TLVs at the end of a PDU: as they came, or as they shall go. Equal if their fields are.
+#[derive(Clone, Copy)]
+pub struct Tlvs<'a>(Source<'a>);
+
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// Octets that the decoder has walked through without an error.
+    Wire(&'a [u8]),
+    Fields(&'a [Tlv<'a>]),
+}
+
+impl<'a> Tlvs<'a> {
+    /// No TLVs.
+    pub const NONE: Self = Self(Source::Fields(&[]));
+
+    /// TLVs to be sent, in this order.
+    #[must_use]
+    pub const fn new(fields: &'a [Tlv<'a>]) -> Self {
+        Self(Source::Fields(fields))
+    }
+
+    /// The TLVs in order.
+    #[must_use]
+    pub const fn iter(&self) -> TlvIter<'a> {
+        TlvIter(self.0)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        match self.0 {
+            Source::Wire(octets) => octets.is_empty(),
+            Source::Fields(fields) => fields.is_empty(),
+        }
+    }
+
+    /// Octets on the wire.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        match self.0 {
+            Source::Wire(octets) => octets.len(),
+            Source::Fields(fields) => fields.iter().map(Tlv::encoded_len).sum(),
+        }
+    }
+
+    /// Takes all that is left, after a look at each of them.
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let mut look = *reader;
+        while !look.is_empty() {
+            Tlv::read(&mut look)?;
+        }
+        Ok(Self(Source::Wire(reader.rest())))
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        match self.0 {
+            Source::Wire(octets) => writer.put(octets),
+            Source::Fields(fields) => fields.iter().try_for_each(|tlv| tlv.write(writer)),
+        }
+    }
+}
+
+impl<'a> IntoIterator for Tlvs<'a> {
+    type Item = Tlv<'a>;
+    type IntoIter = TlvIter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &Tlvs<'a> {
+    type Item = Tlv<'a>;
+    type IntoIter = TlvIter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl PartialEq for Tlvs<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Tlvs<'_> {}
+
+impl fmt::Debug for Tlvs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Goes through [`Tlvs`].
+#[derive(Clone)]
+pub struct TlvIter<'a>(Source<'a>);
+
+impl<'a> Iterator for TlvIter<'a> {
+    type Item = Tlv<'a>;
+
+    fn next(&mut self) -> Option<Tlv<'a>> {
+        match &mut self.0 {
+            Source::Wire(octets) => {
+                let mut reader = Reader::new(octets);
+                if reader.is_empty() {
+                    return None;
+                }
+                let tlv = Tlv::read(&mut reader).expect("the decoder has read these octets before");
+                *octets = reader.rest();
+                Some(tlv)
+            }
+            Source::Fields(fields) => {
+                let (first, rest) = fields.split_first()?;
+                *fields = rest;
+                Some(*first)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for TlvIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}

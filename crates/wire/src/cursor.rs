@@ -1,0 +1,141 @@
+//! Reading and writing fields in network order, with bounds and offsets.
+
+use crate::error::{DecodeError, DecodeErrorKind, EncodeError};
+
+/// Reads fields one after the other. Offsets in errors count from the start of the whole input,
+/// also in a part split off by [`Reader::part`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    base: usize,
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, base: 0, position: 0 }
+    }
+
+    /// A reader whose first octet is octet `base` of the whole input.
+    pub(crate) const fn at(base: usize, bytes: &'a [u8]) -> Self {
+        Self { bytes, base, position: 0 }
+    }
+
+    /// Where the next field begins.
+    pub(crate) const fn offset(&self) -> usize {
+        self.base + self.position
+    }
+
+    pub(crate) const fn remaining(&self) -> usize {
+        self.bytes.len() - self.position
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let rest = &self.bytes[self.position..];
+        let Some((taken, _)) = rest.split_at_checked(count) else {
+            let kind = DecodeErrorKind::Truncated { needed: count, found: rest.len() };
+            return Err(DecodeError { offset: self.offset(), kind });
+        };
+        self.position += count;
+        Ok(taken)
+    }
+
+    /// Everything that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.position..];
+        self.position = self.bytes.len();
+        rest
+    }
+
+    /// A reader for the next `count` octets.
+    pub(crate) fn part(&mut self, count: usize) -> Result<Self, DecodeError> {
+        let base = self.offset();
+        Ok(Self::at(base, self.take(count)?))
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
+        Ok(self.take(1)?[0])
+    }
+
+    /// An unsigned integer of 1 to 8 octets.
+    #[inline]
+    pub(crate) fn uint(&mut self, width: usize) -> Result<u64, DecodeError> {
+        let taken = self.take(width)?;
+        Ok(taken.iter().fold(0, |value, octet| value << 8 | u64::from(*octet)))
+    }
+
+    #[inline]
+    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
+        let taken = self.take(2)?;
+        Ok(u16::from_be_bytes([taken[0], taken[1]]))
+    }
+
+    #[inline]
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
+        let taken = self.take(4)?;
+        Ok(u32::from_be_bytes([taken[0], taken[1], taken[2], taken[3]]))
+    }
+
+    /// Fails if anything is left.
+    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let kind = DecodeErrorKind::Trailing { count: self.remaining() };
+        Err(DecodeError { offset: self.offset(), kind })
+    }
+}
+
+/// Writes fields one after the other into a slice.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    bytes: &'a mut [u8],
+    position: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) const fn new(bytes: &'a mut [u8]) -> Self {
+        Self { bytes, position: 0 }
+    }
+
+    pub(crate) const fn position(&self) -> usize {
+        self.position
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, octets: &[u8]) -> Result<(), EncodeError> {
+        let room = self.bytes.len();
+        let end = self.position + octets.len();
+        let Some(place) = self.bytes.get_mut(self.position..end) else {
+            return Err(EncodeError::NoRoom { needed: end, room });
+        };
+        place.copy_from_slice(octets);
+        self.position = end;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self, value: u8) -> Result<(), EncodeError> {
+        self.put(&[value])
+    }
+
+    /// An unsigned integer in `width` octets, 1 to 8.
+    #[inline]
+    pub(crate) fn uint(
+        &mut self,
+        value: u64,
+        width: usize,
+        field: &'static str,
+    ) -> Result<(), EncodeError> {
+        if width < 8 && value >> (8 * width) != 0 {
+            return Err(EncodeError::TooLarge { field });
+        }
+        self.put(&value.to_be_bytes()[8 - width..])
+    }
+}
