@@ -5,5 +5,7 @@
 pub mod cfdp;
 mod cursor;
 mod error;
+pub mod ip;
+pub mod udp;
 
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};
