@@ -1,1 +1,28 @@
-//! See the design.
+//! Drives protocol engines over real sockets and files.
+//!
+//! A [`Driver`] runs one engine on one UDP socket in the calling thread: it hands in datagrams,
+//! time and storage results, sends what the engine offers when it is due, and has a
+//! [`FileStore`]'s threads carry out storage effects, so that no disk ever holds up a packet.
+//!
+//! Datagrams of one size cross the kernel in batches (`UDP_SEGMENT`, `UDP_GRO`), which is what
+//! makes more than a gigabit a second of small datagrams possible at all; where the kernel or the
+//! device refuses, they are sent one by one.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod driver;
+mod entropy;
+mod peers;
+pub mod raw;
+mod socket;
+mod store;
+mod wait;
+
+pub use clock::Clock;
+pub use driver::{Config, Control, Driver, Event, RunError, Statistics};
+pub use entropy::entropy;
+pub use peers::Peers;
+pub use socket::{Buffers, ReceiveBuffers, Sent, Socket};
+pub use store::{Access, FileStore, StoreConfig, StoreError};
+pub use wait::{Ready, Waker};

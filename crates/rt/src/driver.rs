@@ -1,0 +1,537 @@
+//! One engine on one UDP socket and one store.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use engine::{Effect, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive, Time};
+use engine::{Transmit, TxBuf};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::peers::Origin;
+use crate::socket::{Arrival, SEGMENTS_MAX};
+use crate::wait::wake_exactly;
+use crate::{Buffers, Clock, FileStore, Peers, Ready, ReceiveBuffers, Sent, Socket, Waker};
+
+/// How a [`Driver`] reaches its peers.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address to bind; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// What engines are told of a path to a peer that shows up by itself.
+    pub path: PathInfo,
+    /// Peers that may show up by themselves; 0 refuses all but the static ones.
+    pub peers_max: usize,
+    /// How long such a peer must have been silent before another may take its place.
+    pub silence: Duration,
+    /// The kernel's socket buffers.
+    pub buffers: Buffers,
+    /// How often the observer is called without an indication.
+    pub tick: Duration,
+}
+
+impl Config {
+    /// A driver on `listen` whose peers are reached by datagrams as `path` says.
+    #[must_use]
+    pub fn new(listen: SocketAddr, path: PathInfo) -> Self {
+        Self {
+            listen,
+            path,
+            peers_max: 1024,
+            silence: Duration::from_secs(300),
+            buffers: Buffers::default(),
+            tick: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What the observer of a [`Driver::run`] is told.
+#[derive(Debug)]
+pub enum Event<I> {
+    /// The engine has something to say.
+    Indication(I),
+    /// A [`Config::tick`] passed: time to show progress.
+    Tick,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// Finish what is under way to the disk, send what is due, and return.
+    Stop,
+}
+
+/// Why a driver gave up.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// A datagram is larger than the network interface takes.
+    #[error(
+        "a datagram of {len} bytes to {to} is larger than the network interface takes; \
+         use smaller datagrams (1472 bytes fit Ethernet)"
+    )]
+    DatagramTooLarge {
+        /// The datagram's length.
+        len: usize,
+        /// Where it was to go.
+        to: SocketAddr,
+    },
+    /// The system refuses to send there.
+    #[error("cannot send to {to}: {error}")]
+    Send {
+        /// Where the datagram was to go.
+        to: SocketAddr,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// The socket failed.
+    #[error("the socket failed: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// What a driver did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Bytes in them.
+    pub bytes_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Bytes in them.
+    pub bytes_received: u64,
+    /// Datagrams of peers for which there was no room.
+    pub datagrams_refused: u64,
+}
+
+/// Runs an engine in the calling thread; see the [crate documentation](crate).
+#[derive(Debug)]
+pub struct Driver<E: Engine> {
+    engine: E,
+    clock: Clock,
+    socket: Socket,
+    store: FileStore,
+    waker: Waker,
+    peers: Peers,
+    config: Config,
+    tx: TxBuf,
+    held: Option<Held>,
+    received: ReceiveBuffers,
+    /// Paths whose datagrams the engine does not want now.
+    paused: BTreeSet<PathId>,
+    next_tick: Time,
+    statistics: Statistics,
+}
+
+/// A batch in the send buffer that is not (all) sent yet.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    transmit: Transmit,
+    sent: usize,
+    /// Not before this moment: it is not due, or the device's queue was full.
+    until: Time,
+    /// The socket was full.
+    blocked: bool,
+}
+
+/// What to wait for after a round of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// There is more to do at once.
+    More,
+    /// Nothing until something happens.
+    Wait,
+}
+
+/// Batches sent before the socket is read again, and kernel calls that read before something is
+/// sent again: 16 * 64 KiB is about a millisecond of work.
+const SEND_ROUNDS: usize = 16;
+const RECEIVE_ROUNDS: usize = 4;
+
+/// How long a device whose queue is full is left alone.
+const CONGESTED: Duration = Duration::from_micros(500);
+
+/// At a given rate, a batch lasts about this long, so that queues on the way stay short.
+const BURST: Duration = Duration::from_micros(250);
+
+/// How long the disk may take to finish after [`Control::Stop`].
+const SETTLE: Duration = Duration::from_secs(10);
+
+impl<E: Engine> Driver<E> {
+    /// Binds the socket. `store` must have been opened with the same `waker`.
+    ///
+    /// # Errors
+    /// The port is in use, or the address is not this machine's.
+    pub fn new(config: Config, engine: E, store: FileStore, waker: Waker) -> io::Result<Self> {
+        let socket = Socket::bind(config.listen, config.buffers)?;
+        let segments = segments_a_batch(&config.path);
+        Ok(Self {
+            engine,
+            clock: Clock::start(),
+            socket,
+            store,
+            waker,
+            peers: Peers::new(config.peers_max, config.silence),
+            tx: TxBuf::new(segments),
+            held: None,
+            received: ReceiveBuffers::new(),
+            paused: BTreeSet::new(),
+            next_tick: Time::ZERO + config.tick,
+            statistics: Statistics::default(),
+            config,
+        })
+    }
+
+    /// Adds a peer that is known beforehand, and brings its path up.
+    pub fn add_peer(&mut self, address: SocketAddr) -> PathId {
+        let path = self.peers.add(address);
+        let up = PathEvent::Up(self.config.path.clone());
+        self.engine.handle_input(self.clock.now(), Input::Path(path, up));
+        path
+    }
+
+    /// The address the socket is bound to.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.socket.local()
+    }
+
+    /// The time as the engine knows it.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
+    /// The engine, to make requests of it before or between runs.
+    pub fn engine_mut(&mut self) -> &mut E {
+        &mut self.engine
+    }
+
+    /// What was sent and received so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Runs until `stop` is set or `on` says so. `on` is called with every indication and every
+    /// tick, and may make requests of the engine.
+    ///
+    /// # Errors
+    /// See [`RunError`]; the engine's state stays usable.
+    pub fn run(
+        &mut self,
+        stop: &AtomicBool,
+        mut on: impl FnMut(Time, &mut E, Event<E::Indication>) -> Control,
+    ) -> Result<(), RunError> {
+        wake_exactly();
+        loop {
+            let mut stopping = stop.load(Ordering::Relaxed);
+            let next = self.round(&mut |now, engine, event| {
+                stopping |= on(now, engine, event) == Control::Stop;
+            })?;
+            if stopping {
+                return self.settle(&mut |now, engine, event| {
+                    on(now, engine, event);
+                });
+            }
+            match next {
+                Next::More => {}
+                Next::Wait => self.wait(self.next_tick)?,
+            }
+        }
+    }
+
+    /// One round: time, answers, datagrams in, then all that the engine has to say.
+    fn round(
+        &mut self,
+        on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
+    ) -> Result<Next, RunError> {
+        let now = self.clock.now();
+        if self.engine.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
+            self.engine.handle_timeout(now);
+        }
+        let mut next = Next::Wait;
+        if self.answers() == Next::More || self.receive()? == Next::More {
+            next = Next::More;
+        }
+        self.effects();
+        if self.transmit()? == Next::More {
+            next = Next::More;
+        }
+        // Sending may have made the engine want more of the file.
+        if self.effects() == Next::More {
+            next = Next::More;
+        }
+        while let Some(indication) = self.engine.poll_indication() {
+            on(self.clock.now(), &mut self.engine, Event::Indication(indication));
+            next = Next::More;
+        }
+        let now = self.clock.now();
+        if now >= self.next_tick {
+            self.next_tick = now + self.config.tick;
+            on(now, &mut self.engine, Event::Tick);
+            next = Next::More;
+        }
+        Ok(next)
+    }
+
+    /// After the end: what was begun on the disk is finished, and what is due is sent, but no
+    /// more than a few batches of it.
+    fn settle(
+        &mut self,
+        on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
+    ) -> Result<(), RunError> {
+        let end = self.clock.now() + SETTLE;
+        self.transmit()?;
+        loop {
+            self.answers();
+            let more = self.effects() == Next::More;
+            while let Some(indication) = self.engine.poll_indication() {
+                on(self.clock.now(), &mut self.engine, Event::Indication(indication));
+            }
+            if self.clock.now() >= end {
+                tracing::warn!("stopped while the disk was still busy");
+                break;
+            }
+            if !more && self.store.pending() == 0 {
+                break;
+            }
+            let timeout = Some(end.since(self.clock.now()));
+            self.waker.wait(&self.socket, Ready::default(), timeout)?;
+        }
+        self.transmit().map(|_| ())
+    }
+
+    /// Hands in what the store has done.
+    fn answers(&mut self) -> Next {
+        let mut next = Next::Wait;
+        while let Some((ticket, answer)) = self.store.poll() {
+            self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
+            next = Next::More;
+        }
+        next
+    }
+
+    /// Whether datagrams may be read: not while the engine or the store has too much in hand, so
+    /// that the kernel's buffer takes up a burst.
+    fn listening(&self) -> bool {
+        self.paused.is_empty() && !self.store.is_full()
+    }
+
+    fn receive(&mut self) -> Result<Next, RunError> {
+        for _ in 0..RECEIVE_ROUNDS {
+            if !self.listening() {
+                return Ok(Next::Wait);
+            }
+            let now = self.clock.now();
+            let any = self.socket.local().ip().is_unspecified();
+            let Self { engine, peers, config, statistics, .. } = self;
+            let count = self.socket.receive(&mut self.received, |arrival| {
+                arrive(engine, peers, config, statistics, now, &arrival, any);
+            })?;
+            if count == 0 {
+                return Ok(Next::Wait);
+            }
+            self.effects();
+        }
+        Ok(Next::More)
+    }
+
+    /// Starts what the engine wants done, as far as the store takes it.
+    fn effects(&mut self) -> Next {
+        let mut next = Next::Wait;
+        while !self.store.is_full() {
+            let Some(effect) = self.engine.poll_effect() else { break };
+            next = Next::More;
+            match effect {
+                Effect::OpenPath { path } => {
+                    let event = match self.peers.get(path) {
+                        Some(_) => PathEvent::Up(self.config.path.clone()),
+                        None => PathEvent::Down,
+                    };
+                    self.engine.handle_input(self.clock.now(), Input::Path(path, event));
+                }
+                Effect::ClosePath { path } => {
+                    self.paused.remove(&path);
+                    self.peers.remove(path);
+                }
+                Effect::PauseRead { path } => {
+                    self.paused.insert(path);
+                }
+                Effect::ResumeRead { path } => {
+                    self.paused.remove(&path);
+                }
+                Effect::ShutdownWrite { path } | Effect::StartTls { path, .. } => {
+                    tracing::warn!(?path, "datagrams have no stream to end or to protect");
+                }
+                Effect::Open { .. }
+                | Effect::Read { .. }
+                | Effect::Write { .. }
+                | Effect::Sync { .. }
+                | Effect::Close { .. }
+                | Effect::Filestore { .. }
+                | Effect::Index { .. } => self.store.submit(effect),
+            }
+        }
+        next
+    }
+
+    /// Sends what is due, up to [`SEND_ROUNDS`] batches.
+    fn transmit(&mut self) -> Result<Next, RunError> {
+        for _ in 0..SEND_ROUNDS {
+            let now = self.clock.now();
+            let held = match self.held.take() {
+                Some(held) => held,
+                None => {
+                    self.tx.clear();
+                    let Some(transmit) = self.engine.poll_transmit(now, &mut self.tx) else {
+                        return Ok(Next::Wait);
+                    };
+                    Held { transmit, sent: 0, until: transmit.not_before, blocked: false }
+                }
+            };
+            if held.until > now {
+                self.held = Some(held);
+                return Ok(Next::Wait);
+            }
+            self.held = self.send(held)?;
+            if self.held.is_some() {
+                return Ok(Next::Wait);
+            }
+        }
+        Ok(Next::More)
+    }
+
+    /// Sends a batch that is due; returns what is left of it.
+    fn send(&mut self, mut held: Held) -> Result<Option<Held>, RunError> {
+        let Transmit { path, len, segment, ecn, .. } = held.transmit;
+        let Some(peer) = self.peers.get(path) else {
+            // The path went down while the batch waited.
+            return Ok(None);
+        };
+        let bytes = &self.tx.bytes()[held.sent..len];
+        let sent = match self.socket.send(peer.address, peer.ours, ecn, bytes, segment) {
+            Ok(sent) => sent,
+            Err(error) => return self.refused(peer.address, segment, error).map(|()| None),
+        };
+        let done = match sent {
+            Sent::All => bytes.len(),
+            Sent::Blocked(done) | Sent::Congested(done) => done,
+        };
+        self.statistics.datagrams_sent += done.div_ceil(segment.max(1)) as u64;
+        self.statistics.bytes_sent += done as u64;
+        held.sent += done;
+        match sent {
+            Sent::All => return Ok(None),
+            Sent::Blocked(_) => held.blocked = true,
+            Sent::Congested(_) => held.until = self.clock.now() + CONGESTED,
+        }
+        Ok(Some(held))
+    }
+
+    /// What to make of the system's refusal to send: an outage of the network is the protocol's
+    /// business, anything else is the user's.
+    fn refused(&self, to: SocketAddr, len: usize, error: io::Error) -> Result<(), RunError> {
+        match Errno::from_io_error(&error) {
+            Some(Errno::MSGSIZE) => Err(RunError::DatagramTooLarge { len, to }),
+            Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
+                tracing::debug!(%to, %error, "datagrams are lost");
+                Ok(())
+            }
+            _ => Err(RunError::Send { to, error }),
+        }
+    }
+
+    /// Waits for whatever comes first, at most until `latest`.
+    fn wait(&mut self, latest: Time) -> io::Result<()> {
+        let mut until = latest;
+        if let Some(deadline) = self.engine.poll_timeout() {
+            until = until.min(deadline.at);
+        }
+        let mut interest = Ready { readable: self.listening(), writable: false };
+        if let Some(held) = &self.held {
+            if held.blocked {
+                interest.writable = true;
+            } else {
+                until = until.min(held.until);
+            }
+        }
+        let now = self.clock.now();
+        if until <= now {
+            return Ok(());
+        }
+        self.waker.wait(&self.socket, interest, Some(until.since(now)))?;
+        if let Some(held) = &mut self.held {
+            // Trying again is as good as asking whether there is room.
+            held.blocked = false;
+        }
+        Ok(())
+    }
+}
+
+/// Hands a batch of datagrams to the engine, after the news of a path that it came by.
+fn arrive<E: Engine>(
+    engine: &mut E,
+    peers: &mut Peers,
+    config: &Config,
+    statistics: &mut Statistics,
+    now: Time,
+    arrival: &Arrival<'_>,
+    any: bool,
+) {
+    let datagrams = arrival.bytes.len().div_ceil(arrival.stride.max(1)).max(1) as u64;
+    // Answers leave from the address that was written to; where there is but one, the system
+    // knows that by itself.
+    let ours = arrival.to.filter(|to| any && !to.is_multicast());
+    let path = match peers.heard(now, arrival.from, ours) {
+        Origin::Known(path) => path,
+        Origin::New(path, forgotten) => {
+            if let Some(forgotten) = forgotten {
+                engine.handle_input(now, Input::Path(forgotten, PathEvent::Down));
+            }
+            let up = PathEvent::Up(config.path.clone());
+            engine.handle_input(now, Input::Path(path, up));
+            path
+        }
+        Origin::Refused => {
+            statistics.datagrams_refused += datagrams;
+            return;
+        }
+    };
+    statistics.datagrams_received += datagrams;
+    statistics.bytes_received += arrival.bytes.len() as u64;
+    let received = Receive {
+        path,
+        from: path,
+        ecn: arrival.ecn,
+        stride: arrival.stride,
+        bytes: arrival.bytes,
+    };
+    engine.handle_input(now, Input::Receive(received));
+}
+
+/// Datagrams a batch: as many as leave in [`BURST`] at the path's rate.
+fn segments_a_batch(path: &PathInfo) -> usize {
+    let mtu = match path.kind {
+        PathKind::Datagram { mtu } => mtu,
+        PathKind::Message { max } => max,
+        PathKind::Stream => 1472,
+    };
+    let one = path.transmission_time(mtu).as_nanos();
+    // 1,472 + 42 bytes at 1 Gbit/s take 12.1 us: 20 datagrams are 242 us.
+    let segments = BURST.as_nanos().checked_div(one).unwrap_or(u128::MAX);
+    segments.clamp(1, SEGMENTS_MAX as u128) as usize
+}
+
+#[cfg(test)]
+mod tests;

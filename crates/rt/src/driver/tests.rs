@@ -1,0 +1,252 @@
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use engine::{Completion, Deadline, FileName, OpenMode, Ticket};
+
+use super::*;
+use crate::StoreConfig;
+
+/// Sends numbered datagrams to the first path that comes up, paced at its rate, and counts what
+/// arrives on all of them.
+#[derive(Debug, Default)]
+struct Toy {
+    to_send: u64,
+    len: usize,
+    info: Option<(PathId, PathInfo)>,
+    next_at: Time,
+    sent: u64,
+    /// Numbers received, and when the first and the last of them came.
+    seen: Vec<u64>,
+    first: Option<Time>,
+    last: Time,
+    batches: usize,
+    paths: usize,
+    down: Vec<PathId>,
+    effects: Vec<Effect>,
+    done: Vec<(Ticket, Result<Completion, engine::EffectError>)>,
+    alarm: Option<Time>,
+    woken: Option<Time>,
+}
+
+impl Engine for Toy {
+    type Indication = u64;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Path(path, PathEvent::Up(info)) => {
+                self.paths += 1;
+                self.info.get_or_insert((path, info));
+            }
+            Input::Path(path, PathEvent::Down) => self.down.push(path),
+            Input::Path(..) => {}
+            Input::Receive(receive) => {
+                self.batches += 1;
+                self.first.get_or_insert(now);
+                self.last = now;
+                for datagram in receive.datagrams() {
+                    let number = datagram.first_chunk::<8>().expect("eight octets at least");
+                    assert!(datagram[8..].iter().all(|&byte| byte == number[7]));
+                    self.seen.push(u64::from_be_bytes(*number));
+                }
+            }
+            Input::Done(ticket, answer) => self.done.push((ticket, answer)),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.alarm.is_some_and(|at| at <= now) {
+            self.alarm = None;
+            self.woken = Some(now);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let (path, info) = self.info.clone()?;
+        let at = self.next_at.max(now - Duration::from_millis(2));
+        self.next_at = at;
+        while self.sent < self.to_send {
+            let Some(place) = tx.push(self.len) else { break };
+            place.fill(self.sent as u8);
+            place[..8].copy_from_slice(&self.sent.to_be_bytes());
+            self.sent += 1;
+            self.next_at += info.transmission_time(self.len);
+        }
+        tx.transmit(path, at)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        (!self.effects.is_empty()).then(|| self.effects.remove(0))
+    }
+
+    fn poll_indication(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.alarm.map(|at| Deadline { at, why: "alarm" })
+    }
+}
+
+struct Place {
+    _directory: tempfile::TempDir,
+    driver: Driver<Toy>,
+}
+
+fn driver(toy: Toy, path: PathInfo) -> Place {
+    driver_on("127.0.0.1:0", toy, path)
+}
+
+fn driver_on(listen: &str, toy: Toy, path: PathInfo) -> Place {
+    let directory = tempfile::tempdir().unwrap();
+    let waker = Waker::new().unwrap();
+    let store = FileStore::open(StoreConfig::new(directory.path()), &waker).unwrap();
+    let config = Config {
+        buffers: Buffers { receive: 4 << 20, send: 1 << 20 },
+        tick: Duration::from_millis(5),
+        ..Config::new(listen.parse().unwrap(), path)
+    };
+    Place { _directory: directory, driver: Driver::new(config, toy, store, waker).unwrap() }
+}
+
+fn run_until(
+    mut place: Place,
+    limit: Duration,
+    done: impl Fn(&Toy) -> bool + Send + 'static,
+) -> JoinHandle<Place> {
+    std::thread::spawn(move || {
+        let end = place.driver.now() + limit;
+        let run = place.driver.run(&AtomicBool::new(false), |now, toy, _| {
+            if done(toy) || now > end { Control::Stop } else { Control::Continue }
+        });
+        run.unwrap();
+        place
+    })
+}
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+#[test]
+fn numbered_datagrams_cross_in_batches() {
+    // 20 Mbyte at 2 Gbit/s, so that a busy machine's receiver keeps up.
+    let info = PathInfo { rate_bps: Some(2_000_000_000), ..PathInfo::datagram(1000) };
+    let receiver = driver(Toy::default(), PathInfo::datagram(1000));
+    let to = receiver.driver.local();
+    let mut sender = driver(Toy { to_send: 20_000, len: 1000, ..Toy::default() }, info);
+    sender.driver.add_peer(to);
+    let receiver = run_until(receiver, LIMIT, |toy| toy.seen.contains(&19_999));
+    let sender = run_until(sender, LIMIT, |toy| toy.sent == 20_000).join().unwrap();
+    let receiver = receiver.join().unwrap();
+    let toy = receiver.driver.engine();
+    assert!(toy.seen.is_sorted(), "loopback keeps the order");
+    // The kernel may drop when the machine is busy, but not much.
+    assert!(toy.seen.len() > 15_000, "{} of 20000", toy.seen.len());
+    assert_eq!(sender.driver.statistics().datagrams_sent, 20_000);
+    assert_eq!(receiver.driver.statistics().datagrams_received, toy.seen.len() as u64);
+    if sender.driver.socket.sends_batches() {
+        assert!(toy.batches * 4 < toy.seen.len(), "{} batches", toy.batches);
+    }
+}
+
+#[test]
+fn the_rate_is_kept() {
+    // 1,000 + 42 bytes at 100 Mbit/s: 83.36 us each, half a second for 6,000.
+    let info = PathInfo { rate_bps: Some(100_000_000), overhead: 42, ..PathInfo::datagram(1000) };
+    let receiver = driver(Toy::default(), PathInfo::datagram(1000));
+    let to = receiver.driver.local();
+    let mut sender = driver(Toy { to_send: 6_000, len: 1000, ..Toy::default() }, info);
+    sender.driver.add_peer(to);
+    let receiver = run_until(receiver, LIMIT, |toy| toy.seen.contains(&5_999));
+    run_until(sender, LIMIT, |toy| toy.sent == 6_000).join().unwrap();
+    let receiver = receiver.join().unwrap();
+    let toy = receiver.driver.engine();
+    assert_eq!(toy.seen.len(), 6_000);
+    let took = toy.last.since(toy.first.unwrap()).as_secs_f64();
+    let due = 6_000.0 * 83.36e-6;
+    assert!((took / due - 1.0).abs() < 0.02, "{took} s in place of {due} s");
+}
+
+#[test]
+fn a_timeout_comes_when_it_is_due_and_not_earlier() {
+    let mut place = driver(Toy::default(), PathInfo::datagram(1000));
+    let at = place.driver.now() + Duration::from_micros(20_300);
+    place.driver.engine_mut().alarm = Some(at);
+    let place = run_until(place, LIMIT, |toy| toy.woken.is_some()).join().unwrap();
+    let late = place.driver.engine().woken.unwrap().since(at);
+    assert!(place.driver.engine().woken.unwrap() >= at);
+    assert!(late < Duration::from_millis(20), "{late:?} late");
+}
+
+#[test]
+fn what_was_asked_of_the_store_is_done_before_the_end() {
+    let name = FileName::file("a").unwrap();
+    let open = Effect::Open { ticket: Ticket(1), name, mode: OpenMode::Write };
+    let mut place = driver(Toy::default(), PathInfo::datagram(1000));
+    place.driver.engine_mut().effects.push(open);
+    let mut place = run_until(place, LIMIT, |toy| !toy.done.is_empty()).join().unwrap();
+    let (_, answer) = place.driver.engine_mut().done.remove(0);
+    let Ok(Completion::Opened { file, .. }) = answer else { panic!("{answer:?}") };
+    let bytes = Bytes::from(vec![7; 1 << 20]);
+    let writes = (0..8).map(|i| Effect::Write {
+        ticket: Ticket(2 + i),
+        file,
+        offset: i << 20,
+        bytes: bytes.clone(),
+    });
+    place.driver.engine_mut().effects.extend(writes);
+    // It is told to stop before it began.
+    let stop = AtomicBool::new(true);
+    place.driver.run(&stop, |_, _, _| Control::Continue).unwrap();
+    assert_eq!(place.driver.engine().done.len(), 8);
+    let path = place.driver.store.root().join("a");
+    assert_eq!(std::fs::metadata(path).unwrap().len(), 8 << 20);
+}
+
+#[test]
+fn peers_beyond_the_limit_are_refused_and_answers_leave_from_the_address_written_to() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut place = driver_on("0.0.0.0:0", Toy::default(), PathInfo::datagram(1000));
+    place.driver.peers = Peers::new(1, LIMIT);
+    *place.driver.engine_mut() = Toy { to_send: 1, len: 8, ..Toy::default() };
+    let port = place.driver.local().port();
+    let flag = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        place.driver.run(&flag, |_, _, _| Control::Continue).unwrap();
+        place
+    });
+    let [a, b] = [0, 1].map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    a.set_read_timeout(Some(LIMIT)).unwrap();
+    a.send_to(&[0; 8], ("127.0.0.9", port)).unwrap();
+    let mut answer = [0; 16];
+    let (len, from) = a.recv_from(&mut answer).unwrap();
+    assert_eq!((len, from), (8, SocketAddr::from(([127, 0, 0, 9], port))));
+    b.send_to(&[0; 8], ("127.0.0.9", port)).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    stop.store(true, Ordering::Relaxed);
+    let place = thread.join().unwrap();
+    assert_eq!(place.driver.engine().paths, 1);
+    assert_eq!(place.driver.statistics().datagrams_refused, 1);
+}
+
+#[test]
+fn a_datagram_the_interface_cannot_take_is_named() {
+    let mut place =
+        driver(Toy { to_send: 1, len: 65_508, ..Toy::default() }, PathInfo::datagram(65_508));
+    place.driver.add_peer("127.0.0.1:9".parse().unwrap());
+    let error = place.driver.refused("127.0.0.1:9".parse().unwrap(), 9000, Errno::MSGSIZE.into());
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("9000 bytes") && text.contains("smaller datagrams"), "{text}");
+}
+
+#[test]
+fn batches_last_a_quarter_of_a_millisecond() {
+    let at = |rate_bps| {
+        let info = PathInfo { rate_bps, overhead: 42, ..PathInfo::datagram(1472) };
+        segments_a_batch(&info)
+    };
+    assert_eq!(at(None), 64);
+    assert_eq!(at(Some(0)), 64);
+    assert_eq!(at(Some(1_000_000)), 1);
+    assert_eq!(at(Some(1_000_000_000)), 20);
+    assert_eq!(at(Some(100_000_000_000)), 64);
+}

@@ -1,0 +1,30 @@
+//! The operating system's entropy, for what a peer must not be able to guess.
+
+use std::io;
+
+use engine::Rng;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// A generator keyed by the operating system's entropy.
+///
+/// # Errors
+/// When the system gives none.
+pub fn entropy() -> io::Result<Rng> {
+    let mut key = [0u8; 32];
+    // Requests of up to 256 bytes are answered whole once the kernel's pool is ready.
+    let got = getrandom(&mut key, GetRandomFlags::empty())?;
+    if got < key.len() {
+        return Err(io::Error::other("the system gave less entropy than asked for"));
+    }
+    Ok(Rng::from_entropy(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_generators_differ() {
+        assert_ne!(entropy().unwrap().next_u64(), entropy().unwrap().next_u64());
+    }
+}

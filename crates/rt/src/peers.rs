@@ -1,0 +1,159 @@
+//! Which path leads to which address.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use engine::{PathId, Time};
+
+/// The peers of one socket, by path and by address, at most a fixed number of them.
+///
+/// Static peers are given by configuration and stay. Others appear when a datagram comes from
+/// them, and make room for new ones when they were silent for long; while none was, datagrams
+/// from further addresses are refused, so that forged addresses cannot drive out real peers.
+#[derive(Debug)]
+pub struct Peers {
+    by_path: BTreeMap<PathId, Peer>,
+    by_address: BTreeMap<SocketAddr, PathId>,
+    /// The peer heard last: in a bulk transfer, nearly always the next one too.
+    last: Option<(SocketAddr, PathId)>,
+    next: u32,
+    peers_max: usize,
+    silence: Duration,
+}
+
+/// What is known of a peer's whereabouts.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The address of ours that it last sent to, and expects answers from.
+    pub ours: Option<IpAddr>,
+    heard: Time,
+    fixed: bool,
+}
+
+/// Where a datagram came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A peer that is known.
+    Known(PathId),
+    /// A peer that is new; the second path had to make room for it.
+    New(PathId, Option<PathId>),
+    /// There is no room for another peer.
+    Refused,
+}
+
+impl Peers {
+    /// No peers, at most `peers_max`; one may be forgotten after `silence`.
+    #[must_use]
+    pub fn new(peers_max: usize, silence: Duration) -> Self {
+        Self {
+            by_path: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            last: None,
+            next: 0,
+            peers_max,
+            silence,
+        }
+    }
+
+    /// Adds a peer that stays. The same address always has the same path.
+    pub fn add(&mut self, address: SocketAddr) -> PathId {
+        let path = match self.by_address.get(&address) {
+            Some(&path) => path,
+            None => self.insert(address, None, Time::ZERO),
+        };
+        if let Some(peer) = self.by_path.get_mut(&path) {
+            peer.fixed = true;
+        }
+        path
+    }
+
+    /// The path of a datagram that came from `address` to `ours`.
+    pub fn heard(&mut self, now: Time, address: SocketAddr, ours: Option<IpAddr>) -> Origin {
+        let known = match self.last {
+            Some((last, path)) if last == address => Some(path),
+            Some(_) | None => self.by_address.get(&address).copied(),
+        };
+        if let Some(path) = known {
+            self.last = Some((address, path));
+            if let Some(peer) = self.by_path.get_mut(&path) {
+                peer.heard = now;
+                peer.ours = ours;
+            }
+            return Origin::Known(path);
+        }
+        let dynamic = self.by_path.iter().filter(|(_, peer)| !peer.fixed);
+        let mut forgotten = None;
+        if dynamic.clone().count() >= self.peers_max {
+            let oldest = dynamic.min_by_key(|(_, peer)| peer.heard);
+            match oldest.filter(|(_, peer)| now.since(peer.heard) >= self.silence) {
+                Some((&path, _)) => forgotten = Some(path),
+                None => return Origin::Refused,
+            }
+        }
+        if let Some(path) = forgotten {
+            self.remove(path);
+        }
+        Origin::New(self.insert(address, ours, now), forgotten)
+    }
+
+    /// Where a path leads.
+    #[must_use]
+    pub fn get(&self, path: PathId) -> Option<Peer> {
+        self.by_path.get(&path).copied()
+    }
+
+    /// Forgets a peer.
+    pub fn remove(&mut self, path: PathId) {
+        if let Some(peer) = self.by_path.remove(&path) {
+            self.by_address.remove(&peer.address);
+        }
+        self.last = None;
+    }
+
+    /// All paths, in order.
+    pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
+        self.by_path.keys().copied()
+    }
+
+    fn insert(&mut self, address: SocketAddr, ours: Option<IpAddr>, heard: Time) -> PathId {
+        // 2^32 peers take over a year of new ones a hundred times a second; a path that is still
+        // in use after that keeps its number.
+        while self.by_path.contains_key(&PathId(self.next)) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let path = PathId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.by_path.insert(path, Peer { address, ours, heard, fixed: false });
+        self.by_address.insert(address, path);
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn silent_peers_make_room_and_static_ones_stay() {
+        let mut peers = Peers::new(2, Duration::from_secs(60));
+        let fixed = peers.add(at(1));
+        assert_eq!(peers.add(at(1)), fixed);
+        let second = Time::from_secs;
+        assert_eq!(peers.heard(second(1), at(2), None), Origin::New(PathId(1), None));
+        assert_eq!(peers.heard(second(2), at(3), None), Origin::New(PathId(2), None));
+        assert_eq!(peers.heard(second(3), at(2), None), Origin::Known(PathId(1)));
+        assert_eq!(peers.heard(second(4), at(4), None), Origin::Refused);
+        let evicted = Origin::New(PathId(3), Some(PathId(2)));
+        assert_eq!(peers.heard(second(62), at(4), None), evicted);
+        assert_eq!(peers.get(fixed).unwrap().address, at(1));
+        assert!(peers.get(PathId(2)).is_none());
+        assert_eq!(peers.paths().count(), 3);
+    }
+}

@@ -1,0 +1,345 @@
+//! A UDP socket that sends and receives datagrams in batches.
+
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use engine::Ecn;
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Type};
+
+/// The most datagrams the kernel takes in one batch (`UDP_MAX_SEGMENTS`).
+pub(crate) const SEGMENTS_MAX: usize = 64;
+
+/// A batch of datagrams as the kernel hands it over: at most one IP packet's payload.
+const RECEIVE_BYTES: usize = 65_536;
+
+/// A non-blocking UDP socket with segmentation offload in both directions, where there is any.
+pub struct Socket {
+    socket: std::net::UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+}
+
+/// Sizes of the kernel's socket buffers, in bytes of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// For datagrams that arrived and were not read.
+    pub receive: usize,
+    /// For datagrams that wait to leave.
+    pub send: usize,
+}
+
+impl Default for Buffers {
+    /// 16 MiB to receive, 10 ms at 10 Gbit/s with the kernel's bookkeeping; 4 MiB to send.
+    fn default() -> Self {
+        Self { receive: 16 << 20, send: 4 << 20 }
+    }
+}
+
+/// How far a batch got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// All of it was taken.
+    All,
+    /// The socket's buffer is full after this many bytes: wait until it is writable.
+    Blocked(usize),
+    /// The device's queue is full after this many bytes: the socket cannot say when there is
+    /// room again, so try again a little later.
+    Congested(usize),
+}
+
+/// Memory to receive into, used again and again.
+pub struct ReceiveBuffers {
+    bytes: Vec<u8>,
+    metas: [RecvMeta; BATCH_SIZE],
+}
+
+/// Datagrams of one size that arrived together from one peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Who sent them.
+    pub from: SocketAddr,
+    /// The address they were sent to, where the kernel tells.
+    pub to: Option<IpAddr>,
+    /// The congestion mark they carry.
+    pub ecn: Ecn,
+    /// Length of each datagram but the last, which may be shorter.
+    pub stride: usize,
+    /// The datagrams, one after the other.
+    pub bytes: &'a [u8],
+}
+
+impl Socket {
+    /// Opens a socket on `address`; port 0 lets the system choose.
+    ///
+    /// A kernel that grants smaller buffers than asked for is warned about in the log, with the
+    /// setting that lifts its limit.
+    ///
+    /// # Errors
+    /// The port is in use, the address is not this machine's, or no descriptor is left.
+    pub fn bind(address: SocketAddr, buffers: Buffers) -> io::Result<Self> {
+        let domain = Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+        socket.bind(&address.into())?;
+        enlarge(&socket, buffers)?;
+        let socket = std::net::UdpSocket::from(socket);
+        let state = UdpSocketState::new((&socket).into())?;
+        let local = socket.local_addr()?;
+        Ok(Self { socket, state, local })
+    }
+
+    /// The address it is bound to.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Whether batches leave as one; if not, datagrams are sent one by one.
+    #[must_use]
+    pub fn sends_batches(&self) -> bool {
+        self.state.max_gso_segments() > 1
+    }
+
+    /// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter.
+    /// `source` is the address to send from, where the socket is bound to several.
+    ///
+    /// # Errors
+    /// `EMSGSIZE` when a datagram is larger than the interface takes, and whatever else the
+    /// system says. That nobody listened at the other end a moment ago is no error.
+    pub fn send(
+        &self,
+        to: SocketAddr,
+        source: Option<IpAddr>,
+        ecn: Ecn,
+        bytes: &[u8],
+        segment: usize,
+    ) -> io::Result<Sent> {
+        let mut done = 0;
+        // A datagram without content is one datagram.
+        while done < bytes.len() || bytes.is_empty() {
+            let segments_max = self.state.max_gso_segments().min(SEGMENTS_MAX);
+            let piece = segment.saturating_mul(segments_max).min(bytes.len() - done);
+            let contents = &bytes[done..done + piece];
+            let transmit = Transmit {
+                destination: to,
+                ecn: codepoint(ecn),
+                contents,
+                segment_size: (piece > segment).then_some(segment),
+                src_ip: source,
+            };
+            match self.state.try_send((&self.socket).into(), &transmit) {
+                Ok(()) => done += piece,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Sent::Blocked(done));
+                }
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::NOBUFS) => return Ok(Sent::Congested(done)),
+                    // The answer to an earlier datagram; this one was not sent.
+                    Some(Errno::CONNREFUSED) => {}
+                    // The first refusal of a batch turned batches off: try again in pieces.
+                    Some(Errno::IO | Errno::INVAL) if piece > segment => {}
+                    _ => return Err(error),
+                },
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        Ok(Sent::All)
+    }
+
+    /// Receives what is there, up to one kernel call's worth, and hands each batch to `take`.
+    /// Returns how many batches there were; 0 when there is nothing to receive.
+    ///
+    /// # Errors
+    /// Whatever the system says, but that nobody listens at a peer's port.
+    pub fn receive(
+        &self,
+        buffers: &mut ReceiveBuffers,
+        mut take: impl FnMut(Arrival<'_>),
+    ) -> io::Result<usize> {
+        let mut slices = buffers.bytes.chunks_exact_mut(RECEIVE_BYTES);
+        let mut slices: [_; BATCH_SIZE] =
+            std::array::from_fn(|_| IoSliceMut::new(slices.next().unwrap_or_default()));
+        let count = match self.state.recv((&self.socket).into(), &mut slices, &mut buffers.metas) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        for (meta, slice) in buffers.metas.iter().zip(&slices).take(count) {
+            take(Arrival {
+                from: meta.addr,
+                to: meta.dst_ip,
+                ecn: mark(meta.ecn),
+                stride: meta.stride,
+                bytes: &slice[..meta.len],
+            });
+        }
+        Ok(count)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("local", &self.local).finish_non_exhaustive()
+    }
+}
+
+impl ReceiveBuffers {
+    /// Memory for one receive call: 2 MiB.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            bytes: vec![0; RECEIVE_BYTES * BATCH_SIZE],
+            metas: std::array::from_fn(|_| RecvMeta::default()),
+        }
+    }
+}
+
+impl Default for ReceiveBuffers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ReceiveBuffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiveBuffers").finish_non_exhaustive()
+    }
+}
+
+/// Makes the kernel's buffers as large as asked for or as it allows.
+fn enlarge(socket: &socket2::Socket, buffers: Buffers) -> io::Result<()> {
+    // Without the privilege to exceed the limit the second call takes what the limit allows.
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, buffers.receive).is_err() {
+        socket.set_recv_buffer_size(buffers.receive)?;
+    }
+    socket.set_send_buffer_size(buffers.send)?;
+    // The kernel reports twice the size that was set, the other half being for its own use.
+    let receive = socket.recv_buffer_size()? / 2;
+    if receive < buffers.receive {
+        tracing::warn!(
+            "the kernel buffers {receive} bytes of arriving datagrams, not {asked}: datagrams \
+             will be lost at high rates; raise the limit with \
+             `sysctl -w net.core.rmem_max={asked}`",
+            asked = buffers.receive
+        );
+    }
+    let send = socket.send_buffer_size()? / 2;
+    if send < buffers.send {
+        tracing::warn!(
+            "the kernel buffers {send} bytes of leaving datagrams, not {asked}: high rates may \
+             not be reached; raise the limit with `sysctl -w net.core.wmem_max={asked}`",
+            asked = buffers.send
+        );
+    }
+    Ok(())
+}
+
+fn codepoint(ecn: Ecn) -> Option<EcnCodepoint> {
+    match ecn {
+        Ecn::NotEct => None,
+        Ecn::Ect0 => Some(EcnCodepoint::Ect0),
+        Ecn::Ect1 => Some(EcnCodepoint::Ect1),
+        Ecn::Ce => Some(EcnCodepoint::Ce),
+    }
+}
+
+fn mark(codepoint: Option<EcnCodepoint>) -> Ecn {
+    match codepoint {
+        None => Ecn::NotEct,
+        Some(EcnCodepoint::Ect0) => Ecn::Ect0,
+        Some(EcnCodepoint::Ect1) => Ecn::Ect1,
+        Some(EcnCodepoint::Ce) => Ecn::Ce,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn pair() -> (Socket, Socket) {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let small = Buffers { receive: 1 << 20, send: 1 << 20 };
+        (Socket::bind(any, small).unwrap(), Socket::bind(any, small).unwrap())
+    }
+
+    /// Receives until `datagrams` have come, or a second is over.
+    fn collect(socket: &Socket, datagrams: usize) -> Vec<Vec<u8>> {
+        let mut buffers = ReceiveBuffers::new();
+        let mut all = Vec::new();
+        let start = Instant::now();
+        while all.len() < datagrams && start.elapsed() < Duration::from_secs(1) {
+            let take = |arrival: Arrival<'_>| {
+                let empty = arrival.bytes.is_empty().then(Vec::new);
+                let rest = arrival.bytes.chunks(arrival.stride.max(1)).map(<[u8]>::to_vec);
+                all.extend(empty.into_iter().chain(rest));
+            };
+            if socket.receive(&mut buffers, take).unwrap() == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn batches_arrive_intact() {
+        let (a, b) = pair();
+        for (len, segment) in [(0usize, 0), (10, 10), (64 * 1000, 1000), (5 * 1472 + 7, 1472)] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+            let sent = a.send(b.local(), None, Ecn::NotEct, &bytes, segment).unwrap();
+            assert_eq!(sent, Sent::All);
+            let expected = if len == 0 { 1 } else { len.div_ceil(segment) };
+            let got = collect(&b, expected);
+            assert_eq!(got.len(), expected);
+            assert_eq!(got.concat(), bytes);
+            assert!(got.iter().rev().skip(1).all(|datagram| datagram.len() == segment));
+        }
+    }
+
+    #[test]
+    fn marks_and_addresses_arrive() {
+        let (a, b) = pair();
+        a.send(b.local(), None, Ecn::Ect0, b"hello", 5).unwrap();
+        let mut buffers = ReceiveBuffers::new();
+        let mut seen = None;
+        for _ in 0..1000 {
+            let take = |got: Arrival<'_>| seen = Some((got.from, got.to, got.ecn));
+            if b.receive(&mut buffers, take).unwrap() > 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(seen, Some((a.local(), Some(b.local().ip()), Ecn::Ect0)));
+    }
+
+    #[test]
+    fn nobody_listening_is_no_error() {
+        let (a, b) = pair();
+        let gone = b.local();
+        drop(b);
+        for _ in 0..3 {
+            assert_eq!(a.send(gone, None, Ecn::NotEct, b"x", 1).unwrap(), Sent::All);
+        }
+        assert_eq!(a.receive(&mut ReceiveBuffers::new(), |_| {}).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_port_in_use_is_an_error() {
+        let (a, _) = pair();
+        let error = Socket::bind(a.local(), Buffers::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

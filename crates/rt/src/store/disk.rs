@@ -1,0 +1,294 @@
+//! Storage effects on a real file system, carried out at once in the calling thread.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::fs::FileExt as _;
+
+use bytes::Bytes;
+use cap_std::fs::{Dir, OpenOptions};
+use engine::{
+    Area, Completion, DirEntry, EffectError, EntryKind, FileName, FilestoreRequest, IndexRequest,
+    OpenMode,
+};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::Access;
+use super::index::Index;
+
+/// Where copies are put together before they replace a file.
+const WORKING: &str = "copy.tmp";
+
+/// The two areas of a store and its index.
+///
+/// Names are resolved below directory handles, so a symbolic link that leads out of an area is
+/// refused by every operation, however it came to be there.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) files: Dir,
+    pub(super) spool: Dir,
+    pub(super) index: Index,
+    pub(super) access: Access,
+    /// The name below [`Area::Files`] that holds the spool, and that no listing shows.
+    pub(super) hidden: &'static str,
+}
+
+pub(super) type Answer = Result<Completion, EffectError>;
+
+impl Disk {
+    /// Opens a file and tells its length.
+    pub(super) fn open(&self, name: &FileName, mode: OpenMode) -> Result<(File, u64), EffectError> {
+        match (&self.access, name.area(), mode) {
+            (Access::Full, _, _) | (Access::ReadOne(_), Area::Spool, _) => {}
+            (Access::ReadOne(only), Area::Files, OpenMode::Read) if only == name => {}
+            (Access::ReadOne(_), Area::Files, _) => return Err(EffectError::NotAllowed),
+        }
+        let area = self.area(name);
+        match area.metadata(name.path()) {
+            // Not a pipe or device either: opening one can block for ever.
+            Ok(found) if !found.is_file() => return Err(EffectError::WrongKind),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(reason(&error)),
+        }
+        let mut options = OpenOptions::new();
+        match mode {
+            OpenMode::Read => options.read(true),
+            OpenMode::Write => options.read(true).write(true).create(true),
+            OpenMode::Truncate => options.read(true).write(true).create(true).truncate(true),
+        };
+        let file = area.open_with(name.path(), &options).map_err(|error| reason(&error))?;
+        let file = file.into_std();
+        let len = file.metadata().map_err(|error| reason(&error))?.len();
+        Ok((file, len))
+    }
+
+    /// Carries out a filestore request.
+    pub(super) fn filestore(&self, request: &FilestoreRequest) -> Answer {
+        use FilestoreRequest as R;
+        if self.access != Access::Full {
+            return Err(EffectError::NotAllowed);
+        }
+        match request {
+            R::CreateFile(name) => {
+                self.vacant(name)?;
+                let mut options = OpenOptions::new();
+                self.area(name)
+                    .open_with(name.path(), options.write(true).create_new(true))
+                    .map_err(|error| reason(&error))?;
+            }
+            R::DeleteFile(name) => {
+                self.must_be_file(name)?;
+                self.area(name).remove_file(name.path()).map_err(|error| reason(&error))?;
+            }
+            R::RenameFile { from, to } => {
+                self.must_be_file(from)?;
+                self.vacant(to)?;
+                self.rename(from, to)?;
+            }
+            R::AppendFile { to, from } => self.append(to, from)?,
+            R::ReplaceFile { to, from } => self.replace(to, from)?,
+            R::CreateDirectory(name) => {
+                self.vacant(name)?;
+                self.area(name).create_dir(name.path()).map_err(|error| reason(&error))?;
+            }
+            R::RemoveDirectory(name) => self.remove_directory(name)?,
+            R::DenyFile(name) => match self.must_be_file(name) {
+                Ok(()) => {
+                    self.area(name).remove_file(name.path()).map_err(|error| reason(&error))?;
+                }
+                Err(EffectError::NotFound) => {}
+                Err(error) => return Err(error),
+            },
+            R::DenyDirectory(name) => match self.remove_directory(name) {
+                Ok(()) | Err(EffectError::NotFound) => {}
+                Err(error) => return Err(error),
+            },
+            R::Install { from, to } => self.install(from, to)?,
+            R::List(name) => return self.list(name),
+        }
+        Ok(Completion::Done)
+    }
+
+    /// Carries out an index request.
+    pub(super) fn index(&self, request: &IndexRequest) -> Answer {
+        let done = match request {
+            IndexRequest::Put { key, value } => self.index.put(key, value),
+            IndexRequest::Remove { key } => self.index.remove(key),
+            IndexRequest::Load => {
+                let records = self.index.load().map_err(|error| reason(&error))?;
+                return Ok(Completion::Records(records));
+            }
+        };
+        done.map(|()| Completion::Done).map_err(|error| reason(&error))
+    }
+
+    fn area(&self, name: &FileName) -> &Dir {
+        match name.area() {
+            Area::Files => &self.files,
+            Area::Spool => &self.spool,
+        }
+    }
+
+    /// What has this name: a link to somewhere else is no file of ours.
+    fn is_directory(&self, name: &FileName) -> Result<bool, EffectError> {
+        let found = self.area(name).symlink_metadata(name.path());
+        found.map(|found| found.is_dir()).map_err(|error| reason(&error))
+    }
+
+    fn must_be_file(&self, name: &FileName) -> Result<(), EffectError> {
+        if self.is_directory(name)? { Err(EffectError::WrongKind) } else { Ok(()) }
+    }
+
+    fn vacant(&self, name: &FileName) -> Result<(), EffectError> {
+        match self.is_directory(name) {
+            Ok(_) => Err(EffectError::Exists),
+            Err(EffectError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn rename(&self, from: &FileName, to: &FileName) -> Result<(), EffectError> {
+        let target = self.area(to);
+        self.area(from)
+            .rename(from.path(), target, to.path())
+            .and_then(|()| self.sync_parent(to))
+            .map_err(|error| reason(&error))
+    }
+
+    fn install(&self, from: &FileName, to: &FileName) -> Result<(), EffectError> {
+        self.must_be_file(from)?;
+        match self.must_be_file(to) {
+            Ok(()) | Err(EffectError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        // The content first: a name that survives a crash must not stand for half a file.
+        let content = self.area(from).open(from.path()).map_err(|error| reason(&error))?;
+        content.sync_all().map_err(|error| reason(&error))?;
+        self.rename(from, to)
+    }
+
+    fn append(&self, to: &FileName, from: &FileName) -> Result<(), EffectError> {
+        self.must_be_file(to)?;
+        let (source, len) = self.open(from, OpenMode::Read)?;
+        let (mut target, _) = self.open(to, OpenMode::Write)?;
+        // Only what it held at the start, because it may be the same file.
+        let copied = target
+            .seek(io::SeekFrom::End(0))
+            .and_then(|_| io::copy(&mut source.take(len), &mut target));
+        copied.and_then(|_| target.sync_all()).map_err(|error| reason(&error))
+    }
+
+    fn replace(&self, to: &FileName, from: &FileName) -> Result<(), EffectError> {
+        self.must_be_file(to)?;
+        let (mut source, _) = self.open(from, OpenMode::Read)?;
+        let mut options = OpenOptions::new();
+        let copy = self.spool.open_with(WORKING, options.write(true).create(true).truncate(true));
+        copy.and_then(|mut copy| {
+            io::copy(&mut source, &mut copy)?;
+            copy.sync_all()?;
+            self.spool.rename(WORKING, self.area(to), to.path())?;
+            self.sync_parent(to)
+        })
+        .map_err(|error| reason(&error))
+    }
+
+    fn remove_directory(&self, name: &FileName) -> Result<(), EffectError> {
+        if !self.is_directory(name)? {
+            return Err(EffectError::WrongKind);
+        }
+        self.area(name).remove_dir(name.path()).map_err(|error| reason(&error))
+    }
+
+    fn list(&self, name: &FileName) -> Answer {
+        let at_root = name.path().is_empty();
+        if !at_root && !self.is_directory(name)? {
+            return Err(EffectError::WrongKind);
+        }
+        let list = || -> io::Result<Vec<DirEntry>> {
+            let area = self.area(name);
+            let directory = if at_root { area.try_clone()? } else { area.open_dir(name.path())? };
+            let mut entries = Vec::new();
+            for entry in directory.entries()? {
+                // A name that is not UTF-8 cannot be asked for, so it is not shown.
+                let Ok(name) = entry?.file_name().into_string() else { continue };
+                let hidden = at_root && name == self.hidden;
+                // A link that leads out or nowhere is not there as far as a peer can tell.
+                let Ok(found) = directory.metadata(&name) else { continue };
+                let kind = if found.is_dir() {
+                    EntryKind::Directory
+                } else {
+                    EntryKind::File(found.len())
+                };
+                if !hidden {
+                    entries.push(DirEntry { name, kind });
+                }
+            }
+            entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            Ok(entries)
+        };
+        list().map(Completion::Listing).map_err(|error| reason(&error))
+    }
+
+    fn sync_parent(&self, name: &FileName) -> io::Result<()> {
+        let area = self.area(name);
+        match name.path().rsplit_once('/') {
+            Some((parent, _)) => sync_directory(&area.open_dir(parent)?),
+            None => sync_directory(area),
+        }
+    }
+}
+
+/// Reads into `buffer` until it is full or the file ends; returns how much that is.
+pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, EffectError> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let Some(at) = offset.checked_add(done as u64) else { break };
+        match file.read_at(&mut buffer[done..], at) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Beyond what any file can hold is beyond its end.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
+            Err(error) => return Err(reason(&error)),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `bytes`.
+pub(super) fn write_at(file: &File, bytes: &Bytes, offset: u64) -> Answer {
+    let end = offset.checked_add(bytes.len() as u64);
+    // No file is longer than the system's signed offsets can say.
+    if end.is_none_or(|end| i64::try_from(end).is_err()) {
+        return Err(EffectError::NoSpace);
+    }
+    file.write_all_at(bytes, offset).map(|()| Completion::Done).map_err(|error| reason(&error))
+}
+
+/// Makes the names in a directory survive a crash.
+pub(super) fn sync_directory(directory: &Dir) -> io::Result<()> {
+    // The handle itself may be one that can only be used to resolve names.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let readable = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
+    rustix::fs::fsync(readable)?;
+    Ok(())
+}
+
+/// An error of the file system in the contract's words.
+pub(super) fn reason(error: &io::Error) -> EffectError {
+    match Errno::from_io_error(error) {
+        // A file in the place of a directory: what is asked for below it does not exist.
+        Some(Errno::NOENT | Errno::NOTDIR) => EffectError::NotFound,
+        Some(Errno::EXIST) => EffectError::Exists,
+        Some(Errno::ISDIR) => EffectError::WrongKind,
+        Some(Errno::NOTEMPTY) => EffectError::NotEmpty,
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::LOOP | Errno::XDEV) => {
+            EffectError::NotAllowed
+        }
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => EffectError::NoSpace,
+        // A path that leads out of its area is refused without asking the system.
+        _ if error.kind() == io::ErrorKind::PermissionDenied => EffectError::NotAllowed,
+        _ => EffectError::Failed(error.to_string()),
+    }
+}

@@ -1,0 +1,272 @@
+//! Files on disk: carries out storage effects off the packet path.
+
+mod disk;
+mod index;
+mod lock;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use engine::{Completion, Effect, EffectError, FileId, FileName, Ticket};
+use thiserror::Error;
+
+use crate::Waker;
+use disk::Disk;
+use index::Index;
+use lock::Lock;
+use worker::{Done, Job};
+
+/// Where a store keeps its files.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// The directory of [`engine::Area::Files`]; it must exist.
+    pub root: PathBuf,
+    /// The directory of [`engine::Area::Spool`], the index and the lock, made if need be.
+    /// Files can only be installed from it when it is on the root's file system.
+    pub state: PathBuf,
+    /// What the engine may do below the root.
+    pub access: Access,
+    /// Threads for reading and writing; one more serves names and records.
+    pub threads: usize,
+    /// Bytes under way to the disk at which the store counts as full.
+    pub bytes_max: usize,
+    /// Effects under way at which the store counts as full.
+    pub effects_max: usize,
+}
+
+/// What an engine may do with the files below the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everything.
+    Full,
+    /// Read this one file: the right of a program that only sends it. Filestore requests are
+    /// refused, whoever they come from.
+    ReadOne(FileName),
+}
+
+/// Why a store cannot be opened. The text says what to do.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The root does not exist or is no directory.
+    #[error("the directory {} cannot be opened: {error}; create it first", path.display())]
+    Root {
+        /// The root.
+        path: PathBuf,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// The spool cannot be set up.
+    #[error("the working directory {} cannot be set up: {error}", path.display())]
+    State {
+        /// The directory.
+        path: PathBuf,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// Another process uses the spool.
+    #[error(
+        "{} is in use by {owner}; stop that process first, or choose another directory",
+        path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The other process.
+        owner: String,
+    },
+}
+
+/// A store over two directories of a real file system.
+///
+/// Effects on one file are carried out in their order by one thread; filestore and index requests
+/// by another, in theirs. Answers come back through [`FileStore::poll`], and the waker given at
+/// the start is called when there are any.
+#[derive(Debug)]
+pub struct FileStore {
+    workers: Vec<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+    done: Receiver<Done>,
+    /// Which worker has a file; a file is under way from its opening to its closing.
+    files: BTreeMap<FileId, usize>,
+    opened: u64,
+    effects: usize,
+    bytes: usize,
+    config: StoreConfig,
+    _lock: Lock,
+}
+
+impl StoreConfig {
+    /// A store with all rights below `root`, which also holds its working files.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self {
+            state: root.join(FileName::SPOOL_DIRECTORY),
+            root,
+            access: Access::Full,
+            threads: 2,
+            bytes_max: 8 << 20,
+            effects_max: 8192,
+        }
+    }
+}
+
+impl FileStore {
+    /// Opens the store and starts its threads; `waker` is called when answers are there.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn open(config: StoreConfig, waker: &Waker) -> Result<Self, StoreError> {
+        let root_error = |error| StoreError::Root { path: config.root.clone(), error };
+        let state_error = |error| StoreError::State { path: config.state.clone(), error };
+        let files = Dir::open_ambient_dir(&config.root, ambient_authority()).map_err(root_error)?;
+        std::fs::create_dir_all(&config.state).map_err(state_error)?;
+        let state =
+            Dir::open_ambient_dir(&config.state, ambient_authority()).map_err(state_error)?;
+        let lock = Lock::take(&state, &config.state)?;
+        let below = |name: &str| {
+            state.create_dir_all(name)?;
+            state.open_dir(name)
+        };
+        let disk = Arc::new(Disk {
+            files,
+            spool: below("spool").map_err(state_error)?,
+            index: Index::new(below("index").map_err(state_error)?),
+            access: config.access.clone(),
+            hidden: FileName::SPOOL_DIRECTORY,
+        });
+        let (answers, done) = unbounded();
+        let mut workers = Vec::new();
+        let mut threads = Vec::new();
+        for number in 0..=config.threads.max(1) {
+            let (jobs, queue) = unbounded();
+            let (disk, answers, waker) = (Arc::clone(&disk), answers.clone(), waker.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("files-{number}"))
+                .spawn(move || worker::run(&disk, &queue, &answers, &waker))
+                .map_err(state_error)?;
+            workers.push(jobs);
+            threads.push(thread);
+        }
+        let files = BTreeMap::new();
+        Ok(Self {
+            workers,
+            threads,
+            done,
+            files,
+            opened: 0,
+            effects: 0,
+            bytes: 0,
+            config,
+            _lock: lock,
+        })
+    }
+
+    /// The root, as it was given.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.config.root
+    }
+
+    /// Starts an effect. Those of paths are not the store's and are ignored.
+    pub fn submit(&mut self, effect: Effect) {
+        let Some(worker) = self.worker_of(&effect) else { return };
+        if let Effect::Close { file } = effect {
+            self.files.remove(&file);
+        } else {
+            self.effects += 1;
+            self.bytes += size_of_effect(&effect);
+        }
+        let opens = matches!(effect, Effect::Open { .. }).then_some(FileId(self.opened));
+        let job = Job { effect, opens };
+        // A worker lives as long as its queue has a sender.
+        let _ = self.workers[worker].send(job);
+    }
+
+    /// Whether so much is under way that nothing more should be started.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.effects >= self.config.effects_max || self.bytes >= self.config.bytes_max
+    }
+
+    /// Effects started whose answers were not taken yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.effects
+    }
+
+    /// The next answer, if there is one.
+    pub fn poll(&mut self) -> Option<(Ticket, Result<Completion, EffectError>)> {
+        let done = self.done.try_recv().ok()?;
+        self.effects = self.effects.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(done.size);
+        if let Some(file) = done.failed_to_open {
+            self.files.remove(&file);
+        }
+        Some((done.ticket, done.answer))
+    }
+
+    /// Who carries an effect out: worker 0 for names and records, another for a file.
+    fn worker_of(&mut self, effect: &Effect) -> Option<usize> {
+        match *effect {
+            Effect::Open { .. } => {
+                self.opened += 1;
+                // The file's number chooses its worker: 1, 2, 1, 2, ...
+                let others = (self.workers.len() - 1) as u64;
+                let worker = 1 + (self.opened % others) as usize;
+                self.files.insert(FileId(self.opened), worker);
+                Some(worker)
+            }
+            Effect::Read { file, .. }
+            | Effect::Write { file, .. }
+            | Effect::Sync { file, .. }
+            | Effect::Close { file } => Some(self.files.get(&file).copied().unwrap_or(0)),
+            Effect::Filestore { .. } | Effect::Index { .. } => Some(0),
+            Effect::OpenPath { .. }
+            | Effect::ClosePath { .. }
+            | Effect::ShutdownWrite { .. }
+            | Effect::StartTls { .. }
+            | Effect::PauseRead { .. }
+            | Effect::ResumeRead { .. } => None,
+        }
+    }
+}
+
+impl Drop for FileStore {
+    /// Waits until what was started is done.
+    fn drop(&mut self) {
+        self.workers.clear();
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Memory an effect holds until it is answered.
+fn size_of_effect(effect: &Effect) -> usize {
+    match effect {
+        Effect::Read { len, .. } => *len,
+        Effect::Write { bytes, .. } => bytes.len(),
+        Effect::Open { .. }
+        | Effect::Sync { .. }
+        | Effect::Close { .. }
+        | Effect::Filestore { .. }
+        | Effect::Index { .. }
+        | Effect::OpenPath { .. }
+        | Effect::ClosePath { .. }
+        | Effect::ShutdownWrite { .. }
+        | Effect::StartTls { .. }
+        | Effect::PauseRead { .. }
+        | Effect::ResumeRead { .. } => 0,
+    }
+}

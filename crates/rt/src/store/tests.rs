@@ -1,0 +1,334 @@
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use engine::{FilestoreRequest, IndexRequest, MemoryStore, OpenMode};
+use proptest::prelude::*;
+
+use super::*;
+
+type Answer = Result<Completion, EffectError>;
+
+fn open_store(config: StoreConfig) -> FileStore {
+    FileStore::open(config, &Waker::new().unwrap()).unwrap()
+}
+
+/// Carries one effect out and waits for its answer.
+fn execute(store: &mut FileStore, effect: Effect) -> Option<(Ticket, Answer)> {
+    let answered = effect.ticket().is_some();
+    store.submit(effect);
+    let start = Instant::now();
+    while answered && start.elapsed() < Duration::from_secs(10) {
+        match store.poll() {
+            Some(done) => return Some(done),
+            None => std::thread::yield_now(),
+        }
+    }
+    assert!(!answered, "no answer");
+    None
+}
+
+fn filestore(store: &mut FileStore, request: FilestoreRequest) -> Answer {
+    execute(store, Effect::Filestore { ticket: Ticket(1), request }).unwrap().1
+}
+
+fn open(store: &mut FileStore, path: &str, mode: OpenMode) -> Answer {
+    let name = FileName::file(path).unwrap();
+    execute(store, Effect::Open { ticket: Ticket(1), name, mode }).unwrap().1
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Open(FileName, u8),
+    Read(usize, u64, usize),
+    Write(usize, u64, Vec<u8>),
+    Sync(usize),
+    Filestore(FilestoreRequest),
+    Index(IndexRequest),
+}
+
+fn name() -> impl Strategy<Value = FileName> {
+    let path = prop::sample::select(vec!["a", "b", "d", "d/a", "d/e", "d/e/a"]);
+    (path, any::<bool>()).prop_map(|(path, spool)| {
+        if spool { FileName::spool(path) } else { FileName::file(path) }.unwrap()
+    })
+}
+
+fn filestore_request() -> impl Strategy<Value = FilestoreRequest> {
+    use FilestoreRequest as R;
+    prop_oneof![
+        name().prop_map(R::CreateFile),
+        name().prop_map(R::DeleteFile),
+        (name(), name()).prop_map(|(from, to)| R::RenameFile { from, to }),
+        (name(), name()).prop_map(|(from, to)| R::AppendFile { from, to }),
+        (name(), name()).prop_map(|(from, to)| R::ReplaceFile { from, to }),
+        name().prop_map(R::CreateDirectory),
+        name().prop_map(R::CreateDirectory),
+        name().prop_map(R::RemoveDirectory),
+        name().prop_map(R::DenyFile),
+        name().prop_map(R::DenyDirectory),
+        (name(), name()).prop_map(|(from, to)| R::Install { from, to }),
+        name().prop_map(R::List),
+        Just(R::List(FileName::root())),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let content = || prop::collection::vec(any::<u8>(), 0..40);
+    let key = || prop::sample::select(vec!["k", "rx/1", "rx/2"]).prop_map(str::to_owned);
+    prop_oneof![
+        3 => (name(), 0..3u8).prop_map(|(name, mode)| Op::Open(name, mode)),
+        2 => (0..4usize, 0..100u64, 0..100usize).prop_map(|(f, at, len)| Op::Read(f, at, len)),
+        3 => (0..4usize, 0..60u64, content()).prop_map(|(f, at, b)| Op::Write(f, at, b)),
+        1 => (0..4usize).prop_map(Op::Sync),
+        6 => filestore_request().prop_map(Op::Filestore),
+        1 => (key(), content())
+            .prop_map(|(key, value)| Op::Index(IndexRequest::Put { key, value: value.into() })),
+        1 => key().prop_map(|key| Op::Index(IndexRequest::Remove { key })),
+        1 => Just(Op::Index(IndexRequest::Load)),
+    ]
+}
+
+/// The two stores side by side, with the numbers each gave to the files that are open.
+struct Pair {
+    disk: FileStore,
+    memory: MemoryStore,
+    open: Vec<(FileId, FileId)>,
+}
+
+impl Pair {
+    fn both(&mut self, disk: Effect, memory: Effect) -> (Answer, Answer) {
+        let memory = self.memory.execute(memory).unwrap();
+        let disk = execute(&mut self.disk, disk).unwrap();
+        assert_eq!(disk.0, memory.0);
+        (disk.1, memory.1)
+    }
+
+    fn on_file(&mut self, which: usize, effect: impl Fn(FileId) -> Effect) {
+        if let Some(&(disk, memory)) = self.open.get(which) {
+            let (disk, memory) = self.both(effect(disk), effect(memory));
+            assert_eq!(disk, memory);
+        }
+    }
+
+    fn close_all(&mut self) {
+        for (disk, memory) in std::mem::take(&mut self.open) {
+            self.disk.submit(Effect::Close { file: disk });
+            self.memory.execute(Effect::Close { file: memory });
+        }
+    }
+
+    fn step(&mut self, op: Op) {
+        let ticket = Ticket(9);
+        match op {
+            Op::Open(name, mode) => {
+                let mode = [OpenMode::Read, OpenMode::Write, OpenMode::Truncate][mode as usize];
+                // Writing through a handle that was opened to read is the engine's mistake.
+                let mode = if mode == OpenMode::Read { OpenMode::Write } else { mode };
+                let effect = Effect::Open { ticket, name, mode };
+                match self.both(effect.clone(), effect) {
+                    (
+                        Ok(Completion::Opened { file: disk, len }),
+                        Ok(Completion::Opened { file: memory, len: other }),
+                    ) => {
+                        assert_eq!(len, other);
+                        self.open.push((disk, memory));
+                    }
+                    (disk, memory) => assert_eq!(disk, memory),
+                }
+            }
+            Op::Read(which, offset, len) => {
+                self.on_file(which, |file| Effect::Read { ticket, file, offset, len });
+            }
+            Op::Write(which, offset, content) => {
+                let bytes = Bytes::from(content);
+                // An empty write beyond the end is the one thing no file system does.
+                if !bytes.is_empty() {
+                    let write = |file| Effect::Write { ticket, file, offset, bytes: bytes.clone() };
+                    self.on_file(which, write);
+                }
+            }
+            Op::Sync(which) => self.on_file(which, |file| Effect::Sync { ticket, file }),
+            Op::Filestore(request) => {
+                // A file system keeps a file that is open after its name is gone.
+                self.close_all();
+                let effect = Effect::Filestore { ticket, request };
+                let (disk, memory) = self.both(effect.clone(), effect);
+                assert_eq!(disk, memory);
+            }
+            Op::Index(request) => {
+                let effect = Effect::Index { ticket, request };
+                let (disk, memory) = self.both(effect.clone(), effect);
+                assert_eq!(disk, memory);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_disk_behaves_like_memory(ops in prop::collection::vec(op(), 1..60)) {
+        let place = tempfile::tempdir().unwrap();
+        let mut pair = Pair {
+            disk: open_store(StoreConfig::new(place.path())),
+            memory: MemoryStore::new(),
+            open: Vec::new(),
+        };
+        for op in ops {
+            pair.step(op);
+        }
+    }
+}
+
+#[test]
+fn links_that_lead_out_are_refused_by_every_operation() {
+    use FilestoreRequest as R;
+    let outside = tempfile::tempdir().unwrap();
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), b"secret").unwrap();
+    std::fs::write(place.path().join("own"), b"own").unwrap();
+    symlink(outside.path(), place.path().join("dir")).unwrap();
+    symlink(outside.path().join("secret"), place.path().join("file")).unwrap();
+    symlink(outside.path().join("new"), place.path().join("dangling")).unwrap();
+    let mut store = open_store(StoreConfig::new(place.path()));
+    let n = |path: &str| FileName::file(path).unwrap();
+    for path in ["dir/secret", "file", "dir/new", "dangling"] {
+        for mode in [OpenMode::Read, OpenMode::Write, OpenMode::Truncate] {
+            let answer = open(&mut store, path, mode);
+            assert_eq!(answer, Err(EffectError::NotAllowed), "{path} {mode:?}");
+        }
+    }
+    let refused = [
+        R::CreateFile(n("dir/new")),
+        R::DeleteFile(n("dir/secret")),
+        R::RenameFile { from: n("dir/secret"), to: n("mine") },
+        R::RenameFile { from: n("own"), to: n("dir/new") },
+        R::AppendFile { to: n("own"), from: n("file") },
+        R::AppendFile { to: n("file"), from: n("own") },
+        R::ReplaceFile { to: n("own"), from: n("dir/secret") },
+        R::ReplaceFile { to: n("dir/secret"), from: n("own") },
+        R::CreateDirectory(n("dir/new")),
+        R::RemoveDirectory(n("dir/new")),
+        R::DenyFile(n("dir/secret")),
+        R::Install { from: n("own"), to: n("dir/new") },
+        R::List(n("dir/x")),
+    ];
+    for request in refused {
+        let answer = filestore(&mut store, request.clone());
+        assert_eq!(answer, Err(EffectError::NotAllowed), "{request:?}");
+    }
+    // The link itself is replaced, not what it leads to.
+    let install = R::Install { from: n("own"), to: n("file") };
+    assert_eq!(filestore(&mut store, install), Ok(Completion::Done));
+    assert_eq!(std::fs::read(outside.path().join("secret")).unwrap(), b"secret");
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
+    // And a peer does not even see them.
+    let listing = filestore(&mut store, R::List(FileName::root())).unwrap();
+    let Completion::Listing(entries) = listing else { panic!("{listing:?}") };
+    let names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, ["file"]);
+}
+
+#[test]
+fn links_that_stay_inside_are_followed() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("real")).unwrap();
+    symlink("real", place.path().join("link")).unwrap();
+    let mut store = open_store(StoreConfig::new(place.path()));
+    assert!(open(&mut store, "link/new", OpenMode::Write).is_ok());
+    assert!(place.path().join("real/new").is_file());
+}
+
+#[test]
+fn a_sender_may_read_its_one_file_only() {
+    let place = tempfile::tempdir().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    for name in ["sent", "private"] {
+        std::fs::write(place.path().join(name), name).unwrap();
+    }
+    let mut store = open_store(StoreConfig {
+        access: Access::ReadOne(FileName::file("sent").unwrap()),
+        state: state.path().join("deep/state"),
+        ..StoreConfig::new(place.path())
+    });
+    assert!(open(&mut store, "sent", OpenMode::Read).is_ok());
+    for (path, mode) in
+        [("sent", OpenMode::Write), ("private", OpenMode::Read), ("new", OpenMode::Truncate)]
+    {
+        assert_eq!(open(&mut store, path, mode), Err(EffectError::NotAllowed), "{path}");
+    }
+    let delete = FilestoreRequest::DeleteFile(FileName::file("sent").unwrap());
+    assert_eq!(filestore(&mut store, delete), Err(EffectError::NotAllowed));
+    assert!(!place.path().join(FileName::SPOOL_DIRECTORY).exists());
+}
+
+#[test]
+fn a_pipe_does_not_hold_a_thread_up() {
+    let place = tempfile::tempdir().unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let path = place.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let mut store = open_store(StoreConfig::new(place.path()));
+    assert_eq!(open(&mut store, "pipe", OpenMode::Read), Err(EffectError::WrongKind));
+}
+
+#[test]
+fn one_process_a_store() {
+    let place = tempfile::tempdir().unwrap();
+    let first = open_store(StoreConfig::new(place.path()));
+    let waker = Waker::new().unwrap();
+    let error = FileStore::open(StoreConfig::new(place.path()), &waker).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
+    drop(first);
+    open_store(StoreConfig::new(place.path()));
+}
+
+#[test]
+fn a_missing_root_is_named_with_what_to_do() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("missing");
+    let error = FileStore::open(StoreConfig::new(&root), &Waker::new().unwrap()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(root.to_str().unwrap()) && text.contains("create it"), "{text}");
+}
+
+#[test]
+fn the_store_counts_what_is_under_way() {
+    let place = tempfile::tempdir().unwrap();
+    let config = StoreConfig { bytes_max: 1000, effects_max: 3, ..StoreConfig::new(place.path()) };
+    let mut store = open_store(config);
+    let opened = open(&mut store, "a", OpenMode::Write);
+    let Ok(Completion::Opened { file, .. }) = opened else { panic!("{opened:?}") };
+    let write = |len| Effect::Write {
+        ticket: Ticket(1),
+        file,
+        offset: 0,
+        bytes: Bytes::from(vec![0; len]),
+    };
+    store.submit(write(999));
+    assert!(!store.is_full());
+    store.submit(write(1));
+    assert!(store.is_full() && store.pending() == 2);
+    while store.pending() > 0 {
+        store.poll();
+    }
+    (0..3).for_each(|_| store.submit(write(0)));
+    assert!(store.is_full());
+}
+
+#[test]
+fn records_survive_the_store() {
+    let place = tempfile::tempdir().unwrap();
+    let put = IndexRequest::Put { key: "k".into(), value: Bytes::from_static(b"v") };
+    let mut store = open_store(StoreConfig::new(place.path()));
+    execute(&mut store, Effect::Index { ticket: Ticket(1), request: put }).unwrap().1.unwrap();
+    drop(store);
+    let mut store = open_store(StoreConfig::new(place.path()));
+    let load = Effect::Index { ticket: Ticket(2), request: IndexRequest::Load };
+    let records = execute(&mut store, load).unwrap().1;
+    let expected = vec![("k".to_owned(), Bytes::from_static(b"v"))];
+    assert_eq!(records, Ok(Completion::Records(expected)));
+}

@@ -1,0 +1,111 @@
+//! A thread that carries out storage effects.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+
+use bytes::{Bytes, BytesMut};
+use crossbeam_channel::{Receiver, Sender};
+use engine::{Completion, Effect, EffectError, FileId, Ticket};
+
+use super::disk::{Answer, Disk, read_at, reason, write_at};
+use super::size_of_effect;
+use crate::Waker;
+
+/// An effect to carry out.
+pub(super) struct Job {
+    pub(super) effect: Effect,
+    /// The number of the file it opens.
+    pub(super) opens: Option<FileId>,
+}
+
+/// An effect that was carried out.
+pub(super) struct Done {
+    pub(super) ticket: Ticket,
+    pub(super) answer: Answer,
+    /// Memory it held while it was under way.
+    pub(super) size: usize,
+    pub(super) failed_to_open: Option<FileId>,
+}
+
+/// Buffers for reading that are kept for the next time.
+const BUFFERS_KEPT: usize = 16;
+
+/// Carries out what comes, in its order, until the queue is closed.
+pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Sender<Done>, waker: &Waker) {
+    let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
+    for job in queue {
+        let size = size_of_effect(&job.effect);
+        let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
+        let failed_to_open = job.opens.filter(|_| answer.is_err());
+        // Nobody takes the answers of a store that is being closed.
+        let _ = answers.send(Done { ticket, answer, size, failed_to_open });
+        waker.wake();
+    }
+}
+
+struct Worker<'a> {
+    disk: &'a Disk,
+    files: BTreeMap<FileId, File>,
+    /// What was read lately; one that nobody holds any more is used again, because memory that
+    /// was never touched costs more than the reading.
+    buffers: VecDeque<Bytes>,
+}
+
+impl Worker<'_> {
+    fn execute(&mut self, effect: Effect, opens: Option<FileId>) -> Option<(Ticket, Answer)> {
+        let ticket = effect.ticket();
+        let answer = match effect {
+            Effect::Open { name, mode, .. } => self.disk.open(&name, mode).map(|(file, len)| {
+                let number = opens.expect("the store numbers every file it has opened");
+                self.files.insert(number, file);
+                Completion::Opened { file: number, len }
+            }),
+            Effect::Read { file, offset, len, .. } => self.read(file, offset, len),
+            Effect::Write { file, offset, bytes, .. } => {
+                self.file(file).and_then(|file| write_at(file, &bytes, offset))
+            }
+            Effect::Sync { file, .. } => self.file(file).and_then(|file| {
+                file.sync_data().map(|()| Completion::Done).map_err(|error| reason(&error))
+            }),
+            Effect::Close { file } => {
+                self.files.remove(&file);
+                return None;
+            }
+            Effect::Filestore { request, .. } => self.disk.filestore(&request),
+            Effect::Index { request, .. } => self.disk.index(&request),
+            Effect::OpenPath { .. }
+            | Effect::ClosePath { .. }
+            | Effect::ShutdownWrite { .. }
+            | Effect::StartTls { .. }
+            | Effect::PauseRead { .. }
+            | Effect::ResumeRead { .. } => return None,
+        };
+        ticket.map(|ticket| (ticket, answer))
+    }
+
+    fn file(&self, file: FileId) -> Result<&File, EffectError> {
+        let not_open = || EffectError::Failed("the file is not open".into());
+        self.files.get(&file).ok_or_else(not_open)
+    }
+
+    fn read(&mut self, file: FileId, offset: u64, len: usize) -> Answer {
+        let mut buffer = self.buffer(len);
+        let count = read_at(self.file(file)?, &mut buffer, offset)?;
+        buffer.truncate(count);
+        let bytes = buffer.freeze();
+        if self.buffers.len() >= BUFFERS_KEPT {
+            self.buffers.pop_front();
+        }
+        self.buffers.push_back(bytes.clone());
+        Ok(Completion::Read(bytes))
+    }
+
+    /// A buffer of `len` bytes of whatever content.
+    fn buffer(&mut self, len: usize) -> BytesMut {
+        let free = self.buffers.iter().position(Bytes::is_unique);
+        let kept = free.and_then(|free| self.buffers.remove(free)?.try_into_mut().ok());
+        let mut buffer = kept.unwrap_or_default();
+        buffer.resize(len, 0);
+        buffer
+    }
+}

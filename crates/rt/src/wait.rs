@@ -1,0 +1,138 @@
+//! Waiting for a socket, a timer or another thread, to the microsecond.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+/// Ends a wait from another thread. Cheap when the waiter is awake or was woken already.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    event: OwnedFd,
+    /// A wake-up is on its way, so another would tell nothing new.
+    signalled: AtomicBool,
+}
+
+/// Why a wait ended; neither after a timeout or a signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// The socket has datagrams.
+    pub readable: bool,
+    /// The socket takes datagrams.
+    pub writable: bool,
+}
+
+impl Waker {
+    /// A waker nobody waits for yet.
+    ///
+    /// # Errors
+    /// When the process has no file descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self(Arc::new(Inner { event, signalled: AtomicBool::new(false) })))
+    }
+
+    /// Ends the current wait, or the next one.
+    pub fn wake(&self) {
+        if !self.0.signalled.swap(true, Ordering::AcqRel) {
+            // It can only fail when 2^64 - 2 wake-ups are unread: the waiter wakes anyway.
+            let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Waits until `socket` is ready for what is asked, a wake-up comes, or `timeout` is over.
+    /// Without a timeout it waits for ever.
+    ///
+    /// What a thread did before [`Waker::wake`] is visible after this returns.
+    ///
+    /// # Errors
+    /// Whatever the system call says, but for interruption by a signal, which ends the wait.
+    pub fn wait(
+        &self,
+        socket: &impl AsFd,
+        interest: Ready,
+        timeout: Option<Duration>,
+    ) -> io::Result<Ready> {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, interest.readable);
+        flags.set(PollFlags::OUT, interest.writable);
+        let mut fds = [PollFd::new(socket, flags), PollFd::new(&self.0.event, PollFlags::IN)];
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let (socket, event) = (fds[0].revents(), fds[1].revents());
+        if event.contains(PollFlags::IN) {
+            let mut count = [0u8; 8];
+            let _ = rustix::io::read(&self.0.event, &mut count);
+            // Swapped, not stored: it takes over what those who saw it set had done before.
+            self.0.signalled.swap(false, Ordering::AcqRel);
+        }
+        let failed = socket.intersects(PollFlags::ERR | PollFlags::HUP);
+        Ok(Ready {
+            readable: socket.contains(PollFlags::IN) || failed,
+            writable: socket.contains(PollFlags::OUT) || failed,
+        })
+    }
+}
+
+/// Asks the kernel to end the calling thread's waits as exactly as it can, in place of up to
+/// 50 microseconds late, its default.
+pub(crate) fn wake_exactly() {
+    let slack = std::num::NonZeroU64::MIN;
+    if let Err(error) = rustix::thread::set_current_timer_slack(Some(slack)) {
+        tracing::debug!(%error, "timer slack stays at the kernel's default");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_by_wake_up_and_by_time() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let waker = Waker::new().unwrap();
+        let other = waker.clone();
+        let interest = Ready { readable: true, writable: false };
+        let thread = std::thread::spawn(move || other.wake());
+        waker.wait(&socket, interest, Some(Duration::from_secs(5))).unwrap();
+        thread.join().unwrap();
+        let start = Instant::now();
+        waker.wait(&socket, interest, Some(Duration::from_micros(300))).unwrap();
+        let waited = start.elapsed();
+        assert!(waited >= Duration::from_micros(300) && waited < Duration::from_secs(1));
+        waker.wake();
+        waker.wake();
+        let start = Instant::now();
+        waker.wait(&socket, interest, Some(Duration::from_secs(5))).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_wait_tells_what_the_socket_is_ready_for() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let waker = Waker::new().unwrap();
+        let both = Ready { readable: true, writable: true };
+        let ready = waker.wait(&socket, both, None).unwrap();
+        assert_eq!(ready, Ready { readable: false, writable: true });
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        let ready = waker.wait(&socket, Ready { readable: true, writable: false }, None).unwrap();
+        assert!(ready.readable);
+    }
+}
