@@ -1,1 +1,45 @@
-//! See the design.
+//! The channel model: one direction of a link.
+//!
+//! `queue → serialiser (rate, token bucket, framing) → propagation (delay over time) → errors`,
+//! gated by a plan of outages. A [`Link`] is a pure state machine: it owns no clock, no thread and
+//! no hidden randomness, so the same code serves a discrete-event simulator and a real-time
+//! emulator. Every time it reports is *logical*: computed from the configuration and the times of
+//! the pushes, never from when somebody looked. A driver that calls late is late once.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use engine::{Rng, Time};
+//! use link::{Config, Delay, Fate, Link, Rate};
+//!
+//! let config = Config {
+//!     rate: Rate::Constant(8_000_000),
+//!     delay: Delay::Constant(Duration::from_millis(250)),
+//!     ..Config::default()
+//! };
+//! let mut link = Link::new(config, Rng::new(1, "uplink")).expect("a valid configuration");
+//! link.push(Time::ZERO, 1_000, "packet").expect("the queue is empty");
+//! // 1,000 bytes at 1 byte a microsecond are 1 ms, then 250 ms of propagation.
+//! assert_eq!(link.next(), Some(Time::from_nanos(251_000_000)));
+//! let departure = link.pop(Time::from_nanos(251_000_000)).expect("it is due");
+//! assert_eq!((departure.item, departure.fate), ("packet", Fate::Delivered));
+//! ```
+
+mod config;
+mod damage;
+mod errors;
+mod framing;
+mod link;
+mod outages;
+mod rate;
+mod serialiser;
+mod stats;
+
+pub use config::{Config, ConfigError, Delay, Interpolation, Queue, Release, WhileDown};
+pub use damage::Damage;
+pub use errors::{ErrorKind, ErrorModel, ErrorVector, OnError, StateErrors};
+pub use framing::{Fcs, Framing, Stuffing};
+pub use link::{Departure, Fate, Link, Rejected};
+pub use outages::{Outages, Window};
+pub use rate::{Rate, RateStep, TokenBucket};
+pub use stats::{Count, LossCause, Stats};

@@ -1,0 +1,154 @@
+//! What a link layer adds to an IP packet.
+
+/// The frame around each IP packet, as far as the rate counts it.
+///
+/// Frames are laid out as header, packet, trailer; bit errors strike any of the three, but not the
+/// preamble and the gap between frames, which carry no data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// The IP packet as it is: for UDP over IPv4, 28 bytes more than the datagram's data.
+    #[default]
+    Raw,
+    /// Ethernet II (IEEE 802.3 §3.1.1), without padding of short frames: 14 bytes of header.
+    Ethernet {
+        /// Count the frame check sequence, 4 bytes.
+        fcs: bool,
+        /// Count preamble and start frame delimiter, 8 bytes.
+        preamble: bool,
+        /// Count the gap between packets, 12 bytes.
+        ifg: bool,
+    },
+    /// PPP in HDLC-like framing over octets (RFC 1662 §3.1, §4): flag, address, control, 2 bytes of
+    /// protocol, FCS, flag.
+    Ppp {
+        /// Length of the frame check sequence.
+        fcs: Fcs,
+        /// Address, control and protocol field compressed to 1 byte (RFC 1661 §6.5, §6.6).
+        compressed: bool,
+        /// Bytes spent on escaping 0x7d and 0x7e (no control characters mapped), an estimate.
+        stuffing: Stuffing,
+    },
+    /// The same fields bit-synchronously (RFC 1662 §5.2): a zero bit follows five ones.
+    Hdlc {
+        /// Length of the frame check sequence.
+        fcs: Fcs,
+        /// Bits spent on stuffing, an estimate.
+        stuffing: Stuffing,
+    },
+    /// So many bytes of header.
+    Custom(u16),
+}
+
+/// Length of PPP's frame check sequence (RFC 1662 §C).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fcs {
+    /// 16 bits, the default of PPP.
+    #[default]
+    Bits16,
+    /// 32 bits.
+    Bits32,
+}
+
+/// How much transparency costs. It depends on the data, of which a link knows the length alone;
+/// who knows the bytes passes the exact length to [`Link::push_framed`](crate::Link::push_framed).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stuffing {
+    /// Nothing.
+    None,
+    /// What random data needs on average, rounded up to a byte: 2 of 256 bytes are escaped, or a
+    /// bit is stuffed every 62 (mean distance between runs of five ones).
+    #[default]
+    Random,
+    /// The most: every byte escaped, or a bit after every fifth.
+    Worst,
+}
+
+impl Framing {
+    /// Bytes added to each packet, without what stuffing adds.
+    #[must_use]
+    pub fn overhead(&self) -> usize {
+        self.idle() + self.header() + self.trailer()
+    }
+
+    /// Bytes that the rate counts for an IP packet of `len` bytes.
+    #[must_use]
+    pub fn framed_len(&self, len: usize) -> usize {
+        let stuffed = match self {
+            Self::Raw | Self::Ethernet { .. } | Self::Custom(_) => 0,
+            // A check sequence is as random as the packet; headers need no escapes.
+            Self::Ppp { stuffing, fcs, .. } => match stuffing {
+                Stuffing::None => 0,
+                Stuffing::Random => (len + fcs.len()).div_ceil(128),
+                Stuffing::Worst => len + fcs.len(),
+            },
+            Self::Hdlc { stuffing, fcs } => match stuffing {
+                Stuffing::None => 0,
+                Stuffing::Random => (len + fcs.len()).div_ceil(62),
+                Stuffing::Worst => (len + fcs.len()).div_ceil(5),
+            },
+        };
+        len + self.overhead() + stuffed
+    }
+
+    /// Bytes of the rate's count that carry nothing an error could damage.
+    pub(crate) fn idle(&self) -> usize {
+        match self {
+            Self::Ethernet { preamble, ifg, .. } => {
+                usize::from(*preamble) * 8 + usize::from(*ifg) * 12
+            }
+            Self::Raw | Self::Ppp { .. } | Self::Hdlc { .. } | Self::Custom(_) => 0,
+        }
+    }
+
+    /// Bytes of the frame in front of the packet.
+    pub(crate) fn header(&self) -> usize {
+        match self {
+            Self::Raw => 0,
+            Self::Ethernet { .. } => 14,
+            Self::Ppp { compressed: true, .. } => 2,
+            Self::Ppp { compressed: false, .. } | Self::Hdlc { .. } => 5,
+            Self::Custom(bytes) => usize::from(*bytes),
+        }
+    }
+
+    fn trailer(&self) -> usize {
+        match self {
+            Self::Raw | Self::Custom(_) => 0,
+            Self::Ethernet { fcs, .. } => usize::from(*fcs) * 4,
+            Self::Ppp { fcs, .. } | Self::Hdlc { fcs, .. } => fcs.len() + 1,
+        }
+    }
+}
+
+impl Fcs {
+    fn len(self) -> usize {
+        match self {
+            Self::Bits16 => 2,
+            Self::Bits32 => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_known_frames() {
+        let ethernet = |fcs, preamble, ifg| Framing::Ethernet { fcs, preamble, ifg };
+        assert_eq!(Framing::Raw.framed_len(1_500), 1_500);
+        assert_eq!(ethernet(false, false, false).framed_len(1_039), 1_053);
+        assert_eq!(ethernet(true, true, true).framed_len(1_500), 1_538);
+        assert_eq!(Framing::Custom(7).framed_len(10), 17);
+        let ppp = |compressed, stuffing| Framing::Ppp { fcs: Fcs::Bits16, compressed, stuffing };
+        assert_eq!(ppp(false, Stuffing::None).framed_len(1_500), 1_508);
+        assert_eq!(ppp(true, Stuffing::None).framed_len(1_500), 1_505);
+        // 1,502 bytes * 2 / 256 = 11.7 escapes.
+        assert_eq!(ppp(false, Stuffing::Random).framed_len(1_500), 1_520);
+        assert_eq!(ppp(false, Stuffing::Worst).framed_len(1_500), 3_010);
+        let hdlc = |stuffing| Framing::Hdlc { fcs: Fcs::Bits32, stuffing };
+        // 1,504 bytes / 62 = 24.3.
+        assert_eq!(hdlc(Stuffing::Random).framed_len(1_500), 1_535);
+        assert_eq!(hdlc(Stuffing::Worst).framed_len(1_500), 1_811);
+    }
+}

@@ -1,0 +1,198 @@
+//! When a link is up.
+
+use std::time::Duration;
+
+use engine::Time;
+
+use crate::ConfigError;
+
+/// A stretch of time: `start` is in it, `end` is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its first moment.
+    pub start: Time,
+    /// The first moment after it.
+    pub end: Time,
+}
+
+/// When the near end cannot transmit. All times are those of the transmitter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Outages {
+    /// The link is always up.
+    #[default]
+    Never,
+    /// Down in these windows, ascending; they may touch.
+    List(Vec<Window>),
+    /// Down for `down` from `offset` on, and again every `period`. Up before `offset`.
+    Periodic {
+        /// From the begin of one outage to the next one's.
+        period: Duration,
+        /// How long each lasts, less than `period`.
+        down: Duration,
+        /// When the first begins.
+        offset: Time,
+    },
+    /// A contact plan: up in these windows alone, ascending; they may touch.
+    Contacts(Vec<Window>),
+}
+
+impl Outages {
+    /// Whether the near end can transmit at `at`.
+    #[must_use]
+    pub fn is_up(&self, at: Time) -> bool {
+        match self {
+            Self::Never => true,
+            Self::List(windows) => !within(windows, at),
+            Self::Contacts(windows) => within(windows, at),
+            Self::Periodic { period, down, offset } => match phase(*period, *offset, at) {
+                Some(phase) => u128::from(phase) >= down.as_nanos(),
+                None => true,
+            },
+        }
+    }
+
+    /// The first moment after `at` at which [`is_up`](Self::is_up) changes; `None` if it never does.
+    #[must_use]
+    pub fn next_change(&self, at: Time) -> Option<Time> {
+        match self {
+            Self::Never => None,
+            Self::List(windows) | Self::Contacts(windows) => next_edge(windows, at),
+            Self::Periodic { down, .. } if down.is_zero() => None,
+            Self::Periodic { period, down, offset } => {
+                let change = match phase(*period, *offset, at) {
+                    None => *offset,
+                    Some(phase) => {
+                        let phase = Duration::from_nanos(phase);
+                        at + (if phase < *down { *down } else { *period } - phase)
+                    }
+                };
+                // Time saturates at its end, where nothing changes any more.
+                (change > at).then_some(change)
+            }
+        }
+    }
+
+    /// The first moment from `at` on at which the link is up.
+    pub(crate) fn up_from(&self, at: Time) -> Option<Time> {
+        if self.is_up(at) { Some(at) } else { self.next_change(at) }
+    }
+
+    /// The first moment from `at` on at which the link is down.
+    pub(crate) fn down_from(&self, at: Time) -> Option<Time> {
+        match self {
+            Self::Never => None,
+            Self::List(_) | Self::Periodic { .. } | Self::Contacts(_) => {
+                if self.is_up(at) {
+                    self.next_change(at)
+                } else {
+                    Some(at)
+                }
+            }
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        match self {
+            Self::Never => Ok(()),
+            Self::List(windows) | Self::Contacts(windows) => {
+                let mut end = Time::ZERO;
+                for (index, window) in windows.iter().enumerate() {
+                    if window.start < end || window.end <= window.start {
+                        return Err(ConfigError::NotAscending { what: "outages", index });
+                    }
+                    end = window.end;
+                }
+                Ok(())
+            }
+            Self::Periodic { period, down, .. } if down >= period => {
+                Err(ConfigError::NeverUp { period: *period, down: *down })
+            }
+            Self::Periodic { .. } => Ok(()),
+        }
+    }
+}
+
+/// Nanoseconds since the latest outage began, `None` before the first.
+fn phase(period: Duration, offset: Time, at: Time) -> Option<u64> {
+    let passed = at.as_nanos().checked_sub(offset.as_nanos())?;
+    let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+    Some(passed % period.max(1))
+}
+
+/// The index of the first window that ends after `at`.
+fn first_open(windows: &[Window], at: Time) -> usize {
+    windows.partition_point(|window| window.end <= at)
+}
+
+fn within(windows: &[Window], at: Time) -> bool {
+    windows.get(first_open(windows, at)).is_some_and(|window| window.start <= at)
+}
+
+fn next_edge(windows: &[Window], at: Time) -> Option<Time> {
+    let mut index = first_open(windows, at);
+    let window = windows.get(index)?;
+    if at < window.start {
+        return Some(window.start);
+    }
+    // Windows that touch are one.
+    let mut end = window.end;
+    while let Some(next) = windows.get(index + 1).filter(|next| next.start == end) {
+        (end, index) = (next.end, index + 1);
+    }
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(s: u64) -> Time {
+        Time::from_secs(s)
+    }
+
+    fn windows(list: &[(u64, u64)]) -> Vec<Window> {
+        list.iter().map(|&(start, end)| Window { start: secs(start), end: secs(end) }).collect()
+    }
+
+    #[test]
+    fn windows_change_at_their_edges_and_touching_ones_are_one() {
+        let plan = Outages::Contacts(windows(&[(1, 2), (2, 4), (6, 7)]));
+        plan.validate().unwrap();
+        let up: Vec<bool> = (0..8).map(|s| plan.is_up(secs(s))).collect();
+        assert_eq!(up, [false, true, true, true, false, false, true, false]);
+        let changes: Vec<_> = (0..8).map(|s| plan.next_change(secs(s))).collect();
+        let at = |s| Some(secs(s));
+        assert_eq!(changes, [at(1), at(4), at(4), at(4), at(6), at(6), at(7), None]);
+        let list = Outages::List(windows(&[(1, 2), (2, 4), (6, 7)]));
+        assert!((0..8).all(|s| list.is_up(secs(s)) != plan.is_up(secs(s))));
+        assert_eq!(list.up_from(secs(1)), at(4));
+        assert_eq!(list.down_from(secs(4)), at(6));
+        assert_eq!((list.up_from(secs(9)), list.down_from(secs(9))), (at(9), None));
+    }
+
+    #[test]
+    fn periodic_outages_repeat_for_ever() {
+        let plan = Outages::Periodic {
+            period: Duration::from_secs(10),
+            down: Duration::from_secs(3),
+            offset: secs(5),
+        };
+        for s in 0..200 {
+            assert_eq!(plan.is_up(secs(s)), s < 5 || (s - 5) % 10 >= 3, "{s}");
+            let next = plan.next_change(secs(s)).unwrap();
+            let expected = (s + 1..).find(|&n| plan.is_up(secs(n)) != plan.is_up(secs(s)));
+            assert_eq!(Some(next), expected.map(secs), "{s}");
+        }
+        assert_eq!(plan.next_change(Time::MAX), None);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in [&[(2, 1)][..], &[(1, 1)], &[(1, 3), (2, 4)], &[(3, 4), (1, 2)]] {
+            assert!(Outages::List(windows(bad)).validate().is_err(), "{bad:?}");
+        }
+        let day = Duration::from_secs(86_400);
+        let never_up = Outages::Periodic { period: day, down: day, offset: secs(0) };
+        assert!(never_up.validate().is_err());
+    }
+}

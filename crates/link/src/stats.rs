@@ -1,0 +1,110 @@
+//! What a link did with everything that was pushed into it.
+
+/// Packets and the bytes of their IP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of IP packets, framing not counted.
+    pub bytes: u64,
+}
+
+impl Count {
+    pub(crate) fn add(&mut self, len: usize) {
+        self.packets += 1;
+        self.bytes += len as u64;
+    }
+
+    pub(crate) fn remove(&mut self, len: usize) {
+        self.packets -= 1;
+        self.bytes -= len as u64;
+    }
+}
+
+/// Why a packet did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LossCause {
+    /// There was no room to wait.
+    QueueFull,
+    /// The link was down, or went down while the packet was being sent.
+    Outage,
+    /// [`ErrorKind::PerPacket`](crate::ErrorKind::PerPacket).
+    PerPacket,
+    /// [`ErrorKind::BitErrorRate`](crate::ErrorKind::BitErrorRate).
+    BitErrors,
+    /// [`ErrorKind::Vector`](crate::ErrorKind::Vector).
+    ErrorVector,
+    /// [`ErrorKind::GilbertElliott`](crate::ErrorKind::GilbertElliott).
+    Burst,
+    /// [`ErrorKind::DropList`](crate::ErrorKind::DropList).
+    DropList,
+    /// [`ErrorKind::Trace`](crate::ErrorKind::Trace) or
+    /// [`ErrorKind::LossTimes`](crate::ErrorKind::LossTimes).
+    Trace,
+}
+
+impl LossCause {
+    /// Every cause, in the order of declaration.
+    pub const ALL: [Self; 8] = [
+        Self::QueueFull,
+        Self::Outage,
+        Self::PerPacket,
+        Self::BitErrors,
+        Self::ErrorVector,
+        Self::Burst,
+        Self::DropList,
+        Self::Trace,
+    ];
+
+    /// A short name for traces and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue full",
+            Self::Outage => "outage",
+            Self::PerPacket => "per packet",
+            Self::BitErrors => "bit errors",
+            Self::ErrorVector => "error vector",
+            Self::Burst => "burst",
+            Self::DropList => "drop list",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// The ledger of one direction. After every operation
+/// `pushed = delivered + lost + queued`, in packets and in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Every packet offered, those that were rejected too.
+    pub pushed: Count,
+    /// Left the far end, those that were damaged too.
+    pub delivered: Count,
+    /// Left the far end with flipped bits; part of `delivered`.
+    pub damaged: Count,
+    /// Waiting, being sent or propagating: accepted and not yet popped, whatever their fate.
+    pub queued: Count,
+    lost: [Count; LossCause::ALL.len()],
+}
+
+impl Stats {
+    /// Lost for this cause. Rejections ([`LossCause::QueueFull`], and [`LossCause::Outage`] where
+    /// the policy is to drop) count when they happen, everything else when it is popped.
+    #[must_use]
+    pub fn lost(&self, cause: LossCause) -> Count {
+        self.lost[cause as usize]
+    }
+
+    /// Lost for any cause.
+    #[must_use]
+    pub fn lost_total(&self) -> Count {
+        self.lost.iter().fold(Count::default(), |sum, count| Count {
+            packets: sum.packets + count.packets,
+            bytes: sum.bytes + count.bytes,
+        })
+    }
+
+    pub(crate) fn lose(&mut self, cause: LossCause, len: usize) {
+        self.lost[cause as usize].add(len);
+    }
+}
