@@ -14,31 +14,36 @@ mod tests;
 pub const IP_UDP_BYTES: u64 = 28;
 
 /// How a link loses packets, where losses are independent of each other.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Loss {
-    /// Every packet with this probability, whatever its length.
-    Packet(f64),
-    /// Every bit is damaged with probability `ber`, and one damaged bit loses the packet.
-    Bit {
-        /// The bit error rate.
-        ber: f64,
-        /// Bytes a packet has above its payload that can be damaged.
-        overhead: u64,
-    },
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// The probability to lose a packet, whatever its length.
+    pub per: f64,
+    /// The bit error rate; one damaged bit loses the packet.
+    pub ber: f64,
+    /// Bytes above the payload that bit errors can strike.
+    pub overhead: u64,
 }
 
 impl Loss {
+    /// Losses that do not depend on the length.
+    #[must_use]
+    pub fn packet(per: f64) -> Self {
+        Self { per, ..Self::default() }
+    }
+
+    /// Losses by bit errors over the payload and `overhead` bytes.
+    #[must_use]
+    pub fn bit(ber: f64, overhead: u64) -> Self {
+        Self { ber, overhead, ..Self::default() }
+    }
+
     /// The probability to lose a packet with `payload` bytes: under bit errors
     /// p = 1 − (1 − b)^n over its n bits.
     #[must_use]
     pub fn probability(self, payload: u64) -> f64 {
-        match self {
-            Self::Packet(p) => p,
-            Self::Bit { ber, overhead } => {
-                let bits = 8.0 * (payload + overhead) as f64;
-                -(bits * (-ber).ln_1p()).exp_m1()
-            }
-        }
+        let bits = 8.0 * (payload + self.overhead) as f64;
+        let intact = if self.ber > 0.0 { (bits * (-self.ber).ln_1p()).exp() } else { 1.0 };
+        1.0 - (1.0 - self.per) * intact
     }
 }
 
@@ -50,8 +55,8 @@ pub struct Channel {
     pub rate_bps: f64,
     /// One-way delay, in seconds.
     pub delay: f64,
-    /// Bytes the link carries for a packet above its payload: IP, UDP, framing.
-    pub overhead: u64,
+    /// What the link adds to an IP packet.
+    pub framing: link::Framing,
     /// Seconds the link is busy with a packet besides its bits.
     pub per_packet: f64,
     /// Whether a packet arrives one delay after its first bit was sent, instead of its last (an
@@ -76,7 +81,8 @@ impl Channel {
     /// Seconds the link is busy with a packet of `payload` bytes.
     #[must_use]
     pub fn busy(&self, payload: u64) -> f64 {
-        self.per_packet + 8.0 * (payload + self.overhead) as f64 / self.rate_bps
+        let packet = usize::try_from(payload + IP_UDP_BYTES).unwrap_or(usize::MAX);
+        self.per_packet + 8.0 * self.framing.framed_len(packet) as f64 / self.rate_bps
     }
 
     /// The expected time of a sender that learns of each loss at once, with `payload` bytes a

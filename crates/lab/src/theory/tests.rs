@@ -165,28 +165,29 @@ fn multicast_expectations_match_a_simulation() {
 }
 
 fn channel(loss: Loss) -> Channel {
-    Channel { rate_bps: 1e7, delay: 0.025, overhead: 42, per_packet: 0.0, first_bit: false, loss }
+    let framing = link::Framing::Custom(14);
+    Channel { rate_bps: 1e7, delay: 0.025, framing, per_packet: 0.0, first_bit: false, loss }
 }
 
 #[test]
 fn the_bound_chooses_the_payload() {
-    let clean = channel(Loss::Packet(0.0)).bound(10_000_000, 1024);
+    let clean = channel(Loss::packet(0.0)).bound(10_000_000, 1024);
     assert_eq!((clean.payload, clean.packets), (1024, 9766));
     // 8 · (10^7 + 9,766 · 42) / 10^7 + 0.025 = 8.353.
     assert!((clean.seconds - 8.353_138).abs() < 1e-5, "{}", clean.seconds);
-    let noisy = Channel { overhead: 28, ..channel(Loss::Bit { ber: 1e-4, overhead: 28 }) };
+    let noisy = Channel { framing: link::Framing::Raw, ..channel(Loss::bit(1e-4, 28)) };
     let bound = noisy.bound(10_000_000, 1472);
     assert!((172..=176).contains(&bound.payload), "{}", bound.payload);
     assert!(noisy.genie(10_000_000, 1472) > 2.0 * bound.seconds);
     let formula = best_payload_bits(8.0 * 28.0, 1e-4) / 8.0;
     assert!((formula - bound.payload as f64).abs() < 1.0, "{formula}");
-    assert!(channel(Loss::Packet(1.0)).bound(1, 1).seconds.is_infinite());
-    assert_eq!(channel(Loss::Packet(0.5)).capacity(1000), 5e6);
+    assert!(channel(Loss::packet(1.0)).bound(1, 1).seconds.is_infinite());
+    assert_eq!(channel(Loss::packet(0.5)).capacity(1000), 5e6);
 }
 
 #[test]
 fn a_first_bit_link_does_not_wait_for_the_last_packet() {
-    let link = Channel { first_bit: true, per_packet: 60e-6, ..channel(Loss::Packet(0.0)) };
+    let link = Channel { first_bit: true, per_packet: 60e-6, ..channel(Loss::packet(0.0)) };
     assert!((link.genie(1000, 1000) - 0.025).abs() < 1e-12);
     // 2 packets: the second starts when the first is through: 8 · 1,042 / 10^7 + 60 us.
     assert!((link.genie(2000, 1000) - 0.025 - 0.000_893_6).abs() < 1e-9);
@@ -195,7 +196,7 @@ fn a_first_bit_link_does_not_wait_for_the_last_packet() {
 #[test]
 fn the_bound_is_the_mean_of_simulated_genies() {
     let mut rng = Rng::new(5, "genie");
-    for loss in [Loss::Packet(0.1), Loss::Bit { ber: 1e-5, overhead: 42 }] {
+    for loss in [Loss::packet(0.1), Loss::bit(1e-5, 42)] {
         let link = channel(loss);
         let (file, payload, runs) = (1_000_500_u64, 1000, 200);
         let mut sum = 0.0;
@@ -230,7 +231,7 @@ fn tcp_relay_and_norm() {
 proptest! {
     #[test]
     fn more_loss_takes_longer(file in 0_u64..10_000_000, p in 0.0..0.5_f64, more in 0.0..0.4_f64) {
-        let seconds = |p| channel(Loss::Packet(p)).bound(file, 1024).seconds;
+        let seconds = |p| channel(Loss::packet(p)).bound(file, 1024).seconds;
         prop_assert!(seconds(p) <= seconds(p + more));
         prop_assert!(seconds(0.0) >= 0.025);
     }

@@ -1,0 +1,635 @@
+//! One direction of a link as a user writes it, and what it means.
+
+use std::fmt;
+use std::str::FromStr;
+
+use engine::Time;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::quantity::{Probability, QuantityError, Rate, Size, Span};
+use crate::text::SpecError;
+
+/// One direction of a link, as a table of TOML or as options of the command line. What is left out
+/// has its default: no delay, no errors, no limit of the rate, Ethernet frames without FCS, an MTU
+/// of 1,500 bytes, datagrams of at most 1,024.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    /// In a scenario: the node that sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// In a scenario: the node that receives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// In a scenario: the preset to start from, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// Line rate, of frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Line rate over time, in place of `rate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_steps: Option<Vec<RateStep>>,
+    /// One-way delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Span>,
+    /// One-way delay over time, in place of `delay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_points: Option<Vec<DelayPoint>>,
+    /// What holds between two delay points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_between: Option<Between>,
+    /// A token bucket in front of the line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<Bucket>,
+    /// The frame around each IP packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub framing: Option<Framing>,
+    /// Time the line is busy with each packet besides its bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_packet: Option<Span>,
+    /// When a packet is let go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
+    /// How much may wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// Largest IP packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Size>,
+    /// Most bytes of protocol data in a datagram.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagram: Option<Size>,
+    /// When the link is down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outages: Option<Vec<Window>>,
+    /// Outages that come again and again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage_every: Option<Periodic>,
+    /// When the link is up, in place of outages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contacts: Option<Vec<Window>>,
+    /// What happens to packets while the link is down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub while_down: Option<WhileDown>,
+    /// Probability to lose a packet, whatever its length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per: Option<Probability>,
+    /// Bit error rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ber: Option<Probability>,
+    /// Errors in bursts (Gilbert-Elliott).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Burst>,
+    /// Exactly these packets are lost, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drop: Option<Vec<u64>>,
+    /// Every packet sent within these windows is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_times: Option<Vec<Window>>,
+    /// A stored pattern of bit errors, laid over the bits round and round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_vector: Option<Vector>,
+    /// What becomes of a packet that an error strikes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<OnError>,
+    /// In a preset: what the way back does differently.
+    #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
+    pub back: Option<Box<Self>>,
+}
+
+/// From when on which rate holds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateStep {
+    /// The first moment.
+    pub at: Span,
+    /// The rate.
+    pub rate: Rate,
+}
+
+/// The delay at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelayPoint {
+    /// The moment.
+    pub at: Span,
+    /// The one-way delay of what leaves then.
+    pub delay: Span,
+}
+
+/// What holds between two points of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Between {
+    /// The earlier point's value.
+    #[default]
+    Step,
+    /// The straight line.
+    Linear,
+}
+
+/// A token bucket (see [`link::TokenBucket`]).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bucket {
+    /// Sustained rate.
+    pub rate: Rate,
+    /// Peak rate; the sustained rate if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceil: Option<Rate>,
+    /// What may be sent above the sustained rate.
+    pub burst: Size,
+    /// What may be sent above the peak rate; `burst` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cburst: Option<Size>,
+}
+
+/// The frame around each IP packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Framing {
+    /// None: the IP packet alone.
+    Raw,
+    /// Ethernet's header, without its frame check sequence: what a capture shows.
+    #[default]
+    Ethernet,
+    /// Ethernet with its frame check sequence.
+    EthernetFcs,
+    /// Ethernet as it occupies the wire: with check sequence, preamble and gap.
+    EthernetWire,
+    /// PPP in octet-oriented HDLC-like framing, 16-bit FCS.
+    Ppp,
+    /// The same with address, control and protocol compressed.
+    PppCompressed,
+    /// PPP in bit-oriented HDLC framing, 16-bit FCS.
+    Hdlc,
+}
+
+/// When a packet is let go (see [`link::Release`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Release {
+    /// When its last bit is sent.
+    #[default]
+    LastBit,
+    /// When its first bit is sent.
+    FirstBit,
+}
+
+/// How much may wait for the line: `"1000 packets"`, `"64 KiB"` or `"unlimited"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Packets.
+    Packets(u64),
+    /// Bytes of IP packets.
+    Bytes(Size),
+    /// No bound.
+    Unlimited,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Its begin.
+    pub at: Span,
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub lasts: Span,
+}
+
+/// Outages that come again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Periodic {
+    /// From the begin of one to the next one's.
+    pub period: Span,
+    /// How long each lasts.
+    pub down: Span,
+    /// When the first begins; at once if left out.
+    #[serde(default)]
+    pub first: Span,
+}
+
+/// What happens to packets while the link is down (see [`link::WhileDown`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhileDown {
+    /// They wait in the queue.
+    #[default]
+    Hold,
+    /// They are lost.
+    Drop,
+}
+
+/// Errors in bursts: two states, left with the given probabilities after each packet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// From the good to the bad state.
+    pub to_bad: Probability,
+    /// From the bad to the good state.
+    pub to_good: Probability,
+    /// Probability to lose a packet in the good state.
+    #[serde(default)]
+    pub good_per: Probability,
+    /// Bit error rate in the good state.
+    #[serde(default)]
+    pub good_ber: Probability,
+    /// Probability to lose a packet in the bad state.
+    #[serde(default)]
+    pub bad_per: Probability,
+    /// Bit error rate in the bad state.
+    #[serde(default)]
+    pub bad_ber: Probability,
+}
+
+/// A stored pattern of bit errors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vector {
+    /// Its length in bits.
+    pub bits: u64,
+    /// The bits in error, counted from 0, ascending.
+    pub errors: Vec<u64>,
+}
+
+/// What becomes of a packet that an error strikes (see [`link::OnError`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnError {
+    /// It is lost: the link layer has a checksum.
+    #[default]
+    Drop,
+    /// It arrives damaged: the link layer has none.
+    Damage,
+}
+
+/// A path's largest IP packet, unless said otherwise.
+pub const MTU: Size = Size(1500);
+/// A datagram's most bytes of protocol data, unless said otherwise.
+pub const DATAGRAM: Size = Size(1024);
+
+impl FromStr for Queue {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let text = text.trim();
+        if text == "unlimited" {
+            return Ok(Self::Unlimited);
+        }
+        let packets = text.strip_suffix("packets").or_else(|| text.strip_suffix("packet"));
+        match packets.map(|number| number.trim_end().parse()) {
+            Some(Ok(packets)) => Ok(Self::Packets(packets)),
+            Some(Err(_)) => Err(QuantityError::NotANumber {
+                text: text.to_owned(),
+                kind: "a queue length",
+                example: "1000 packets",
+            }),
+            None => text.parse().map(Self::Bytes),
+        }
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packets(packets) => write!(f, "{packets} packets"),
+            Self::Bytes(size) => size.fmt(f),
+            Self::Unlimited => f.write_str("unlimited"),
+        }
+    }
+}
+
+impl Serialize for Queue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Queue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl FromStr for Window {
+    type Err = QuantityError;
+
+    /// `10 s+30 s`: a begin and how long it lasts.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let (at, lasts) = text.split_once('+').ok_or_else(|| QuantityError::NotANumber {
+            text: text.to_owned(),
+            kind: "an outage",
+            example: "10 s+30 s",
+        })?;
+        Ok(Self { at: at.parse()?, lasts: lasts.parse()? })
+    }
+}
+
+impl LinkSpec {
+    /// What `self` says, and `base` where it says nothing.
+    #[must_use]
+    pub fn over(self, base: &Self) -> Self {
+        macro_rules! layered {
+            ($($field:ident)*) => {
+                Self { $($field: self.$field.or_else(|| base.$field.clone()),)* ..Self::default() }
+            };
+        }
+        let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());
+        let mut layered = layered!(from to link rate rate_steps delay delay_points delay_between
+            bucket framing per_packet release queue mtu datagram outages outage_every contacts
+            while_down per ber burst drop loss_times error_vector on_error back);
+        // A constant replaces a table.
+        if rate_said {
+            layered.rate_steps = None;
+        }
+        if delay_said {
+            layered.delay_points = None;
+        }
+        layered
+    }
+
+    /// Fills in every default that has a value of its own.
+    #[must_use]
+    pub fn resolved(self) -> Self {
+        self.over(&Self {
+            delay: Some(Span::default()),
+            framing: Some(Framing::default()),
+            per_packet: Some(Span::default()),
+            release: Some(Release::default()),
+            queue: Some(Queue::Packets(1000)),
+            mtu: Some(MTU),
+            datagram: Some(DATAGRAM),
+            while_down: Some(WhileDown::default()),
+            on_error: Some(OnError::default()),
+            ..Self::default()
+        })
+    }
+
+    /// The way back: this direction with what `return` says.
+    #[must_use]
+    pub fn way_back(&self) -> Self {
+        let forward = Self { back: None, ..self.clone() };
+        self.back.as_deref().cloned().unwrap_or_default().over(&forward)
+    }
+
+    /// Largest UDP payload: what the MTU leaves after IP and UDP headers, or the datagram cap.
+    #[must_use]
+    pub fn payload_max(&self) -> u64 {
+        let mtu = self.mtu.unwrap_or(MTU).bytes();
+        let cap = self.datagram.unwrap_or(DATAGRAM).bytes();
+        mtu.saturating_sub(crate::theory::IP_UDP_BYTES).min(cap).max(1)
+    }
+
+    /// The link model's configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`SpecError::Invalid`] when the parts contradict each other.
+    pub fn config(&self) -> Result<link::Config, SpecError> {
+        let config = link::Config {
+            rate: self.line_rate(),
+            shaper: self.bucket.map(Bucket::shaper),
+            framing: self.framing.unwrap_or_default().model(),
+            per_packet: self.per_packet.unwrap_or_default().duration(),
+            release: match self.release.unwrap_or_default() {
+                Release::LastBit => link::Release::LastBit,
+                Release::FirstBit => link::Release::FirstBit,
+            },
+            queue: self.queue.map_or_else(link::Queue::default, Queue::model),
+            delay: self.propagation(),
+            outages: self.outage_plan()?,
+            while_down: match self.while_down.unwrap_or_default() {
+                WhileDown::Hold => link::WhileDown::Hold,
+                WhileDown::Drop => link::WhileDown::Drop,
+            },
+            errors: self.errors(),
+        };
+        config.validate().map_err(|error| SpecError::invalid(format!("link: {error}")))?;
+        Ok(config)
+    }
+
+    fn line_rate(&self) -> link::Rate {
+        match (&self.rate_steps, self.rate) {
+            (Some(steps), _) => link::Rate::Steps(
+                steps
+                    .iter()
+                    .map(|step| link::RateStep { from: time(step.at), bps: step.rate.bps() })
+                    .collect(),
+            ),
+            // A rate of 0 stands for no limit, as it does for senders.
+            (None, Some(rate)) if rate.bps() > 0 => link::Rate::Constant(rate.bps()),
+            (None, _) => link::Rate::Infinite,
+        }
+    }
+
+    fn propagation(&self) -> link::Delay {
+        match &self.delay_points {
+            Some(points) => link::Delay::Table {
+                points: points.iter().map(|p| (time(p.at), p.delay.duration())).collect(),
+                interpolation: match self.delay_between.unwrap_or_default() {
+                    Between::Step => link::Interpolation::Step,
+                    Between::Linear => link::Interpolation::Linear,
+                },
+            },
+            None => link::Delay::Constant(self.delay.unwrap_or_default().duration()),
+        }
+    }
+
+    fn outage_plan(&self) -> Result<link::Outages, SpecError> {
+        let windows = |windows: &Vec<Window>| windows.iter().map(|w| w.model()).collect();
+        match (&self.outages, self.outage_every, &self.contacts) {
+            (None, None, None) => Ok(link::Outages::Never),
+            (Some(list), None, None) if list.is_empty() => Ok(link::Outages::Never),
+            (Some(list), None, None) => Ok(link::Outages::List(windows(list))),
+            (None, Some(periodic), None) => Ok(link::Outages::Periodic {
+                period: periodic.period.duration(),
+                down: periodic.down.duration(),
+                offset: time(periodic.first),
+            }),
+            (None, None, Some(contacts)) => Ok(link::Outages::Contacts(windows(contacts))),
+            _ => Err(SpecError::invalid(
+                "link: give one of `outages`, `outage_every` and `contacts`, not several",
+            )),
+        }
+    }
+
+    fn errors(&self) -> Vec<link::ErrorModel> {
+        use link::ErrorKind;
+        let positive = |p: Option<Probability>| p.map(Probability::value).filter(|p| *p > 0.0);
+        let kinds = [
+            positive(self.per).map(ErrorKind::PerPacket),
+            positive(self.ber).map(ErrorKind::BitErrorRate),
+            self.burst.map(Burst::model),
+            self.drop.clone().filter(|drop| !drop.is_empty()).map(ErrorKind::DropList),
+            self.loss_times
+                .as_ref()
+                .map(|times| ErrorKind::LossTimes(times.iter().map(|w| w.model()).collect())),
+            self.error_vector.clone().map(|vector| {
+                ErrorKind::Vector(link::ErrorVector { period: vector.bits, errors: vector.errors })
+            }),
+        ];
+        let on_error = match self.on_error.unwrap_or_default() {
+            OnError::Drop => link::OnError::Drop,
+            OnError::Damage => link::OnError::Damage,
+        };
+        let model = |kind| link::ErrorModel { kind, on_error };
+        kinds.into_iter().flatten().map(model).collect()
+    }
+}
+
+impl Bucket {
+    fn shaper(self) -> link::TokenBucket {
+        link::TokenBucket {
+            rate: self.rate.bps(),
+            ceil: self.ceil.unwrap_or(self.rate).bps(),
+            burst: self.burst.bytes(),
+            cburst: self.cburst.unwrap_or(self.burst).bytes(),
+        }
+    }
+}
+
+impl Framing {
+    fn model(self) -> link::Framing {
+        let ethernet = |fcs, wire| link::Framing::Ethernet { fcs, preamble: wire, ifg: wire };
+        let ppp = |compressed| link::Framing::Ppp {
+            fcs: link::Fcs::Bits16,
+            compressed,
+            stuffing: link::Stuffing::Random,
+        };
+        match self {
+            Self::Raw => link::Framing::Raw,
+            Self::Ethernet => ethernet(false, false),
+            Self::EthernetFcs => ethernet(true, false),
+            Self::EthernetWire => ethernet(true, true),
+            Self::Ppp => ppp(false),
+            Self::PppCompressed => ppp(true),
+            Self::Hdlc => {
+                link::Framing::Hdlc { fcs: link::Fcs::Bits16, stuffing: link::Stuffing::Random }
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn model(self) -> link::Queue {
+        match self {
+            Self::Packets(packets) => {
+                let packets = Some(usize::try_from(packets).unwrap_or(usize::MAX));
+                link::Queue { packets, bytes: None }
+            }
+            Self::Bytes(size) => link::Queue { packets: None, bytes: Some(size.bytes()) },
+            Self::Unlimited => link::Queue { packets: None, bytes: None },
+        }
+    }
+}
+
+impl Window {
+    fn model(&self) -> link::Window {
+        let start = time(self.at);
+        link::Window { start, end: start + self.lasts.duration() }
+    }
+}
+
+impl Burst {
+    fn model(self) -> link::ErrorKind {
+        let state = |loss: Probability, ber: Probability| link::StateErrors {
+            loss: loss.value(),
+            ber: ber.value(),
+        };
+        link::ErrorKind::GilbertElliott {
+            p_gb: self.to_bad.value(),
+            p_bg: self.to_good.value(),
+            good: state(self.good_per, self.good_ber),
+            bad: state(self.bad_per, self.bad_ber),
+        }
+    }
+}
+
+/// A moment of the scenario's clock.
+pub(crate) fn time(at: Span) -> Time {
+    Time::ZERO + at.duration()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_becomes_a_link() {
+        let spec: LinkSpec = crate::text::parse(
+            r#"
+            rate = "1.024 Mbit/s"
+            delay = "1250 ms"
+            framing = "ethernet"
+            per_packet = "60 us"
+            release = "first-bit"
+            queue = "64 KiB"
+            outages = [{ at = "10 s", for = "30 s" }]
+            per = "1e-4"
+            drop = [3, 17]
+            on_error = "damage"
+            "#,
+            "test",
+        )
+        .unwrap();
+        let config = spec.config().unwrap();
+        assert_eq!(config.rate, link::Rate::Constant(1_024_000));
+        assert_eq!(config.release, link::Release::FirstBit);
+        assert_eq!(config.queue, link::Queue { packets: None, bytes: Some(65_536) });
+        assert_eq!(config.errors.len(), 2);
+        assert!(config.errors.iter().all(|e| e.on_error == link::OnError::Damage));
+        assert!(!config.outages.is_up(Time::from_secs(39)));
+        assert!(config.outages.is_up(Time::from_secs(40)));
+        assert_eq!(spec.payload_max(), 1024);
+    }
+
+    #[test]
+    fn resolved_tables_read_back() {
+        let spec = LinkSpec {
+            rate: Some(Rate(8_000_000)),
+            burst: Some(Burst {
+                to_bad: Probability(0.01),
+                to_good: Probability(0.3),
+                good_per: Probability(0.0),
+                good_ber: Probability(1e-9),
+                bad_per: Probability(0.5),
+                bad_ber: Probability(0.0),
+            }),
+            ..LinkSpec::default()
+        }
+        .resolved();
+        let text = toml::to_string(&spec).unwrap();
+        assert!(text.contains("mtu = \"1500 B\""), "{text}");
+        assert_eq!(crate::text::parse::<LinkSpec>(&text, "resolved").unwrap(), spec);
+    }
+
+    #[test]
+    fn the_way_back_differs_where_it_says_so() {
+        let spec: LinkSpec = crate::text::parse(
+            "rate = \"4 Mbit/s\"\ndelay = \"182 s\"\nreturn = { rate = \"64 kbit/s\" }",
+            "test",
+        )
+        .unwrap();
+        let back = spec.way_back();
+        assert_eq!((back.rate, back.delay), (Some(Rate(64_000)), spec.delay));
+        assert_eq!(back.back, None);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let refused = |text: &str| {
+            let spec: LinkSpec = crate::text::parse(text, "test").unwrap();
+            spec.config().unwrap_err().to_string()
+        };
+        assert!(
+            refused("outages = [{at = \"1 s\", for = \"1 s\"}]\ncontacts = []")
+                .contains("not several")
+        );
+        assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
+        assert!("10 s".parse::<Window>().is_err());
+        assert!("many packets".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
+    }
+}

@@ -1,0 +1,123 @@
+//! Links with a name: those that come with slowlight, and files like them.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::link_spec::LinkSpec;
+use crate::text::{self, SpecError};
+
+/// A path of one or more hops.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// What it is, in one line.
+    #[serde(default)]
+    pub about: String,
+    /// The hops, from the sender to the receiver; between two of them is a relay that forwards
+    /// packets.
+    pub hops: Vec<LinkSpec>,
+}
+
+macro_rules! presets {
+    ($($name:literal)*) => {
+        /// The links that come with slowlight: name and TOML.
+        pub const ALL: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../../../scenarios/links/", $name, ".toml")))),*
+        ];
+    };
+}
+
+presets! {
+    "terrestrial" "leo" "geo" "geo-ku" "cislunar" "moon-farside" "mars-near" "mars-far" "grc-1m"
+    "grc-10m"
+}
+
+impl Preset {
+    /// One hop.
+    #[must_use]
+    pub fn single(hop: LinkSpec) -> Self {
+        Self { about: String::new(), hops: vec![hop] }
+    }
+
+    /// The preset called `name`, or else the file of that name.
+    ///
+    /// # Errors
+    ///
+    /// Names the presets there are, or what is wrong with the file.
+    pub fn find(name: &str) -> Result<Self, SpecError> {
+        if let Some((_, text)) = ALL.iter().find(|(known, _)| *known == name) {
+            return Self::parse(text, name);
+        }
+        let path = Path::new(name);
+        if path.exists() {
+            return text::read::<Self>(path)?.checked(name);
+        }
+        let near = text::nearest(name, ALL.iter().map(|(known, _)| *known))
+            .map(|near| format!("; did you mean {near:?}?"))
+            .unwrap_or_default();
+        let known = ALL.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+        Err(SpecError::invalid(format!(
+            "there is no link and no file {name:?}{near} (links: {known})"
+        )))
+    }
+
+    /// Reads the preset in `text`, which came from `origin`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the text.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
+        text::parse::<Self>(text, origin)?.checked(origin)
+    }
+
+    fn checked(self, origin: &str) -> Result<Self, SpecError> {
+        if self.hops.is_empty() {
+            return Err(SpecError::invalid(format!("{origin}: a link needs at least one hop")));
+        }
+        for hop in &self.hops {
+            let named = hop.from.as_ref().or(hop.to.as_ref()).or(hop.link.as_ref());
+            if named.is_some() {
+                return Err(SpecError::invalid(format!(
+                    "{origin}: `from`, `to` and `link` belong into a scenario"
+                )));
+            }
+            hop.clone().resolved().config()?;
+            hop.way_back().resolved().config()?;
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_is_a_link() {
+        for (name, text) in ALL {
+            let preset = Preset::find(name).unwrap();
+            assert!(!preset.about.is_empty() && text.starts_with("# "), "{name} says nothing");
+        }
+        assert_eq!(Preset::find("moon-farside").unwrap().hops.len(), 2);
+    }
+
+    #[test]
+    fn the_folder_and_the_list_agree() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/links");
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let mut listed: Vec<_> = ALL.iter().map(|(name, _)| format!("{name}.toml")).collect();
+        listed.sort();
+        assert_eq!(files, listed);
+    }
+
+    #[test]
+    fn an_unknown_name_is_helped() {
+        let error = Preset::find("goe").unwrap_err().to_string();
+        assert!(error.contains("did you mean \"geo\"") && error.contains("cislunar"), "{error}");
+    }
+}

@@ -1,0 +1,57 @@
+//! What many runs of one thing amount to.
+
+use serde::Serialize;
+
+/// Mean, median, standard error of the mean, least and most of some samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// The mean.
+    pub mean: f64,
+    /// The middle sample, or the mean of the middle two.
+    pub median: f64,
+    /// The standard error of the mean, s / sqrt(n); 0 for a single sample.
+    pub sem: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Summary {
+    /// The summary of `samples`; `None` if there are none.
+    #[must_use]
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let n = sorted.len();
+        let mean = mean(&sorted);
+        let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
+        let squares: f64 = sorted.iter().map(|sample| (sample - mean).powi(2)).sum();
+        let sem = if n > 1 { (squares / (n - 1) as f64 / n as f64).sqrt() } else { 0.0 };
+        Some(Self { mean, median, sem, min, max })
+    }
+}
+
+/// The mean of `samples`; 0 if there are none.
+#[must_use]
+pub fn mean(samples: &[f64]) -> f64 {
+    if samples.is_empty() { 0.0 } else { samples.iter().sum::<f64>() / samples.len() as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_samples() {
+        let summary = Summary::of(&[4.0, 2.0, 6.0, 8.0]).unwrap();
+        // Deviations 3, 1, 1, 3: s² = 20 / 3, sem = sqrt(20 / 3 / 4).
+        assert_eq!((summary.mean, summary.median), (5.0, 5.0));
+        assert_eq!((summary.min, summary.max), (2.0, 8.0));
+        assert!((summary.sem - 1.290_994).abs() < 1e-6);
+        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(Summary::of(&[3.0]).unwrap().sem, 0.0);
+        assert_eq!(Summary::of(&[1.0, 9.0, 2.0]).unwrap().median, 2.0);
+    }
+}
