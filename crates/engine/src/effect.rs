@@ -86,17 +86,19 @@ pub enum Effect {
         /// What to do.
         request: IndexRequest,
     },
-    /// Bring up a path the driver knows how to reach; answered by a path event.
+    /// Bring up a path the driver knows how to reach, or join a group; answered by a path event.
     OpenPath {
         /// The path.
         path: PathId,
     },
-    /// Give up a path; nothing more is sent or received on it.
+    /// Give up a path, or leave a group: what was pulled before is still sent, nothing more is
+    /// received. Not answered: the path is down from here on.
     ClosePath {
         /// The path.
         path: PathId,
     },
-    /// End the sending half of a stream, after what was sent.
+    /// End the sending half of a stream, after what was pulled before; so an engine asks for it
+    /// when its last bytes are pulled, not when it has them.
     ShutdownWrite {
         /// The stream.
         path: PathId,
@@ -107,8 +109,13 @@ pub enum Effect {
         path: PathId,
         /// The name the peer's certificate must carry; `None` when the peer is the client.
         server_name: Option<String>,
+        /// Bytes the engine was handed behind the last plain one: the peer may have begun already,
+        /// and a piece of a stream ends anywhere. They belong to TLS.
+        early: Bytes,
     },
-    /// Hand in nothing more from this path until [`Effect::ResumeRead`]: the engine is full.
+    /// Hand in nothing more from this path until [`Effect::ResumeRead`]: the engine is full. A
+    /// stream's peer is held back by it; datagrams wait in the driver until its buffer is full,
+    /// and are then lost. The end of a stream waits behind its bytes.
     PauseRead {
         /// The path.
         path: PathId,
@@ -270,6 +277,26 @@ impl Effect {
             | Self::StartTls { .. }
             | Self::PauseRead { .. }
             | Self::ResumeRead { .. } => None,
+        }
+    }
+
+    /// Gives its answer another ticket, where it has one: a layer that owns others tells their
+    /// answers apart by tickets of its own.
+    pub fn set_ticket(&mut self, to: Ticket) {
+        match self {
+            Self::Open { ticket, .. }
+            | Self::Read { ticket, .. }
+            | Self::Write { ticket, .. }
+            | Self::Sync { ticket, .. }
+            | Self::Filestore { ticket, .. }
+            | Self::Index { ticket, .. } => *ticket = to,
+            Self::Close { .. }
+            | Self::OpenPath { .. }
+            | Self::ClosePath { .. }
+            | Self::ShutdownWrite { .. }
+            | Self::StartTls { .. }
+            | Self::PauseRead { .. }
+            | Self::ResumeRead { .. } => {}
         }
     }
 }

@@ -106,7 +106,11 @@ pub enum Ecn {
     Ce,
 }
 
-/// Bytes that arrived: one datagram, or several received in one batch.
+/// Bytes that arrived: one datagram, several received in one batch, or a piece of a stream, which
+/// begins and ends anywhere.
+///
+/// Both `path` and `from` are up when an engine is handed bytes: a driver that hears from a peer
+/// it did not know numbers it and brings it up first.
 #[derive(Clone, Copy, Debug)]
 pub struct Receive<'a> {
     /// The path they arrived on; for a group, the group.
@@ -122,6 +126,10 @@ pub struct Receive<'a> {
 }
 
 impl<'a> Receive<'a> {
+    /// The longest piece of a stream, in bytes. An engine with less room than this left asks for
+    /// [`Effect::PauseRead`](crate::Effect::PauseRead) before it is handed the next.
+    pub const PIECE_MAX: usize = 65_536;
+
     /// One datagram from the peer of `path`.
     #[must_use]
     pub fn datagram(path: PathId, bytes: &'a [u8]) -> Self {

@@ -9,7 +9,7 @@ pub struct Transmit {
     pub path: PathId,
     /// Bytes in the buffer.
     pub len: usize,
-    /// Length of each datagram but the last, which may be shorter.
+    /// Length of each datagram but the last, which may be shorter. On a stream it means nothing.
     pub segment: usize,
     /// The mark to send with it.
     pub ecn: Ecn,
@@ -41,6 +41,15 @@ impl TxBuf {
     /// A buffer for batches of at most `segments_max` datagrams.
     #[must_use]
     pub fn new(segments_max: usize) -> Self {
+        Self::with_limits(segments_max, BYTES_MAX)
+    }
+
+    /// A buffer for batches of at most `segments_max` datagrams and `bytes_max` bytes together.
+    ///
+    /// A layer that shows its service as a message path pulls from the engine above it with a
+    /// buffer of one segment of the path's `max`, which may be longer than any UDP datagram.
+    #[must_use]
+    pub fn with_limits(segments_max: usize, bytes_max: usize) -> Self {
         Self {
             bytes: Vec::new(),
             len: 0,
@@ -48,7 +57,7 @@ impl TxBuf {
             segments: 0,
             closed: false,
             segments_max: segments_max.max(1),
-            bytes_max: BYTES_MAX,
+            bytes_max,
         }
     }
 
