@@ -217,6 +217,57 @@ impl TlvSeed {
         }
     }
 
+    fn mode(&self) -> TransmissionMode {
+        if self.codes[0] & 1 != 0 {
+            TransmissionMode::Acknowledged
+        } else {
+            TransmissionMode::Unacknowledged
+        }
+    }
+
+    fn sfo_request(&self) -> SfoRequest<'_> {
+        let [low, high] = self.codes;
+        let traces = [
+            TraceControl::None,
+            TraceControl::Source,
+            TraceControl::Destination,
+            TraceControl::Both,
+        ];
+        SfoRequest {
+            trace: traces[usize::from(high & 3)],
+            mode: self.mode(),
+            segmentation_control: low & 2 != 0,
+            closure_requested: high & 1 != 0,
+            prior_waypoints: low,
+            label: Lv(&self.strings[2]),
+            source: self.id,
+            destination: self.transaction().sequence,
+            source_name: Lv(&self.strings[0]),
+            destination_name: Lv(&self.strings[1]),
+        }
+    }
+
+    fn sfo_report(&self) -> SfoReport<'_> {
+        let [low, high] = self.codes;
+        let toward_sender = low & 1 != 0;
+        SfoReport {
+            label: Lv(&self.strings[0]),
+            source: self.id,
+            destination: self.transaction().sequence,
+            reporter: self.id,
+            prior_waypoints: low,
+            report_code: high,
+            condition: ConditionCode::from_code(high & 0x0f),
+            direction: if toward_sender {
+                Direction::TowardSender
+            } else {
+                Direction::TowardReceiver
+            },
+            delivery: outcome_delivery(low),
+            file_status: FileStatus::from_code(high & 3),
+        }
+    }
+
     /// One operation of each type.
     fn operations(&self) -> Vec<UserOperation<'_>> {
         use UserOperation as U;
@@ -229,46 +280,14 @@ impl TlvSeed {
         let delivery = outcome_delivery(low);
         let flag = low & 1 != 0;
         let (transaction, id) = (self.transaction(), self.id);
-        let mode =
-            if flag { TransmissionMode::Acknowledged } else { TransmissionMode::Unacknowledged };
-        let direction = if flag { Direction::TowardReceiver } else { Direction::TowardSender };
         let put =
             U::ProxyPutRequest { destination: id, source_name: first, destination_name: second };
-        let sfo_request = SfoRequest {
-            trace: [
-                TraceControl::None,
-                TraceControl::Source,
-                TraceControl::Destination,
-                TraceControl::Both,
-            ][usize::from(high & 3)],
-            mode,
-            segmentation_control: flag,
-            closure_requested: high & 1 != 0,
-            prior_waypoints: low,
-            label: third,
-            source: id,
-            destination: transaction.sequence,
-            source_name: first,
-            destination_name: second,
-        };
-        let sfo_report = SfoReport {
-            label: first,
-            source: id,
-            destination: transaction.sequence,
-            reporter: id,
-            prior_waypoints: low,
-            report_code: high,
-            condition,
-            direction,
-            delivery,
-            file_status,
-        };
         vec![
             put,
             U::ProxyMessageToUser(first),
             U::ProxyFilestoreRequest(self.filestore_request()),
             U::ProxyFaultHandlerOverride { condition, handler },
-            U::ProxyTransmissionMode(mode),
+            U::ProxyTransmissionMode(self.mode()),
             U::ProxyFlowLabel(second),
             U::ProxySegmentationControl(flag),
             U::ProxyPutResponse { condition, delivery, file_status },
@@ -284,12 +303,12 @@ impl TlvSeed {
             U::RemoteSuspendResponse { suspended: flag, status, transaction },
             U::RemoteResumeRequest(transaction),
             U::RemoteResumeResponse { suspended: flag, status, transaction },
-            U::SfoRequest(sfo_request),
+            U::SfoRequest(self.sfo_request()),
             U::SfoMessageToUser(first),
             U::SfoFlowLabel(second),
             U::SfoFaultHandlerOverride { condition, handler },
             U::SfoFilestoreRequest(self.filestore_request()),
-            U::SfoReport(sfo_report),
+            U::SfoReport(self.sfo_report()),
             U::SfoFilestoreResponse(self.filestore_response()),
             U::Other { code: low | 0x80, data: first.0 },
         ]
