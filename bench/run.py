@@ -1,0 +1,316 @@
+"""Measures slowlight and its peers in one run and prints one table; `results.json` keeps it.
+
+* the raw pair: two UDP sockets with GSO and GRO, nothing above them;
+* slowlight, class 2 over loopback: 1 GB, compared by SHA-256, and the peak resident memory
+  of both processes for 100 MB, 1 GB and 4 GB;
+* the peers of `interop/`, class 2 at the same datagram size, each against itself;
+* the simulator: processor time of a 10 MB run; the link model's own benchmark.
+
+Nothing here passes or fails by its time: machines differ, so read the ratios. A file that
+arrives different, or not at all, ends the run with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+INTEROP = ROOT / "interop"
+PEER_BYTES = 20_000_000
+PYTHON = str(INTEROP / ".venv/bin/python")
+PEERS = {
+    # Name, command, bit/s to pace it at: each at about what its receiver takes.
+    "cfdp-py": ([PYTHON, str(INTEROP / "cfdp-py/peer.py")], (150_000_000, 200_000_000, 0)),
+    "librecube": ([PYTHON, str(INTEROP / "librecube/peer.py")], (40_000_000, 0)),
+    "cfdp-rs": ([], (200_000_000, 400_000_000, 0)),
+}
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    what: str
+    goodput_bps: float | None = None
+    seconds: float | None = None
+    sender_rss_kb: int | None = None
+    receiver_rss_kb: int | None = None
+    note: str = ""
+
+
+@dataclass
+class Ended:
+    """A process that ended: its exit code, output, peak memory and processor time."""
+
+    code: int
+    output: str
+    rss_kb: int
+    cpu_s: float
+
+
+class Process:
+    """A child whose resource use is known when it ends."""
+
+    def __init__(self, command: list[str], folder: Path, name: str, limit: float) -> None:
+        self.out = folder / f"{name}.out"
+        self.err = folder / f"{name}.err"
+        self.end = time.monotonic() + limit
+        environment = {**os.environ, "PYTHONPATH": str(INTEROP)}
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.child = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+
+    def wait(self) -> Ended:
+        """Waits for the end; kills the child when its time is over."""
+        while True:
+            pid, status, usage = os.wait4(self.child.pid, os.WNOHANG)
+            if pid != 0:
+                break
+            if time.monotonic() > self.end:
+                self.child.kill()
+            time.sleep(0.005)
+        self.child.returncode = os.waitstatus_to_exitcode(status)
+        cpu = usage.ru_utime + usage.ru_stime
+        text = self.out.read_text() + self.err.read_text()
+        return Ended(self.child.returncode, text, usage.ru_maxrss, cpu)
+
+
+def wait_for_port(port: int) -> None:
+    """Waits until somebody has bound the UDP port, at most 10 s."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if f":{port:04X} " in Path("/proc/net/udp").read_text():
+            return
+        time.sleep(0.005)
+
+
+def make_file(path: Path, size: int) -> None:
+    """A file of random bytes; one random megabyte, each copy with its number in front."""
+    piece = bytearray(os.urandom(1 << 20))
+    with path.open("wb") as file:
+        for number in range(0, size, len(piece)):
+            piece[:8] = number.to_bytes(8, "big")
+            file.write(piece[: min(len(piece), size - number)])
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; of nothing, if there is no file."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def last_json(text: str) -> dict[str, Any]:
+    """The last line of a program's output that is a JSON object."""
+    for line in reversed(text.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+class Bench:
+    """What all measurements share."""
+
+    def __init__(self, slowlight: Path, datagram: int, folder: Path) -> None:
+        self.slowlight = str(slowlight)
+        self.datagram = datagram
+        self.folder = folder
+        self.target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        self.rows: list[Row] = []
+        self.failed = False
+
+    def add(self, row: Row) -> Row:
+        """Keeps a row and says at once what it is."""
+        self.rows.append(row)
+        print(f"  {row.what}: {line_of(row)}", file=sys.stderr, flush=True)
+        return row
+
+    def raw(self, size: int) -> Row:
+        """The raw pair: what the sockets alone can do."""
+        example = [str(self.target / "release/examples/raw"), str(size), str(self.datagram)]
+        found = last_json(Process(example, self.folder, "raw", 120).wait().output)
+        note = f"{found['loss']:.1%} of the datagrams lost"
+        return self.add(
+            Row("raw GSO/GRO pair", found["goodput_bps"], found["elapsed_s"], note=note)
+        )
+
+    def transfer(self, size: int) -> Row:
+        """slowlight to slowlight, class 2."""
+        source, root = self.folder / "source.bin", self.folder / "root"
+        make_file(source, size)
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+        port = 5801
+        shared = ["--protocol", "cfdp", "--json"]
+        listen = ["--listen", f"127.0.0.1:{port}", "--root", str(root), "--entity", "2", "--once"]
+        ends = [str(source), f"127.0.0.1:{port}", "--entity", "1", "--remote-entity", "2"]
+        settings = ["--datagram", str(self.datagram), "--class", "2", "--remote", "received.bin"]
+        recv = Process([self.slowlight, "recv", *shared, *listen], self.folder, "recv", 300)
+        wait_for_port(port)
+        start = time.monotonic()
+        send_command = [self.slowlight, "send", *shared, *ends, *settings]
+        send = Process(send_command, self.folder, "send", 300)
+        sender, receiver = send.wait(), recv.wait()
+        elapsed = time.monotonic() - start
+        same = digest(source) == digest(root / "received.bin")
+        report = last_json(sender.output)
+        seconds = float(report.get("seconds", elapsed))
+        source.unlink()
+        shutil.rmtree(root)
+        note = "SHA-256 equal" if same else "THE FILE DIFFERS"
+        if sender.code != 0 or receiver.code != 0:
+            note += f"; exit codes {sender.code} and {receiver.code}"
+        self.failed |= not same or sender.code != 0 or receiver.code != 0
+        what = f"slowlight class 2, {size / 1e6:g} MB"
+        goodput = size * 8 / seconds if same else 0.0
+        return self.add(Row(what, goodput, seconds, sender.rss_kb, receiver.rss_kb, note))
+
+    def peer(self, name: str, command: list[str], rates: tuple[int, ...]) -> Row:
+        """A peer against itself, the best of several paces."""
+        source, root = self.folder / "peer.bin", self.folder / "peer-root"
+        make_file(source, PEER_BYTES)
+        best = Row(f"{name} class 2, {PEER_BYTES / 1e6:g} MB", 0.0, note="never complete")
+        for rate in rates:
+            shutil.rmtree(root, ignore_errors=True)
+            ends, swapped = (
+                ["127.0.0.1:5811", "127.0.0.1:5812"],
+                ["127.0.0.1:5812", "127.0.0.1:5811"],
+            )
+            tail = ["2", str(self.datagram), str(rate), "60"]
+            receive = [*command, "recv", *swapped, "2", "1", *tail, str(root), "received.bin"]
+            recv = Process(receive, self.folder, "peer-recv", 70)
+            wait_for_port(5812)
+            transmit = [*command, "send", *ends, "1", "2", *tail, str(source), "received.bin"]
+            send = Process(transmit, self.folder, "peer-send", 70)
+            sender, receiver = send.wait(), recv.wait()
+            seconds = float(last_json(sender.output).get("seconds", 0))
+            if sender.code != 0 or seconds == 0 or digest(source) != digest(root / "received.bin"):
+                continue
+            goodput = PEER_BYTES * 8 / seconds
+            if goodput > (best.goodput_bps or 0):
+                pace = f"paced at {rate / 1e6:g} Mbit/s" if rate else "not paced"
+                best = Row(best.what, goodput, seconds, sender.rss_kb, receiver.rss_kb, pace)
+        return self.add(best)
+
+    def simulator(self, runs: int) -> Row:
+        """Processor time of a 10 MB run in the simulator, every byte carried and verified."""
+        source = self.folder / "sim.bin"
+        make_file(source, 10_000_000)
+        link = ["--rate", "10 Mbit/s", "--delay", "25 ms", "--per", "1e-3"]
+        options = ["--file", str(source), "--runs", str(runs), "--seed", "1", "--jobs", "1"]
+        command = [self.slowlight, "compare", *link, *options, "--protocol", "cfdp", "--json"]
+        ended = Process(command, self.folder, "sim", 300).wait()
+        self.failed |= ended.code != 0
+        return self.add(
+            Row("simulator, 10 MB at 1e-3", seconds=ended.cpu_s / runs, note="CPU a run")
+        )
+
+    def link(self) -> None:
+        """The link model's own benchmark."""
+        command = ["cargo", "bench", "--locked", "--package", "slowlight-link", "--bench", "link"]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        pattern = re.compile(r"^(\S.*?)\s+time:\s+\[\S+ \S+ (\S+ \S+) ", re.MULTILINE)
+        for name, middle in pattern.findall(ended.stdout):
+            self.add(Row(f"link model, {name}", note=middle))
+
+
+def line_of(row: Row) -> str:
+    """A row's numbers in one line."""
+    parts = []
+    if row.goodput_bps is not None:
+        parts.append(f"{row.goodput_bps / 1e6:,.0f} Mbit/s")
+    if row.seconds is not None:
+        parts.append(f"{row.seconds:.3f} s")
+    if row.sender_rss_kb is not None and row.receiver_rss_kb is not None:
+        parts.append(f"{row.sender_rss_kb / 1024:.0f} and {row.receiver_rss_kb / 1024:.0f} MB")
+    return ", ".join([*parts, row.note] if row.note else parts)
+
+
+def table(rows: list[Row], raw_bps: float) -> str:
+    """The table, with every goodput as a share of the raw pair's."""
+    lines = [f"{'what':<34} {'Mbit/s':>9} {'of raw':>7} {'s':>8} {'RSS MB':>9}  note"]
+    for row in rows:
+        goodput = f"{row.goodput_bps / 1e6:,.0f}" if row.goodput_bps is not None else ""
+        share = f"{row.goodput_bps / raw_bps:.1%}" if row.goodput_bps is not None else ""
+        seconds = f"{row.seconds:.3f}" if row.seconds is not None else ""
+        memory = ""
+        if row.sender_rss_kb is not None and row.receiver_rss_kb is not None:
+            memory = f"{row.sender_rss_kb / 1024:.0f} / {row.receiver_rss_kb / 1024:.0f}"
+        numbers = f"{goodput:>9} {share:>7} {seconds:>8} {memory:>9}"
+        lines.append(f"{row.what:<34} {numbers}  {row.note}")
+    return "\n".join(lines)
+
+
+def build(target: Path) -> None:
+    """Builds what `make build` does not: the raw pair and the Rust peer."""
+    cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
+    subprocess.run([*cargo, "--package", "slowlight-rt", "--example", "raw"], cwd=ROOT, check=True)
+    subprocess.run([*cargo, "--manifest-path", str(INTEROP / "Cargo.toml")], check=True)
+
+
+def main() -> int:
+    """Measures everything; 1 if a file did not arrive as it was."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
+    parser.add_argument("--datagram", type=int, default=1024, help="bytes of a datagram")
+    parser.add_argument("--quick", action="store_true", help="no 4 GB file, no link benchmark")
+    given = parser.parse_args()
+
+    shm = Path("/dev/shm")
+    large = shm.is_dir() and shutil.disk_usage(shm).free > 10_000_000_000
+    with tempfile.TemporaryDirectory(dir=shm if large else None) as name:
+        bench = Bench(given.slowlight.resolve(), given.datagram, Path(name))
+        build(bench.target)
+        raw = bench.raw(2_000_000_000)
+        gigabyte = bench.transfer(1_000_000_000)
+        bench.transfer(100_000_000)
+        if not given.quick:
+            bench.transfer(4_000_000_000)
+        peers = []
+        for peer, (command, rates) in PEERS.items():
+            command = command or [str(bench.target / "release/cfdp-rs-peer")]
+            peers.append(bench.peer(peer, command, rates))
+        bench.simulator(10)
+        if not given.quick:
+            bench.link()
+    raw_bps = raw.goodput_bps or 1.0
+    best_peer = max(peer.goodput_bps or 0 for peer in peers)
+    ratio = (gigabyte.goodput_bps or 0) / best_peer if best_peer else float("inf")
+    print(
+        f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
+    )
+    print(table(bench.rows, raw_bps))
+    print(f"slowlight is {ratio:.1f} times as fast as the best peer")
+    results = {
+        "datagram": given.datagram,
+        "processors": os.cpu_count(),
+        "system": platform.platform(),
+        "times_best_peer": ratio,
+        "rows": [asdict(row) for row in bench.rows],
+        "own_rss_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    return 1 if bench.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
