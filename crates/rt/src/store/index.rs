@@ -22,6 +22,11 @@ impl Index {
         Self(directory)
     }
 
+    /// The directory that holds the records and nothing else.
+    pub(super) fn directory(&self) -> &Dir {
+        &self.0
+    }
+
     /// Keeps a record: after this returns it survives a crash, and at no moment is there a
     /// mixture of the old and the new one.
     pub(super) fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {

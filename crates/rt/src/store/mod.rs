@@ -95,6 +95,7 @@ pub struct FileStore {
     workers: Vec<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
     done: Receiver<Done>,
+    disk: Arc<Disk>,
     /// Which worker has a file; a file is under way from its opening to its closing.
     files: BTreeMap<FileId, usize>,
     opened: u64,
@@ -162,6 +163,7 @@ impl FileStore {
             workers,
             threads,
             done,
+            disk,
             files,
             opened: 0,
             effects: 0,
@@ -175,6 +177,26 @@ impl FileStore {
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.config.root
+    }
+
+    /// Forgets all records and working files, as if the store were new: what an earlier process
+    /// left does not count any more. Only before anything was started.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn reset(&mut self) -> io::Result<()> {
+        for directory in [self.disk.index.directory(), &self.disk.spool] {
+            for entry in directory.entries()? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    directory.remove_dir_all(entry.file_name())?;
+                } else {
+                    entry.remove_file()?;
+                }
+            }
+            disk::sync_directory(directory)?;
+        }
+        Ok(())
     }
 
     /// Starts an effect. Those of paths are not the store's and are ignored.

@@ -331,4 +331,17 @@ fn records_survive_the_store() {
     let records = execute(&mut store, load).unwrap().1;
     let expected = vec![("k".to_owned(), Bytes::from_static(b"v"))];
     assert_eq!(records, Ok(Completion::Records(expected)));
+    // Unless they shall not.
+    store.submit(Effect::Filestore {
+        ticket: Ticket(3),
+        request: FilestoreRequest::CreateDirectory(FileName::spool("d").unwrap()),
+    });
+    while store.pending() > 0 {
+        store.poll();
+    }
+    store.reset().unwrap();
+    let load = Effect::Index { ticket: Ticket(4), request: IndexRequest::Load };
+    assert_eq!(execute(&mut store, load).unwrap().1, Ok(Completion::Records(Vec::new())));
+    let spool = place.path().join(FileName::SPOOL_DIRECTORY).join("spool");
+    assert_eq!(std::fs::read_dir(spool).unwrap().count(), 0);
 }
