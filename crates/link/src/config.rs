@@ -136,7 +136,7 @@ impl Delay {
         }
     }
 
-    fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         match self {
             Self::Constant(_) => Ok(()),
             Self::Table { points, .. } => {

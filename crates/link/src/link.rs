@@ -303,7 +303,8 @@ impl<T> Link<T> {
         if before.shaper != self.config.shaper {
             self.serialiser.reshape(&self.config, self.now);
         }
-        // What waits may start at once under the new configuration.
+        self.serialiser.reconfigured(self.now);
+        // What waits may begin at once.
         self.advance(now);
         Ok(())
     }
@@ -313,7 +314,10 @@ impl<T> Link<T> {
     /// # Errors
     /// [`ConfigError`] if it is no rate.
     pub fn set_rate(&mut self, now: Time, rate: Rate) -> Result<(), ConfigError> {
-        self.set_config(now, Config { rate, ..self.config.clone() })
+        rate.validate()?;
+        self.advance(now);
+        self.config.rate = rate;
+        Ok(())
     }
 
     /// [`set_config`](Self::set_config) for the delay alone.
@@ -321,7 +325,10 @@ impl<T> Link<T> {
     /// # Errors
     /// [`ConfigError`] if it is no delay.
     pub fn set_delay(&mut self, now: Time, delay: Delay) -> Result<(), ConfigError> {
-        self.set_config(now, Config { delay, ..self.config.clone() })
+        delay.validate()?;
+        self.advance(now);
+        self.config.delay = delay;
+        Ok(())
     }
 
     /// [`set_config`](Self::set_config) for the outages alone.
@@ -329,7 +336,13 @@ impl<T> Link<T> {
     /// # Errors
     /// [`ConfigError`] if they are no plan.
     pub fn set_outages(&mut self, now: Time, outages: Outages) -> Result<(), ConfigError> {
-        self.set_config(now, Config { outages, ..self.config.clone() })
+        outages.validate()?;
+        self.advance(now);
+        self.config.outages = outages;
+        self.serialiser.reconfigured(self.now);
+        // What waits may begin at once.
+        self.advance(now);
+        Ok(())
     }
 
     /// [`set_config`](Self::set_config) for the error models alone.

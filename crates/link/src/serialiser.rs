@@ -12,6 +12,9 @@ pub(crate) struct Serialiser {
     /// When the packet in service, if any, is over.
     busy: Moment,
     tokens: Option<Tokens>,
+    /// When the link was last reconfigured: nothing that waited then begins earlier, whatever the
+    /// new configuration would have allowed.
+    since: Time,
 }
 
 /// What the transmitter does with one packet.
@@ -38,7 +41,12 @@ pub(crate) enum Outcome {
 impl Serialiser {
     pub(crate) fn new(config: &Config, at: Time) -> Self {
         let tokens = config.shaper.as_ref().map(|shaper| Tokens::full(shaper, at));
-        Self { busy: Moment::whole(at), tokens }
+        Self { busy: Moment::whole(at), tokens, since: at }
+    }
+
+    /// From `at` on another configuration holds.
+    pub(crate) fn reconfigured(&mut self, at: Time) {
+        self.since = at;
     }
 
     /// A new shaper starts with full buckets.
@@ -49,6 +57,7 @@ impl Serialiser {
     /// What becomes of a packet pushed at `pushed` that is the next to be sent, if nothing is
     /// reconfigured; `None` if the link never comes up for it.
     pub(crate) fn plan(&self, config: &Config, pushed: Time, framed: usize) -> Option<Plan> {
+        let pushed = pushed.max(self.since);
         let start = self.start(config, pushed, framed);
         let start = match config.while_down {
             WhileDown::Hold => self.held(config, start)?,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use engine::{Rng, Time};
 use link::{
-    Config, Delay, Departure, Fate, Link, LossCause, Outages, Queue, Rate, Release, WhileDown,
-    Window,
+    Config, Delay, Departure, ErrorKind, ErrorModel, Fate, Link, LossCause, Outages, Queue, Rate,
+    Release, WhileDown, Window,
 };
 
 const HOUR: u64 = 3_600;
@@ -94,6 +94,45 @@ fn a_transmission_that_ends_as_the_outage_begins_is_whole() {
     link.push(Time::ZERO, 1_000, 0).unwrap();
     link.push(Time::ZERO, 1_000, 1).unwrap();
     assert_eq!(summary(&drain(&mut link)), [(0, 101.0, true), (1, 103.0, true)]);
+}
+
+#[test]
+fn what_is_ready_just_as_the_outage_begins_is_dropped() {
+    let outages = Outages::List(vec![window(ms(1), ms(9))]);
+    let release = Release::FirstBit;
+    let mut link = make(Config { release, ..config(outages, WhileDown::Drop) });
+    link.push(Time::ZERO, 1_000, 0).unwrap();
+    link.push(Time::ZERO, 1_000, 1).unwrap();
+    assert_eq!(summary(&drain(&mut link)), [(0, 100.0, true), (1, 100.0, false)]);
+}
+
+#[test]
+fn a_cut_frees_the_line_and_uses_up_its_index() {
+    // The outage is shorter than what remains of the packet it cuts.
+    let outages = Outages::List(vec![window(Time::from_nanos(500_000), Time::from_nanos(600_000))]);
+    let errors = vec![ErrorModel::dropping(ErrorKind::DropList(vec![1]))];
+    let mut link = make(Config { errors, ..config(outages, WhileDown::Hold) });
+    for item in 0..3 {
+        link.push(Time::ZERO, 1_000, item).unwrap();
+    }
+    let all = drain(&mut link);
+    assert_eq!(summary(&all), [(0, 100.5, false), (1, 101.6, false), (2, 102.6, true)]);
+    assert_eq!(all[0].fate, Fate::Lost(LossCause::Outage));
+    assert_eq!(all[1].fate, Fate::Lost(LossCause::DropList));
+}
+
+#[test]
+fn a_plan_that_changes_does_not_reach_back() {
+    let down = || Outages::List(vec![window(ms(0), ms(900))]);
+    let mut link = make(config(down(), WhileDown::Hold));
+    link.push(ms(1), 1_000, 0).unwrap();
+    link.set_outages(ms(500), Outages::Never).unwrap();
+    assert_eq!(summary(&drain(&mut link)), [(0, 601.0, true)]);
+    // Nor does a policy: what was held until now is dropped now.
+    let mut link = make(config(down(), WhileDown::Hold));
+    link.push(ms(1), 1_000, 0).unwrap();
+    link.set_config(ms(500), config(down(), WhileDown::Drop)).unwrap();
+    assert_eq!(summary(&drain(&mut link)), [(0, 500.0, false)]);
 }
 
 #[test]

@@ -92,6 +92,8 @@ struct Run {
     /// Accepted and not popped yet, in order.
     inside: std::collections::VecDeque<u64>,
     latest: Time,
+    /// The first packet that waited when the link was reconfigured, and when that was.
+    changes: Vec<(u64, Time)>,
     log: Vec<(u64, Time, Fate)>,
 }
 
@@ -103,6 +105,7 @@ impl Run {
             pushed: 0,
             inside: std::collections::VecDeque::new(),
             latest: Time::ZERO,
+            changes: Vec::new(),
             log: Vec::new(),
         }
     }
@@ -136,7 +139,13 @@ impl Run {
                 let delay = Delay::Constant(Duration::from_nanos(*nanos));
                 self.link.set_delay(now, delay).unwrap();
             }
-            Op::Config(config) => self.link.set_config(now, (**config).clone()).unwrap(),
+            Op::Config(config) => {
+                // A change that changes nothing brings the queue up to date.
+                self.link.set_config(now, self.link.config().clone()).unwrap();
+                let began = self.inside.len() - self.link.waiting();
+                self.changes.extend(self.inside.get(began).map(|item| (*item, now)));
+                self.link.set_config(now, (**config).clone()).unwrap();
+            }
         }
         self.check();
     }
@@ -160,6 +169,9 @@ impl Run {
         assert_eq!(self.inside.pop_front(), Some(departure.item), "in order, none missing");
         assert!(departure.at <= self.now && departure.at >= self.latest, "no packet overtakes");
         assert!(departure.pushed <= departure.start && departure.start <= departure.at);
+        for (item, at) in &self.changes {
+            assert!(departure.item < *item || departure.start >= *at, "no change reaches back");
+        }
         self.latest = departure.at;
         self.log.push((departure.item, departure.at, departure.fate));
     }

@@ -44,9 +44,13 @@ proptest! {
         bps in prop_oneof![Just(3), 1_u64..2_000, 1_000_u64..2_000_000, 1_000_000_u64..100_000_000_000],
         lens in prop::collection::vec(1_usize..2_000, 1..300),
         delay in 0_u64..20_000_000_000_000,
+        shaped: bool,
     ) {
         let delay = Duration::from_nanos(delay);
+        // A bucket that never runs out changes nothing.
+        let bucket = TokenBucket { rate: 1, ceil: 1, burst: 1 << 40, cburst: 1 << 40 };
         let config = Config {
+            shaper: shaped.then_some(bucket),
             rate: Rate::Constant(bps),
             delay: Delay::Constant(delay),
             queue: NO_LIMIT,
@@ -291,6 +295,30 @@ fn a_new_rate_holds_for_what_has_not_begun() {
     assert_eq!(at, [1_000_000, 2_000_000, 2_100_000]);
     assert!(link.set_rate(Time::ZERO, Rate::Constant(0)).is_err());
     assert_eq!(link.rate_at(Time::ZERO), Some(80_000_000), "a refused change changes nothing");
+}
+
+#[test]
+fn a_new_rate_keeps_the_fraction_of_a_nanosecond() {
+    let mut link = make(Config { rate: Rate::Constant(3), ..Config::default() });
+    for _ in 0..3 {
+        link.push(Time::ZERO, 1, ()).unwrap();
+    }
+    link.set_rate(Time::ZERO, Rate::Constant(6)).unwrap();
+    // 8/3 s, then 16/6 s: 5 1/3 s.
+    assert_eq!(drain(&mut link)[2].at, Time::from_nanos(5_333_333_334));
+}
+
+#[test]
+fn a_new_delay_holds_for_what_has_not_begun() {
+    let delay = |ms| Delay::Constant(Duration::from_millis(ms));
+    let mut link =
+        make(Config { rate: Rate::Constant(8_000_000), delay: delay(100), ..Config::default() });
+    for _ in 0..3 {
+        link.push(Time::ZERO, 1_000, ()).unwrap();
+    }
+    link.set_delay(Time::from_nanos(1_500_000), delay(200)).unwrap();
+    let at: Vec<_> = drain(&mut link).iter().map(|d| d.at.as_nanos() / 1_000_000).collect();
+    assert_eq!(at, [101, 102, 203]);
 }
 
 #[test]
