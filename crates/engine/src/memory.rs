@@ -11,16 +11,25 @@ use crate::{
 
 /// Files, directories and records in memory.
 ///
+/// Without a capacity a file may grow to [`MemoryStore::FILE_MAX`]: a gap takes memory here, so a
+/// write at an offset that a damaged datagram made up must be refused.
+///
 /// Simulated hosts and the conformance suite keep their files here. Reading a file that was put
 /// in by [`MemoryStore::insert`] copies nothing.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     nodes: BTreeMap<FileName, Node>,
-    open: BTreeMap<FileId, FileName>,
+    open: BTreeMap<FileId, Open>,
     records: BTreeMap<String, Bytes>,
     opened: u64,
     capacity: Option<u64>,
     used: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    name: FileName,
+    mode: OpenMode,
 }
 
 #[derive(Clone, Debug)]
@@ -51,13 +60,16 @@ impl Node {
 type Answer = Result<Completion, EffectError>;
 
 impl MemoryStore {
-    /// An empty store without a limit.
+    /// The longest file of a store without a capacity, in bytes: 1 GiB.
+    pub const FILE_MAX: u64 = 1 << 30;
+
+    /// An empty store without a capacity.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Refuses writes that would make the files together larger than this many bytes.
+    /// Refuses changes that would make the files together larger than this many bytes.
     pub fn set_capacity(&mut self, bytes: Option<u64>) {
         self.capacity = bytes;
     }
@@ -97,7 +109,7 @@ impl MemoryStore {
     /// The name an open file was opened under.
     #[must_use]
     pub fn name_of(&self, file: FileId) -> Option<&FileName> {
-        self.open.get(&file)
+        self.open.get(&file).map(|open| &open.name)
     }
 
     /// Carries out a storage effect. `None` for an effect that has no answer; path effects are
@@ -126,6 +138,9 @@ impl MemoryStore {
     }
 
     fn open(&mut self, name: FileName, mode: OpenMode) -> Answer {
+        if name.path().is_empty() {
+            return Err(EffectError::WrongKind);
+        }
         let len = match (self.nodes.get(&name), mode) {
             (Some(Node::Directory), _) => return Err(EffectError::WrongKind),
             (Some(node), OpenMode::Read | OpenMode::Write) => node.len(),
@@ -138,7 +153,7 @@ impl MemoryStore {
         };
         self.opened += 1;
         let file = FileId(self.opened);
-        self.open.insert(file, name);
+        self.open.insert(file, Open { name, mode });
         Ok(Completion::Opened { file, len })
     }
 
@@ -155,30 +170,40 @@ impl MemoryStore {
     }
 
     fn write(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Answer {
-        let name = self.name(file)?.clone();
-        let node = self.nodes.get_mut(&name).ok_or(EffectError::NotFound)?;
+        let open = self.open.get(&file).ok_or_else(not_open)?;
+        if open.mode == OpenMode::Read {
+            return Err(EffectError::Failed("the file is open for reading only".into()));
+        }
+        let node = self.nodes.get(&open.name).ok_or(EffectError::NotFound)?;
+        if bytes.is_empty() {
+            return Ok(Completion::Done);
+        }
         let end = offset.checked_add(bytes.len() as u64).ok_or(EffectError::NoSpace)?;
         let growth = end.saturating_sub(node.len());
-        if self.capacity.is_some_and(|capacity| self.used + growth > capacity) {
-            return Err(EffectError::NoSpace);
-        }
-        self.used += growth;
+        self.has_room(end, growth)?;
+        let node = self.nodes.get_mut(&open.name).ok_or(EffectError::NotFound)?;
         if let Node::Shared(shared) = node {
             *node = Node::Owned(shared.to_vec());
         }
-        match node {
-            Node::Directory | Node::Shared(_) => Err(EffectError::WrongKind),
-            Node::Owned(content) => {
-                let (start, end) = (offset as usize, end as usize);
-                if start == content.len() {
-                    content.extend_from_slice(bytes);
-                } else {
-                    content.resize(content.len().max(end), 0);
-                    content[start..end].copy_from_slice(bytes);
-                }
-                Ok(Completion::Done)
-            }
+        let Node::Owned(content) = node else { return Err(EffectError::WrongKind) };
+        self.used += growth;
+        let (start, end) = (offset as usize, end as usize);
+        if start == content.len() {
+            content.extend_from_slice(bytes);
+        } else {
+            content.resize(content.len().max(end), 0);
+            content[start..end].copy_from_slice(bytes);
         }
+        Ok(Completion::Done)
+    }
+
+    /// Whether a file may become `len` bytes long by taking `growth` more.
+    fn has_room(&self, len: u64, growth: u64) -> Result<(), EffectError> {
+        let fits = match self.capacity {
+            Some(capacity) => self.used.saturating_add(growth) <= capacity,
+            None => len <= Self::FILE_MAX,
+        };
+        if growth == 0 || fits { Ok(()) } else { Err(EffectError::NoSpace) }
     }
 
     fn filestore(&mut self, request: FilestoreRequest) -> Answer {
@@ -197,14 +222,13 @@ impl MemoryStore {
                 self.move_file(&from, to);
             }
             FilestoreRequest::AppendFile { to, from } => {
-                let mut content = self.file(&to)?.to_vec();
-                content.extend_from_slice(self.file(&from)?);
-                self.place(to, Node::Owned(content));
+                let content = [self.file(&to)?, self.file(&from)?].concat();
+                self.replace(to, content)?;
             }
             FilestoreRequest::ReplaceFile { to, from } => {
                 self.file(&to)?;
                 let content = self.file(&from)?.to_vec();
-                self.place(to, Node::Owned(content));
+                self.replace(to, content)?;
             }
             FilestoreRequest::CreateDirectory(name) => {
                 self.free(&name)?;
@@ -223,7 +247,7 @@ impl MemoryStore {
             FilestoreRequest::Install { from, to } => {
                 self.file(&from)?;
                 self.parent_exists(&to)?;
-                if matches!(self.nodes.get(&to), Some(Node::Directory)) {
+                if to.path().is_empty() || matches!(self.nodes.get(&to), Some(Node::Directory)) {
                     return Err(EffectError::WrongKind);
                 }
                 self.move_file(&from, to);
@@ -274,7 +298,7 @@ impl MemoryStore {
     }
 
     fn name(&self, file: FileId) -> Result<&FileName, EffectError> {
-        self.open.get(&file).ok_or_else(|| EffectError::Failed("the file is not open".into()))
+        self.open.get(&file).map(|open| &open.name).ok_or_else(not_open)
     }
 
     fn file(&self, name: &FileName) -> Result<&[u8], EffectError> {
@@ -283,18 +307,19 @@ impl MemoryStore {
     }
 
     fn free(&self, name: &FileName) -> Result<(), EffectError> {
-        if self.nodes.contains_key(name) {
+        if name.path().is_empty() || self.nodes.contains_key(name) {
             return Err(EffectError::Exists);
         }
         self.parent_exists(name)
     }
 
     fn parent_exists(&self, name: &FileName) -> Result<(), EffectError> {
-        let Some((parent, _)) = name.path().rsplit_once('/') else { return Ok(()) };
-        let is_directory = |(other, node): (&FileName, &Node)| {
-            other.area() == name.area() && other.path() == parent && matches!(node, Node::Directory)
-        };
-        if self.nodes.iter().any(is_directory) { Ok(()) } else { Err(EffectError::NotFound) }
+        let Some(parent) = name.parent() else { return Ok(()) };
+        match self.nodes.get(&parent) {
+            Some(Node::Directory) => Ok(()),
+            Some(Node::Shared(_) | Node::Owned(_)) => Err(EffectError::WrongKind),
+            None => Err(EffectError::NotFound),
+        }
     }
 
     fn remove_directory(&mut self, name: &FileName) -> Result<(), EffectError> {
@@ -309,6 +334,14 @@ impl MemoryStore {
             return Err(EffectError::NotEmpty);
         }
         self.remove(name);
+        Ok(())
+    }
+
+    fn replace(&mut self, name: FileName, content: Vec<u8>) -> Result<(), EffectError> {
+        let len = content.len() as u64;
+        let growth = len.saturating_sub(self.nodes.get(&name).map_or(0, Node::len));
+        self.has_room(len, growth)?;
+        self.place(name, Node::Owned(content));
         Ok(())
     }
 
@@ -333,71 +366,9 @@ impl MemoryStore {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(path: &str) -> FileName {
-        FileName::file(path).unwrap()
-    }
-
-    fn filestore(store: &mut MemoryStore, request: FilestoreRequest) -> Answer {
-        store.execute(Effect::Filestore { ticket: Ticket(1), request }).unwrap().1
-    }
-
-    fn open(store: &mut MemoryStore, path: &str, mode: OpenMode) -> FileId {
-        let effect = Effect::Open { ticket: Ticket(1), name: name(path), mode };
-        match store.execute(effect).unwrap().1.unwrap() {
-            Completion::Opened { file, .. } => file,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn writes_leave_zeros_in_gaps_and_reads_stop_at_the_end() {
-        let mut store = MemoryStore::new();
-        let file = open(&mut store, "a", OpenMode::Write);
-        let bytes = Bytes::from_static(b"xyz");
-        let write = Effect::Write { ticket: Ticket(2), file, offset: 2, bytes };
-        assert_eq!(store.execute(write), Some((Ticket(2), Ok(Completion::Done))));
-        let read = Effect::Read { ticket: Ticket(3), file, offset: 1, len: 100 };
-        let answer = Ok(Completion::Read(Bytes::from_static(b"\0xyz")));
-        assert_eq!(store.execute(read), Some((Ticket(3), answer)));
-        assert_eq!(store.used(), 5);
-    }
-
-    #[test]
-    fn a_full_store_says_so_and_keeps_what_it_has() {
-        let mut store = MemoryStore::new();
-        store.set_capacity(Some(4));
-        let file = open(&mut store, "a", OpenMode::Write);
-        let mut write = |offset, bytes: &'static [u8]| {
-            let bytes = Bytes::from_static(bytes);
-            let effect = Effect::Write { ticket: Ticket(2), file, offset, bytes };
-            store.execute(effect).unwrap().1
-        };
-        assert_eq!(write(0, b"1234"), Ok(Completion::Done));
-        assert_eq!(write(4, b"5"), Err(EffectError::NoSpace));
-        assert_eq!(write(0, b"abcd"), Ok(Completion::Done));
-        assert_eq!(store.get(&name("a")), Some(&b"abcd"[..]));
-    }
-
-    #[test]
-    fn filestore_requests_behave_as_the_book_says() {
-        use FilestoreRequest as R;
-        let mut store = MemoryStore::new();
-        let mut go = |request| filestore(&mut store, request);
-        assert_eq!(go(R::CreateFile(name("d/f"))), Err(EffectError::NotFound));
-        assert_eq!(go(R::CreateDirectory(name("d"))), Ok(Completion::Done));
-        assert_eq!(go(R::CreateFile(name("d/f"))), Ok(Completion::Done));
-        assert_eq!(go(R::CreateFile(name("d/f"))), Err(EffectError::Exists));
-        assert_eq!(go(R::RemoveDirectory(name("d"))), Err(EffectError::NotEmpty));
-        assert_eq!(go(R::RenameFile { from: name("d/f"), to: name("g") }), Ok(Completion::Done));
-        assert_eq!(go(R::DeleteFile(name("d"))), Err(EffectError::WrongKind));
-        assert_eq!(go(R::DenyFile(name("nothing"))), Ok(Completion::Done));
-        assert_eq!(go(R::DenyDirectory(name("d"))), Ok(Completion::Done));
-        let listing = go(R::List(FileName::root()));
-        let entry = DirEntry { name: "g".into(), kind: EntryKind::File(0) };
-        assert_eq!(listing, Ok(Completion::Listing(vec![entry])));
-    }
+fn not_open() -> EffectError {
+    EffectError::Failed("the file is not open".into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,7 +55,9 @@ impl FileName {
     /// Any name that could mean something outside the root; see [`NameError`].
     pub fn file(path: &str) -> Result<Self, NameError> {
         let path = normalised(path)?;
-        if path.split('/').next() == Some(Self::SPOOL_DIRECTORY) {
+        // Some file systems do not tell capitals from small letters.
+        let first = path.split('/').next().unwrap_or_default();
+        if first.eq_ignore_ascii_case(Self::SPOOL_DIRECTORY) {
             return Err(NameError::Reserved);
         }
         Ok(Self { area: Area::Files, path })
@@ -85,6 +87,13 @@ impl FileName {
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// The directory it lies in; `None` if that is the place itself.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let (parent, _) = self.path.rsplit_once('/')?;
+        Some(Self { area: self.area, path: parent.to_owned() })
     }
 }
 
@@ -122,6 +131,10 @@ fn normalised(path: &str) -> Result<String, NameError> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Component, Path};
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -136,11 +149,44 @@ mod tests {
             ("a\\..\\b", NameError::Character),
             (".slowlight/x", NameError::Reserved),
             ("./.slowlight", NameError::Reserved),
+            (".SlowLight/x", NameError::Reserved),
         ] {
             assert_eq!(FileName::file(name), Err(error), "{name:?}");
         }
         assert_eq!(FileName::file(&"x".repeat(256)), Err(NameError::TooLong));
         assert_eq!(FileName::file("./a//b/./..c").unwrap().path(), "a/b/..c");
         assert_eq!(FileName::spool("rx-1").unwrap().to_string(), ".slowlight/rx-1");
+    }
+
+    /// Strings made of what makes names dangerous.
+    fn nasty() -> impl Strategy<Value = String> {
+        let parts =
+            ["..", ".", "/", "//", "\\", "\0", "a", "b c", ".slowlight", "...", "ü", "~", ""];
+        let part = prop_oneof![
+            4 => prop::sample::select(parts.to_vec()).prop_map(str::to_owned),
+            1 => any::<String>(),
+        ];
+        prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_is_refused_or_stays_below_the_root(name in nasty()) {
+            if let Ok(name) = FileName::spool(&name) {
+                prop_assert!(Path::new(name.path())
+                    .components()
+                    .all(|part| matches!(part, Component::Normal(_))));
+                // As the file system reads it, no part vanishes and none is added.
+                prop_assert_eq!(Path::new(name.path()).components().count(),
+                    name.path().split('/').count());
+            }
+            if let Ok(name) = FileName::file(&name) {
+                prop_assert!(!Path::new(name.path()).starts_with(FileName::SPOOL_DIRECTORY));
+                prop_assert_eq!(FileName::file(name.path()), Ok(name.clone()));
+                let parent = name.parent().map_or_else(String::new, |parent| parent.path().into());
+                prop_assert!(name.path().starts_with(&parent));
+                prop_assert!(parent.len() < name.path().len());
+            }
+        }
     }
 }

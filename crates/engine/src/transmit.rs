@@ -141,7 +141,10 @@ impl TxBuf {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::Receive;
 
     #[test]
     fn only_the_last_datagram_may_be_shorter() {
@@ -166,5 +169,47 @@ mod tests {
         tx.clear();
         assert!(tx.push(0).is_some() && tx.push(0).is_none());
         assert_eq!(tx.datagrams().count(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn takes_what_segmentation_can_send_and_nothing_else(
+            lengths in prop::collection::vec(prop_oneof![0..12usize, Just(10), Just(10)], 0..20),
+            segments_max in 0..8usize,
+            bytes_max in 0..60usize,
+        ) {
+            let mut tx = TxBuf::with_limits(segments_max, bytes_max);
+            let mut taken: Vec<Vec<u8>> = Vec::new();
+            for (n, len) in lengths.into_iter().enumerate() {
+                let used: usize = taken.iter().map(Vec::len).sum();
+                let joins = match (taken.first(), taken.last()) {
+                    (Some(first), Some(last)) => {
+                        len > 0
+                            && len <= first.len()
+                            && last.len() == first.len()
+                            && taken.len() < segments_max.max(1)
+                    }
+                    _ => true,
+                };
+                let expected = joins && used + len <= bytes_max;
+                prop_assert_eq!(tx.fits(len), expected);
+                let place = tx.push(len);
+                prop_assert_eq!(place.is_some(), expected);
+                if let Some(place) = place {
+                    place.fill(n as u8);
+                    taken.push(vec![n as u8; len]);
+                }
+            }
+            let pushed: Vec<_> = tx.datagrams().map(<[u8]>::to_vec).collect();
+            prop_assert_eq!(&pushed, &taken);
+            prop_assert_eq!(tx.segments(), taken.len());
+            if let Some(transmit) = tx.transmit(PathId(1), Time::ZERO) {
+                // The receiver's side splits the batch as it was put together.
+                let receive = Receive::datagram(PathId(1), tx.bytes());
+                let receive = Receive { stride: transmit.segment, ..receive };
+                let parts: Vec<_> = receive.datagrams().map(<[u8]>::to_vec).collect();
+                prop_assert_eq!(parts, taken);
+            }
+        }
     }
 }
