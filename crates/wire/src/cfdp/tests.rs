@@ -147,6 +147,25 @@ fn file_data_in_place_is_the_same_pdu() {
 }
 
 #[test]
+fn record_continuation_states_have_the_bits_of_the_book() {
+    let states = [
+        (RecordContinuation::Middle, 0x02),
+        (RecordContinuation::Start, 0x42),
+        (RecordContinuation::End, 0x82),
+        (RecordContinuation::StartAndEnd, 0xc2),
+    ];
+    for (continuation, octet) in states {
+        let segment_metadata = Some(SegmentMetadata { continuation, metadata: b"me" });
+        let data = FileData { segment_metadata, offset: 1, data: b"d" };
+        let pdu = Pdu { header: HEADER, body: Body::FileData(data) };
+        let octets = encoded(&pdu);
+        assert_eq!(octets[3], 0x19);
+        assert_eq!(octets[10..], [octet, b'm', b'e', 0, 0, 0, 1, b'd']);
+        assert_eq!(Pdu::decode(&octets), Ok(pdu));
+    }
+}
+
+#[test]
 fn version_0_carries_segmentation_control_in_the_metadata() {
     let header = Header { version: Version::V0, segmentation_control: true, ..HEADER };
     let octets = encoded(&Pdu { header, body: Body::Metadata(METADATA) });
@@ -203,6 +222,38 @@ fn faults_have_a_place_and_a_kind() {
         encoded(&Pdu { header: Header { crc: true, ..HEADER }, body: Body::Eof(EOF) });
     damaged[11] ^= 0x10;
     assert!(matches!(error(&damaged), (20, DecodeErrorKind::Checksum { found: 0xbc4d, .. })));
+}
+
+/// The datagram and the length field agree; the fields inside do not.
+#[test]
+fn octets_behind_the_last_field_are_refused() {
+    let bodies = [
+        (
+            Body::Eof(Eof { fault_location: Some(IdField { value: 1, width: Width::ONE }), ..EOF }),
+            1,
+        ),
+        (Body::Ack(ack(Acknowledged::Eof, 0, TransactionStatus::Active)), 1),
+        (Body::Nak(NAK), 1),
+        (Body::Nak(NAK), 7),
+        (Body::Prompt(Prompt { response: PromptResponse::Nak }), 1),
+        (Body::KeepAlive(KeepAlive { progress: 1 }), 1),
+    ];
+    for (body, extra) in bodies {
+        let mut octets = encoded(&Pdu { header: HEADER, body });
+        let end = octets.len();
+        octets.extend(vec![0; extra]);
+        octets[2] += extra as u8;
+        let kind = DecodeErrorKind::Trailing { count: extra };
+        assert_eq!(Pdu::decode(&octets), Err(DecodeError { offset: end, kind }), "{body}");
+    }
+    // A fault handler override (type 4) has one octet of value; here it has two.
+    let two_octets = [Tlv::Other { code: 99, value: Lv(&[0x71, 0x00]) }];
+    let metadata = Metadata { tlvs: Tlvs::new(&two_octets), ..METADATA };
+    let mut octets = encoded(&Pdu { header: HEADER, body: Body::Metadata(metadata) });
+    assert_eq!(octets[42..], [99, 2, 0x71, 0x00]);
+    octets[42] = 4;
+    let kind = DecodeErrorKind::Trailing { count: 1 };
+    assert_eq!(Pdu::decode(&octets), Err(DecodeError { offset: 45, kind }));
 }
 
 #[test]
@@ -327,6 +378,45 @@ fn user_operations_have_the_octets_of_the_book() {
     assert_eq!(UserOperation::decode(b"hello"), Ok(None));
     assert_eq!(UserOperation::decode(b"cfd"), Ok(None));
     assert!(UserOperation::decode(b"cfdp").is_err());
+}
+
+/// Pins the profile of `sfo.rs`, so that a change of a bit is a change of this test.
+#[test]
+fn sfo_messages_have_the_octets_of_the_profile() {
+    let id = |value| IdField { value, width: Width::ONE };
+    let request = SfoRequest {
+        trace: TraceControl::Destination,
+        mode: TransmissionMode::Unacknowledged,
+        segmentation_control: false,
+        closure_requested: true,
+        prior_waypoints: 3,
+        label: Lv(b"l"),
+        source: id(1),
+        destination: id(2),
+        source_name: Lv(b"s"),
+        destination_name: Lv(b"d"),
+    };
+    let octets = b"cfdp\x40\xa8\x03\x01l\x01\x01\x01\x02\x01s\x01d";
+    let operation = UserOperation::SfoRequest(request);
+    assert_eq!(operation.to_vec().unwrap(), octets);
+    assert_eq!(UserOperation::decode(octets), Ok(Some(operation)));
+
+    let report = SfoReport {
+        label: Lv(b"l"),
+        source: id(1),
+        destination: id(2),
+        reporter: id(9),
+        prior_waypoints: 3,
+        report_code: 1,
+        condition: ConditionCode::InactivityDetected,
+        direction: Direction::TowardSender,
+        delivery: DeliveryCode::Incomplete,
+        file_status: FileStatus::Unreported,
+    };
+    let octets = b"cfdp\x45\x01l\x01\x01\x01\x02\x01\x09\x03\x01\x8f";
+    let operation = UserOperation::SfoReport(report);
+    assert_eq!(operation.to_vec().unwrap(), octets);
+    assert_eq!(UserOperation::decode(octets), Ok(Some(operation)));
 }
 
 #[test]
