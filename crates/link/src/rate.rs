@@ -197,12 +197,9 @@ impl Tokens {
 
     /// The first moment from `at` on at which a frame of `bytes` may start.
     pub(crate) fn ready(&self, shaper: &TokenBucket, at: Time, bytes: usize) -> Time {
-        self.sustained.ready(shaper.rate, shaper.burst, at, bytes).max(self.peak.ready(
-            shaper.ceil,
-            shaper.cburst,
-            at,
-            bytes,
-        ))
+        let sustained = self.sustained.ready(shaper.rate, shaper.burst, at, bytes);
+        let peak = self.peak.ready(shaper.ceil, shaper.cburst, at, bytes);
+        sustained.max(peak)
     }
 
     /// Takes a frame's tokens at the moment it starts.

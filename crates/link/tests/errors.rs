@@ -244,6 +244,23 @@ fn indices_go_on_when_the_models_change() {
 }
 
 #[test]
+fn models_that_stay_go_on_when_something_else_changes() {
+    let struck = vec![false, false, false, true];
+    let errors = vec![ErrorModel::dropping(ErrorKind::Trace { struck, repeat: true })];
+    let config = Config { errors, ..Config::default() };
+    let mut link: Link<u64> = Link::new(config.clone(), Rng::new(1, "link")).unwrap();
+    let mut lost = Vec::new();
+    for index in 0..10 {
+        let framing = Framing::Custom(index as u16);
+        link.set_config(Time::ZERO, Config { framing, ..config.clone() }).unwrap();
+        link.push(Time::ZERO, 100, index).unwrap();
+        let departure = link.pop(Time::ZERO).unwrap();
+        lost.extend((departure.fate != Fate::Delivered).then_some(departure.item));
+    }
+    assert_eq!(lost, [3, 7]);
+}
+
+#[test]
 fn traces_are_replayed() {
     let struck = vec![false, true, true, false, false];
     let trace = |repeat| {

@@ -274,6 +274,22 @@ fn a_token_bucket_sends_at_line_then_ceil_then_rate() {
 }
 
 #[test]
+fn a_new_token_bucket_is_full_and_an_old_one_goes_on() {
+    let shaper = TokenBucket { rate: 8_000_000, ceil: 8_000_000, burst: 2_000, cburst: 2_000 };
+    let mut link = make(Config::default());
+    let now = Time::from_nanos(7_000_000);
+    let config = Config { shaper: Some(shaper), ..Config::default() };
+    link.set_config(now, config.clone()).unwrap();
+    link.push(now, 1_000, ()).unwrap();
+    // Another queue is another configuration, with the same bucket.
+    link.set_config(now, Config { queue: NO_LIMIT, ..config }).unwrap();
+    link.push(now, 1_000, ()).unwrap();
+    link.push(now, 1_000, ()).unwrap();
+    let starts: Vec<_> = drain(&mut link).iter().map(|d| d.start.as_nanos()).collect();
+    assert_eq!(starts, [7_000_000, 7_000_000, 8_000_000]);
+}
+
+#[test]
 fn a_frame_longer_than_the_bucket_waits_until_it_is_full() {
     let shaper = TokenBucket { rate: 8_000_000, ceil: 8_000_000, burst: 0, cburst: 0 };
     let mut link = make(Config { shaper: Some(shaper), ..Config::default() });
