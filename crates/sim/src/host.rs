@@ -1,0 +1,232 @@
+//! Drives one engine by the rules of the contract.
+
+use std::fmt;
+
+use engine::{Effect, Engine, Input, Rng, Time, Transmit, TxBuf};
+
+use crate::net::Network;
+use crate::packet::Packet;
+use crate::stack::{Arrival, HostConfig, Stack, datagram};
+use crate::store::Store;
+use crate::world::HostId;
+
+/// Makes a host's engine: given how often it was restarted and its randomness.
+pub(crate) type Factory<E> = Box<dyn FnMut(u32, Rng) -> E + Send>;
+
+/// Inputs, effects and batches of one engine at one moment beyond which it is taken to be stuck.
+const WORK_MAX: u64 = 20_000_000;
+
+pub(crate) struct Host<E> {
+    pub(crate) engine: Option<E>,
+    pub(crate) factory: Option<Factory<E>>,
+    pub(crate) restarts: u32,
+    pub(crate) stack: Stack,
+    pub(crate) store: Store,
+    tx: TxBuf,
+    /// The batch in `tx`, not to be sent yet.
+    held: Option<Transmit>,
+    deadline: Option<engine::Deadline>,
+}
+
+/// An engine broke the contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation(pub(crate) String);
+
+type Indications<E> = Vec<(Time, HostId, <E as Engine>::Indication)>;
+
+impl<E: Engine> Host<E> {
+    pub(crate) fn new(index: usize, config: HostConfig, seed: u64) -> Self {
+        let store = Store::new(Rng::new(seed, &format!("store {}", config.name)));
+        let tx = TxBuf::new(config.batch);
+        let stack = Stack::new(index, config);
+        Self {
+            engine: None,
+            factory: None,
+            restarts: 0,
+            stack,
+            store,
+            tx,
+            held: None,
+            deadline: None,
+        }
+    }
+
+    /// When this host has something to do next.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let held = self.held.map(|transmit| transmit.not_before);
+        let deadline = self.deadline.map(|deadline| deadline.at);
+        [held, deadline, self.store.next()].into_iter().flatten().min()
+    }
+
+    /// Makes the engine, if there is a factory for it, and tells it its paths.
+    pub(crate) fn start(&mut self, now: Time, seed: u64, net: &mut Network) {
+        let Some(factory) = &mut self.factory else { return };
+        let name = &self.stack.config.name;
+        let name = match self.restarts {
+            0 => format!("engine {name}"),
+            restarts => format!("engine {name} restart {restarts}"),
+        };
+        self.engine = Some(factory(self.restarts, Rng::new(seed, &name)));
+        self.stack.start(now, net);
+    }
+
+    /// The engine vanishes with all it held; files and records stay.
+    pub(crate) fn crash(&mut self, now: Time, net: &mut Network) {
+        if self.engine.take().is_some() {
+            self.held = None;
+            self.deadline = None;
+            self.stack.stop(net);
+            self.store.crash(now);
+        }
+    }
+
+    /// Hands in a packet that a link delivered.
+    pub(crate) fn arrive(&mut self, now: Time, packet: Packet, net: &mut Network) {
+        match self.stack.receive(now, packet, self.engine.is_some(), net) {
+            Arrival::Dropped(packet) => net.pool.recycle(packet),
+            Arrival::Kept => {}
+            Arrival::Datagram { path, ecn, data, packet } => {
+                if let Some(engine) = &mut self.engine {
+                    // A peer met just now is announced before its first datagram.
+                    while let Some((path, event)) = self.stack.events.pop_front() {
+                        engine.handle_input(now, Input::Path(path, event));
+                    }
+                    let received = datagram(path, ecn, &packet.bytes()[data]);
+                    engine.handle_input(now, Input::Receive(received));
+                }
+                net.pool.recycle(packet);
+            }
+        }
+    }
+
+    /// Does what is due: completes effects, sends the batch that was held, tells the time.
+    pub(crate) fn act(
+        &mut self,
+        now: Time,
+        net: &mut Network,
+        told: &mut Indications<E>,
+    ) -> Result<(), Violation> {
+        while let Some((ticket, answer)) = self.store.pop(now) {
+            if let Some(engine) = &mut self.engine {
+                engine.handle_input(now, Input::Done(ticket, answer));
+            }
+        }
+        if let Some(transmit) = self.held.filter(|transmit| transmit.not_before <= now) {
+            self.held = None;
+            self.stack.send(now, &transmit, self.tx.bytes(), net);
+        }
+        let Some(engine) = &mut self.engine else { return Ok(()) };
+        if self.deadline.is_none_or(|deadline| deadline.at > now) {
+            return self.drain(now, net, told);
+        }
+        engine.handle_timeout(now);
+        self.drain(now, net, told)?;
+        match self.deadline {
+            Some(deadline) if deadline.at <= now => Err(Violation(format!(
+                "its timer \"{}\" is still due at {} after the time was told",
+                deadline.why, deadline.at
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Pulls effects, batches and indications until there are none, then the deadline.
+    pub(crate) fn drain(
+        &mut self,
+        now: Time,
+        net: &mut Network,
+        told: &mut Indications<E>,
+    ) -> Result<(), Violation> {
+        let mut work = 0;
+        loop {
+            let before = work;
+            self.hand_in(now, net, &mut work);
+            work += self.carry_out_effects(now, net);
+            work += self.pull(now, net);
+            let Some(engine) = &mut self.engine else { return Ok(()) };
+            while let Some(indication) = engine.poll_indication() {
+                told.push((now, HostId(self.stack.index), indication));
+                work += 1;
+            }
+            if work == before {
+                self.deadline = engine.poll_timeout();
+                return Ok(());
+            }
+            if work > WORK_MAX {
+                return Err(Violation(format!("it found no end of work at {now}")));
+            }
+        }
+    }
+
+    /// Hands in path events and packets that waited for reading to resume.
+    fn hand_in(&mut self, now: Time, net: &mut Network, work: &mut u64) {
+        loop {
+            if let Some((path, event)) = self.stack.events.pop_front() {
+                if let Some(engine) = &mut self.engine {
+                    engine.handle_input(now, Input::Path(path, event));
+                }
+            } else if let Some(packet) = self.stack.resumed.pop_front() {
+                self.arrive(now, packet, net);
+            } else {
+                return;
+            }
+            *work += 1;
+        }
+    }
+
+    fn carry_out_effects(&mut self, now: Time, net: &mut Network) -> u64 {
+        let mut work = 0;
+        let Some(engine) = &mut self.engine else { return 0 };
+        while work < WORK_MAX
+            && let Some(effect) = engine.poll_effect()
+        {
+            work += 1;
+            match effect {
+                Effect::Open { .. }
+                | Effect::Read { .. }
+                | Effect::Write { .. }
+                | Effect::Sync { .. }
+                | Effect::Close { .. }
+                | Effect::Filestore { .. }
+                | Effect::Index { .. } => {
+                    if let Some((ticket, answer)) = self.store.submit(now, effect) {
+                        engine.handle_input(now, Input::Done(ticket, answer));
+                    }
+                }
+                Effect::OpenPath { path } => self.stack.open(now, path, net),
+                Effect::ClosePath { path } => self.stack.close(path),
+                Effect::PauseRead { path } => self.stack.pause(path, true),
+                Effect::ResumeRead { path } => self.stack.pause(path, false),
+                // Datagrams have no half to shut down, and TLS runs over streams alone.
+                Effect::ShutdownWrite { .. } => {}
+                Effect::StartTls { path, .. } => {
+                    self.stack.events.push_back((path, engine::PathEvent::Down));
+                }
+            }
+        }
+        work
+    }
+
+    /// Pulls batches until there is none, or one that must not be sent yet.
+    fn pull(&mut self, now: Time, net: &mut Network) -> u64 {
+        let mut work = 0;
+        let Some(engine) = &mut self.engine else { return 0 };
+        while self.held.is_none() && self.stack.events.is_empty() && work < WORK_MAX {
+            self.tx.clear();
+            let Some(transmit) = engine.poll_transmit(now, &mut self.tx) else { break };
+            work += 1;
+            if transmit.not_before > now {
+                self.held = Some(transmit);
+            } else {
+                self.stack.send(now, &transmit, self.tx.bytes(), net);
+            }
+        }
+        work
+    }
+}
+
+impl<E> fmt::Debug for Host<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("name", &self.stack.config.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,268 @@
+//! The links of a world and the packets in them.
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+
+use engine::{Rng, Time};
+use link::{ConfigError, Departure, Fate, Framing, Link, WhileDown};
+
+use crate::capture::{Capture, Ends};
+use crate::packet::{Packet, Pool};
+use crate::pcap::LinkType;
+use crate::trace::{PacketFate, Trace, TraceRow};
+
+/// One direction of a link and where it leads.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub(crate) link: Link<Packet>,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// When the link has to be looked at next for its packets' sake.
+    pub(crate) due: Option<Time>,
+    /// When it goes up or down next.
+    pub(crate) change: Option<Time>,
+    pub(crate) up: bool,
+    /// When a host that was told the queue is full may send again.
+    pub(crate) blocked: Option<Blocked>,
+    /// The largest packet of the paths that start with this link; 0 if there are none.
+    pub(crate) mtu: usize,
+    /// Whether the near end's engine is told of outages.
+    pub(crate) cues: bool,
+    near: Vec<usize>,
+    far: Vec<usize>,
+}
+
+/// A queue without room for one more MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blocked {
+    /// When there is room again; `None` if never.
+    pub(crate) until: Option<Time>,
+}
+
+/// What links and captures need to know of a host.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+}
+
+/// All links, with everything that watches them.
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) pipes: Vec<Pipe>,
+    pub(crate) pool: Pool,
+    pub(crate) trace: Option<Trace>,
+    captures: Vec<Capture>,
+    pushed: u64,
+}
+
+impl Network {
+    pub(crate) fn add_link(
+        &mut self,
+        (from, to): (usize, usize),
+        config: link::Config,
+        seed: u64,
+        now: Time,
+    ) -> Result<usize, ConfigError> {
+        let same = |pipe: &&Pipe| (pipe.from, pipe.to) == (from, to);
+        let count = self.pipes.iter().filter(same).count();
+        let (near, far) = (&self.nodes[from].name, &self.nodes[to].name);
+        let rng = Rng::new(seed, &format!("link {near} {far} {count}"));
+        let link = Link::new(config, rng)?;
+        let matches = |ends: (usize, usize)| {
+            let captures = self.captures.iter().enumerate();
+            let of_ends = captures.filter(move |(_, c)| (c.host, c.peer) == ends);
+            of_ends.map(|(index, _)| index).collect::<Vec<_>>()
+        };
+        let (near, far) = (matches((from, to)), matches((to, from)));
+        let mut pipe = Pipe {
+            link,
+            from,
+            to,
+            due: None,
+            change: None,
+            up: true,
+            blocked: None,
+            mtu: 0,
+            cues: false,
+            near,
+            far,
+        };
+        pipe.look(now);
+        self.pipes.push(pipe);
+        Ok(self.pipes.len() - 1)
+    }
+
+    /// Captures what the interface of `host` towards `peer` sends and receives.
+    pub(crate) fn add_capture(
+        &mut self,
+        (host, peer): (usize, usize),
+        sink: Box<dyn Write + Send>,
+    ) -> io::Result<()> {
+        let ends = |pipe: &&Pipe| {
+            (pipe.from, pipe.to) == (host, peer) || (pipe.from, pipe.to) == (peer, host)
+        };
+        let link_type = match self.pipes.iter().find(ends).map(|pipe| pipe.link.config().framing) {
+            Some(Framing::Ethernet { .. }) => LinkType::Ethernet,
+            Some(
+                Framing::Raw | Framing::Ppp { .. } | Framing::Hdlc { .. } | Framing::Custom(_),
+            )
+            | None => LinkType::Raw,
+        };
+        let name = format!("{}-{}", self.nodes[host].name, self.nodes[peer].name);
+        let capture = Capture::new((host, peer), &name, link_type, sink)?;
+        let index = self.captures.len();
+        self.captures.push(capture);
+        for pipe in &mut self.pipes {
+            if (pipe.from, pipe.to) == (host, peer) {
+                pipe.near.push(index);
+            }
+            if (pipe.from, pipe.to) == (peer, host) {
+                pipe.far.push(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes all captures and reports the first error any of them met.
+    pub(crate) fn finish_captures(&mut self) -> io::Result<()> {
+        let results: Vec<_> = self.captures.iter_mut().map(Capture::finish).collect();
+        results.into_iter().collect()
+    }
+
+    /// Hands a packet to a link; `false` if the link did not take it.
+    pub(crate) fn push(&mut self, now: Time, pipe: usize, mut packet: Packet) -> bool {
+        self.pushed += 1;
+        packet.serial = self.pushed;
+        packet.pushed = now;
+        let at = &mut self.pipes[pipe];
+        if !at.near.is_empty() {
+            let ends = ends(&self.nodes, at);
+            for &index in &at.near {
+                self.captures[index].sent(now, packet.serial, ends, packet.bytes());
+            }
+        }
+        let len = packet.bytes().len();
+        let pushed = at.link.push(now, len, packet);
+        at.due = at.link.next();
+        if at.mtu > 0 && at.blocked.is_none() && at.is_full(now) {
+            at.blocked = Some(Blocked { until: at.link.free_at(now, at.mtu) });
+        }
+        match pushed {
+            Ok(()) => true,
+            Err(rejected) => {
+                self.watch(now, pipe, &rejected.item, &PacketFate::Rejected);
+                self.pool.recycle(rejected.item);
+                false
+            }
+        }
+    }
+
+    /// The next packet that is due at a link's far end and arrives there. Those that are lost are
+    /// counted by the link and go no further.
+    pub(crate) fn pop(&mut self, now: Time, pipe: usize) -> Option<Packet> {
+        let at = &mut self.pipes[pipe];
+        let departure = at.link.pop(now);
+        at.due = at.link.next();
+        let Departure { item: mut packet, fate, .. } = departure?;
+        let watched = self.trace.is_some() || !at.near.is_empty() || !at.far.is_empty();
+        if watched {
+            let told = match &fate {
+                Fate::Delivered => PacketFate::Delivered,
+                Fate::Damaged(_) => PacketFate::Damaged,
+                Fate::Lost(cause) => PacketFate::Lost(cause.name().to_owned()),
+            };
+            self.watch(now, pipe, &packet, &told);
+        }
+        match fate {
+            Fate::Delivered => {}
+            Fate::Damaged(damage) => {
+                damage.apply(packet.bytes_mut());
+                self.pipes[pipe].link.recycle(damage);
+            }
+            Fate::Lost(_) => {
+                self.pool.recycle(packet);
+                return None;
+            }
+        }
+        if watched {
+            let ends = ends(&self.nodes, &self.pipes[pipe]);
+            for &index in &self.pipes[pipe].far {
+                self.captures[index].received(now, packet.serial, ends, packet.bytes());
+            }
+        }
+        Some(packet)
+    }
+
+    /// Tells trace and near-end captures what became of a packet, before it is damaged.
+    fn watch(&mut self, now: Time, pipe: usize, packet: &Packet, fate: &PacketFate) {
+        let pipe = &self.pipes[pipe];
+        if !pipe.near.is_empty() {
+            let says = match fate {
+                PacketFate::Delivered => None,
+                PacketFate::Damaged => Some("damaged on the way".to_owned()),
+                PacketFate::Lost(cause) => Some(format!("lost on the way: {cause}")),
+                PacketFate::Rejected => Some("not taken by the link".to_owned()),
+            };
+            for &index in &pipe.near {
+                self.captures[index].resolve(packet.serial, says.as_deref());
+            }
+        }
+        if let Some(trace) = &mut self.trace {
+            let row = TraceRow {
+                sent: packet.pushed,
+                at: now,
+                from: &self.nodes[pipe.from].name,
+                to: &self.nodes[pipe.to].name,
+                ip_len: packet.bytes().len(),
+                description: (trace.describe)(packet.payload()),
+                fate: fate.clone(),
+            };
+            (trace.sink)(&row);
+        }
+    }
+
+    /// Checks that every link accounts for every packet.
+    ///
+    /// # Errors
+    /// A sentence about the first link that does not.
+    pub(crate) fn check_conservation(&self) -> Result<(), String> {
+        for pipe in &self.pipes {
+            let stats = pipe.link.stats();
+            let lost = stats.lost_total();
+            let packets = stats.delivered.packets + lost.packets + stats.queued.packets;
+            let bytes = stats.delivered.bytes + lost.bytes + stats.queued.bytes;
+            if (packets, bytes) != (stats.pushed.packets, stats.pushed.bytes) {
+                let (from, to) = (&self.nodes[pipe.from].name, &self.nodes[pipe.to].name);
+                return Err(format!("the link from {from} to {to} lost count: {stats:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pipe {
+    /// Reads the link's times and state afresh, after something else changed it.
+    pub(crate) fn look(&mut self, now: Time) {
+        self.due = self.link.next();
+        self.up = self.link.is_up(now);
+        self.change = self.link.next_change(now);
+        if self.blocked.is_some() {
+            self.blocked = Some(Blocked { until: self.link.free_at(now, self.mtu.max(1)) });
+        }
+    }
+
+    /// Whether the queue has no room for one more MTU. A link that refuses packets because it is
+    /// down is not full: hosts without cues must not learn of outages this way.
+    fn is_full(&self, now: Time) -> bool {
+        let config = self.link.config();
+        let refuses = matches!(config.while_down, WhileDown::Drop) && !self.link.is_up(now);
+        let bounded = config.queue.packets.is_some() || config.queue.bytes.is_some();
+        bounded && !refuses && !self.link.free_for(now, self.mtu)
+    }
+}
+
+fn ends(nodes: &[Node], pipe: &Pipe) -> Ends {
+    Ends { from: nodes[pipe.from].address, to: nodes[pipe.to].address }
+}

@@ -1,0 +1,109 @@
+//! Packets on their way, in buffers that are used again.
+
+use std::net::Ipv4Addr;
+
+use engine::{Ecn, Time};
+use wire::ip::{self, DONT_FRAGMENT, Ipv4, PROTOCOL_UDP};
+use wire::udp::{self, Checksum, Udp};
+
+/// Bytes of IPv4 and UDP headers in front of each datagram.
+pub const HEADERS_LEN: usize = ip::HEADER_LEN + udp::HEADER_LEN;
+
+/// An IPv4 packet inside a link.
+#[derive(Debug)]
+pub struct Packet {
+    /// At least `len` bytes; what is behind them is left from the buffer's earlier use.
+    buffer: Vec<u8>,
+    len: usize,
+    /// Counts the packets pushed onto links in this world; tells captures which one it was.
+    pub(crate) serial: u64,
+    /// When it was pushed onto the link it is in.
+    pub(crate) pushed: Time,
+}
+
+impl Packet {
+    /// The packet from its IP header on.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.len]
+    }
+
+    /// What follows the headers, if this is a UDP datagram made by [`Pool::datagram`].
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.bytes().get(HEADERS_LEN..).unwrap_or_default()
+    }
+}
+
+/// Where a datagram comes from and goes to, and how its headers are filled in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Headers {
+    pub(crate) source: (Ipv4Addr, u16),
+    pub(crate) destination: (Ipv4Addr, u16),
+    pub(crate) id: u16,
+    pub(crate) ttl: u8,
+    pub(crate) ecn: Ecn,
+    pub(crate) checksum: Checksum,
+}
+
+/// Buffers no packet uses at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    free: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    /// A packet around a datagram: the one copy on its way.
+    pub(crate) fn datagram(&mut self, headers: &Headers, data: &[u8]) -> Packet {
+        let mut buffer = self.free.pop().unwrap_or_default();
+        let len = HEADERS_LEN + data.len();
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        buffer[HEADERS_LEN..len].copy_from_slice(data);
+        let ip = Ipv4 {
+            traffic_class: ecn_bits(headers.ecn),
+            total_len: u16::try_from(len).expect("a TxBuf takes no more than UDP can carry"),
+            id: headers.id,
+            fragment: DONT_FRAGMENT,
+            ttl: headers.ttl,
+            protocol: PROTOCOL_UDP,
+            source: headers.source.0,
+            destination: headers.destination.0,
+        };
+        let (head, datagram) = buffer[..len]
+            .split_first_chunk_mut::<{ ip::HEADER_LEN }>()
+            .expect("the buffer holds both headers");
+        ip.encode(head);
+        let ports = Udp { source: headers.source.1, destination: headers.destination.1 };
+        udp::encode(ports, ip.source, ip.destination, headers.checksum, datagram);
+        Packet { buffer, len, serial: 0, pushed: Time::ZERO }
+    }
+
+    /// Takes a packet's buffer back.
+    pub(crate) fn recycle(&mut self, packet: Packet) {
+        self.free.push(packet.buffer);
+    }
+}
+
+fn ecn_bits(ecn: Ecn) -> u8 {
+    match ecn {
+        Ecn::NotEct => 0,
+        Ecn::Ect1 => 1,
+        Ecn::Ect0 => 2,
+        Ecn::Ce => 3,
+    }
+}
+
+/// The ECN field of a packet's traffic class (RFC 3168 §5).
+pub(crate) fn ecn(traffic_class: u8) -> Ecn {
+    match traffic_class & 3 {
+        1 => Ecn::Ect1,
+        2 => Ecn::Ect0,
+        3 => Ecn::Ce,
+        _ => Ecn::NotEct,
+    }
+}

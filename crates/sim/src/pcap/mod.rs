@@ -1,0 +1,77 @@
+//! Captures: pcapng written with nanosecond time stamps, pcapng and classic pcap read.
+//!
+//! pcapng is a sequence of blocks, each `type u32 | total length u32 | body | total length u32`,
+//! padded to four bytes (draft-ietf-opsawg-pcapng §3.1). The writer emits four types and the
+//! reader skips those it does not know:
+//!
+//! | type | block | written | read |
+//! |---|---|---|---|
+//! | `0x0a0d0d0a` | section header | once | byte order of what follows |
+//! | 1 | interface description | one an interface | link type, name, time resolution |
+//! | 3 | simple packet | no | yes; it has no time stamp |
+//! | 6 | enhanced packet | one a packet | yes, with its comment |
+//!
+//! The block types are few and the crates at hand either ignore an interface's time resolution or
+//! are release candidates, so they are written out here.
+
+mod read;
+mod write;
+
+pub use read::{Datagram, ReadError, Reader, Record, read};
+pub use write::{Direction, Writer};
+
+/// What stands in front of the IP header in each record (the registry's LINKTYPE values).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkType {
+    /// Ethernet II without frame check sequence.
+    Ethernet,
+    /// Nothing: the record starts with the IP header.
+    Raw,
+    /// BSD loopback: four bytes of address family.
+    Null,
+    /// Linux cooked capture, version 1: 16 bytes.
+    LinuxCooked,
+    /// Linux cooked capture, version 2: 20 bytes.
+    LinuxCooked2,
+    /// Anything else, by its number.
+    Other(u16),
+}
+
+impl LinkType {
+    fn from_number(number: u16) -> Self {
+        match number {
+            1 => Self::Ethernet,
+            101 | 228 => Self::Raw,
+            0 => Self::Null,
+            113 => Self::LinuxCooked,
+            276 => Self::LinuxCooked2,
+            other => Self::Other(other),
+        }
+    }
+
+    fn number(self) -> u16 {
+        match self {
+            Self::Ethernet => 1,
+            Self::Raw => 101,
+            Self::Null => 0,
+            Self::LinuxCooked => 113,
+            Self::LinuxCooked2 => 276,
+            Self::Other(number) => number,
+        }
+    }
+
+    /// Bytes in front of the IP header, where that is fixed and known.
+    fn header_len(self) -> Option<usize> {
+        match self {
+            Self::Ethernet => Some(14),
+            Self::Raw => Some(0),
+            Self::Null => Some(4),
+            Self::LinuxCooked => Some(16),
+            Self::LinuxCooked2 => Some(20),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

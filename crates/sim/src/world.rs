@@ -1,0 +1,527 @@
+//! The world: hosts, links and a clock that jumps to whatever happens next.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+
+use engine::{Engine, PathEvent, PathId, PathInfo, Rng, Time};
+use link::{ConfigError, Link};
+
+use crate::host::{Host, Violation};
+use crate::net::{Network, Node};
+use crate::packet::Packet;
+use crate::stack::HostConfig;
+use crate::stats::HostStats;
+use crate::store::Store;
+use crate::trace::{Description, Trace, TraceRow};
+
+/// A host of one world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub(crate) usize);
+
+/// One direction of a link of one world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub(crate) usize);
+
+/// Which end of a link to capture at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// Where packets go in.
+    Near,
+    /// Where they come out.
+    Far,
+}
+
+/// Something that happens at a given moment, whatever the engines do.
+pub enum Action<E> {
+    /// A host's engine vanishes, with its open files and perhaps what it did not sync.
+    Crash(HostId),
+    /// A host's engine is made anew; crashed first if it runs.
+    Restart(HostId),
+    /// A link changes.
+    SetLink(LinkId, LinkChange),
+    /// A host's engine is called, if it runs.
+    Call(HostId, EngineCall<E>),
+}
+
+/// What is asked of an engine.
+pub type EngineCall<E> = Box<dyn FnOnce(&mut E, Time) + Send>;
+
+/// What is done to a link.
+pub type LinkChange = Box<dyn FnOnce(&mut Link<Packet>, Time) + Send>;
+
+/// How far a run may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Nothing later than this happens.
+    pub until: Time,
+    /// So many events at most.
+    pub events: u64,
+}
+
+impl Default for Limit {
+    /// No limit of time, 10^12 events.
+    fn default() -> Self {
+        Self { until: Time::MAX, events: 1_000_000_000_000 }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// Nothing is left to happen.
+    Idle,
+    /// What is left lies behind the limit of time.
+    TimeLimit,
+    /// The limit of events was reached.
+    EventLimit,
+    /// An engine broke the contract; the world stands still from now on.
+    Stuck {
+        /// Whose engine.
+        host: HostId,
+        /// What it did.
+        why: String,
+    },
+}
+
+/// Hosts and links under a virtual clock.
+///
+/// At one moment, actions come first, then links in the order they were added, then hosts.
+pub struct World<E: Engine> {
+    seed: u64,
+    now: Time,
+    events: u64,
+    hosts: Vec<Host<E>>,
+    net: Network,
+    actions: BTreeMap<(Time, u64), Action<E>>,
+    actions_added: u64,
+    told: Vec<(Time, HostId, E::Indication)>,
+    /// Hosts whose engine has not been made yet.
+    unstarted: Vec<usize>,
+    stuck: Option<(HostId, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Action,
+    LinkChange(usize),
+    LinkRoom(usize),
+    Link(usize),
+    Host(usize),
+}
+
+impl<E: Engine> World<E> {
+    /// An empty world at the epoch. All its randomness comes from `seed` and the names in it.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            now: Time::ZERO,
+            events: 0,
+            hosts: Vec::new(),
+            net: Network::default(),
+            actions: BTreeMap::new(),
+            actions_added: 0,
+            told: Vec::new(),
+            unstarted: Vec::new(),
+            stuck: None,
+        }
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Adds a host. Without an engine it forwards what is not for it.
+    pub fn add_host(&mut self, config: HostConfig) -> HostId {
+        self.net.nodes.push(Node { name: config.name.clone(), address: config.address });
+        self.hosts.push(Host::new(self.hosts.len(), config, self.seed));
+        HostId(self.hosts.len() - 1)
+    }
+
+    /// Gives a host its engine, made when the world next moves and after each restart. The
+    /// factory is told how often the host was restarted.
+    pub fn install(&mut self, host: HostId, factory: impl FnMut(u32, Rng) -> E + Send + 'static) {
+        self.hosts[host.0].factory = Some(Box::new(factory));
+        if !self.unstarted.contains(&host.0) {
+            self.unstarted.push(host.0);
+        }
+    }
+
+    /// Tells a host of a peer. The engine learns of it as a path that comes up.
+    ///
+    /// # Panics
+    /// If the host has a path of this number.
+    pub fn add_path(
+        &mut self,
+        host: HostId,
+        path: PathId,
+        local_port: u16,
+        remote: (Ipv4Addr, u16),
+        info: PathInfo,
+    ) {
+        let Self { hosts, net, now, .. } = self;
+        let host = &mut hosts[host.0];
+        host.stack.add_path(path, local_port, remote, info);
+        host.stack.resolve(net);
+        if host.engine.is_some() {
+            host.stack.announce_last(*now, net);
+            let index = host.stack.index;
+            self.settle(index);
+        }
+    }
+
+    /// Lets a host take datagrams on a port from peers nobody announced; its engine is told of
+    /// each as a path with this description.
+    pub fn listen(&mut self, host: HostId, port: u16, info: PathInfo) {
+        self.hosts[host.0].stack.listen(port, info);
+    }
+
+    /// Adds one direction of a link, with a route to the neighbour at its end.
+    ///
+    /// # Errors
+    /// When the configuration describes no link.
+    pub fn add_link(
+        &mut self,
+        from: HostId,
+        to: HostId,
+        config: link::Config,
+    ) -> Result<LinkId, ConfigError> {
+        let link = self.net.add_link((from.0, to.0), config, self.seed, self.now)?;
+        self.hosts[from.0].stack.add_neighbour(link, &mut self.net);
+        Ok(LinkId(link))
+    }
+
+    /// Sends a host's packets for `destination` over a link.
+    ///
+    /// # Panics
+    /// If the link does not start at the host.
+    pub fn add_route(&mut self, host: HostId, destination: Ipv4Addr, link: LinkId) {
+        assert_eq!(self.net.pipes[link.0].from, host.0, "the link starts at another host");
+        self.hosts[host.0].stack.add_route(destination, link.0, &mut self.net);
+    }
+
+    /// A host's store.
+    pub fn store(&mut self, host: HostId) -> &mut Store {
+        &mut self.hosts[host.0].store
+    }
+
+    /// A host's engine, if it runs.
+    #[must_use]
+    pub fn engine(&self, host: HostId) -> Option<&E> {
+        self.hosts[host.0].engine.as_ref()
+    }
+
+    /// A link's model and its counters.
+    #[must_use]
+    pub fn link(&self, link: LinkId) -> &Link<Packet> {
+        &self.net.pipes[link.0].link
+    }
+
+    /// Calls a host's engine now, for a service request, and drains it.
+    ///
+    /// # Panics
+    /// If the host has no engine or it has crashed.
+    pub fn call<R>(&mut self, host: HostId, request: impl FnOnce(&mut E, Time) -> R) -> R {
+        self.start_engines();
+        let engine = self.hosts[host.0].engine.as_mut().expect("the host has a running engine");
+        let answer = request(engine, self.now);
+        self.settle(host.0);
+        answer
+    }
+
+    /// Lets something happen at a moment, or at once if that has passed.
+    pub fn at(&mut self, at: Time, action: Action<E>) {
+        self.actions_added += 1;
+        self.actions.insert((at.max(self.now), self.actions_added), action);
+    }
+
+    /// Lets the next event happen and returns its time; `None` if there is none.
+    pub fn step(&mut self) -> Option<Time> {
+        self.start_engines();
+        if self.stuck.is_some() {
+            return None;
+        }
+        let (at, source) = self.next_event()?;
+        self.happen(at, source);
+        Some(self.now)
+    }
+
+    /// Lets everything happen up to and including a moment, which becomes the time.
+    pub fn run_until(&mut self, until: Time) -> Outcome {
+        let outcome = self.run(Limit { until, ..Limit::default() });
+        if matches!(outcome, Outcome::Idle | Outcome::TimeLimit) {
+            self.now = self.now.max(until);
+        }
+        outcome
+    }
+
+    /// Lets everything happen until nothing is left or a limit is reached.
+    pub fn run(&mut self, limit: Limit) -> Outcome {
+        self.start_engines();
+        let events_max = self.events.saturating_add(limit.events);
+        let outcome = loop {
+            if let Some((host, why)) = self.stuck.clone() {
+                break Outcome::Stuck { host, why };
+            }
+            let Some((at, source)) = self.next_event() else { break Outcome::Idle };
+            if at > limit.until {
+                break Outcome::TimeLimit;
+            }
+            if self.events >= events_max {
+                break Outcome::EventLimit;
+            }
+            self.happen(at, source);
+        };
+        debug_assert_eq!(self.check_conservation(), Ok(()));
+        outcome
+    }
+
+    /// What the engines told their users since the last call, in order.
+    pub fn drain_indications(&mut self) -> Vec<(Time, HostId, E::Indication)> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// What a link did with its packets.
+    #[must_use]
+    pub fn link_stats(&self, link: LinkId) -> &link::Stats {
+        self.net.pipes[link.0].link.stats()
+    }
+
+    /// What a host counted.
+    #[must_use]
+    pub fn host_stats(&self, host: HostId) -> &HostStats {
+        &self.hosts[host.0].stack.stats
+    }
+
+    /// A host's name.
+    #[must_use]
+    pub fn host_name(&self, host: HostId) -> &str {
+        &self.net.nodes[host.0].name
+    }
+
+    /// Checks that on every link pushed = delivered + lost + queued, in packets and bytes.
+    ///
+    /// # Errors
+    /// A sentence about the first link of which that is not so.
+    pub fn check_conservation(&self) -> Result<(), String> {
+        self.net.check_conservation()
+    }
+
+    /// Captures at one end of a link: all that the interface there sends and receives, over this
+    /// link and the one that leads the other way. See [`World::capture_host_link`].
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn capture(
+        &mut self,
+        link: LinkId,
+        end: LinkEnd,
+        sink: impl Write + Send + 'static,
+    ) -> io::Result<()> {
+        let pipe = &self.net.pipes[link.0];
+        let ends = match end {
+            LinkEnd::Near => (pipe.from, pipe.to),
+            LinkEnd::Far => (pipe.to, pipe.from),
+        };
+        self.net.add_capture(ends, Box::new(sink))
+    }
+
+    /// Captures all that the interface of `host` towards `peer` sends and receives, as pcapng.
+    ///
+    /// A packet is sent when it is handed to the link, before it waits in its queue; a comment
+    /// says if it is lost or damaged on the way. Only what arrives is received. Links under
+    /// Ethernet framing give Ethernet headers with made-up addresses, all others bare IP packets.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn capture_host_link(
+        &mut self,
+        host: HostId,
+        peer: HostId,
+        sink: impl Write + Send + 'static,
+    ) -> io::Result<()> {
+        self.net.add_capture((host.0, peer.0), Box::new(sink))
+    }
+
+    /// Writes what captures still hold. Call it when the run is over.
+    ///
+    /// # Errors
+    /// The first error any capture's sink gave.
+    pub fn finish_captures(&mut self) -> io::Result<()> {
+        self.net.finish_captures()
+    }
+
+    /// Reports every packet of every link. `describe` is given a datagram's data and says what it
+    /// is.
+    pub fn trace<D: Into<Description>>(
+        &mut self,
+        mut describe: impl FnMut(&[u8]) -> D + Send + 'static,
+        sink: impl FnMut(&TraceRow<'_>) + Send + 'static,
+    ) {
+        let describe = Box::new(move |data: &[u8]| describe(data).into());
+        self.net.trace = Some(Trace { describe, sink: Box::new(sink) });
+    }
+
+    /// The first of all that may happen next.
+    fn next_event(&self) -> Option<(Time, Source)> {
+        let mut next: Option<(Time, Source)> = None;
+        let mut consider = |at: Option<Time>, source| {
+            if let Some(at) = at
+                && next.is_none_or(|(earliest, _)| at < earliest)
+            {
+                next = Some((at, source));
+            }
+        };
+        consider(self.actions.keys().next().map(|(at, _)| *at), Source::Action);
+        let mut awaited = false;
+        for (index, pipe) in self.net.pipes.iter().enumerate() {
+            consider(pipe.due, Source::Link(index));
+            consider(pipe.blocked.and_then(|blocked| blocked.until), Source::LinkRoom(index));
+            awaited |= pipe.cues && !pipe.up;
+        }
+        for (index, host) in self.hosts.iter().enumerate() {
+            consider(host.due(), Source::Host(index));
+        }
+        // Outages come and go for ever. They count only while something else is under way or an
+        // engine may be waiting for its link.
+        if next.is_some() || awaited {
+            for (index, pipe) in self.net.pipes.iter().enumerate().filter(|(_, pipe)| pipe.cues) {
+                let first = |at| match next {
+                    Some((earliest, Source::Action)) => at < earliest,
+                    Some((earliest, _)) => at <= earliest,
+                    None => true,
+                };
+                if let Some(at) = pipe.change.filter(|at| first(*at)) {
+                    next = Some((at, Source::LinkChange(index)));
+                }
+            }
+        }
+        next
+    }
+
+    fn happen(&mut self, at: Time, source: Source) {
+        self.now = self.now.max(at);
+        self.events += 1;
+        match source {
+            Source::Action => {
+                if let Some((_, action)) = self.actions.pop_first() {
+                    self.act(action);
+                }
+            }
+            Source::LinkChange(link) => {
+                self.net.pipes[link].look(self.now);
+                let from = self.net.pipes[link].from;
+                self.hosts[from].stack.link_changed(self.now, link, &self.net);
+                self.settle(from);
+            }
+            Source::LinkRoom(link) => self.make_room(link),
+            Source::Link(link) => {
+                if let Some(packet) = self.net.pop(self.now, link) {
+                    let to = self.net.pipes[link].to;
+                    self.hosts[to].arrive(self.now, packet, &mut self.net);
+                    self.settle(to);
+                }
+            }
+            Source::Host(index) => {
+                let done = self.hosts[index].act(self.now, &mut self.net, &mut self.told);
+                self.note(index, done);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action<E>) {
+        let Self { hosts, net, now, .. } = self;
+        match action {
+            Action::Crash(host) => hosts[host.0].crash(*now, net),
+            Action::Restart(host) => {
+                let index = host.0;
+                let host = &mut hosts[index];
+                host.crash(*now, net);
+                host.restarts += 1;
+                host.start(*now, self.seed, net);
+                self.settle(index);
+            }
+            Action::SetLink(link, change) => {
+                let pipe = &mut net.pipes[link.0];
+                let was_up = pipe.up;
+                change(&mut pipe.link, *now);
+                pipe.look(*now);
+                let (from, is_up) = (pipe.from, pipe.up);
+                if was_up != is_up {
+                    hosts[from].stack.link_changed(*now, link.0, net);
+                    self.settle(from);
+                }
+            }
+            Action::Call(host, request) => {
+                if let Some(engine) = hosts[host.0].engine.as_mut() {
+                    request(engine, *now);
+                    self.settle(host.0);
+                }
+            }
+        }
+    }
+
+    /// A queue that was full has room again, unless it was filled in the meantime.
+    fn make_room(&mut self, link: usize) {
+        let pipe = &mut self.net.pipes[link];
+        pipe.look(self.now);
+        let later = |at: &Time| *at > self.now;
+        if pipe.blocked.is_some_and(|blocked| blocked.until.as_ref().is_none_or(later)) {
+            return;
+        }
+        pipe.blocked = None;
+        let from = pipe.from;
+        self.hosts[from].stack.queue_changed(link, &PathEvent::Writable);
+        self.settle(from);
+    }
+
+    fn start_engines(&mut self) {
+        for index in std::mem::take(&mut self.unstarted) {
+            self.hosts[index].start(self.now, self.seed, &mut self.net);
+            self.settle(index);
+        }
+    }
+
+    fn settle(&mut self, index: usize) {
+        let done = self.hosts[index].drain(self.now, &mut self.net, &mut self.told);
+        self.note(index, done);
+    }
+
+    fn note(&mut self, index: usize, done: Result<(), Violation>) {
+        if let Err(Violation(why)) = done {
+            self.stuck.get_or_insert((HostId(index), why));
+        }
+    }
+}
+
+impl<E: Engine> fmt::Debug for World<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now)
+            .field("events", &self.events)
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<E> fmt::Debug for Action<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crash(host) => f.debug_tuple("Crash").field(host).finish(),
+            Self::Restart(host) => f.debug_tuple("Restart").field(host).finish(),
+            Self::SetLink(link, _) => f.debug_tuple("SetLink").field(link).finish(),
+            Self::Call(host, _) => f.debug_tuple("Call").field(host).finish(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Worlds of small engines.
+
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in tests a panic is a failure")]
+
+mod capture;
+mod faults;
+mod network;
+mod toy;
