@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use engine::Ecn;
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Type};
 
@@ -15,6 +15,9 @@ pub(crate) const SEGMENTS_MAX: usize = 64;
 
 /// A batch of datagrams as the kernel hands it over: at most one IP packet's payload.
 const RECEIVE_BYTES: usize = 65_536;
+
+/// Batches a receive call takes: few, so that the processor's cache holds their memory.
+const RECEIVE_BATCHES: usize = 8;
 
 /// A non-blocking UDP socket with segmentation offload in both directions, where there is any.
 pub struct Socket {
@@ -54,7 +57,7 @@ pub enum Sent {
 /// Memory to receive into, used again and again.
 pub struct ReceiveBuffers {
     bytes: Vec<u8>,
-    metas: [RecvMeta; BATCH_SIZE],
+    metas: [RecvMeta; RECEIVE_BATCHES],
 }
 
 /// Datagrams of one size that arrived together from one peer.
@@ -162,7 +165,7 @@ impl Socket {
         mut take: impl FnMut(Arrival<'_>),
     ) -> io::Result<usize> {
         let mut slices = buffers.bytes.chunks_exact_mut(RECEIVE_BYTES);
-        let mut slices: [_; BATCH_SIZE] =
+        let mut slices: [_; RECEIVE_BATCHES] =
             std::array::from_fn(|_| IoSliceMut::new(slices.next().unwrap_or_default()));
         let count = match self.state.recv((&self.socket).into(), &mut slices, &mut buffers.metas) {
             Ok(count) => count,
@@ -196,11 +199,11 @@ impl fmt::Debug for Socket {
 }
 
 impl ReceiveBuffers {
-    /// Memory for one receive call: 2 MiB.
+    /// Memory for one receive call: 512 KiB.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            bytes: vec![0; RECEIVE_BYTES * BATCH_SIZE],
+            bytes: vec![0; RECEIVE_BYTES * RECEIVE_BATCHES],
             metas: std::array::from_fn(|_| RecvMeta::default()),
         }
     }

@@ -43,13 +43,16 @@ impl Disk {
             (Access::ReadOne(only), Area::Files, OpenMode::Read) if only == name => {}
             (Access::ReadOne(_), Area::Files, _) => return Err(EffectError::NotAllowed),
         }
+        if name.path().is_empty() {
+            return Err(EffectError::WrongKind);
+        }
         let area = self.area(name);
-        match area.metadata(name.path()) {
+        match area.metadata(name.path()).map_err(|error| reason(&error)) {
             // Not a pipe or device either: opening one can block for ever.
             Ok(found) if !found.is_file() => return Err(EffectError::WrongKind),
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(reason(&error)),
+            Err(EffectError::NotFound) if mode != OpenMode::Read => self.parent_exists(name)?,
+            Err(error) => return Err(error),
         }
         let mut options = OpenOptions::new();
         match mode {
@@ -141,11 +144,21 @@ impl Disk {
     }
 
     fn vacant(&self, name: &FileName) -> Result<(), EffectError> {
+        if name.path().is_empty() {
+            return Err(EffectError::Exists);
+        }
         match self.is_directory(name) {
             Ok(_) => Err(EffectError::Exists),
-            Err(EffectError::NotFound) => Ok(()),
+            Err(EffectError::NotFound) => self.parent_exists(name),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether something can be made under this name, as far as its directory is concerned.
+    fn parent_exists(&self, name: &FileName) -> Result<(), EffectError> {
+        let Some(parent) = name.parent() else { return Ok(()) };
+        let found = self.area(&parent).metadata(parent.path()).map_err(|error| reason(&error))?;
+        if found.is_dir() { Ok(()) } else { Err(EffectError::WrongKind) }
     }
 
     fn rename(&self, from: &FileName, to: &FileName) -> Result<(), EffectError> {
@@ -159,7 +172,9 @@ impl Disk {
     fn install(&self, from: &FileName, to: &FileName) -> Result<(), EffectError> {
         self.must_be_file(from)?;
         match self.must_be_file(to) {
-            Ok(()) | Err(EffectError::NotFound) => {}
+            _ if to.path().is_empty() => return Err(EffectError::WrongKind),
+            Ok(()) => {}
+            Err(EffectError::NotFound) => self.parent_exists(to)?,
             Err(error) => return Err(error),
         }
         // The content first: a name that survives a crash must not stand for half a file.

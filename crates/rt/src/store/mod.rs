@@ -23,7 +23,7 @@ use crate::Waker;
 use disk::Disk;
 use index::Index;
 use lock::Lock;
-use worker::{Done, Job};
+use worker::{Answers, Done, Job};
 
 /// Where a store keeps its files.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct StoreConfig {
     pub state: PathBuf,
     /// What the engine may do below the root.
     pub access: Access,
-    /// Threads for reading and writing; one more serves names and records.
+    /// Threads for reading and writing; one more serves names and records, and one syncs.
     pub threads: usize,
     /// Bytes under way to the disk at which the store counts as full.
     pub bytes_max: usize,
@@ -87,8 +87,8 @@ pub enum StoreError {
 
 /// A store over two directories of a real file system.
 ///
-/// Effects on one file are carried out in their order by one thread; filestore and index requests
-/// by another, in theirs. Answers come back through [`FileStore::poll`], and the waker given at
+/// Effects on one file are carried out in their order by one thread, but for syncs, which only
+/// wait for the writes before them; filestore and index requests by another, in theirs. Answers come back through [`FileStore::poll`], and the waker given at
 /// the start is called when there are any.
 #[derive(Debug)]
 pub struct FileStore {
@@ -146,18 +146,19 @@ impl FileStore {
             hidden: FileName::SPOOL_DIRECTORY,
         });
         let (answers, done) = unbounded();
+        let answers = Answers { done: answers, waker: waker.clone() };
+        let (syncs, to_sync) = unbounded();
         let mut workers = Vec::new();
         let mut threads = Vec::new();
         for number in 0..=config.threads.max(1) {
             let (jobs, queue) = unbounded();
-            let (disk, answers, waker) = (Arc::clone(&disk), answers.clone(), waker.clone());
-            let thread = std::thread::Builder::new()
-                .name(format!("files-{number}"))
-                .spawn(move || worker::run(&disk, &queue, &answers, &waker))
-                .map_err(state_error)?;
+            let (disk, answers, syncs) = (Arc::clone(&disk), answers.clone(), syncs.clone());
+            let work = move || worker::run(&disk, &queue, &answers, &syncs);
+            threads.push(spawn(format!("files-{number}"), work).map_err(state_error)?);
             workers.push(jobs);
-            threads.push(thread);
         }
+        let work = move || worker::sync(&to_sync, &answers);
+        threads.push(spawn("sync".to_owned(), work).map_err(state_error)?);
         let files = BTreeMap::new();
         Ok(Self {
             workers,
@@ -272,6 +273,10 @@ impl Drop for FileStore {
             let _ = thread.join();
         }
     }
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(work)
 }
 
 /// Memory an effect holds until it is answered.

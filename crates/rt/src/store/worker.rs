@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, Sender};
@@ -18,6 +19,12 @@ pub(super) struct Job {
     pub(super) opens: Option<FileId>,
 }
 
+/// A file whose writes so far shall survive a crash.
+pub(super) struct Sync {
+    ticket: Ticket,
+    file: Arc<File>,
+}
+
 /// An effect that was carried out.
 pub(super) struct Done {
     pub(super) ticket: Ticket,
@@ -30,22 +37,51 @@ pub(super) struct Done {
 /// Buffers for reading that are kept for the next time.
 const BUFFERS_KEPT: usize = 16;
 
-/// Carries out what comes, in its order, until the queue is closed.
-pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Sender<Done>, waker: &Waker) {
+/// How a thread tells what it has done.
+#[derive(Clone)]
+pub(super) struct Answers {
+    pub(super) done: Sender<Done>,
+    pub(super) waker: Waker,
+}
+
+impl Answers {
+    fn give(&self, done: Done) {
+        // Nobody takes the answers of a store that is being closed.
+        let _ = self.done.send(done);
+        self.waker.wake();
+    }
+}
+
+/// Carries out what comes, in its order, until the queue is closed. Files are synced by another
+/// thread, because that can take as long as many writes.
+pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: &Sender<Sync>) {
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
     for job in queue {
         let size = size_of_effect(&job.effect);
+        if let Effect::Sync { ticket, file } = job.effect
+            && let Ok(file) = worker.file(file)
+        {
+            let _ = syncs.send(Sync { ticket, file: Arc::clone(file) });
+            continue;
+        }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
         let failed_to_open = job.opens.filter(|_| answer.is_err());
-        // Nobody takes the answers of a store that is being closed.
-        let _ = answers.send(Done { ticket, answer, size, failed_to_open });
-        waker.wake();
+        answers.give(Done { ticket, answer, size, failed_to_open });
+    }
+}
+
+/// Syncs what comes until the queue is closed. Writes that were done before a file came here are
+/// safe when it is answered; later ones may or may not be.
+pub(super) fn sync(queue: &Receiver<Sync>, answers: &Answers) {
+    for Sync { ticket, file } in queue {
+        let answer = file.sync_data().map(|()| Completion::Done).map_err(|error| reason(&error));
+        answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
     }
 }
 
 struct Worker<'a> {
     disk: &'a Disk,
-    files: BTreeMap<FileId, File>,
+    files: BTreeMap<FileId, Arc<File>>,
     /// What was read lately; one that nobody holds any more is used again, because memory that
     /// was never touched costs more than the reading.
     buffers: VecDeque<Bytes>,
@@ -57,16 +93,15 @@ impl Worker<'_> {
         let answer = match effect {
             Effect::Open { name, mode, .. } => self.disk.open(&name, mode).map(|(file, len)| {
                 let number = opens.expect("the store numbers every file it has opened");
-                self.files.insert(number, file);
+                self.files.insert(number, Arc::new(file));
                 Completion::Opened { file: number, len }
             }),
             Effect::Read { file, offset, len, .. } => self.read(file, offset, len),
             Effect::Write { file, offset, bytes, .. } => {
                 self.file(file).and_then(|file| write_at(file, &bytes, offset))
             }
-            Effect::Sync { file, .. } => self.file(file).and_then(|file| {
-                file.sync_data().map(|()| Completion::Done).map_err(|error| reason(&error))
-            }),
+            // Only one whose file is not open comes here.
+            Effect::Sync { file, .. } => self.file(file).map(|_| Completion::Done),
             Effect::Close { file } => {
                 self.files.remove(&file);
                 return None;
@@ -83,7 +118,7 @@ impl Worker<'_> {
         ticket.map(|ticket| (ticket, answer))
     }
 
-    fn file(&self, file: FileId) -> Result<&File, EffectError> {
+    fn file(&self, file: FileId) -> Result<&Arc<File>, EffectError> {
         let not_open = || EffectError::Failed("the file is not open".into());
         self.files.get(&file).ok_or_else(not_open)
     }
