@@ -173,7 +173,7 @@ class Bench:
         elapsed = time.monotonic() - start
         same = digest(source) == digest(root / "received.bin")
         report = last_json(sender.output)
-        seconds = float(report.get("seconds", elapsed))
+        seconds = float(report.get("elapsed_s") or elapsed)
         source.unlink()
         shutil.rmtree(root)
         note = "SHA-256 equal" if same else "THE FILE DIFFERS"
@@ -202,7 +202,7 @@ class Bench:
             transmit = [*command, "send", *ends, "1", "2", *tail, str(source), "received.bin"]
             send = Process(transmit, self.folder, "peer-send", 70)
             sender, receiver = send.wait(), recv.wait()
-            seconds = float(last_json(sender.output).get("seconds", 0))
+            seconds = float(last_json(sender.output).get("elapsed_s", 0))
             if sender.code != 0 or seconds == 0 or digest(source) != digest(root / "received.bin"):
                 continue
             goodput = PEER_BYTES * 8 / seconds

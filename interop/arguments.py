@@ -4,7 +4,7 @@
 
 PATH is the file to send or the directory to receive into, NAME the file's name there, DATAGRAM
 the largest PDU in bytes, RATE the sender's pace in bit/s (0 = none), TIMEOUT in seconds. A peer
-prints how long the transfer took as a JSON object with the key `seconds`, and exits with 0 if its
+prints how long the transfer took as a JSON object with the key `elapsed_s`, and exits with 0 if its
 entity says that the transfer is complete, 1 if not, 127 if it cannot do what it is asked.
 """
 
@@ -72,7 +72,7 @@ def unsupported(why: str) -> NoReturn:
 
 def report(seconds: float) -> None:
     """Prints how long the transfer took, from the request (or the start) to its end."""
-    print(json.dumps({"seconds": seconds}), flush=True)
+    print(json.dumps({"elapsed_s": seconds}), flush=True)
 
 
 class Pace:

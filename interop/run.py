@@ -221,8 +221,8 @@ def reported_seconds(output: Path, elapsed: float) -> float:
             report = json.loads(line)
         except ValueError:
             continue
-        if isinstance(report, dict) and "seconds" in report:
-            return float(report["seconds"]) or elapsed
+        if isinstance(report, dict) and "elapsed_s" in report:
+            return float(report["elapsed_s"] or elapsed)
     return elapsed
 
 

@@ -141,7 +141,7 @@ fn send(settings: Settings) -> Result<bool, Box<dyn Error>> {
         };
         pace.wait();
     }
-    println!("{{\"seconds\":{}}}", start.elapsed().as_secs_f64());
+    println!("{{\"elapsed_s\":{}}}", start.elapsed().as_secs_f64());
     Ok(user.finished == Some(true))
 }
 
@@ -175,7 +175,7 @@ fn recv(settings: Settings) -> Result<bool, Box<dyn Error>> {
             }
         };
     }
-    println!("{{\"seconds\":{}}}", start.elapsed().as_secs_f64());
+    println!("{{\"elapsed_s\":{}}}", start.elapsed().as_secs_f64());
     Ok(user.finished == Some(true))
 }
 

@@ -1,0 +1,70 @@
+"""Tests of the interop runner's own judgement; they need neither peers nor slowlight."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from run import UNSUPPORTED, Case, Peer, cases, digest, free_ports, judge, peers, reported_seconds
+
+OURS = Peer("slowlight", ("slowlight",), 1)
+THEIRS = Peer("theirs", ("theirs",), 1)
+
+
+class Judgement(unittest.TestCase):
+    """What counts as expected."""
+
+    def test_class_2_needs_the_file_and_both_entities(self) -> None:
+        case = Case(OURS, THEIRS, 2, 0.05)
+        self.assertEqual(judge(case, True, 0, 0)[0], "ok")
+        self.assertEqual(judge(case, False, 0, 0)[0], "FAILED")
+        self.assertEqual(judge(case, True, 1, 0)[0], "FAILED")
+        self.assertEqual(judge(case, True, 0, 1)[0], "FAILED")
+
+    def test_class_1_with_losses_must_not_be_called_complete_by_us(self) -> None:
+        self.assertEqual(judge(Case(THEIRS, OURS, 1, 0.05), False, 0, 1)[0], "ok")
+        self.assertEqual(judge(Case(THEIRS, OURS, 1, 0.05), False, 0, 0)[0], "FAILED")
+        verdict, note = judge(Case(OURS, THEIRS, 1, 0.05), False, 0, 0)
+        self.assertEqual(verdict, "ok")
+        self.assertIn("fault of the peer", note)
+
+    def test_class_1_without_losses_needs_the_file(self) -> None:
+        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.0), False, 0, 1)[0], "FAILED")
+        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.0), True, 0, 0)[0], "ok")
+
+    def test_a_peer_that_cannot_is_no_failure(self) -> None:
+        self.assertEqual(judge(Case(OURS, THEIRS, 2, 0.0), False, 1, UNSUPPORTED)[0], "unsupported")
+
+
+class Matrix(unittest.TestCase):
+    """Which transfers are made."""
+
+    def test_every_peer_both_ways_both_classes_clean_and_lossy(self) -> None:
+        known = peers(Path("slowlight"), Path("target"))
+        names = [case.name() for case in cases(known, [], with_self=False)]
+        self.assertEqual(len(names), 3 * 2 * 2 * 2)
+        self.assertEqual(len(set(names)), len(names))
+        self.assertEqual(len(cases(known, ["librecube"], with_self=True)), 3 * 2 * 2)
+
+
+class Files(unittest.TestCase):
+    """What is read back."""
+
+    def test_the_last_report_counts(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder) / "out"
+            output.write_text('ready\n{"other": 1}\n{"elapsed_s": 2.5}\nbye\n')
+            self.assertEqual(reported_seconds(output, 9.0), 2.5)
+            output.write_text('{"elapsed_s": null}\n')
+            self.assertEqual(reported_seconds(output, 9.0), 9.0)
+
+    def test_no_file_has_no_digest(self) -> None:
+        self.assertEqual(digest(Path("/nonexistent/file")), "")
+
+    def test_ports_differ(self) -> None:
+        self.assertEqual(len(set(free_ports(4))), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
