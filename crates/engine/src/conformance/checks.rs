@@ -288,10 +288,18 @@ impl<'a, S: Subject> Suite<'a, S> {
 
     fn flood(&self) -> Result<(), Broken> {
         let corpus = self.ends(self.clean())?.sent;
-        // With no time between them, so that nothing runs out meanwhile; then with some.
-        for between in [Duration::ZERO, Duration::from_millis(1)] {
+        // With no time between them, so that nothing runs out meanwhile; with some; and while no
+        // answer gets out.
+        let cases =
+            [(Duration::ZERO, false), (Duration::from_millis(1), false), (Duration::ZERO, true)];
+        for (between, blocked) in cases {
             let mut mutator = Mutator::new(self.subject.path().kind, &corpus, self.options.seed);
             let mut world = self.world(Plan { hostile: true, ..self.clean() })?;
+            if blocked {
+                for role in Role::BOTH {
+                    world.block(role, Duration::from_secs(60))?;
+                }
+            }
             for n in 0..self.options.flood {
                 let mut datagrams = self.subject.opening(n);
                 datagrams.push(mutator.next().into());

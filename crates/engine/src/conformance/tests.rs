@@ -38,11 +38,13 @@ caught! {
     a_deadline_that_stays: KeepsPastDeadline, ManyDatagrams,
         "no deadline at or before now after a drain:";
     a_table_that_grows: TakesEveryTransfer, Flood, "memory is bounded:";
+    a_queue_that_grows_while_the_path_is_full: QueuesEveryAnswer, Flood, "memory is bounded:";
     a_batch_of_which_one_is_read: ReadsFirstOfBatch, Batches,
         "the batch size does not change the outcome:";
     a_damaged_file: TrustsAnyBytes, EachDatagram, "never a wrong success:";
     a_success_before_it_is_stored: DeliversBeforeStored, SlowStore, "never a wrong success:";
     a_success_although_the_disk_failed: ForgetsFailedEffect, EachEffect, "never a wrong success:";
+    a_file_emptied_by_a_late_copy: EmptiesAtFirstByte, EachDatagram, "never a wrong success:";
     a_transfer_that_waits_for_ever: NeverAsksAgain, ManyDatagrams,
         "every transfer ends with an indication:";
     a_transfer_stuck_at_one_loss: NeverAsksAgain, EachDatagram,

@@ -50,6 +50,8 @@ pub(super) enum Bug {
     IgnoresBlocked,
     IndicatesForEver,
     ForgetsFailedEffect,
+    EmptiesAtFirstByte,
+    QueuesEveryAnswer,
 }
 
 pub(super) fn hash(bytes: &[u8]) -> u64 {
@@ -265,6 +267,10 @@ impl Toy {
         if !known && bounded && self.receiving.len() >= TRANSFERS_MAX {
             return;
         }
+        if !known && self.bug == Bug::EmptiesAtFirstByte {
+            let (ticket, mode) = (Ticket(u64::MAX), OpenMode::Truncate);
+            self.effects.push_back(Effect::Open { ticket, name: target(), mode });
+        }
         let receiving = self.receiving.entry(datagram.transfer).or_insert_with(|| Receiving {
             stage: Stage::Collecting,
             content: Vec::new(),
@@ -311,7 +317,7 @@ impl Toy {
             self.answers.push_back((MISSING, transfer, list));
         }
         // One answer to each transfer is enough; older ones are overtaken.
-        while self.answers.len() > TRANSFERS_MAX {
+        while self.answers.len() > TRANSFERS_MAX && self.bug != Bug::QueuesEveryAnswer {
             self.answers.pop_front();
         }
     }
@@ -343,6 +349,7 @@ impl Engine for Toy {
                 PathEvent::ReadClosed | PathEvent::Secured(_) => {}
             },
             Input::Done(Ticket(0), answer) => self.sender_done(answer),
+            Input::Done(Ticket(u64::MAX), _) => {}
             Input::Done(Ticket(ticket), answer) => self.receiver_done((ticket - 1) as u32, answer),
         }
     }
@@ -492,10 +499,14 @@ impl Subject for ToySubject {
     }
 
     fn opening(&self, n: u64) -> Vec<Bytes> {
-        let mut tx = TxBuf::new(1);
-        let payload = &[7; CHUNK][..];
-        Datagram { kind: DATA, transfer: n as u32, index: 3, payload }.push(&mut tx);
-        vec![Bytes::copy_from_slice(tx.bytes())]
+        let datagram = |kind, transfer, payload: &[u8]| {
+            let mut tx = TxBuf::new(1);
+            Datagram { kind, transfer, index: 14, payload }.push(&mut tx);
+            Bytes::copy_from_slice(tx.bytes())
+        };
+        // The second asks for an answer, of a transfer that is surely open.
+        let known = n as u32 % TRANSFERS_MAX as u32;
+        vec![datagram(DATA, n as u32, &[7; CHUNK]), datagram(END, known, &[0; 8])]
     }
 
     fn survives_restart(&self, _role: Role) -> bool {

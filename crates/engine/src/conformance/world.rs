@@ -48,7 +48,8 @@ impl fmt::Display for Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Drop,
-    Duplicate,
+    /// It arrives, and twice more this much later.
+    Duplicate(Duration),
     /// It arrives this much later than it would.
     Late(Duration),
     /// Only so many thousandths of it arrive.
@@ -58,11 +59,15 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const EACH: [Self; 7] = [
+    /// Kinds that differ in what they bring about; two hours later both ends have forgotten.
+    pub(super) const EACH: [Self; 10] = [
         Self::Drop,
-        Self::Duplicate,
+        Self::Duplicate(Duration::ZERO),
+        Self::Duplicate(Duration::from_millis(500)),
+        Self::Duplicate(Duration::from_secs(7_200)),
         Self::Late(Duration::from_nanos(1)),
         Self::Late(Duration::from_secs(3)),
+        Self::Late(Duration::from_secs(7_200)),
         Self::Truncate(0),
         Self::Truncate(900),
         Self::Corrupt(1),
@@ -71,7 +76,7 @@ impl Fault {
     fn random(rng: &mut Rng) -> Self {
         match rng.below(5) {
             0 => Self::Drop,
-            1 => Self::Duplicate,
+            1 => Self::Duplicate(Duration::from_nanos(rng.below(5_000_000_000))),
             2 => Self::Late(Duration::from_nanos(rng.below(5_000_000_000))),
             3 => Self::Truncate(rng.below(1000) as u16),
             _ => Self::Corrupt(rng.next_u64()),
@@ -325,10 +330,21 @@ impl<'a, S: Subject> World<'a, S> {
         })
     }
 
-    /// Hands bytes to an engine as if they had just arrived, in datagrams of `stride` bytes.
+    /// Hands bytes to an engine as if they had just arrived, in datagrams of `stride` bytes; to one
+    /// that paused its path they are lost, as in a driver whose own buffer is full.
     pub(super) fn inject(&mut self, role: Role, stride: usize, bytes: &[u8]) -> Result<(), Broken> {
-        let receive = Receive { stride, ..Receive::datagram(PATH, bytes) };
-        self.hosts[role as usize].engine.handle_input(self.now, Input::Receive(receive));
+        if self.hosts[role as usize].paused.is_some() {
+            return Ok(());
+        }
+        self.deliver(role, stride, bytes)
+    }
+
+    /// Fills the path of one end for so long.
+    pub(super) fn block(&mut self, role: Role, time: Duration) -> Result<(), Broken> {
+        let host = &mut self.hosts[role as usize];
+        host.path = PathState::Blocked;
+        host.engine.handle_input(self.now, Input::Path(PATH, PathEvent::Blocked));
+        self.schedule(self.now + time, role, Event::Writable);
         self.drain(role)
     }
 
@@ -462,7 +478,13 @@ impl<'a, S: Subject> World<'a, S> {
             waiting.extend(batch.chunks(stride.max(1)).map(Bytes::copy_from_slice));
             return Ok(());
         }
-        self.inject(role, stride, &batch)
+        self.deliver(role, stride, &batch)
+    }
+
+    fn deliver(&mut self, role: Role, stride: usize, bytes: &[u8]) -> Result<(), Broken> {
+        let receive = Receive { stride, ..Receive::datagram(PATH, bytes) };
+        self.hosts[role as usize].engine.handle_input(self.now, Input::Receive(receive));
+        self.drain(role)
     }
 
     fn path_up(&mut self, role: Role) -> Result<(), Broken> {
@@ -490,13 +512,7 @@ impl<'a, S: Subject> World<'a, S> {
                 }
                 Ok(())
             }
-            Interruption::Block(role, time) => {
-                let host = &mut self.hosts[role as usize];
-                host.path = PathState::Blocked;
-                host.engine.handle_input(self.now, Input::Path(PATH, PathEvent::Blocked));
-                self.schedule(self.now + time, role, Event::Writable);
-                self.drain(role)
-            }
+            Interruption::Block(role, time) => self.block(role, time),
             Interruption::Restart(role) => self.restart(role),
         }
     }
@@ -685,10 +701,10 @@ impl<'a, S: Subject> World<'a, S> {
         match fault {
             None => self.schedule(at, to, Event::Arrive(bytes)),
             Some(Fault::Drop) => {}
-            Some(Fault::Duplicate) => {
-                self.schedule(at, to, Event::Arrive(bytes.clone()));
-                self.schedule(at, to, Event::Arrive(bytes.clone()));
-                self.schedule(at + Duration::from_millis(500), to, Event::Arrive(bytes));
+            Some(Fault::Duplicate(later)) => {
+                for at in [at, at + later, at + later] {
+                    self.schedule(at, to, Event::Arrive(bytes.clone()));
+                }
             }
             Some(Fault::Late(by)) => self.schedule(at + by, to, Event::Arrive(bytes)),
             Some(Fault::Truncate(_) | Fault::Corrupt(_)) if !self.subject.detects_damage() => {}
