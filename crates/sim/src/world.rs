@@ -94,6 +94,8 @@ pub struct World<E: Engine> {
     now: Time,
     events: u64,
     hosts: Vec<Host<E>>,
+    /// When each host has something to do next, the end of time for never.
+    due: Vec<Time>,
     net: Network,
     actions: BTreeMap<(Time, u64), Action<E>>,
     actions_added: u64,
@@ -121,6 +123,7 @@ impl<E: Engine> World<E> {
             now: Time::ZERO,
             events: 0,
             hosts: Vec::new(),
+            due: Vec::new(),
             net: Network::default(),
             actions: BTreeMap::new(),
             actions_added: 0,
@@ -146,6 +149,7 @@ impl<E: Engine> World<E> {
     pub fn add_host(&mut self, config: HostConfig) -> HostId {
         self.net.nodes.push(Node { name: config.name.clone(), address: config.address });
         self.hosts.push(Host::new(self.hosts.len(), config, self.seed));
+        self.due.push(Time::MAX);
         HostId(self.hosts.len() - 1)
     }
 
@@ -390,8 +394,8 @@ impl<E: Engine> World<E> {
             consider(pipe.blocked.and_then(|blocked| blocked.until), Source::LinkRoom(index));
             awaited |= pipe.cues && !pipe.up;
         }
-        for (index, host) in self.hosts.iter().enumerate() {
-            consider(host.due(), Source::Host(index));
+        for (index, at) in self.due.iter().enumerate() {
+            consider((*at < Time::MAX).then_some(*at), Source::Host(index));
         }
         // Outages come and go for ever. They count only while something else is under way or an
         // engine may be waiting for its link.
@@ -443,7 +447,10 @@ impl<E: Engine> World<E> {
     fn act(&mut self, action: Action<E>) {
         let Self { hosts, net, now, .. } = self;
         match action {
-            Action::Crash(host) => hosts[host.0].crash(*now, net),
+            Action::Crash(host) => {
+                hosts[host.0].crash(*now, net);
+                self.settle(host.0);
+            }
             Action::Restart(host) => {
                 let index = host.0;
                 let host = &mut hosts[index];
@@ -499,6 +506,7 @@ impl<E: Engine> World<E> {
     }
 
     fn note(&mut self, index: usize, done: Result<(), Violation>) {
+        self.due[index] = self.hosts[index].due().unwrap_or(Time::MAX);
         if let Err(Violation(why)) = done {
             self.stuck.get_or_insert((HostId(index), why));
         }
