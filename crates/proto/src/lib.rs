@@ -1,1 +1,5 @@
-//! See the design.
+//! The protocol engines: state machines without sockets, files or clocks.
+
+#![forbid(unsafe_code)]
+
+pub mod cfdp;

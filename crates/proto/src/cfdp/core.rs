@@ -1,0 +1,426 @@
+//! What all transactions of an entity share, and what each transaction has in common.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use engine::{
+    Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, PathId, Ticket, Time,
+    Timers,
+};
+use wire::cfdp::{
+    Ack, Acknowledged, Body, ConditionCode, Direction, FaultHandler, Header, Pdu, TransactionId,
+    TransactionStatus, TransmissionMode,
+};
+
+use super::config::{Config, Remote, Timer};
+use super::indication::{Indication, Limit, handler_or_cancel};
+use super::path::{Burst, Class, Path, RoundTrip};
+use super::stats::Stats;
+
+/// Where a transaction lives in its entity; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Handle {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// A transaction's timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Alarm {
+    /// The ACK of an EOF or Finished is overdue.
+    Ack,
+    /// What a NAK asked for is overdue.
+    Nak,
+    /// Nothing came for too long.
+    Inactivity,
+    /// Look again whether an unacknowledged file is complete, or closed.
+    Check,
+    /// A waiting sender asks whether the receiver is still there.
+    Probe,
+    /// Send a Keep Alive.
+    KeepAlive,
+    /// Send a Prompt.
+    Prompt,
+    /// Ask for gaps while the file still comes.
+    Periodic,
+    /// Save the progress.
+    Journal,
+    /// A host delay is over.
+    Ready(Class),
+}
+
+impl Alarm {
+    const fn why(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Nak => "nak",
+            Self::Inactivity => "inactivity",
+            Self::Check => "check",
+            Self::Probe => "probe",
+            Self::KeepAlive => "keep alive",
+            Self::Prompt => "prompt",
+            Self::Periodic => "periodic nak",
+            Self::Journal => "journal",
+            Self::Ready(_) => "host delay",
+        }
+    }
+
+    /// Timers that stand still while a transaction is suspended or its path is down.
+    pub(crate) const PROTOCOL: [Self; 8] = [
+        Self::Ack,
+        Self::Nak,
+        Self::Inactivity,
+        Self::Check,
+        Self::Probe,
+        Self::KeepAlive,
+        Self::Prompt,
+        Self::Periodic,
+    ];
+}
+
+/// What an effect was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Take up the records of an earlier run.
+    Load,
+    /// Open the source or the working file.
+    Open,
+    /// Read the source to send it, or the working file to check it.
+    Read {
+        offset: u64,
+        len: usize,
+    },
+    /// Read a part of the source that is sent again.
+    Repair {
+        offset: u64,
+    },
+    Write {
+        len: usize,
+    },
+    Sync,
+    Install,
+    /// A filestore request of the peer.
+    Request,
+    /// A record was kept or forgotten.
+    Journal,
+    /// Nobody waits for the answer.
+    Forget,
+}
+
+/// What all transactions of an entity share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: Config,
+    pub(crate) paths: BTreeMap<PathId, Path>,
+    pub(crate) effects: VecDeque<Effect>,
+    pub(crate) indications: VecDeque<Indication>,
+    pub(crate) timers: Timers<(Handle, Alarm)>,
+    pub(crate) stats: Stats,
+    tickets: BTreeMap<Ticket, (Handle, Job)>,
+    ticket: u64,
+    /// Bytes received that are not written yet, in all transactions.
+    pub(crate) unwritten: usize,
+    /// Bytes received before their Metadata, in all transactions.
+    pub(crate) parked: usize,
+    /// Too much waits to be written: all collected data shall go to the store now.
+    pub(crate) flush_wanted: bool,
+    /// How many receptions were over; orders the records of them.
+    pub(crate) finished: u64,
+    /// Limits that were reported and not left since.
+    limits_reported: Vec<Limit>,
+}
+
+impl Core {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            config,
+            paths: BTreeMap::new(),
+            effects: VecDeque::new(),
+            indications: VecDeque::new(),
+            timers: Timers::new(),
+            stats: Stats::default(),
+            tickets: BTreeMap::new(),
+            ticket: 0,
+            unwritten: 0,
+            parked: 0,
+            flush_wanted: false,
+            finished: 0,
+            limits_reported: Vec::new(),
+        }
+    }
+
+    /// The place of one more finished reception in their order.
+    pub(crate) fn finished_order(&mut self) -> u64 {
+        self.finished += 1;
+        self.finished
+    }
+
+    pub(crate) fn indicate(&mut self, indication: Indication) {
+        self.indications.push_back(indication);
+    }
+
+    /// Reports a limit, once until it is left.
+    pub(crate) fn limit_reached(&mut self, limit: Limit) {
+        if !self.limits_reported.contains(&limit) {
+            self.limits_reported.push(limit);
+            self.indicate(Indication::LimitReached(limit));
+        }
+    }
+
+    pub(crate) fn limit_left(&mut self, limit: Limit) {
+        self.limits_reported.retain(|other| *other != limit);
+    }
+
+    pub(crate) fn ticket(&mut self, handle: Handle, job: Job) -> Ticket {
+        self.ticket += 1;
+        let ticket = Ticket(self.ticket);
+        self.tickets.insert(ticket, (handle, job));
+        ticket
+    }
+
+    /// What an answered effect was for.
+    pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<(Handle, Job)> {
+        self.tickets.remove(&ticket)
+    }
+
+    pub(crate) fn open(&mut self, handle: Handle, name: FileName, mode: OpenMode) {
+        let ticket = self.ticket(handle, Job::Open);
+        self.effects.push_back(Effect::Open { ticket, name, mode });
+    }
+
+    pub(crate) fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
+        let ticket = self.ticket(handle, Job::Read { offset, len });
+        self.effects.push_back(Effect::Read { ticket, file, offset, len });
+    }
+
+    pub(crate) fn filestore(&mut self, handle: Handle, job: Job, request: FilestoreRequest) {
+        let ticket = self.ticket(handle, job);
+        self.effects.push_back(Effect::Filestore { ticket, request });
+    }
+
+    pub(crate) fn index(&mut self, handle: Handle, job: Job, request: IndexRequest) {
+        let ticket = self.ticket(handle, job);
+        self.effects.push_back(Effect::Index { ticket, request });
+    }
+
+    pub(crate) fn close(&mut self, file: FileId) {
+        self.effects.push_back(Effect::Close { file });
+    }
+
+    /// Asks the driver to hold back a path until its data is written.
+    pub(crate) fn pause(&mut self, path: PathId) {
+        if let Some(state) = self.paths.get_mut(&path)
+            && !state.paused
+        {
+            state.paused = true;
+            self.effects.push_back(Effect::PauseRead { path });
+        }
+    }
+
+    /// Takes note of data that was written, and lets more in when there is room again.
+    pub(crate) fn written(&mut self, len: usize) {
+        self.unwritten = self.unwritten.saturating_sub(len);
+        if self.unwritten > self.config.limits.write_buffer / 2 {
+            return;
+        }
+        self.limit_left(Limit::WriteBuffer);
+        for (&path, state) in &mut self.paths {
+            if state.paused {
+                state.paused = false;
+                self.effects.push_back(Effect::ResumeRead { path });
+            }
+        }
+    }
+}
+
+/// What each transaction has, whichever side it is on.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) handle: Handle,
+    /// The header of what this side sends.
+    pub(crate) header: Header,
+    pub(crate) path: Option<PathId>,
+    pub(crate) peer: u64,
+    pub(crate) remote: Remote,
+    pub(crate) suspended: bool,
+    pub(crate) last_heard: Time,
+    /// Classes in whose queue the transaction is.
+    queued: u8,
+    /// Fault handlers that the Metadata sets for this transaction.
+    pub(crate) overrides: Vec<(ConditionCode, FaultHandler)>,
+}
+
+impl Base {
+    pub(crate) fn new(handle: Handle, header: Header, peer: u64, remote: Remote) -> Self {
+        Self {
+            handle,
+            header,
+            path: remote.path,
+            peer,
+            remote,
+            suspended: false,
+            last_heard: Time::ZERO,
+            queued: 0,
+            overrides: Vec::new(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> TransactionId {
+        self.header.transaction()
+    }
+
+    pub(crate) fn acknowledged(&self) -> bool {
+        self.header.mode == TransmissionMode::Acknowledged
+    }
+
+    /// Asks for a chance to send something of this class.
+    pub(crate) fn want(&mut self, core: &mut Core, class: Class) {
+        if self.queued & class.bit() != 0 {
+            return;
+        }
+        let Some(path) = self.path.and_then(|id| core.paths.get_mut(&id)) else { return };
+        self.queued |= class.bit();
+        path.enqueue(class, self.handle);
+    }
+
+    /// The same, after a host delay.
+    pub(crate) fn want_at(&mut self, core: &mut Core, class: Class, now: Time, at: Time) {
+        if at <= now {
+            self.want(core, class);
+            return;
+        }
+        let sooner = core.timers.get((self.handle, Alarm::Ready(class))).is_none_or(|d| at < d.at);
+        if sooner {
+            self.alarm(core, Alarm::Ready(class), at);
+        }
+    }
+
+    /// Takes note that the transaction left a queue.
+    pub(crate) fn left_queue(&mut self, class: Class) {
+        self.queued &= !class.bit();
+    }
+
+    /// The same the other way round; `false` if it was in the queue already.
+    pub(crate) fn back_in_queue(&mut self, class: Class) -> bool {
+        let was = self.queued & class.bit() != 0;
+        self.queued |= class.bit();
+        !was
+    }
+
+    /// Moves the transaction to another path; what it wants to send must be asked for again.
+    pub(crate) fn set_path(&mut self, path: PathId) -> bool {
+        if self.path == Some(path) {
+            return false;
+        }
+        self.path = Some(path);
+        self.queued = 0;
+        true
+    }
+
+    pub(crate) fn alarm(&self, core: &mut Core, alarm: Alarm, at: Time) {
+        core.timers.set((self.handle, alarm), at, alarm.why());
+    }
+
+    /// Arms a timer unless it is armed to go off no later: it then looks again by itself.
+    pub(crate) fn alarm_no_later(&self, core: &mut Core, alarm: Alarm, at: Time) {
+        if core.timers.get((self.handle, alarm)).is_none_or(|deadline| at < deadline.at) {
+            self.alarm(core, alarm, at);
+        }
+    }
+
+    pub(crate) fn disarm(&self, core: &mut Core, alarm: Alarm) {
+        core.timers.cancel((self.handle, alarm));
+    }
+
+    pub(crate) fn disarm_protocol(&self, core: &mut Core) {
+        for alarm in Alarm::PROTOCOL {
+            self.disarm(core, alarm);
+        }
+    }
+
+    pub(crate) fn disarm_all(&self, core: &mut Core) {
+        self.disarm_protocol(core);
+        self.disarm(core, Alarm::Journal);
+        for class in Class::ALL {
+            self.disarm(core, Alarm::Ready(class));
+        }
+    }
+
+    /// Whether timers run: not while suspended, nor while the path is known to be down.
+    pub(crate) fn running(&self, core: &Core) -> bool {
+        let path = self.path.and_then(|id| core.paths.get(&id));
+        !self.suspended && path.is_none_or(Path::is_up)
+    }
+
+    pub(crate) fn round_trip(&self, core: &Core) -> RoundTrip {
+        let path = self.path.and_then(|id| core.paths.get(&id));
+        path.map_or_else(RoundTrip::default, |path| path.rtt)
+    }
+
+    /// Time within which the peer should have answered.
+    pub(crate) fn answer_time(&self, core: &Core) -> Duration {
+        self.round_trip(core).timeout(self.remote.initial_rtt)
+    }
+
+    /// A timer's length after `misses` expiries in a row without a sign of life.
+    pub(crate) fn duration(timer: Timer, auto: Duration, misses: u32) -> Duration {
+        match timer {
+            Timer::Fixed(fixed) => fixed.max(Duration::from_nanos(1)),
+            // The first three repeat at once, because a single loss is the likely cause; then
+            // the peer is probably out of reach and waits get longer.
+            Timer::Auto => {
+                let longer = auto.saturating_mul(1 << misses.saturating_sub(2).min(10));
+                longer.min(auto.saturating_mul(4).max(Duration::from_secs(60)))
+            }
+        }
+    }
+
+    pub(crate) fn inactivity(&self, core: &Core) -> Duration {
+        let auto = Duration::from_secs(600) + self.answer_time(core) * 8;
+        Self::duration(self.remote.inactivity, auto, 0)
+    }
+
+    /// What to do about a fault (§4.8): the transaction's own handler, else the entity's.
+    pub(crate) fn handler(&self, core: &Core, condition: ConditionCode) -> FaultHandler {
+        let own = self.overrides.iter().rev().find(|(other, _)| *other == condition);
+        let handler = own.map_or_else(|| core.config.faults.get(condition), |(_, h)| *h);
+        handler_or_cancel(handler)
+    }
+
+    /// The largest PDU this transaction may send.
+    pub(crate) fn pdu_max(&self, mtu: usize) -> usize {
+        self.remote.datagram_max.map_or(mtu, |max| max.min(mtu))
+    }
+
+    /// Writes one PDU into the batch; whether it fitted.
+    pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
+        let pdu = Pdu { header: self.header, body };
+        let len = pdu.encoded_len();
+        let Some(place) = burst.push(len) else { return false };
+        if pdu.encode(place).is_err() {
+            // Nothing this entity sends is out of range; an empty datagram is ignored by all.
+            debug_assert!(false, "a PDU of our own cannot be encoded");
+            place.fill(0);
+        }
+        core.stats.sent.count(&body);
+        true
+    }
+
+    pub(crate) fn ack(&self, of: Acknowledged, condition: ConditionCode) -> Body<'static> {
+        Body::Ack(Ack {
+            directive: of,
+            subtype: u8::from(of == Acknowledged::Finished),
+            condition,
+            status: TransactionStatus::Active,
+        })
+    }
+}
+
+/// The header of PDUs that answer one with `header`.
+pub(crate) fn reverse(header: &Header) -> Header {
+    let direction = match header.direction {
+        Direction::TowardReceiver => Direction::TowardSender,
+        Direction::TowardSender => Direction::TowardReceiver,
+    };
+    Header { direction, ..*header }
+}

@@ -1,0 +1,270 @@
+//! Finding the transaction that an input is for.
+
+use engine::{Completion, EffectError, PathEvent, PathId, Ticket, Time};
+use wire::cfdp::{
+    Ack, Acknowledged, Body, ConditionCode, Direction, Header, Pdu, TransactionId,
+    TransactionStatus, TransmissionMode,
+};
+
+use super::core::{Base, Handle, Job, reverse};
+use super::indication::Limit;
+use super::path::Path;
+use super::receiver::Receiver;
+use super::{Entity, NOBODY, Transaction};
+
+impl Entity {
+    /// One datagram arrived.
+    #[inline]
+    pub(super) fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
+        let Ok(pdu) = Pdu::decode(datagram) else {
+            self.core.stats.decode_errors += 1;
+            return;
+        };
+        self.core.stats.received.count(&pdu.body);
+        let here = match pdu.header.direction {
+            Direction::TowardReceiver => pdu.header.destination,
+            Direction::TowardSender => pdu.header.source,
+        };
+        if here.0 != self.core.config.entity {
+            self.core.stats.stray += 1;
+            return;
+        }
+        let id = pdu.header.transaction();
+        let handle = match self.last {
+            Some((last, handle)) if last == id => Some(handle),
+            Some(_) | None => self.by_id.get(&id).copied(),
+        };
+        match handle.or_else(|| self.accept(now, from, &pdu)) {
+            Some(handle) => {
+                self.last = Some((id, handle));
+                self.deliver(now, from, handle, &pdu, datagram);
+            }
+            None => self.answer_stranger(from, &pdu),
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, now: Time, from: PathId, handle: Handle, pdu: &Pdu<'_>, datagram: &[u8]) {
+        let slot = &mut self.slots[handle.index as usize];
+        let Some(transaction) = slot.transaction.as_mut() else { return };
+        let base = transaction.base_mut();
+        if base.remote.path.is_none() && base.set_path(from) {
+            transaction.want_all(&mut self.core);
+        }
+        let core = &mut self.core;
+        match (transaction, pdu.body) {
+            (Transaction::Receiver(receiver), Body::FileData(data)) => {
+                receiver.on_data(core, now, &data);
+            }
+            (Transaction::Receiver(receiver), Body::Metadata(metadata)) => {
+                receiver.on_metadata(core, now, &metadata, datagram);
+            }
+            (Transaction::Receiver(receiver), Body::Eof(eof)) => {
+                receiver.on_eof(core, now, &eof, datagram);
+            }
+            (Transaction::Receiver(receiver), Body::Ack(ack)) => receiver.on_ack(core, now, &ack),
+            (Transaction::Receiver(receiver), Body::Prompt(prompt)) => {
+                receiver.on_prompt(core, now, prompt);
+            }
+            (Transaction::Sender(sender), Body::Ack(ack)) => sender.on_ack(core, now, &ack),
+            (Transaction::Sender(sender), Body::Nak(nak)) => sender.on_nak(core, now, &nak),
+            (Transaction::Sender(sender), Body::KeepAlive(keep_alive)) => {
+                sender.on_keep_alive(core, now, keep_alive);
+            }
+            (Transaction::Sender(sender), Body::Finished(finished)) => {
+                sender.on_finished(core, now, &finished);
+            }
+            (
+                Transaction::Receiver(_),
+                Body::Finished(_) | Body::Nak(_) | Body::KeepAlive(_) | Body::Unknown { .. },
+            )
+            | (
+                Transaction::Sender(_),
+                Body::FileData(_)
+                | Body::Metadata(_)
+                | Body::Eof(_)
+                | Body::Prompt(_)
+                | Body::Unknown { .. },
+            ) => core.stats.stray += 1,
+        }
+        self.settle(handle);
+    }
+
+    /// Begins a reception, if this PDU may begin one.
+    fn accept(&mut self, now: Time, from: PathId, pdu: &Pdu<'_>) -> Option<Handle> {
+        let begins = match pdu.body {
+            Body::Metadata(_) | Body::FileData(_) => true,
+            // The end of a file without its beginning is enough to ask for the rest; a cancelled
+            // one that nobody knows is over.
+            Body::Eof(eof) => {
+                pdu.header.mode == TransmissionMode::Acknowledged
+                    && eof.condition == ConditionCode::NoError
+            }
+            Body::Finished(_)
+            | Body::Ack(_)
+            | Body::Nak(_)
+            | Body::Prompt(_)
+            | Body::KeepAlive(_)
+            | Body::Unknown { .. } => false,
+        };
+        let id = pdu.header.transaction();
+        let toward_receiver = pdu.header.direction == Direction::TowardReceiver;
+        if !begins || !toward_receiver || self.closed.get(id).is_some() || !self.loaded {
+            return None;
+        }
+        if self.by_id.len() >= self.core.config.limits.transactions {
+            self.core.limit_reached(Limit::Transactions);
+            return None;
+        }
+        Some(self.begin_reception(now, Some(from), &pdu.header))
+    }
+
+    pub(super) fn begin_reception(
+        &mut self,
+        now: Time,
+        from: Option<PathId>,
+        header: &Header,
+    ) -> Handle {
+        let id = header.transaction();
+        let handle = self.reserve_slot();
+        let remote = self.core.config.remote(header.source.0).clone();
+        let mut base = Base::new(handle, reverse(header), header.source.0, remote);
+        base.path = base.path.or(from);
+        base.last_heard = now;
+        let receiver = Receiver::new(base, &mut self.core, now);
+        self.fill_slot(handle, id, Transaction::Receiver(Box::new(receiver)));
+        handle
+    }
+
+    /// Answers a PDU of a transaction that is not under way, so that the peer can end it.
+    fn answer_stranger(&mut self, from: PathId, pdu: &Pdu<'_>) {
+        self.core.stats.stray += 1;
+        if pdu.header.mode == TransmissionMode::Unacknowledged {
+            return;
+        }
+        let id = pdu.header.transaction();
+        let known = self.closed.get(id).map(<[u8]>::to_vec);
+        let (of, condition, status) = match pdu.body {
+            Body::Eof(eof) if pdu.header.direction == Direction::TowardReceiver => {
+                let status = match known {
+                    Some(_) => TransactionStatus::Terminated,
+                    None => TransactionStatus::Unrecognized,
+                };
+                (Acknowledged::Eof, eof.condition, status)
+            }
+            Body::Finished(finished) if finished.end_system => {
+                // Puts are not remembered, so it may have been one of them.
+                (Acknowledged::Finished, finished.condition, TransactionStatus::Undefined)
+            }
+            Body::Eof(_)
+            | Body::Finished(_)
+            | Body::FileData(_)
+            | Body::Ack(_)
+            | Body::Metadata(_)
+            | Body::Nak(_)
+            | Body::Prompt(_)
+            | Body::KeepAlive(_)
+            | Body::Unknown { .. } => return,
+        };
+        if !self.loaded {
+            return;
+        }
+        let subtype = u8::from(of == Acknowledged::Finished);
+        let body = Body::Ack(Ack { directive: of, subtype, condition, status });
+        let ack = Pdu { header: reverse(&pdu.header), body };
+        self.reply(from, ack.to_vec().ok());
+        if of == Acknowledged::Eof {
+            self.reply(from, known.filter(|pdu| !pdu.is_empty()));
+        }
+    }
+
+    fn reply(&mut self, path: PathId, pdu: Option<Vec<u8>>) {
+        let Some(pdu) = pdu else { return };
+        if self.replies.push(path, pdu) {
+            return;
+        }
+        self.core.stats.replies_dropped += 1;
+        self.core.limit_reached(Limit::Replies);
+    }
+
+    pub(super) fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {
+        let config = &self.core.config;
+        let remote = config.remotes.values().find(|remote| remote.path == Some(id));
+        let rate_bps = remote.unwrap_or(&config.default_remote).rate_bps;
+        let path = self.core.paths.entry(id).or_insert_with(Path::new);
+        let was_up = path.is_up();
+        path.event(event, rate_bps);
+        let is_up = path.is_up();
+        if was_up == is_up {
+            return;
+        }
+        let only = self.only_path();
+        for slot in &mut self.slots {
+            let Some(transaction) = slot.transaction.as_mut() else { continue };
+            let base = transaction.base_mut();
+            if base.path.is_none()
+                && let Some(only) = only
+            {
+                base.set_path(only);
+            }
+            if base.path != Some(id) {
+                continue;
+            }
+            if is_up {
+                transaction.rearm(&mut self.core, now);
+            } else {
+                // A link that is known to be down lets no time count (§4.12).
+                base.disarm_protocol(&mut self.core);
+            }
+        }
+    }
+
+    pub(super) fn effect_done(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let Some((handle, job)) = self.core.answered(ticket) else { return };
+        if handle == NOBODY || job == Job::Forget {
+            match job {
+                Job::Load => self.restore(now, answer),
+                Job::Forget
+                | Job::Open
+                | Job::Read { .. }
+                | Job::Repair { .. }
+                | Job::Write { .. }
+                | Job::Sync
+                | Job::Install
+                | Job::Request
+                | Job::Journal => {}
+            }
+            return;
+        }
+        let slot = self.slots.get_mut(handle.index as usize);
+        let slot = slot.filter(|slot| slot.generation == handle.generation);
+        match slot.and_then(|slot| slot.transaction.as_mut()) {
+            Some(Transaction::Sender(sender)) => sender.done(&mut self.core, now, job, answer),
+            Some(Transaction::Receiver(receiver)) => {
+                receiver.done(&mut self.core, now, job, answer);
+            }
+            None => self.orphan_done(job, &answer),
+        }
+        self.settle(handle);
+    }
+
+    /// An effect of a transaction that is over was carried out.
+    fn orphan_done(&mut self, job: Job, answer: &Result<Completion, EffectError>) {
+        if let Job::Write { len } = job {
+            self.core.written(len);
+        }
+        if let Ok(Completion::Opened { file, .. }) = answer {
+            self.core.close(*file);
+        }
+    }
+
+    /// The id of a put of this entity whose record is `key`, for restoring.
+    pub(super) fn is_free(&self, id: TransactionId) -> bool {
+        !self.by_id.contains_key(&id) && self.closed.get(id).is_none()
+    }
+}

@@ -1,0 +1,244 @@
+//! The records an entity keeps of its transactions, to go on after a restart.
+//!
+//! A record is: version (1 octet), kind (1), fields, CRC-32C of all that (4, big endian). Numbers
+//! are big endian; byte strings follow a length of four octets. Descriptions of a transaction are
+//! kept as the PDUs that carried them.
+
+use bytes::Bytes;
+use engine::{Area, FileName, IndexRequest};
+use wire::cfdp::{Checksum, ChecksumType, TransactionId};
+
+use super::core::{Core, Handle, Job};
+use super::ranges::Ranges;
+
+const VERSION: u8 = 1;
+const CHECK_LEN: usize = 4;
+
+/// The key of the next sequence number.
+pub(crate) const SEQUENCE_KEY: &str = "cfdp-sequence";
+
+/// The key of a transaction that is received here.
+pub(crate) fn receiver_key(id: TransactionId) -> String {
+    format!("cfdp-rx-{}-{}", id.source, id.sequence)
+}
+
+/// The key of a transaction that is sent from here.
+pub(crate) fn sender_key(id: TransactionId) -> String {
+    format!("cfdp-tx-{}-{}", id.source, id.sequence)
+}
+
+/// A record as it is read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The first sequence number that was never given.
+    Sequence(u64),
+    /// A put under way.
+    Sender { source: FileName, unbounded: bool, metadata: Vec<u8> },
+    /// A reception under way.
+    Receiver(ReceiverRecord),
+    /// A reception that is over: the Finished PDU that says so.
+    Finished { order: u64, pdu: Vec<u8> },
+}
+
+/// A reception under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReceiverRecord {
+    /// The whole file was verified, and is being given its name.
+    pub(crate) verified: bool,
+    /// The Metadata PDU; empty if it did not arrive.
+    pub(crate) metadata: Vec<u8>,
+    /// The EOF PDU; empty if it did not arrive.
+    pub(crate) eof: Vec<u8>,
+    /// What is written and synced.
+    pub(crate) ranges: Ranges,
+}
+
+fn begin(kind: u8) -> Vec<u8> {
+    vec![VERSION, kind]
+}
+
+fn finish(mut out: Vec<u8>) -> Bytes {
+    let check = Checksum::of(ChecksumType::Crc32c, &out).expect("CRC-32C is a known type");
+    out.extend_from_slice(&check.to_be_bytes());
+    out.into()
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = u32::try_from(bytes.len()).expect("PDUs and names are far below 4 GiB");
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) fn encode_sequence(next: u64) -> Bytes {
+    let mut out = begin(0);
+    out.extend_from_slice(&next.to_be_bytes());
+    finish(out)
+}
+
+pub(crate) fn encode_sender(source: &FileName, unbounded: bool, metadata: &[u8]) -> Bytes {
+    let mut out = begin(1);
+    out.push(u8::from(source.area() == Area::Spool));
+    out.push(u8::from(unbounded));
+    put_bytes(&mut out, source.path().as_bytes());
+    put_bytes(&mut out, metadata);
+    finish(out)
+}
+
+pub(crate) fn encode_receiver(record: &ReceiverRecord) -> Bytes {
+    let mut out = begin(2);
+    out.push(u8::from(record.verified));
+    put_bytes(&mut out, &record.metadata);
+    put_bytes(&mut out, &record.eof);
+    for (start, end) in record.ranges.iter() {
+        out.extend_from_slice(&start.to_be_bytes());
+        out.extend_from_slice(&end.to_be_bytes());
+    }
+    finish(out)
+}
+
+pub(crate) fn encode_finished(order: u64, pdu: &[u8]) -> Bytes {
+    let mut out = begin(3);
+    out.extend_from_slice(&order.to_be_bytes());
+    put_bytes(&mut out, pdu);
+    finish(out)
+}
+
+/// Reads a record; `None` if it is damaged or of another version.
+pub(crate) fn decode(record: &[u8]) -> Option<Record> {
+    let (content, check) = record.split_last_chunk::<CHECK_LEN>()?;
+    if Checksum::of(ChecksumType::Crc32c, content)? != u32::from_be_bytes(*check) {
+        return None;
+    }
+    let mut fields = Fields(content);
+    if fields.u8()? != VERSION {
+        return None;
+    }
+    let record = match fields.u8()? {
+        0 => Record::Sequence(fields.u64()?),
+        1 => {
+            let spool = fields.u8()? != 0;
+            let unbounded = fields.u8()? != 0;
+            let path = String::from_utf8(fields.bytes()?).ok()?;
+            let source = if spool { FileName::spool(&path) } else { FileName::file(&path) };
+            Record::Sender { source: source.ok()?, unbounded, metadata: fields.bytes()? }
+        }
+        2 => {
+            let verified = fields.u8()? != 0;
+            let (metadata, eof) = (fields.bytes()?, fields.bytes()?);
+            let mut ranges = Ranges::new();
+            while !fields.0.is_empty() {
+                ranges.insert(fields.u64()?, fields.u64()?);
+            }
+            Record::Receiver(ReceiverRecord { verified, metadata, eof, ranges })
+        }
+        3 => Record::Finished { order: fields.u64()?, pdu: fields.bytes()? },
+        _ => return None,
+    };
+    fields.0.is_empty().then_some(record)
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn u8(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_be_bytes(*number))
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        let (len, rest) = self.0.split_first_chunk::<4>()?;
+        let (bytes, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
+        self.0 = rest;
+        Some(bytes.to_vec())
+    }
+}
+
+/// Keeps the operations on one transaction's record in their order: storage effects may overtake
+/// each other, so there is one at a time, and of those that wait only the last counts.
+#[derive(Debug, Default)]
+pub(crate) struct JournalSlot {
+    busy: bool,
+    used: bool,
+    waiting: Option<IndexRequest>,
+}
+
+impl JournalSlot {
+    pub(crate) fn submit(&mut self, core: &mut Core, handle: Handle, request: IndexRequest) {
+        self.used = true;
+        if self.busy {
+            self.waiting = Some(request);
+            return;
+        }
+        self.busy = true;
+        core.index(handle, Job::Journal, request);
+    }
+
+    /// The operation under way is over; whether all of them are.
+    pub(crate) fn done(&mut self, core: &mut Core, handle: Handle) -> bool {
+        self.busy = false;
+        match self.waiting.take() {
+            Some(request) => {
+                self.submit(core, handle, request);
+                false
+            }
+            None => true,
+        }
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Whether there was ever a record.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// There is a record of an earlier run.
+    pub(crate) fn mark_used(&mut self) {
+        self.used = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::cfdp::EntityId;
+
+    use super::*;
+
+    #[test]
+    fn records_come_back_and_damage_is_seen() {
+        let mut ranges = Ranges::new();
+        ranges.insert(0, 10);
+        ranges.insert(20, 1 << 40);
+        let record = ReceiverRecord { verified: true, metadata: vec![], eof: vec![3], ranges };
+        let source = FileName::file("a/b").unwrap();
+        let encoded = [
+            (encode_sequence(7), Record::Sequence(7)),
+            (
+                encode_sender(&source, true, b"pdu"),
+                Record::Sender { source, unbounded: true, metadata: b"pdu".to_vec() },
+            ),
+            (encode_receiver(&record), Record::Receiver(record)),
+            (encode_finished(3, b"f"), Record::Finished { order: 3, pdu: b"f".to_vec() }),
+        ];
+        for (bytes, record) in encoded {
+            assert_eq!(decode(&bytes), Some(record));
+            for i in 0..bytes.len() {
+                let mut damaged = bytes.to_vec();
+                damaged[i] ^= 0x40;
+                assert_eq!(decode(&damaged), None, "octet {i}");
+                assert_eq!(decode(&bytes[..i]), None);
+            }
+        }
+        let id = TransactionId { source: EntityId(1), sequence: 2 };
+        assert_ne!(receiver_key(id), sender_key(id));
+    }
+}

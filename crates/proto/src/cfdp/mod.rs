@@ -1,0 +1,545 @@
+//! The CCSDS File Delivery Protocol, classes 1 and 2 (CCSDS 727.0-B-5, and the PDUs of issues 1
+//! to 4).
+//!
+//! An [`Entity`] sends and receives files in any number of transactions at once. It is an
+//! [`engine::Engine`]: it holds no socket, file or clock.
+//!
+//! What arrives is written to a working file, verified, synced and given its final name in one
+//! step; only then the sender is told that it was retained. The progress of a reception and every
+//! put under way are kept in records, so both sides go on after a restart.
+
+mod closed;
+mod config;
+mod core;
+mod indication;
+mod input;
+mod journal;
+mod path;
+mod profile;
+mod ranges;
+mod receiver;
+mod request;
+mod restore;
+mod sender;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use engine::{Deadline, Effect, Engine, IndexRequest, Input, PathId, Rng, Time, Transmit, TxBuf};
+use wire::cfdp::{
+    ConditionCode, Direction, EntityId, Header, PromptResponse, TransactionId, Width,
+};
+
+pub use self::config::{
+    Config, Faults, HostDelays, Indications, JournalPolicy, Limits, NakMode, Remote, Timer,
+};
+pub use self::indication::{
+    Indication, Limit, MetadataReceived, PeerError, Report, Role, State, TransactionFinished,
+};
+pub use self::profile::profile;
+pub use self::request::{
+    FilestoreRequest, FilestoreResponse, PutRequest, RequestError, SegmentMetadata,
+};
+pub use self::stats::{PduCounts, Stats};
+pub use wire::cfdp as pdu;
+
+use self::closed::{Closed, Replies};
+use self::core::{Base, Core, Handle, Job};
+use self::path::{Class, Path};
+use self::receiver::Receiver;
+use self::sender::{Sender, Turn};
+
+/// How many sequence numbers are set aside at a time, so that few records are written.
+const SEQUENCE_BLOCK: u64 = 64;
+
+/// The handle of effects that belong to no transaction.
+const NOBODY: Handle = Handle { index: u32::MAX, generation: 0 };
+
+/// A CFDP entity.
+#[derive(Debug)]
+pub struct Entity {
+    core: Core,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_id: BTreeMap<TransactionId, Handle>,
+    /// The transaction that the last PDU was for: the next is probably for it too.
+    last: Option<(TransactionId, Handle)>,
+    closed: Closed,
+    replies: Replies,
+    sequence: u64,
+    /// Sequence numbers below this may be given without another record.
+    sequence_reserved: u64,
+    loaded: bool,
+    /// The path that has the next turn.
+    turn: PathId,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    transaction: Option<Transaction>,
+}
+
+#[derive(Debug)]
+enum Transaction {
+    Sender(Box<Sender>),
+    Receiver(Box<Receiver>),
+}
+
+impl Transaction {
+    fn base(&self) -> &Base {
+        match self {
+            Self::Sender(sender) => &sender.base,
+            Self::Receiver(receiver) => &receiver.base,
+        }
+    }
+
+    fn base_mut(&mut self) -> &mut Base {
+        match self {
+            Self::Sender(sender) => &mut sender.base,
+            Self::Receiver(receiver) => &mut receiver.base,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Sender(sender) => sender.is_done(),
+            Self::Receiver(receiver) => receiver.is_done(),
+        }
+    }
+
+    fn report(&self) -> Report {
+        match self {
+            Self::Sender(sender) => sender.report(),
+            Self::Receiver(receiver) => receiver.report(),
+        }
+    }
+
+    fn rearm(&mut self, core: &mut Core, now: Time) {
+        match self {
+            Self::Sender(sender) => sender.rearm(core, now),
+            Self::Receiver(receiver) => receiver.rearm(core, now),
+        }
+    }
+
+    fn want_all(&mut self, core: &mut Core) {
+        match self {
+            Self::Sender(sender) => sender.want_all(core),
+            Self::Receiver(receiver) => receiver.want_all(core),
+        }
+    }
+}
+
+impl Entity {
+    /// An entity with these settings. If the journal is enabled it first asks for the records of
+    /// an earlier run, and goes on with the transactions they tell of.
+    #[must_use]
+    pub fn new(config: Config, mut rng: Rng) -> Self {
+        let first = rng.below(config.sequence_width.max_value().min(1 << 62)).max(1);
+        let sequence = config.first_sequence.unwrap_or(first);
+        let mut core = Core::new(config);
+        let loaded = !core.config.journal.enabled;
+        if !loaded {
+            core.index(NOBODY, Job::Load, IndexRequest::Load);
+        }
+        let replies = Replies::new(core.config.limits.replies);
+        let closed = Closed::new(core.config.limits.finished);
+        Self {
+            core,
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_id: BTreeMap::new(),
+            last: None,
+            closed,
+            replies,
+            sequence,
+            sequence_reserved: sequence,
+            loaded,
+            turn: PathId(0),
+        }
+    }
+
+    /// The entity's settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+
+    /// Counters since the entity began.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.core.stats
+    }
+
+    /// Whether the records of an earlier run were taken up.
+    #[must_use]
+    pub fn is_restored(&self) -> bool {
+        self.loaded
+    }
+
+    /// The transactions under way, in order of their ids.
+    pub fn transactions(&self) -> impl Iterator<Item = Report> + '_ {
+        self.by_id.values().filter_map(|handle| self.get(*handle)).map(Transaction::report)
+    }
+
+    /// Sends a file, messages or filestore requests to another entity (§3.4.1).
+    ///
+    /// # Errors
+    /// The request cannot be carried out; nothing was begun.
+    pub fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
+        if request.resume {
+            if !self.loaded {
+                return Err(RequestError::NotReady);
+            }
+            if let Some(id) = self.resumable(&request) {
+                return Ok(id);
+            }
+        }
+        if self.by_id.len() >= self.core.config.limits.transactions {
+            return Err(RequestError::TooManyTransactions);
+        }
+        let remote = self.core.config.remote(request.destination).clone();
+        request.check(&remote)?;
+        let header = self.new_header(&request, &remote)?;
+        let id = header.transaction();
+        let handle = self.reserve_slot();
+        let mut base = Base::new(handle, header, request.destination, remote);
+        base.path = base.path.or_else(|| self.only_path());
+        let mut sender = Sender::new(base, request, None);
+        self.core.indicate(Indication::Transaction(id));
+        sender.start(&mut self.core, now);
+        self.fill_slot(handle, id, Transaction::Sender(Box::new(sender)));
+        self.settle(handle);
+        Ok(id)
+    }
+
+    fn resumable(&self, request: &PutRequest) -> Option<TransactionId> {
+        let mut handles = self.by_id.iter();
+        let found = handles.find(|(_, handle)| match self.get(**handle) {
+            Some(Transaction::Sender(sender)) => sender.resumes(request),
+            Some(Transaction::Receiver(_)) | None => false,
+        });
+        found.map(|(id, _)| *id)
+    }
+
+    fn new_header(
+        &mut self,
+        request: &PutRequest,
+        remote: &Remote,
+    ) -> Result<Header, RequestError> {
+        let entity = self.core.config.entity;
+        let fitting = Width::fitting(entity.max(request.destination));
+        let entity_width = remote.entity_width.unwrap_or(fitting);
+        if entity.max(request.destination) > entity_width.max_value() {
+            return Err(RequestError::Width("an entity number"));
+        }
+        Ok(Header {
+            version: remote.version,
+            direction: Direction::TowardReceiver,
+            mode: request.mode.unwrap_or(remote.mode),
+            crc: remote.crc,
+            large_file: false,
+            segmentation_control: request.segmentation_control,
+            entity_width,
+            sequence_width: self.core.config.sequence_width,
+            source: EntityId(entity),
+            sequence: self.next_sequence(),
+            destination: EntityId(request.destination),
+        })
+    }
+
+    /// A sequence number that no transaction under way has.
+    fn next_sequence(&mut self) -> u64 {
+        let max = self.core.config.sequence_width.max_value();
+        let source = EntityId(self.core.config.entity);
+        let mut sequence = self.sequence.min(max);
+        while self.by_id.contains_key(&TransactionId { source, sequence }) {
+            sequence = if sequence >= max { 0 } else { sequence + 1 };
+        }
+        self.sequence = if sequence >= max { 0 } else { sequence + 1 };
+        self.reserve_sequences();
+        sequence
+    }
+
+    /// Sets sequence numbers aside, so that a restart does not give them again.
+    fn reserve_sequences(&mut self) {
+        let wrapped = self.sequence_reserved > self.sequence + SEQUENCE_BLOCK;
+        if self.loaded
+            && self.core.config.journal.enabled
+            && (self.sequence >= self.sequence_reserved || wrapped)
+        {
+            self.sequence_reserved = self.sequence + SEQUENCE_BLOCK;
+            let value = journal::encode_sequence(self.sequence_reserved);
+            let key = journal::SEQUENCE_KEY.to_owned();
+            self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
+        }
+    }
+
+    /// The path to an entity of which nothing is said, if there is one path.
+    fn only_path(&self) -> Option<PathId> {
+        let mut paths = self.core.paths.keys();
+        paths.next().copied().filter(|_| paths.next().is_none())
+    }
+
+    /// Ends a transaction early, and tells the peer (§4.11).
+    ///
+    /// # Errors
+    /// There is no such transaction.
+    pub fn cancel(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
+        self.with(id, |core, transaction| {
+            let condition = ConditionCode::CancelRequestReceived;
+            match transaction {
+                Transaction::Sender(sender) => sender.cancel(core, condition),
+                Transaction::Receiver(receiver) => receiver.cancel(core, now, condition),
+            }
+            Ok(())
+        })
+    }
+
+    /// Stops a transaction until it is resumed; the peer is not told.
+    ///
+    /// # Errors
+    /// There is no such transaction.
+    pub fn suspend(&mut self, _now: Time, id: TransactionId) -> Result<(), RequestError> {
+        self.with(id, |core, transaction| {
+            let condition = ConditionCode::SuspendRequestReceived;
+            match transaction {
+                Transaction::Sender(sender) => sender.suspend(core, condition),
+                Transaction::Receiver(receiver) => receiver.suspend(core, condition),
+            }
+            Ok(())
+        })
+    }
+
+    /// Goes on with a suspended transaction.
+    ///
+    /// # Errors
+    /// There is no such transaction.
+    pub fn resume(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
+        self.with(id, |core, transaction| {
+            match transaction {
+                Transaction::Sender(sender) => sender.resume(core, now),
+                Transaction::Receiver(receiver) => receiver.resume(core, now),
+            }
+            Ok(())
+        })
+    }
+
+    /// Asks for an [`Indication::Report`].
+    ///
+    /// # Errors
+    /// There is no such transaction.
+    pub fn report(&mut self, _now: Time, id: TransactionId) -> Result<(), RequestError> {
+        self.with(id, |core, transaction| {
+            core.indicate(Indication::Report(transaction.report()));
+            Ok(())
+        })
+    }
+
+    /// Asks the receiver of a file for a NAK or a Keep Alive (§4.6.5).
+    ///
+    /// # Errors
+    /// There is no such transaction, or it is no acknowledged put under way.
+    pub fn prompt(
+        &mut self,
+        _now: Time,
+        id: TransactionId,
+        response: PromptResponse,
+    ) -> Result<(), RequestError> {
+        self.with(id, |core, transaction| match transaction {
+            Transaction::Sender(sender) => sender.prompt(core, response),
+            Transaction::Receiver(_) => {
+                Err(RequestError::NotApplicable("only the sender of a file prompts"))
+            }
+        })
+    }
+
+    fn with(
+        &mut self,
+        id: TransactionId,
+        act: impl FnOnce(&mut Core, &mut Transaction) -> Result<(), RequestError>,
+    ) -> Result<(), RequestError> {
+        let missing = RequestError::NoTransaction(id);
+        let handle = *self.by_id.get(&id).ok_or(missing.clone())?;
+        let slot = &mut self.slots[handle.index as usize];
+        let transaction = slot.transaction.as_mut().ok_or(missing)?;
+        let result = act(&mut self.core, transaction);
+        self.settle(handle);
+        result
+    }
+
+    fn get(&self, handle: Handle) -> Option<&Transaction> {
+        let slot = self.slots.get(handle.index as usize)?;
+        slot.transaction.as_ref().filter(|_| slot.generation == handle.generation)
+    }
+
+    fn reserve_slot(&mut self) -> Handle {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            u32::try_from(self.slots.len() - 1).expect("a bound on transactions keeps them few")
+        });
+        Handle { index, generation: self.slots[index as usize].generation }
+    }
+
+    fn fill_slot(&mut self, handle: Handle, id: TransactionId, transaction: Transaction) {
+        self.slots[handle.index as usize].transaction = Some(transaction);
+        self.by_id.insert(id, handle);
+    }
+
+    /// Looks after a transaction once something happened to it: one that is over is forgotten.
+    fn settle(&mut self, handle: Handle) {
+        if self.get(handle).is_some_and(Transaction::is_done) {
+            let slot = &mut self.slots[handle.index as usize];
+            slot.generation = slot.generation.wrapping_add(1);
+            let Some(transaction) = slot.transaction.take() else { return };
+            self.free.push(handle.index);
+            self.by_id.remove(&transaction.base().id());
+            self.last = None;
+            self.core.limit_left(Limit::Transactions);
+            transaction.base().disarm_all(&mut self.core);
+            if let Transaction::Receiver(mut receiver) = transaction {
+                let pdu = receiver.take_finished_pdu();
+                self.remember(receiver.base.id(), pdu);
+            }
+        }
+        if self.core.flush_wanted {
+            self.core.flush_wanted = false;
+            for slot in &mut self.slots {
+                if let Some(Transaction::Receiver(receiver)) = slot.transaction.as_mut() {
+                    receiver.flush(&mut self.core);
+                }
+            }
+        }
+    }
+
+    /// Remembers how a reception ended, in place of the oldest if there are too many.
+    fn remember(&mut self, id: TransactionId, pdu: Vec<u8>) {
+        for forgotten in self.closed.insert(id, pdu) {
+            if self.core.config.journal.enabled {
+                let key = journal::receiver_key(forgotten);
+                self.core.index(NOBODY, Job::Forget, IndexRequest::Remove { key });
+            }
+        }
+    }
+}
+
+impl Engine for Entity {
+    type Indication = Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(receive) => {
+                for datagram in receive.datagrams() {
+                    self.receive(now, receive.from, datagram);
+                }
+            }
+            Input::Path(path, event) => self.path_event(now, path, event),
+            Input::Done(ticket, answer) => self.effect_done(now, ticket, answer),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some((handle, alarm)) = self.core.timers.pop_due(now) {
+            let Some(slot) = self.slots.get_mut(handle.index as usize) else { continue };
+            if slot.generation != handle.generation {
+                continue;
+            }
+            match slot.transaction.as_mut() {
+                Some(Transaction::Sender(sender)) => sender.alarm(&mut self.core, now, alarm),
+                Some(Transaction::Receiver(receiver)) => {
+                    receiver.alarm(&mut self.core, now, alarm);
+                }
+                None => {}
+            }
+            self.settle(handle);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let paths: Vec<PathId> = self.core.paths.keys().copied().collect();
+        let first = paths.iter().position(|path| *path > self.turn).unwrap_or(0);
+        for path in paths[first..].iter().chain(&paths[..first]) {
+            if let Some(transmit) = self.transmit_on(now, *path, tx) {
+                self.turn = *path;
+                return Some(transmit);
+            }
+        }
+        None
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.core.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<Indication> {
+        self.core.indications.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.core.timers.next()
+    }
+}
+
+impl Entity {
+    /// Fills a batch for one path with what is most worth sending.
+    fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
+        let path = self.core.paths.get(&id).filter(|path| path.can_send())?;
+        let mut burst = path.burst(now, tx);
+        self.replies.emit(id, &mut burst, &mut self.core.stats);
+        'classes: for class in Class::ALL {
+            while let Some(handle) =
+                self.core.paths.get_mut(&id).and_then(|path| path.dequeue(class))
+            {
+                let Some(slot) = self.slots.get_mut(handle.index as usize) else { continue };
+                if slot.generation != handle.generation {
+                    continue;
+                }
+                let Some(transaction) = slot.transaction.as_mut() else { continue };
+                if transaction.base().path != Some(id) {
+                    continue;
+                }
+                transaction.base_mut().left_queue(class);
+                let before = burst.len();
+                let turn = match transaction {
+                    Transaction::Sender(sender) => sender.emit(&mut self.core, class, &mut burst),
+                    Transaction::Receiver(receiver) => receiver.emit(&mut self.core, &mut burst),
+                };
+                if turn == Turn::More {
+                    let sent = burst.len() > before;
+                    Self::queue_again(&mut self.core, transaction, id, class, sent);
+                    self.settle(handle);
+                    break 'classes;
+                }
+                self.settle(handle);
+            }
+        }
+        if burst.is_empty() {
+            return None;
+        }
+        let path = self.core.paths.get_mut(&id)?;
+        path.finish(id, &burst)
+    }
+
+    /// Queues a transaction that has more to send: behind the others if it just sent something.
+    fn queue_again(
+        core: &mut Core,
+        transaction: &mut Transaction,
+        id: PathId,
+        class: Class,
+        sent: bool,
+    ) {
+        let base = transaction.base_mut();
+        if !base.back_in_queue(class) {
+            return;
+        }
+        let handle = base.handle;
+        let Some(path): Option<&mut Path> = core.paths.get_mut(&id) else { return };
+        if sent {
+            path.enqueue(class, handle);
+        } else {
+            path.requeue_front(class, handle);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What an entity keeps for each path: its state, its pace, its round trip, and who wants to send.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use engine::{PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf};
+
+use super::core::Handle;
+
+/// What is sent first: the lower, the sooner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// ACK, Finished, NAK, Keep Alive, Prompt.
+    Control,
+    /// Metadata.
+    Metadata,
+    /// Data that was asked for again.
+    Repair,
+    /// New data, and the EOF after it.
+    Bulk,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 4] = [Self::Control, Self::Metadata, Self::Repair, Self::Bulk];
+
+    pub(crate) const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// One path.
+#[derive(Debug)]
+pub(crate) struct Path {
+    info: PathInfo,
+    up: bool,
+    blocked: bool,
+    /// When the last datagram handed out has left at the path's rate.
+    free_at: Time,
+    ready: [VecDeque<Handle>; 4],
+    pub(crate) rtt: RoundTrip,
+    /// Whether the driver was asked to hold back what arrives.
+    pub(crate) paused: bool,
+}
+
+impl Path {
+    pub(crate) fn new() -> Self {
+        Self {
+            info: PathInfo::datagram(0),
+            up: false,
+            blocked: false,
+            free_at: Time::ZERO,
+            ready: Default::default(),
+            rtt: RoundTrip::default(),
+            paused: false,
+        }
+    }
+
+    /// Takes note of an event; `rate_bps` is a rate set in place of the path's own.
+    pub(crate) fn event(&mut self, event: PathEvent, rate_bps: Option<u64>) {
+        match event {
+            PathEvent::Up(info) => {
+                self.rtt.light = info.owlt.map(|owlt| owlt * 2);
+                self.info = info;
+                match rate_bps {
+                    Some(0) => self.info.rate_bps = None,
+                    Some(rate) => self.info.rate_bps = Some(rate),
+                    None => {}
+                }
+                self.up = true;
+                self.blocked = false;
+            }
+            PathEvent::Down => self.up = false,
+            PathEvent::Blocked => self.blocked = true,
+            PathEvent::Writable => self.blocked = false,
+            PathEvent::ReadClosed | PathEvent::Secured(_) => {}
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.up
+    }
+
+    pub(crate) fn can_send(&self) -> bool {
+        self.up && !self.blocked
+    }
+
+    /// The largest PDU the path takes.
+    pub(crate) fn mtu(&self) -> usize {
+        match self.info.kind {
+            PathKind::Datagram { mtu } => mtu,
+            PathKind::Message { max } => max,
+            // PDUs carry their length, but nothing here cuts a stream into PDUs again.
+            PathKind::Stream => 0,
+        }
+    }
+
+    /// Puts a transaction into the queue of a class; it must not be in it.
+    pub(crate) fn enqueue(&mut self, class: Class, handle: Handle) {
+        self.ready[class as usize].push_back(handle);
+    }
+
+    pub(crate) fn dequeue(&mut self, class: Class) -> Option<Handle> {
+        self.ready[class as usize].pop_front()
+    }
+
+    /// Puts a transaction back to the front of its queue.
+    pub(crate) fn requeue_front(&mut self, class: Class, handle: Handle) {
+        self.ready[class as usize].push_front(handle);
+    }
+
+    /// Starts a batch into `tx`.
+    pub(crate) fn burst<'a>(&self, now: Time, tx: &'a mut TxBuf) -> Burst<'a> {
+        let info = self.info.clone();
+        let start = if info.rate_bps.is_some() { now.max(self.free_at) } else { now };
+        Burst { mtu: self.mtu(), tx, info, start, at: start, timed: (0, Duration::ZERO) }
+    }
+
+    /// Ends a batch and says how to send it.
+    pub(crate) fn finish(&mut self, id: PathId, burst: &Burst<'_>) -> Option<Transmit> {
+        self.free_at = burst.at;
+        burst.tx.transmit(id, burst.start)
+    }
+}
+
+/// A batch being filled.
+#[derive(Debug)]
+pub(crate) struct Burst<'a> {
+    tx: &'a mut TxBuf,
+    info: PathInfo,
+    mtu: usize,
+    start: Time,
+    at: Time,
+    /// The last datagram's length and its time on the path.
+    timed: (usize, Duration),
+}
+
+impl Burst<'_> {
+    /// When the next datagram begins to leave.
+    pub(crate) fn departure(&self) -> Time {
+        self.at
+    }
+
+    /// Bytes in the batch.
+    pub(crate) fn len(&self) -> usize {
+        self.tx.bytes().len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tx.is_empty()
+    }
+
+    /// The largest PDU the path takes.
+    pub(crate) fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// Adds a datagram of `len` bytes and returns its place, if it fits the batch.
+    pub(crate) fn push(&mut self, len: usize) -> Option<&mut [u8]> {
+        if !self.tx.fits(len) {
+            return None;
+        }
+        if self.timed.0 != len {
+            self.timed = (len, self.info.transmission_time(len));
+        }
+        self.at += self.timed.1;
+        self.tx.push(len)
+    }
+}
+
+/// How long the peer's answers take on a path, as in RFC 6298.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RoundTrip {
+    /// Twice the one-way light time, where it is known.
+    light: Option<Duration>,
+    smoothed: Option<Duration>,
+    variation: Duration,
+}
+
+impl RoundTrip {
+    /// Least allowance for the two hosts, beside what was measured.
+    const MARGIN: Duration = Duration::from_millis(5);
+
+    /// Learns from one answer.
+    pub(crate) fn sample(&mut self, took: Duration) {
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(took);
+            self.variation = took / 2;
+            return;
+        };
+        self.variation = (self.variation * 3 + smoothed.abs_diff(took)) / 4;
+        self.smoothed = Some((smoothed * 7 + took) / 8);
+    }
+
+    /// Time within which an answer should be there; `initial` if nothing is known.
+    pub(crate) fn timeout(&self, initial: Duration) -> Duration {
+        // 25 ms one way: 50 + 3.125 + 5 = 58 ms.
+        let light = self.light.map(|light| light + self.margin());
+        let measured =
+            self.smoothed.map(|smoothed| smoothed + (self.variation * 4).max(Self::MARGIN));
+        match (light, measured) {
+            (Some(light), Some(measured)) => light.max(measured),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => initial,
+        }
+    }
+
+    /// Allowance for the hosts and for jitter.
+    pub(crate) fn margin(&self) -> Duration {
+        let round_trip = self.light.or(self.smoothed).unwrap_or_default();
+        Self::MARGIN + (round_trip / 16).min(Duration::from_secs(10))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_light_time_is_the_least_timeout() {
+        let mut rtt = RoundTrip::default();
+        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_secs(1));
+        rtt.light = Some(Duration::from_millis(50));
+        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_micros(58_125));
+        rtt.sample(Duration::from_millis(200));
+        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_millis(600));
+        for _ in 0..100 {
+            rtt.sample(Duration::from_millis(50));
+        }
+        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_micros(58_125));
+    }
+
+    #[test]
+    fn datagrams_of_a_batch_leave_one_after_the_other() {
+        let mut path = Path::new();
+        let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1000) };
+        path.event(PathEvent::Up(info), None);
+        let mut tx = TxBuf::new(8);
+        let mut burst = path.burst(Time::from_nanos(500), &mut tx);
+        burst.push(1000).expect("room");
+        burst.push(1000).expect("room");
+        assert_eq!(burst.departure(), Time::from_nanos(2_000_500));
+        let transmit = path.finish(PathId(1), &burst).expect("something to send");
+        assert_eq!(transmit.not_before, Time::from_nanos(500));
+        tx.clear();
+        let burst = path.burst(Time::from_nanos(600), &mut tx);
+        assert_eq!(burst.departure(), Time::from_nanos(2_000_500));
+    }
+}

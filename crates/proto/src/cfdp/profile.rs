@@ -1,0 +1,62 @@
+//! Settings by name.
+
+use std::time::Duration;
+
+use wire::cfdp::{ChecksumType, TransmissionMode, Version, Width};
+
+use super::config::{Config, HostDelays, NakMode, Remote, Timer};
+
+/// The settings of a profile; `None` if there is none of this name. The caller sets the entity's
+/// number and its remotes.
+///
+/// * `default`: what this implementation does best with itself.
+/// * `gsfc-2007`: the engine 3.1a1 of the Goddard Space Flight Center as it was measured in 2011
+///   over an emulated link: version 000, modular checksum, 997 bytes a PDU, twenty gaps a NAK,
+///   timers of 50 s, and the time its hosts took to answer.
+#[must_use]
+pub fn profile(name: &str) -> Option<Config> {
+    match name {
+        "default" => Some(Config::default()),
+        "gsfc-2007" => Some(gsfc_2007()),
+        _ => None,
+    }
+}
+
+fn gsfc_2007() -> Config {
+    let fifty = Timer::Fixed(Duration::from_secs(50));
+    let day = Duration::from_secs(86_400);
+    let remote = Remote {
+        version: Version::V0,
+        mode: TransmissionMode::Acknowledged,
+        checksum: ChecksumType::Modular,
+        entity_width: Some(Width::TWO),
+        // 14 bytes of header and offset, 997 of data: 1,011 of the 1,029 a PDU may have.
+        segment_max: Some(997),
+        datagram_max: Some(1029),
+        nak_mode: NakMode::Deferred,
+        nak_gaps_max: Some(20),
+        ack_timer: fifty,
+        ack_limit: 250,
+        nak_timer: fifty,
+        nak_limit: 250,
+        inactivity: Timer::Fixed(day),
+        probe: Timer::Fixed(day),
+        host_delays: HostDelays {
+            metadata_to_data: Duration::from_micros(33),
+            eof_to_ack: Duration::from_micros(269),
+            ack_to_nak: Duration::from_micros(234),
+            nak_to_repair: Duration::from_micros(3900),
+            // 63.5 ms for 10 MB and 0.178 ms for 10 KB: 0.115 ms + 6.34 ms for each 10^6 bytes.
+            complete_to_finished: Duration::from_micros(115),
+            complete_to_finished_per_mb: Duration::from_micros(6340),
+            finished_to_ack: Duration::from_micros(700),
+        },
+        ..Remote::default()
+    };
+    Config {
+        sequence_width: Width::TWO,
+        first_sequence: Some(1),
+        default_remote: remote,
+        ..Config::default()
+    }
+}

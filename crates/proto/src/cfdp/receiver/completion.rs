@@ -1,0 +1,491 @@
+//! The end of a reception: the file is verified, made safe and given its name, filestore requests
+//! are carried out, and then the sender is told.
+
+use bytes::Bytes;
+use engine::{Completion, EffectError, FileName, IndexRequest, Time};
+use wire::cfdp::{
+    Body, ConditionCode, DeliveryCode, EntityId, FaultHandler, FileStatus, FilestoreAction,
+    FilestoreStatus, Finished, IdField, Pdu, Tlv, Tlvs,
+};
+
+use super::{Phase, Receiver};
+use crate::cfdp::core::{Alarm, Core, Job};
+use crate::cfdp::indication::{Indication, Role, TransactionFinished};
+use crate::cfdp::journal::{self, ReceiverRecord};
+use crate::cfdp::path::Class;
+use crate::cfdp::request::{FilestoreRequest, FilestoreResponse};
+
+impl Receiver {
+    /// Goes on to the end if everything is there.
+    pub(super) fn check_complete(&mut self, core: &mut Core, now: Time) {
+        let (Some(eof), Some(metadata)) = (self.eof, self.metadata.as_ref()) else { return };
+        if self.phase != Phase::Receiving || self.base.suspended {
+            return;
+        }
+        if metadata.destination.is_none() {
+            self.complete_at = now;
+            self.outcome.delivery = DeliveryCode::Complete;
+            self.next_request(core, now, 0);
+            return;
+        }
+        if self.spool.file().is_none() {
+            return;
+        }
+        if self.ranges.covered() < eof.size {
+            self.spool.sum_up(core, self.base.handle, self.ranges.prefix());
+            return;
+        }
+        self.complete_at = now;
+        self.phase = Phase::Verifying;
+        self.base.disarm_protocol(core);
+        self.base.disarm(core, Alarm::Journal);
+        self.spool.flush(core, self.base.handle);
+        self.summed_up(core, now);
+    }
+
+    /// More of the file was summed up.
+    pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
+        let handle = self.base.handle;
+        self.spool.sum_up(core, handle, self.ranges.prefix());
+        let Some(eof) = self.eof.filter(|_| self.phase == Phase::Verifying) else { return };
+        let Some(checksum) = self.spool.checksum(eof.size) else { return };
+        let unchecked =
+            self.metadata.as_ref().is_some_and(|m| m.checksum == wire::cfdp::ChecksumType::Null);
+        if !unchecked && checksum != eof.checksum {
+            self.fault(core, now, ConditionCode::FileChecksumFailure);
+            if self.phase != Phase::Verifying {
+                return;
+            }
+            self.outcome.condition = ConditionCode::FileChecksumFailure;
+        }
+        self.phase = Phase::Syncing;
+        self.sync(core);
+    }
+
+    fn sync(&mut self, core: &mut Core) {
+        self.progress.syncs += 1;
+        self.spool.sync(core, self.base.handle);
+    }
+
+    /// What was written is safe.
+    pub(super) fn synced(&mut self, core: &mut Core) {
+        self.progress.syncs = self.progress.syncs.saturating_sub(1);
+        match self.phase {
+            // An earlier sync says nothing about what was written after it was asked for.
+            Phase::Syncing if self.progress.syncs > 0 => {}
+            Phase::Syncing => {
+                self.spool.close(core);
+                if !core.config.journal.enabled {
+                    self.install(core);
+                    return;
+                }
+                self.phase = Phase::Recording;
+                self.save(core);
+            }
+            Phase::Receiving => {
+                if let Some(ranges) = self.progress.syncing.take() {
+                    self.progress.saved = ranges;
+                    self.put_record(core);
+                }
+            }
+            Phase::Verifying
+            | Phase::Recording
+            | Phase::Installing
+            | Phase::Requests(_)
+            | Phase::Concluding
+            | Phase::Telling
+            | Phase::Done => self.progress.syncing = None,
+        }
+    }
+
+    /// The last record is safe.
+    pub(super) fn recorded(&mut self, core: &mut Core, now: Time) {
+        match self.phase {
+            Phase::Recording => self.install(core),
+            Phase::Concluding => self.tell(core, now),
+            Phase::Receiving
+            | Phase::Verifying
+            | Phase::Syncing
+            | Phase::Installing
+            | Phase::Requests(_)
+            | Phase::Telling
+            | Phase::Done => {}
+        }
+    }
+
+    fn install(&mut self, core: &mut Core) {
+        let destination = self.metadata.as_ref().and_then(|metadata| metadata.destination.clone());
+        let to = destination.expect("a file that was verified has a name");
+        self.phase = Phase::Installing;
+        let request = engine::FilestoreRequest::Install { from: self.spool.name.clone(), to };
+        core.filestore(self.base.handle, Job::Install, request);
+    }
+
+    /// The file has its name, or the store refused it.
+    pub(super) fn installed(&mut self, core: &mut Core, now: Time, error: Option<&EffectError>) {
+        if error.is_none() {
+            self.outcome.file_status = FileStatus::Retained;
+            self.outcome.delivery = match self.outcome.condition {
+                ConditionCode::NoError => DeliveryCode::Complete,
+                _ => DeliveryCode::Incomplete,
+            };
+            self.next_request(core, now, 0);
+            return;
+        }
+        core.stats.storage_errors += 1;
+        self.discard(core);
+        self.outcome.condition = ConditionCode::FilestoreRejection;
+        self.outcome.file_status = FileStatus::FilestoreRejection;
+        self.outcome.fault_location = Some(EntityId(core.config.entity));
+        self.refuse_requests(0);
+        self.conclude(core, now);
+    }
+
+    /// Carries out the filestore requests one after the other (§4.9).
+    fn next_request(&mut self, core: &mut Core, now: Time, index: usize) {
+        let request = self.metadata.as_ref().and_then(|metadata| metadata.requests.get(index));
+        let Some(request) = request else {
+            self.conclude(core, now);
+            return;
+        };
+        self.phase = Phase::Requests(index);
+        match store_request(request) {
+            Some(store) => core.filestore(self.base.handle, Job::Request, store),
+            None => {
+                core.stats.names_refused += 1;
+                let error = EffectError::NotAllowed;
+                self.request_done(core, now, Err(error));
+            }
+        }
+    }
+
+    pub(super) fn request_done(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let Phase::Requests(index) = self.phase else { return };
+        let request = self.metadata.as_ref().and_then(|metadata| metadata.requests.get(index));
+        let Some(request) = request.cloned() else { return };
+        let error = answer.err();
+        let status = match &error {
+            None => FilestoreStatus::SUCCESSFUL,
+            Some(error) => failure(request.action, error),
+        };
+        self.outcome.responses.push(FilestoreResponse {
+            action: request.action,
+            status,
+            first: request.first,
+            second: request.second,
+            message: String::new(),
+        });
+        if error.is_some() {
+            // What follows a request that failed is not tried (§4.9.4).
+            self.refuse_requests(index + 1);
+            self.conclude(core, now);
+        } else {
+            self.next_request(core, now, index + 1);
+        }
+    }
+
+    fn refuse_requests(&mut self, from: usize) {
+        let requests = self.metadata.as_ref().map_or(&[][..], |metadata| &metadata.requests);
+        let refused = requests.iter().skip(from).map(|request| FilestoreResponse {
+            action: request.action,
+            status: FilestoreStatus::NOT_PERFORMED,
+            first: request.first.clone(),
+            second: request.second.clone(),
+            message: String::new(),
+        });
+        self.outcome.responses.extend(refused);
+    }
+
+    /// All is decided: writes it down, and then tells it.
+    fn conclude(&mut self, core: &mut Core, now: Time) {
+        self.base.suspended = false;
+        self.base.disarm_protocol(core);
+        self.base.disarm(core, Alarm::Journal);
+        self.finished_pdu = self.encode_finished(core);
+        self.phase = Phase::Concluding;
+        if core.config.journal.enabled && self.base.acknowledged() {
+            let order = core.finished_order();
+            let value = journal::encode_finished(order, &self.finished_pdu);
+            let key = journal::receiver_key(self.base.id());
+            self.journal.submit(core, self.base.handle, IndexRequest::Put { key, value });
+        } else {
+            self.tell(core, now);
+        }
+    }
+
+    fn encode_finished(&self, core: &Core) -> Vec<u8> {
+        let outcome = &self.outcome;
+        let mut tlvs: Vec<Tlv<'_>> = outcome
+            .responses
+            .iter()
+            .map(|response| Tlv::FilestoreResponse(response.to_wire()))
+            .collect();
+        let blameless = matches!(
+            outcome.condition,
+            ConditionCode::NoError | ConditionCode::UnsupportedChecksumType
+        );
+        if !blameless {
+            let id = outcome.fault_location.unwrap_or(EntityId(core.config.entity));
+            let width = self.base.header.entity_width;
+            if id.0 <= width.max_value() {
+                tlvs.push(Tlv::EntityId(IdField::new(id, width)));
+            }
+        }
+        let finished = |tlvs| Pdu {
+            header: self.base.header,
+            body: Body::Finished(Finished {
+                condition: outcome.condition,
+                end_system: true,
+                delivery: outcome.delivery,
+                file_status: outcome.file_status,
+                tlvs,
+            }),
+        };
+        let pdu = finished(Tlvs::new(&tlvs)).to_vec();
+        // A name that came in fits a response, unless an action was unknown; then it goes without.
+        pdu.or_else(|_| finished(Tlvs::NONE).to_vec()).unwrap_or_default()
+    }
+
+    /// Tells the user, and the sender if it waits.
+    fn tell(&mut self, core: &mut Core, now: Time) {
+        self.indicate_finished(core);
+        let closure = self.metadata.as_ref().is_some_and(|metadata| metadata.closure);
+        if !self.base.acknowledged() && !closure {
+            self.close(core);
+            return;
+        }
+        self.phase = Phase::Telling;
+        let delays = &self.base.remote.host_delays;
+        let millionths = u32::try_from(self.ranges.covered() / 1000).unwrap_or(u32::MAX);
+        let per_file = delays.complete_to_finished_per_mb * millionths / 1000;
+        let at = self.complete_at + delays.complete_to_finished + per_file;
+        let at = if at > now { at } else { now };
+        self.finished_due = Some(at);
+        self.base.want_at(core, Class::Control, now, at);
+        if self.base.path.is_none() {
+            // Nobody knows where the sender is; it will ask.
+            self.base.alarm(core, Alarm::Ack, now + self.base.answer_time(core));
+        }
+    }
+
+    fn indicate_finished(&mut self, core: &mut Core) {
+        if !core.config.indications.transaction_finished {
+            return;
+        }
+        let metadata = self.metadata.as_ref();
+        core.indicate(Indication::TransactionFinished(TransactionFinished {
+            id: self.base.id(),
+            role: Role::Receiver,
+            peer: EntityId(self.base.peer),
+            condition: self.outcome.condition,
+            delivery: self.outcome.delivery,
+            file_status: self.outcome.file_status,
+            source_name: metadata.map(|m| m.source_name.clone()).unwrap_or_default(),
+            destination_name: metadata.map(|m| m.destination_name.clone()).unwrap_or_default(),
+            size: self.eof.map_or(self.ranges.covered(), |eof| eof.size),
+            messages: metadata.map(|m| m.messages.clone()).unwrap_or_default(),
+            filestore_responses: self.outcome.responses.clone(),
+            fault_location: self.outcome.fault_location,
+        }));
+    }
+
+    /// Something went wrong: does what the handler of this condition says (§4.8).
+    pub(super) fn fault(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
+        if !matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing) {
+            return;
+        }
+        let (id, progress) = (self.base.id(), self.ranges.covered());
+        match self.base.handler(core, condition) {
+            FaultHandler::Cancel | FaultHandler::Other(_) => self.cancel(core, now, condition),
+            FaultHandler::Suspend => self.suspend(core, condition),
+            FaultHandler::Ignore => {
+                core.indicate(Indication::Fault { id, condition, progress });
+                if condition == ConditionCode::FilestoreRejection {
+                    // A file that cannot be stored cannot be completed.
+                    self.cancel(core, now, condition);
+                }
+            }
+            FaultHandler::Abandon => {
+                core.indicate(Indication::Abandoned { id, condition, progress });
+                self.discard(core);
+                self.close(core);
+            }
+        }
+    }
+
+    /// Cancels: the file is discarded, and the sender is told by Finished.
+    pub(crate) fn cancel(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
+        match self.phase {
+            Phase::Receiving | Phase::Verifying | Phase::Syncing => {}
+            // Too late: the file has its name, or is about to.
+            Phase::Recording
+            | Phase::Installing
+            | Phase::Requests(_)
+            | Phase::Concluding
+            | Phase::Telling
+            | Phase::Done => return,
+        }
+        let location = EntityId(core.config.entity);
+        self.cancelled(core, now, condition, Some(location));
+    }
+
+    pub(super) fn cancelled_by_sender(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        condition: ConditionCode,
+        location: Option<EntityId>,
+    ) {
+        self.cancelled(core, now, condition, location.or(Some(self.base.header.source)));
+    }
+
+    fn cancelled(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        condition: ConditionCode,
+        location: Option<EntityId>,
+    ) {
+        self.base.suspended = false;
+        self.base.disarm_protocol(core);
+        self.nak.round = super::Round::Idle;
+        self.outcome.condition = condition;
+        self.outcome.delivery = DeliveryCode::Incomplete;
+        self.outcome.fault_location = location;
+        let installable = self.metadata.as_ref().is_some_and(|m| m.destination.is_some())
+            && self.spool.file().is_some();
+        if core.config.keep_incomplete
+            && installable
+            && condition != ConditionCode::FilestoreRejection
+        {
+            self.complete_at = now;
+            self.spool.flush(core, self.base.handle);
+            self.phase = Phase::Syncing;
+            self.sync(core);
+            return;
+        }
+        self.outcome.file_status = match condition {
+            ConditionCode::FilestoreRejection => FileStatus::FilestoreRejection,
+            _ => FileStatus::Discarded,
+        };
+        self.discard(core);
+        self.complete_at = now;
+        self.refuse_requests(0);
+        self.conclude(core, now);
+    }
+
+    /// Removes the working file.
+    pub(super) fn discard(&mut self, core: &mut Core) {
+        self.spool.abandon(core);
+        if self.metadata.as_ref().is_some_and(|metadata| metadata.destination.is_some()) {
+            let request = engine::FilestoreRequest::DenyFile(self.spool.name.clone());
+            core.filestore(self.base.handle, Job::Forget, request);
+        }
+    }
+
+    /// Nothing more is to be done.
+    pub(super) fn close(&mut self, core: &mut Core) {
+        self.base.disarm_all(core);
+        self.finished_due = None;
+        self.spool.close(core);
+        let remembered = self.base.acknowledged() && !self.finished_pdu.is_empty();
+        if self.journal.is_used() && !remembered {
+            let key = journal::receiver_key(self.base.id());
+            self.journal.submit(core, self.base.handle, IndexRequest::Remove { key });
+        }
+        self.phase = Phase::Done;
+    }
+
+    /// Saves what is known of the transaction, with the last progress that is surely on disk.
+    pub(super) fn save(&mut self, core: &mut Core) {
+        if !core.config.journal.enabled || self.progress.restoring {
+            return;
+        }
+        if self.phase == Phase::Recording {
+            self.progress.saved = self.ranges.clone();
+            self.put_record(core);
+        } else {
+            self.save_progress(core);
+        }
+    }
+
+    /// Makes safe what was written so far, and then saves that it is.
+    pub(super) fn save_progress(&mut self, core: &mut Core) {
+        if !core.config.journal.enabled {
+            return;
+        }
+        self.progress.covered = self.ranges.covered();
+        self.spool.flush(core, self.base.handle);
+        if self.spool.file().is_none() {
+            self.put_record(core);
+        } else if self.progress.syncing.is_none() {
+            self.progress.syncing = Some(self.ranges.clone());
+            self.sync(core);
+        }
+    }
+
+    fn put_record(&mut self, core: &mut Core) {
+        if self.metadata_pdu.is_empty() && self.eof_pdu.is_empty() {
+            // Only data arrived, and that cannot be written without a Metadata.
+            return;
+        }
+        let record = ReceiverRecord {
+            verified: self.phase == Phase::Recording,
+            metadata: self.metadata_pdu.clone(),
+            eof: self.eof_pdu.clone(),
+            ranges: self.progress.saved.clone(),
+        };
+        let value: Bytes = journal::encode_receiver(&record);
+        let key = journal::receiver_key(self.base.id());
+        self.journal.submit(core, self.base.handle, IndexRequest::Put { key, value });
+    }
+}
+
+/// The store's form of a peer's request; `None` if a name in it is refused.
+fn store_request(request: &FilestoreRequest) -> Option<engine::FilestoreRequest> {
+    use engine::FilestoreRequest as Store;
+    let first = FileName::file(&request.first).ok()?;
+    let second = || FileName::file(&request.second).ok();
+    Some(match request.action {
+        FilestoreAction::CreateFile => Store::CreateFile(first),
+        FilestoreAction::DeleteFile => Store::DeleteFile(first),
+        FilestoreAction::RenameFile => Store::RenameFile { from: first, to: second()? },
+        FilestoreAction::AppendFile => Store::AppendFile { to: first, from: second()? },
+        FilestoreAction::ReplaceFile => Store::ReplaceFile { to: first, from: second()? },
+        FilestoreAction::CreateDirectory => Store::CreateDirectory(first),
+        FilestoreAction::RemoveDirectory => Store::RemoveDirectory(first),
+        FilestoreAction::DenyFile => Store::DenyFile(first),
+        FilestoreAction::DenyDirectory => Store::DenyDirectory(first),
+        FilestoreAction::Other(_) => return None,
+    })
+}
+
+/// The status that says why the store refused a request (§5.4.2).
+fn failure(action: FilestoreAction, error: &EffectError) -> FilestoreStatus {
+    let missing = *error == EffectError::NotFound;
+    match action {
+        FilestoreAction::CreateFile => FilestoreStatus::CREATE_FILE_NOT_ALLOWED,
+        FilestoreAction::DeleteFile if missing => FilestoreStatus::DELETE_FILE_MISSING,
+        FilestoreAction::DeleteFile => FilestoreStatus::DELETE_FILE_NOT_ALLOWED,
+        FilestoreAction::RenameFile if missing => FilestoreStatus::RENAME_OLD_MISSING,
+        FilestoreAction::RenameFile if *error == EffectError::Exists => {
+            FilestoreStatus::RENAME_NEW_EXISTS
+        }
+        FilestoreAction::RenameFile => FilestoreStatus::RENAME_NOT_ALLOWED,
+        FilestoreAction::AppendFile if missing => FilestoreStatus::APPEND_FIRST_MISSING,
+        FilestoreAction::AppendFile => FilestoreStatus::APPEND_NOT_ALLOWED,
+        FilestoreAction::ReplaceFile if missing => FilestoreStatus::REPLACE_FIRST_MISSING,
+        FilestoreAction::ReplaceFile => FilestoreStatus::REPLACE_NOT_ALLOWED,
+        FilestoreAction::CreateDirectory => FilestoreStatus::CREATE_DIRECTORY_NOT_POSSIBLE,
+        FilestoreAction::RemoveDirectory if missing => FilestoreStatus::REMOVE_DIRECTORY_MISSING,
+        FilestoreAction::RemoveDirectory => FilestoreStatus::REMOVE_DIRECTORY_NOT_ALLOWED,
+        FilestoreAction::DenyFile => FilestoreStatus::DENY_FILE_NOT_ALLOWED,
+        FilestoreAction::DenyDirectory => FilestoreStatus::DENY_DIRECTORY_NOT_ALLOWED,
+        FilestoreAction::Other(_) => FilestoreStatus::NOT_PERFORMED,
+    }
+}

@@ -1,0 +1,415 @@
+//! What happens to a receiving transaction: directives, storage, timers, requests.
+
+use bytes::Bytes;
+use engine::{Completion, EffectError, FileName, OpenMode, Time};
+use wire::cfdp::{
+    self, Ack, Acknowledged, ChecksumType, ConditionCode, Eof, FaultHandler, Prompt,
+    PromptResponse, Tlv,
+};
+
+use super::{End, Metadata, Phase, Receiver, Round};
+use crate::cfdp::core::{Alarm, Core, Job};
+use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
+use crate::cfdp::path::Class;
+use crate::cfdp::request::FilestoreRequest;
+
+type Answer = Result<Completion, EffectError>;
+
+impl Receiver {
+    pub(crate) fn on_metadata(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        metadata: &cfdp::Metadata<'_>,
+        pdu: &[u8],
+    ) {
+        self.base.last_heard = now;
+        if self.metadata.is_some() {
+            if self.metadata_pdu != pdu {
+                self.peer_error(core, PeerError::ConflictingMetadata);
+            }
+            return;
+        }
+        if self.phase != Phase::Receiving {
+            return;
+        }
+        if metadata.tlvs.iter().count() > core.config.limits.options {
+            self.peer_error(core, PeerError::TooManyOptions);
+            return;
+        }
+        self.metadata_pdu = pdu.to_vec();
+        let (described, refused) = self.describe(metadata);
+        core.indicate(Indication::MetadataReceived(MetadataReceived {
+            id: self.base.id(),
+            source: self.base.header.source,
+            size: described.size,
+            source_name: described.source_name.clone(),
+            destination_name: described.destination_name.clone(),
+            messages: described.messages.clone(),
+        }));
+        let has_file = described.destination.is_some();
+        let checksum = described.checksum;
+        self.metadata = Some(described);
+        if refused {
+            core.stats.names_refused += 1;
+            self.fault(core, now, ConditionCode::FilestoreRejection);
+            return;
+        }
+        if !metadata.checksum_type.is_supported() {
+            self.fault(core, now, ConditionCode::UnsupportedChecksumType);
+            if self.phase != Phase::Receiving {
+                return;
+            }
+        }
+        if has_file {
+            let mode = match (self.restored_verified, self.ranges.len()) {
+                (true, _) => OpenMode::Read,
+                (false, 0) => OpenMode::Truncate,
+                (false, _) => OpenMode::Write,
+            };
+            self.spool.open(core, self.base.handle, checksum, mode, &self.ranges);
+        }
+        self.save(core);
+        if matches!(self.nak.round, Round::Asking { metadata: true, end: 0, .. }) {
+            self.nak.round = Round::Idle;
+        }
+        self.nak.misses = 0;
+        self.check_complete(core, now);
+    }
+
+    /// Reads a Metadata PDU; whether its name is refused.
+    fn describe(&mut self, metadata: &cfdp::Metadata<'_>) -> (Metadata, bool) {
+        let no_file = metadata.destination_name.is_empty() && metadata.source_name.is_empty();
+        let name = metadata.destination_name.to_str();
+        let destination = name.and_then(|name| FileName::file(name).ok());
+        let refused = !no_file && destination.is_none();
+        let (mut messages, mut requests) = (Vec::new(), Vec::new());
+        for tlv in metadata.tlvs {
+            match tlv {
+                Tlv::FilestoreRequest(request) => {
+                    requests.push(FilestoreRequest::from_wire(&request));
+                }
+                Tlv::MessageToUser(message) => messages.push(Bytes::copy_from_slice(message.0)),
+                Tlv::FaultHandlerOverride { condition, handler } => {
+                    self.base.overrides.push((condition, handler));
+                }
+                Tlv::FilestoreResponse(_)
+                | Tlv::FlowLabel(_)
+                | Tlv::EntityId(_)
+                | Tlv::Other { .. } => {}
+            }
+        }
+        let checksum = metadata.checksum_type;
+        let described = Metadata {
+            size: (metadata.file_size > 0 && !no_file).then_some(metadata.file_size),
+            destination,
+            source_name: metadata.source_name.to_str_lossy().into_owned(),
+            destination_name: metadata.destination_name.to_str_lossy().into_owned(),
+            closure: metadata.closure_requested,
+            // A fault that is ignored leaves the file unchecked (§4.2.2).
+            checksum: if checksum.is_supported() { checksum } else { ChecksumType::Null },
+            messages,
+            requests,
+        };
+        (described, refused)
+    }
+
+    pub(super) fn peer_error(&self, core: &mut Core, error: PeerError) {
+        let path = self.base.path.unwrap_or_default();
+        core.indicate(Indication::PeerError { path, id: self.base.id(), error });
+    }
+
+    pub(crate) fn on_eof(&mut self, core: &mut Core, now: Time, eof: &Eof, pdu: &[u8]) {
+        self.base.last_heard = now;
+        if self.base.acknowledged() {
+            let at = now + self.base.remote.host_delays.eof_to_ack;
+            self.ack_due = Some((eof.condition, at));
+            self.nak_from = at;
+            self.base.want_at(core, Class::Control, now, at);
+        }
+        if self.phase == Phase::Telling {
+            // The sender still waits, so it has not heard how it ended.
+            self.finished_due = self.finished_due.or(Some(now));
+            return;
+        }
+        if self.phase != Phase::Receiving {
+            return;
+        }
+        if eof.condition != ConditionCode::NoError {
+            let location = eof.fault_location.map(|id| id.entity());
+            self.cancelled_by_sender(core, now, eof.condition, location);
+            return;
+        }
+        let end = End { size: eof.file_size, checksum: eof.checksum };
+        match self.eof {
+            Some(known) if known == end => return,
+            Some(_) => {
+                self.peer_error(core, PeerError::ConflictingEof);
+                return;
+            }
+            None => {}
+        }
+        if core.config.indications.eof_received {
+            core.indicate(Indication::EofReceived(self.base.id()));
+        }
+        self.eof_pdu = pdu.to_vec();
+        self.eof = Some(end);
+        if end.size < self.ranges.end() {
+            self.fault(core, now, ConditionCode::FileSizeError);
+            if self.phase != Phase::Receiving {
+                return;
+            }
+            self.ranges.remove(end.size, u64::MAX);
+        }
+        self.spool.flush(core, self.base.handle);
+        self.save(core);
+        self.check_complete(core, now);
+        if self.phase == Phase::Receiving {
+            if self.base.acknowledged() {
+                self.ask_after_eof(core, now);
+            } else {
+                self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+            }
+        }
+    }
+
+    fn check_time(&self, core: &Core) -> std::time::Duration {
+        let auto = self.base.answer_time(core).max(std::time::Duration::from_millis(500));
+        crate::cfdp::core::Base::duration(self.base.remote.check_timer, auto, 0)
+    }
+
+    /// The sender knows how it ended.
+    pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, ack: &Ack) {
+        self.base.last_heard = now;
+        let finished = match ack.directive {
+            Acknowledged::Finished => true,
+            Acknowledged::Eof | Acknowledged::Other(_) => false,
+        };
+        if finished && self.phase == Phase::Telling {
+            self.close(core);
+        }
+    }
+
+    pub(crate) fn on_prompt(&mut self, core: &mut Core, now: Time, prompt: Prompt) {
+        self.base.last_heard = now;
+        if !self.base.acknowledged() || self.phase != Phase::Receiving {
+            return;
+        }
+        match prompt.response {
+            PromptResponse::Nak => {
+                if self.nak.round == Round::Idle {
+                    self.ask_for_all(core, now);
+                }
+            }
+            PromptResponse::KeepAlive => {
+                self.keep_alive_due = true;
+                self.base.want(core, Class::Control);
+            }
+        }
+    }
+
+    /// An effect of this transaction was carried out.
+    pub(crate) fn done(&mut self, core: &mut Core, now: Time, job: Job, answer: Answer) {
+        match (job, answer) {
+            (Job::Open, Ok(Completion::Opened { file, len })) => {
+                if self.phase != Phase::Receiving {
+                    core.close(file);
+                    self.discard(core);
+                    return;
+                }
+                let handle = self.base.handle;
+                self.spool.opened(core, handle, file, len, &mut self.ranges);
+                self.check_complete(core, now);
+                if self.phase == Phase::Receiving && self.eof.is_some() {
+                    self.ask_after_eof(core, now);
+                }
+            }
+            (Job::Open, Err(EffectError::NotFound)) if self.restored_verified => {
+                // The earlier run had given the file its name already.
+                self.installed(core, now, None);
+            }
+            (Job::Write { len }, answer) => {
+                self.spool.written();
+                core.written(len);
+                if answer.is_err() {
+                    self.storage_failed(core, now);
+                }
+            }
+            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
+                match self.spool.read_done(offset, len, bytes) {
+                    Ok(()) => self.summed_up(core, now),
+                    Err(()) => self.storage_failed(core, now),
+                }
+            }
+            (Job::Sync, Ok(_)) => self.synced(core),
+            (Job::Install, answer) => self.installed(core, now, answer.err().as_ref()),
+            (Job::Request, answer) => self.request_done(core, now, answer),
+            (Job::Journal, answer) => {
+                if answer.is_err() {
+                    core.stats.record_errors += 1;
+                }
+                if self.journal.done(core, self.base.handle) {
+                    self.recorded(core, now);
+                }
+            }
+            (Job::Open | Job::Read { .. } | Job::Sync, _) => self.storage_failed(core, now),
+            (Job::Load | Job::Repair { .. } | Job::Forget, _) => {}
+        }
+    }
+
+    fn storage_failed(&mut self, core: &mut Core, now: Time) {
+        core.stats.storage_errors += 1;
+        match self.phase {
+            Phase::Receiving | Phase::Verifying | Phase::Syncing => {
+                self.fault(core, now, ConditionCode::FilestoreRejection);
+            }
+            Phase::Recording
+            | Phase::Installing
+            | Phase::Requests(_)
+            | Phase::Concluding
+            | Phase::Telling
+            | Phase::Done => {}
+        }
+    }
+
+    /// A timer went off.
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match alarm {
+            Alarm::Ready(class) => self.base.want(core, class),
+            Alarm::Nak => self.nak_overdue(core, now),
+            Alarm::Ack => self.finished_overdue(core, now),
+            Alarm::Periodic => self.ask_periodically(core, now),
+            Alarm::Check => self.check_again(core, now),
+            Alarm::KeepAlive => {
+                if let Some(every) = self.base.remote.keep_alive
+                    && self.phase == Phase::Receiving
+                {
+                    self.keep_alive_due = true;
+                    self.base.want(core, Class::Control);
+                    let every = every.max(std::time::Duration::from_nanos(1));
+                    self.base.alarm(core, Alarm::KeepAlive, now + every);
+                }
+            }
+            Alarm::Inactivity => self.look_for_life(core, now),
+            Alarm::Journal => {
+                if self.phase == Phase::Receiving {
+                    // An idle reception needs no saving; the next data starts this again.
+                    self.progress.alarmed = false;
+                    self.save_progress(core);
+                }
+            }
+            Alarm::Probe | Alarm::Prompt => {}
+        }
+    }
+
+    fn look_for_life(&mut self, core: &mut Core, now: Time) {
+        if self.phase != Phase::Receiving {
+            return;
+        }
+        if self.base.last_heard + self.base.inactivity(core) <= now {
+            self.base.last_heard = now;
+            self.fault(core, now, ConditionCode::InactivityDetected);
+        }
+        if self.phase == Phase::Receiving && !self.base.suspended {
+            let next = self.base.last_heard + self.base.inactivity(core);
+            self.base.alarm(core, Alarm::Inactivity, next);
+        }
+    }
+
+    fn check_again(&mut self, core: &mut Core, now: Time) {
+        if self.phase != Phase::Receiving || self.eof.is_none() {
+            return;
+        }
+        self.checks += 1;
+        if self.checks > self.base.remote.check_limit {
+            self.checks = 0;
+            self.fault(core, now, ConditionCode::CheckLimitReached);
+        }
+        if self.phase == Phase::Receiving && !self.base.suspended {
+            self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+        }
+    }
+
+    fn finished_overdue(&mut self, core: &mut Core, now: Time) {
+        if self.phase != Phase::Telling {
+            return;
+        }
+        if self.finished_attempts >= self.base.remote.ack_limit.max(1) {
+            // The user knows how it ended; only the sender does not, and it asks if it is there.
+            let condition = ConditionCode::PositiveAckLimitReached;
+            match self.base.handler(core, condition) {
+                FaultHandler::Suspend | FaultHandler::Ignore => {
+                    let (id, progress) = (self.base.id(), self.ranges.covered());
+                    core.indicate(Indication::Fault { id, condition, progress });
+                }
+                FaultHandler::Cancel | FaultHandler::Abandon | FaultHandler::Other(_) => {}
+            }
+            self.close(core);
+            return;
+        }
+        self.finished_due = Some(now);
+        self.base.want(core, Class::Control);
+    }
+
+    pub(crate) fn suspend(&mut self, core: &mut Core, condition: ConditionCode) {
+        if self.base.suspended || self.phase != Phase::Receiving {
+            return;
+        }
+        self.base.suspended = true;
+        self.base.disarm_protocol(core);
+        if core.config.indications.suspended {
+            core.indicate(Indication::Suspended { id: self.base.id(), condition });
+        }
+    }
+
+    pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
+        if !self.base.suspended {
+            return;
+        }
+        self.base.suspended = false;
+        if core.config.indications.resumed {
+            let progress = self.ranges.covered();
+            core.indicate(Indication::Resumed { id: self.base.id(), progress });
+        }
+        self.rearm(core, now);
+        self.check_complete(core, now);
+    }
+
+    /// Starts the timers again after they stood still, and asks for turns.
+    pub(crate) fn rearm(&mut self, core: &mut Core, now: Time) {
+        self.want_all(core);
+        if !self.base.running(core) {
+            return;
+        }
+        self.base.last_heard = now;
+        match self.phase {
+            Phase::Receiving => {
+                self.start_timers(core, now);
+                if self.eof.is_some() && self.base.acknowledged() {
+                    self.nak.round = Round::Idle;
+                    self.ask_for_all(core, now);
+                } else if self.eof.is_some() {
+                    self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+                }
+            }
+            Phase::Telling => {
+                self.finished_due = self.finished_due.or(Some(now));
+                self.base.want(core, Class::Control);
+            }
+            Phase::Verifying
+            | Phase::Syncing
+            | Phase::Recording
+            | Phase::Installing
+            | Phase::Requests(_)
+            | Phase::Concluding
+            | Phase::Done => {}
+        }
+    }
+
+    /// Asks for a turn for all that waits to be sent.
+    pub(crate) fn want_all(&mut self, core: &mut Core) {
+        if self.phase != Phase::Done {
+            self.base.want(core, Class::Control);
+        }
+    }
+}

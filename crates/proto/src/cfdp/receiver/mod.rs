@@ -1,0 +1,427 @@
+//! A transaction at the entity that receives the file (CCSDS 727.0-B-5 §4.6.1).
+
+mod completion;
+mod events;
+mod nak;
+mod spool;
+
+use bytes::Bytes;
+use engine::{FileName, Time};
+use wire::cfdp::{
+    Acknowledged, Body, ChecksumType, ConditionCode, DeliveryCode, EntityId, FileData, FileStatus,
+    KeepAlive, Pdu,
+};
+
+use self::nak::{NakState, Round};
+use self::spool::Spool;
+use super::core::{Alarm, Base, Core};
+use super::indication::{Indication, Limit, Report, Role, State};
+use super::journal::{JournalSlot, ReceiverRecord};
+use super::path::{Burst, Class};
+use super::ranges::Ranges;
+use super::request::{FilestoreRequest, FilestoreResponse};
+use super::sender::Turn;
+
+/// A transaction that receives.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) base: Base,
+    metadata: Option<Metadata>,
+    /// The Metadata PDU as it came, to keep it and to see whether another says the same.
+    metadata_pdu: Vec<u8>,
+    eof: Option<End>,
+    eof_pdu: Vec<u8>,
+    ranges: Ranges,
+    spool: Spool,
+    nak: NakState,
+    phase: Phase,
+    /// Answer to an EOF that is due, and when.
+    ack_due: Option<(ConditionCode, Time)>,
+    /// A host delay: no NAK before this.
+    nak_from: Time,
+    finished_due: Option<Time>,
+    /// Finished PDUs sent without an answer.
+    finished_attempts: u32,
+    keep_alive_due: bool,
+    checks: u32,
+    progress: Saved,
+    journal: JournalSlot,
+    /// An earlier run had verified the file and was giving it its name.
+    restored_verified: bool,
+    outcome: Outcome,
+    /// When the last byte arrived, to model a slow host.
+    complete_at: Time,
+    /// The Finished PDU, once the transaction is over.
+    finished_pdu: Vec<u8>,
+}
+
+/// What the Metadata said.
+#[derive(Debug)]
+struct Metadata {
+    /// `None` if it is known only at the end.
+    size: Option<u64>,
+    /// Where the file goes; `None` if there is no file.
+    destination: Option<FileName>,
+    source_name: String,
+    destination_name: String,
+    closure: bool,
+    checksum: ChecksumType,
+    messages: Vec<Bytes>,
+    requests: Vec<FilestoreRequest>,
+}
+
+/// What an EOF without an error said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    size: u64,
+    checksum: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Data is missing.
+    Receiving,
+    /// All is there; the checksum is being completed.
+    Verifying,
+    /// Waiting for the file to be safe.
+    Syncing,
+    /// Waiting for the record to be safe that says so.
+    Recording,
+    /// The file is being given its name.
+    Installing,
+    /// Filestore requests are carried out; this one is next.
+    Requests(usize),
+    /// Waiting for the record to be safe that says how it ended.
+    Concluding,
+    /// The sender is told.
+    Telling,
+    /// Over.
+    Done,
+}
+
+/// How far the saved progress is.
+#[derive(Debug, Default)]
+struct Saved {
+    /// Bytes covered when it was last about to be saved.
+    covered: u64,
+    /// What is saved.
+    saved: Ranges,
+    /// What is being synced, to be saved next.
+    syncing: Option<Ranges>,
+    /// Syncs under way.
+    syncs: u32,
+    /// What is taken up now is saved already.
+    restoring: bool,
+    /// Whether a timer runs that saves the progress.
+    alarmed: bool,
+}
+
+/// How it ends.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) condition: ConditionCode,
+    pub(crate) delivery: DeliveryCode,
+    pub(crate) file_status: FileStatus,
+    pub(crate) responses: Vec<FilestoreResponse>,
+    pub(crate) fault_location: Option<EntityId>,
+}
+
+impl Receiver {
+    pub(crate) fn new(base: Base, core: &mut Core, now: Time) -> Self {
+        let id = base.id();
+        let name = format!("rx-{}-{}", id.source, id.sequence);
+        let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
+        let receiver = Self {
+            base,
+            metadata: None,
+            metadata_pdu: Vec::new(),
+            eof: None,
+            eof_pdu: Vec::new(),
+            ranges: Ranges::new(),
+            spool,
+            nak: NakState::default(),
+            phase: Phase::Receiving,
+            ack_due: None,
+            nak_from: Time::ZERO,
+            finished_due: None,
+            finished_attempts: 0,
+            keep_alive_due: false,
+            checks: 0,
+            progress: Saved::default(),
+            journal: JournalSlot::default(),
+            restored_verified: false,
+            outcome: Outcome {
+                condition: ConditionCode::NoError,
+                delivery: DeliveryCode::Incomplete,
+                file_status: FileStatus::Unreported,
+                responses: Vec::new(),
+                fault_location: None,
+            },
+            complete_at: Time::ZERO,
+            finished_pdu: Vec::new(),
+        };
+        receiver.start_timers(core, now);
+        receiver
+    }
+
+    /// Goes on where an earlier run was.
+    pub(crate) fn restore(&mut self, core: &mut Core, now: Time, record: ReceiverRecord) {
+        self.journal.mark_used();
+        self.ranges = record.ranges;
+        self.progress.covered = self.ranges.covered();
+        self.progress.saved = self.ranges.clone();
+        self.restored_verified = record.verified;
+        self.progress.restoring = true;
+        if let Ok(Pdu { body: Body::Metadata(metadata), .. }) = Pdu::decode(&record.metadata) {
+            self.on_metadata(core, now, &metadata, &record.metadata);
+        }
+        if let Ok(Pdu { body: Body::Eof(eof), .. }) = Pdu::decode(&record.eof) {
+            self.on_eof(core, now, &eof, &record.eof);
+            self.ack_due = None;
+        }
+        self.progress.restoring = false;
+    }
+
+    fn start_timers(&self, core: &mut Core, now: Time) {
+        self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
+        if let Some(every) = self.base.remote.keep_alive.filter(|_| self.base.acknowledged()) {
+            self.base.alarm(core, Alarm::KeepAlive, now + every);
+        }
+        if let super::config::NakMode::Asynchronous(every) = self.base.remote.nak_mode {
+            self.base.alarm(core, Alarm::Periodic, now + every);
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Done && !self.journal.is_busy()
+    }
+
+    /// The Finished PDU to repeat when asked, once the transaction is over.
+    pub(crate) fn take_finished_pdu(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.finished_pdu)
+    }
+
+    /// A file data PDU arrived.
+    #[inline]
+    pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &FileData<'_>) {
+        self.base.last_heard = now;
+        if self.phase != Phase::Receiving {
+            core.stats.duplicate_data += 1;
+            return;
+        }
+        let len = data.data.len() as u64;
+        let offset = data.offset;
+        let Some(end) = offset.checked_add(len) else {
+            self.fault(core, now, ConditionCode::FileSizeError);
+            return;
+        };
+        if self.out_of_bounds(core, now, end) || len == 0 {
+            return;
+        }
+        if core.config.indications.file_segment_received {
+            let metadata = data.segment_metadata.map_or(&[][..], |metadata| metadata.metadata);
+            core.indicate(Indication::FileSegmentReceived {
+                id: self.base.id(),
+                offset,
+                len,
+                metadata: Bytes::copy_from_slice(metadata),
+            });
+        }
+        let before = self.ranges.end();
+        let accepted = if offset == before {
+            self.accept(core, offset, data.data)
+        } else {
+            self.accept_parts(core, offset, end, data.data)
+        };
+        if !accepted {
+            return;
+        }
+        self.nak_progress(core, now, before, offset, end);
+        self.after_data(core, now, before);
+    }
+
+    /// Whether data up to `end` cannot belong to the file.
+    fn out_of_bounds(&mut self, core: &mut Core, now: Time, end: u64) -> bool {
+        if let Some(eof) = self.eof {
+            if end > eof.size {
+                self.fault(core, now, ConditionCode::FileSizeError);
+                return true;
+            }
+            return false;
+        }
+        let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
+        if end > announced.unwrap_or(core.config.limits.file_size) {
+            // The EOF will say whether the Metadata or the data is wrong.
+            core.stats.data_dropped += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Takes the parts of `offset..end` that are new; whether there were any.
+    fn accept_parts(&mut self, core: &mut Core, offset: u64, end: u64, data: &[u8]) -> bool {
+        if self.ranges.would_add_range(offset, end) && self.ranges.len() > core.config.limits.gaps {
+            core.stats.data_dropped += 1;
+            core.limit_reached(Limit::Gaps);
+            return false;
+        }
+        // A piece that was lost is missing as a whole, except at hostile or odd peers.
+        let first = self.ranges.gaps(offset, end).next();
+        let Some((from, to)) = first else {
+            core.stats.duplicate_data += 1;
+            return false;
+        };
+        if (from, to) == (offset, end) {
+            return self.accept(core, offset, data);
+        }
+        let gaps: Vec<_> = self.ranges.gaps(offset, end).collect();
+        let mut any = false;
+        for (from, to) in gaps {
+            let part = &data[(from - offset) as usize..(to - offset) as usize];
+            any |= self.accept(core, from, part);
+        }
+        any
+    }
+
+    /// Takes data of which nothing was there before.
+    #[inline]
+    fn accept(&mut self, core: &mut Core, offset: u64, data: &[u8]) -> bool {
+        if !self.spool.append(core, self.base.handle, offset, data) {
+            self.no_room(core);
+            return false;
+        }
+        self.ranges.insert(offset, offset + data.len() as u64);
+        true
+    }
+
+    /// The store is behind: what arrives now is dropped, and asked for later.
+    fn no_room(&mut self, core: &mut Core) {
+        core.stats.data_dropped += 1;
+        core.limit_reached(Limit::WriteBuffer);
+        core.flush_wanted = true;
+        if let Some(path) = self.base.path.filter(|_| self.spool.is_writing()) {
+            core.pause(path);
+        }
+    }
+
+    fn after_data(&mut self, core: &mut Core, now: Time, before: u64) {
+        match self.metadata.as_ref() {
+            None if before == 0 && self.base.acknowledged() => {
+                // Data came first: asks for the Metadata at once, since it takes a round trip.
+                if self.nak.round == Round::Idle {
+                    self.nak.round = Round::Asking { next: 0, end: 0, metadata: true, last: 0 };
+                    self.base.want(core, Class::Control);
+                }
+            }
+            Some(_) | None => {}
+        }
+        if self.eof.is_some() {
+            self.check_complete(core, now);
+        } else if core.config.journal.enabled {
+            if self.ranges.covered() - self.progress.covered >= core.config.journal.bytes {
+                self.save_progress(core);
+            } else if !self.progress.alarmed {
+                self.progress.alarmed = true;
+                self.base.alarm(core, Alarm::Journal, now + core.config.journal.interval);
+            }
+        }
+    }
+
+    /// Sends what it has of one class: a receiver only has control PDUs.
+    pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let now = burst.departure();
+        if self.base.suspended {
+            return Turn::Over;
+        }
+        if let Some((condition, at)) = self.ack_due {
+            if at > now {
+                self.base.alarm(core, Alarm::Ready(Class::Control), at);
+                return Turn::Over;
+            }
+            let ack = self.base.ack(Acknowledged::Eof, condition);
+            if !self.base.push(core, burst, ack) {
+                return Turn::More;
+            }
+            self.ack_due = None;
+            self.nak_from = now + self.base.remote.host_delays.ack_to_nak;
+        }
+        if let Some(at) = self.finished_due {
+            if at > now {
+                self.base.alarm(core, Alarm::Ready(Class::Control), at);
+            } else if self.emit_finished(core, burst) == Turn::More {
+                return Turn::More;
+            }
+        }
+        if self.keep_alive_due {
+            let progress = self.ranges.end();
+            if !self.base.push(core, burst, Body::KeepAlive(KeepAlive { progress })) {
+                return Turn::More;
+            }
+            self.keep_alive_due = false;
+        }
+        if matches!(self.nak.round, Round::Asking { .. }) {
+            if self.nak_from > now {
+                self.base.alarm(core, Alarm::Ready(Class::Control), self.nak_from);
+                return Turn::Over;
+            }
+            return self.emit_naks(core, burst);
+        }
+        Turn::Over
+    }
+
+    fn emit_finished(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let Some(place) = burst.push(self.finished_pdu.len()) else { return Turn::More };
+        place.copy_from_slice(&self.finished_pdu);
+        core.stats.sent.finished += 1;
+        self.finished_due = None;
+        if self.base.acknowledged() {
+            self.finished_attempts += 1;
+            let auto = self.base.answer_time(core);
+            let wait = Base::duration(self.base.remote.ack_timer, auto, self.finished_attempts);
+            self.base.alarm(core, Alarm::Ack, burst.departure() + wait);
+        } else {
+            self.close(core);
+        }
+        Turn::Over
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let state = match self.phase {
+            _ if self.base.suspended => State::Suspended,
+            Phase::Receiving => State::Transferring,
+            Phase::Verifying
+            | Phase::Syncing
+            | Phase::Recording
+            | Phase::Installing
+            | Phase::Requests(_) => State::Completing,
+            Phase::Concluding | Phase::Telling | Phase::Done => State::Closing,
+        };
+        let name = |name: fn(&Metadata) -> &String| {
+            self.metadata.as_ref().map(name).cloned().unwrap_or_default()
+        };
+        Report {
+            id: self.base.id(),
+            role: Role::Receiver,
+            peer: EntityId(self.base.peer),
+            progress: self.ranges.covered(),
+            size: self.size(),
+            state,
+            condition: self.outcome.condition,
+            status: wire::cfdp::TransactionStatus::Active,
+            source_name: name(|metadata| &metadata.source_name),
+            destination_name: name(|metadata| &metadata.destination_name),
+        }
+    }
+
+    fn size(&self) -> Option<u64> {
+        let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
+        self.eof.map(|eof| eof.size).or(announced)
+    }
+
+    /// Hands collected data to the store, because too much waits in this entity.
+    pub(crate) fn flush(&mut self, core: &mut Core) {
+        if self.phase == Phase::Receiving {
+            self.spool.flush(core, self.base.handle);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Asking for what is missing (CCSDS 727.0-B-5 §4.6.4).
+//!
+//! A sender answers a NAK in the order of its requests. So when data from the end of what was
+//! last asked for arrives, or from behind it, whatever is still missing before it was lost again
+//! and is asked for at once. Only when the answers stop before that, a timer must find out.
+
+use std::time::Duration;
+
+use engine::Time;
+use wire::cfdp::{Body, ConditionCode, Nak, SegmentRequest, SegmentRequests};
+
+use super::{Phase, Receiver};
+use crate::cfdp::config::{NakMode, Timer};
+use crate::cfdp::core::{Alarm, Base, Core};
+use crate::cfdp::path::{Burst, Class};
+use crate::cfdp::sender::Turn;
+
+/// Data in arrival order that may be lost in a row before the answers count as over. With one
+/// packet in ten lost, eight in a row are one in 10^8.
+const LOSSES_IN_A_ROW: u32 = 8;
+
+/// Where a reception is with its NAKs.
+#[derive(Debug, Default)]
+pub(crate) struct NakState {
+    pub(super) round: Round,
+    /// Rounds in a row that brought nothing.
+    pub(super) misses: u32,
+    /// When the answers to this round count as over.
+    deadline: Time,
+    /// How fast data comes.
+    pace: Pace,
+    /// When the last gap was asked for before the file's end.
+    immediate_at: Option<Time>,
+}
+
+/// One sequence of NAK PDUs and the answers to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Nothing is asked for.
+    #[default]
+    Idle,
+    /// NAK PDUs are being sent; the next speaks of what follows `next`, the last ends at `end`.
+    Asking { next: u64, end: u64, metadata: bool, last: u64 },
+    /// All were sent; the last gap they asked for ends at `last`.
+    Waiting { last: u64, asked_at: Time, heard: bool },
+}
+
+/// How data PDUs followed each other.
+#[derive(Debug, Default)]
+struct Pace {
+    last: Option<Time>,
+    total: Duration,
+    count: u32,
+    /// The longest recent pause.
+    pause: Duration,
+}
+
+impl Pace {
+    #[inline]
+    fn arrived(&mut self, now: Time) {
+        let Some(last) = self.last.replace(now) else { return };
+        let pause = now.since(last);
+        if !pause.is_zero() {
+            self.total += pause;
+            self.pause = pause.max(self.pause - self.pause / 64);
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn mean(&self) -> Duration {
+        self.total / self.count.max(1)
+    }
+
+    /// A silence that means that nothing more is under way.
+    fn silence(&self) -> Duration {
+        (self.mean() * LOSSES_IN_A_ROW).max(self.pause * 2)
+    }
+}
+
+impl Receiver {
+    /// Takes note of new data in `offset..end`, which began at `before` bytes of progress.
+    #[inline]
+    pub(super) fn nak_progress(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        before: u64,
+        offset: u64,
+        end: u64,
+    ) {
+        self.nak.pace.arrived(now);
+        match self.nak.round {
+            Round::Idle => {
+                if offset > before && self.eof.is_none() {
+                    self.gap_opened(core, now, before, offset);
+                }
+            }
+            Round::Asking { ref mut end, .. } => {
+                let immediate = self.base.remote.nak_mode == NakMode::Immediate;
+                if immediate && self.eof.is_none() && offset > before {
+                    *end = offset;
+                }
+                self.nak.misses = 0;
+            }
+            Round::Waiting { .. } => self.answered(core, now, end),
+        }
+    }
+
+    fn gap_opened(&mut self, core: &mut Core, now: Time, before: u64, offset: u64) {
+        if self.base.acknowledged() && self.base.remote.nak_mode == NakMode::Immediate {
+            self.nak.immediate_at = Some(now);
+            self.ask(core, now, before, offset);
+        }
+    }
+
+    /// Something that was asked for arrived.
+    pub(super) fn answered(&mut self, core: &mut Core, now: Time, end: u64) {
+        let Round::Waiting { last, asked_at, ref mut heard } = self.nak.round else { return };
+        let first = !std::mem::replace(heard, true);
+        if first
+            && self.nak.misses == 0
+            && let Some(path) = self.base.path.and_then(|id| core.paths.get_mut(&id))
+            && now > asked_at
+        {
+            path.rtt.sample(now.since(asked_at));
+        }
+        self.nak.misses = 0;
+        if end >= last {
+            self.nak.round = Round::Idle;
+            self.base.disarm(core, Alarm::Nak);
+            self.ask_for_all(core, now);
+            return;
+        }
+        let silence = match self.base.remote.nak_timer {
+            Timer::Auto => self.nak.pace.silence() + self.base.round_trip(core).margin(),
+            Timer::Fixed(fixed) => fixed,
+        };
+        self.nak.deadline = now + silence;
+        self.base.alarm_no_later(core, Alarm::Nak, self.nak.deadline);
+    }
+
+    /// The end of the file is known: asks for all that is missing.
+    pub(super) fn ask_after_eof(&mut self, core: &mut Core, now: Time) {
+        if self.nak.round != Round::Idle {
+            return;
+        }
+        let pending = self.nak.immediate_at.map(|at| at + self.base.answer_time(core));
+        match pending.filter(|until| *until > now) {
+            // Answers to gaps asked for a moment ago are still under way.
+            Some(until) => {
+                let last = u64::MAX;
+                self.nak.round = Round::Waiting { last, asked_at: now, heard: true };
+                self.nak.deadline = until;
+                self.base.alarm(core, Alarm::Nak, until);
+            }
+            None => self.ask_for_all(core, now),
+        }
+    }
+
+    /// Starts a round over everything up to the end, or up to the progress so far.
+    pub(super) fn ask_for_all(&mut self, core: &mut Core, now: Time) {
+        let end = self.eof.map_or(self.ranges.end(), |eof| eof.size);
+        self.ask(core, now, 0, end);
+    }
+
+    fn ask(&mut self, core: &mut Core, now: Time, start: u64, end: u64) {
+        let metadata = self.metadata.is_none();
+        let missing = metadata || self.ranges.gaps(start, end).next().is_some();
+        if !missing || self.phase != Phase::Receiving || !self.base.acknowledged() {
+            return;
+        }
+        self.nak.round = Round::Asking { next: start, end, metadata, last: start };
+        // What is asked for comes a round trip later; that pause says nothing about the pace.
+        self.nak.pace.last = None;
+        let at = self.nak_from.max(now);
+        self.base.want_at(core, Class::Control, now, at);
+    }
+
+    /// Sends the PDUs of a round: contiguous scopes that do not overlap.
+    pub(super) fn emit_naks(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let fss = self.base.header.file_size_len();
+        let fixed = self.base.header.encoded_len() + self.base.header.crc_len() + 1 + 2 * fss;
+        let room = self.base.pdu_max(burst.mtu()).saturating_sub(fixed) / (2 * fss);
+        let max = self.base.remote.nak_gaps_max.map_or(room, |max| max.min(room)).max(1);
+        while let Round::Asking { next, end, metadata, last } = self.nak.round {
+            let mut requests = Vec::new();
+            if metadata {
+                requests.push(SegmentRequest::METADATA);
+            }
+            let space = max - requests.len().min(max);
+            let mut gaps =
+                self.ranges.gaps(next, end).map(|(start, end)| SegmentRequest { start, end });
+            requests.extend(gaps.by_ref().take(space));
+            let more = gaps.next().is_some();
+            drop(gaps);
+            let last_gap = requests.last().map_or(0, |request| request.end);
+            let scope_end = if more { last_gap.max(next) } else { end };
+            if requests.is_empty() {
+                // Everything came before the question was put.
+                self.nak.round = Round::Idle;
+                return Turn::Over;
+            }
+            let requests = SegmentRequests::new(&requests);
+            let nak = Nak { scope_start: next, scope_end, requests };
+            if !self.base.push(core, burst, Body::Nak(nak)) {
+                return Turn::More;
+            }
+            let last = last.max(last_gap);
+            self.nak.round = if more {
+                Round::Asking { next: scope_end, end, metadata: false, last }
+            } else {
+                self.asked(core, burst.departure(), last)
+            };
+        }
+        Turn::Over
+    }
+
+    /// The last PDU of a round has left.
+    fn asked(&mut self, core: &mut Core, at: Time, last: u64) -> Round {
+        if self.eof.is_none() {
+            // The file still comes; what is missing at its end is asked for then.
+            return Round::Idle;
+        }
+        let auto = self.base.answer_time(core) + self.nak.pace.mean() * LOSSES_IN_A_ROW;
+        let wait = Base::duration(self.base.remote.nak_timer, auto, self.nak.misses);
+        self.nak.deadline = at + wait;
+        self.base.alarm(core, Alarm::Nak, self.nak.deadline);
+        Round::Waiting { last: last.max(1), asked_at: at, heard: false }
+    }
+
+    /// The answers stopped, or never came.
+    pub(super) fn nak_overdue(&mut self, core: &mut Core, now: Time) {
+        let Round::Waiting { heard, .. } = self.nak.round else { return };
+        if now < self.nak.deadline {
+            self.base.alarm(core, Alarm::Nak, self.nak.deadline);
+            return;
+        }
+        self.nak.round = Round::Idle;
+        if !heard {
+            self.nak.misses += 1;
+            if self.nak.misses > self.base.remote.nak_limit {
+                self.nak.misses = 0;
+                self.fault(core, now, ConditionCode::NakLimitReached);
+            }
+        }
+        if !self.base.suspended {
+            self.ask_for_all(core, now);
+        }
+    }
+
+    /// Asks at regular intervals while the file still comes.
+    pub(super) fn ask_periodically(&mut self, core: &mut Core, now: Time) {
+        let NakMode::Asynchronous(every) = self.base.remote.nak_mode else { return };
+        if self.phase != Phase::Receiving || self.eof.is_some() {
+            return;
+        }
+        if self.nak.round == Round::Idle {
+            self.ask_for_all(core, now);
+        }
+        self.base.alarm(core, Alarm::Periodic, now + every.max(Duration::from_nanos(1)));
+    }
+}

@@ -1,0 +1,282 @@
+//! The working file of a reception: data collected into large writes, and the checksum of what
+//! was written.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use engine::{Effect, FileId, FileName, OpenMode};
+use wire::cfdp::{Checksum, ChecksumType};
+
+use crate::cfdp::core::{Core, Handle, Job};
+use crate::cfdp::ranges::Ranges;
+
+/// Reads of the working file under way at one time, to sum it up.
+const READS_MAX: usize = 4;
+
+/// The working file of a reception.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    pub(crate) name: FileName,
+    file: Option<FileId>,
+    /// Data not handed to the store yet: `buffer` begins at `start`.
+    start: u64,
+    buffer: BytesMut,
+    /// Pieces that wait for the file to be open.
+    parked: VecDeque<(u64, Bytes)>,
+    parked_len: usize,
+    /// Whether the file is asked for, so that what comes counts as unwritten data.
+    opening: bool,
+    writes: usize,
+    digest: Option<Digest>,
+}
+
+/// The checksum of the file as far as it was summed up.
+#[derive(Debug)]
+struct Digest {
+    checksum: Checksum,
+    /// The next byte to read back, of a sequential checksum.
+    next_read: u64,
+    /// Parts to read back, of a checksum that takes them in any order.
+    owed: VecDeque<(u64, u64)>,
+    reads: usize,
+    /// What was read out of order.
+    early: BTreeMap<u64, Bytes>,
+}
+
+impl Spool {
+    pub(crate) fn new(name: FileName) -> Self {
+        Self {
+            name,
+            file: None,
+            start: 0,
+            buffer: BytesMut::new(),
+            parked: VecDeque::new(),
+            parked_len: 0,
+            opening: false,
+            writes: 0,
+            digest: None,
+        }
+    }
+
+    /// Opens the file. `kept` is what an earlier run wrote.
+    pub(crate) fn open(
+        &mut self,
+        core: &mut Core,
+        handle: Handle,
+        checksum: ChecksumType,
+        mode: OpenMode,
+        kept: &Ranges,
+    ) {
+        self.digest = Checksum::new(checksum).map(|checksum| Digest {
+            checksum,
+            next_read: 0,
+            owed: if checksum.kind().is_sequential() {
+                VecDeque::new()
+            } else {
+                kept.iter().collect()
+            },
+            reads: 0,
+            early: BTreeMap::new(),
+        });
+        self.opening = true;
+        core.parked -= self.parked_len;
+        core.unwritten += self.parked_len;
+        self.parked_len = 0;
+        core.open(handle, self.name.clone(), mode);
+    }
+
+    /// The file is open and has this many bytes; what an earlier run wrote beyond it is lost.
+    pub(crate) fn opened(
+        &mut self,
+        core: &mut Core,
+        handle: Handle,
+        file: FileId,
+        len: u64,
+        kept: &mut Ranges,
+    ) {
+        self.file = Some(file);
+        if let Some(digest) = self.digest.as_mut() {
+            digest.owed.retain(|(_, end)| *end <= len);
+        }
+        kept.remove(len, u64::MAX);
+        for (offset, bytes) in std::mem::take(&mut self.parked) {
+            self.submit(core, handle, offset, bytes);
+        }
+    }
+
+    pub(crate) fn file(&self) -> Option<FileId> {
+        self.file
+    }
+
+    /// Takes new data. `false` if there is no room for it.
+    #[inline]
+    pub(crate) fn append(
+        &mut self,
+        core: &mut Core,
+        handle: Handle,
+        offset: u64,
+        data: &[u8],
+    ) -> bool {
+        if !self.has_room(core, data.len()) {
+            return false;
+        }
+        let contiguous = self.start + self.buffer.len() as u64 == offset;
+        if !contiguous || self.buffer.capacity() - self.buffer.len() < data.len() {
+            self.flush(core, handle);
+            self.start = offset;
+            self.buffer.reserve(core.config.limits.write_piece.max(data.len()));
+        }
+        self.buffer.extend_from_slice(data);
+        if self.opening {
+            core.unwritten += data.len();
+        } else {
+            core.parked += data.len();
+            self.parked_len += data.len();
+        }
+        true
+    }
+
+    fn has_room(&self, core: &Core, len: usize) -> bool {
+        let limit = core.config.limits.write_buffer;
+        if self.opening {
+            core.unwritten + len <= limit
+        } else {
+            // Before the Metadata nothing can be written; half of the bound is for that.
+            core.parked + len <= limit / 2
+        }
+    }
+
+    /// Hands what was collected to the store.
+    pub(crate) fn flush(&mut self, core: &mut Core, handle: Handle) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        let bytes = self.buffer.split().freeze();
+        let start = self.start;
+        self.start += bytes.len() as u64;
+        if self.file.is_some() {
+            self.submit(core, handle, start, bytes);
+        } else {
+            self.parked.push_back((start, bytes));
+        }
+    }
+
+    fn submit(&mut self, core: &mut Core, handle: Handle, offset: u64, bytes: Bytes) {
+        let Some(file) = self.file else { return };
+        if let Some(digest) = self.digest.as_mut() {
+            digest.feed(offset, &bytes);
+        }
+        self.writes += 1;
+        let ticket = core.ticket(handle, Job::Write { len: bytes.len() });
+        core.effects.push_back(Effect::Write { ticket, file, offset, bytes });
+    }
+
+    /// A write is over.
+    pub(crate) fn written(&mut self) {
+        self.writes = self.writes.saturating_sub(1);
+    }
+
+    /// Whether writes are under way.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writes > 0
+    }
+
+    pub(crate) fn sync(&self, core: &mut Core, handle: Handle) {
+        let Some(file) = self.file else { return };
+        let ticket = core.ticket(handle, Job::Sync);
+        core.effects.push_back(Effect::Sync { ticket, file });
+    }
+
+    /// Reads back what is needed to go on with the checksum: what is written of the first
+    /// `prefix` bytes, which are all there.
+    pub(crate) fn sum_up(&mut self, core: &mut Core, handle: Handle, prefix: u64) {
+        let (Some(digest), Some(file)) = (self.digest.as_mut(), self.file) else { return };
+        let piece = core.config.limits.read_piece.max(1);
+        while let Some((start, end)) = digest.owed.front_mut().filter(|_| digest.reads < READS_MAX)
+        {
+            let len = piece.min(usize::try_from(*end - *start).unwrap_or(piece));
+            core.read(handle, file, *start, len);
+            digest.reads += 1;
+            *start += len as u64;
+            if start >= end {
+                digest.owed.pop_front();
+            }
+        }
+        if !digest.checksum.kind().is_sequential() {
+            return;
+        }
+        let in_buffer = !self.buffer.is_empty() && self.start < prefix;
+        let written = if in_buffer { self.start } else { prefix };
+        while digest.next_read < written && digest.reads < READS_MAX {
+            let left = written - digest.next_read;
+            let len = piece.min(usize::try_from(left).unwrap_or(piece));
+            core.read(handle, file, digest.next_read, len);
+            digest.reads += 1;
+            digest.next_read += len as u64;
+        }
+    }
+
+    /// Takes what was read back. An error if it is less than was written.
+    pub(crate) fn read_done(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
+        let Some(digest) = self.digest.as_mut() else { return Ok(()) };
+        digest.reads = digest.reads.saturating_sub(1);
+        if bytes.len() != asked {
+            return Err(());
+        }
+        if !digest.checksum.kind().is_sequential() {
+            digest.checksum.update(offset, &bytes);
+            return Ok(());
+        }
+        digest.early.insert(offset, bytes);
+        while let Some(bytes) = digest.early.remove(&digest.checksum.position()) {
+            digest.checksum.update(digest.checksum.position(), &bytes);
+        }
+        Ok(())
+    }
+
+    /// The checksum of a file of `size` bytes that is wholly here, once all of it was summed up.
+    pub(crate) fn checksum(&self, size: u64) -> Option<u32> {
+        let Some(digest) = self.digest.as_ref() else { return Some(0) };
+        let whole = if digest.checksum.kind().is_sequential() {
+            digest.checksum.position() >= size
+        } else {
+            digest.owed.is_empty() && digest.reads == 0
+        };
+        let submitted = self.file.is_some() && self.buffer.is_empty();
+        (whole && submitted).then(|| digest.checksum.finish())
+    }
+
+    /// Forgets all data; the file must be closed and removed by the caller.
+    pub(crate) fn abandon(&mut self, core: &mut Core) {
+        if self.opening {
+            // Writes under way are given back when they are answered.
+            let parked: usize = self.parked.iter().map(|(_, bytes)| bytes.len()).sum();
+            core.unwritten = core.unwritten.saturating_sub(self.buffer.len() + parked);
+        } else {
+            core.parked = core.parked.saturating_sub(self.parked_len);
+            self.parked_len = 0;
+        }
+        self.parked.clear();
+        self.buffer = BytesMut::new();
+        self.close(core);
+    }
+
+    /// Closes the file; everything must be written.
+    pub(crate) fn close(&mut self, core: &mut Core) {
+        if let Some(file) = self.file.take() {
+            core.close(file);
+        }
+    }
+}
+
+impl Digest {
+    /// Sums up data on its way to the store, if it is next.
+    fn feed(&mut self, offset: u64, bytes: &[u8]) {
+        if !self.checksum.kind().is_sequential() {
+            self.checksum.update(offset, bytes);
+        } else if offset == self.checksum.position() {
+            self.checksum.update(offset, bytes);
+            self.next_read = self.next_read.max(self.checksum.position());
+        }
+    }
+}

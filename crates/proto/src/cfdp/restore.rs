@@ -1,0 +1,150 @@
+//! Taking up the records of an earlier run.
+
+use engine::{Completion, EffectError, FileName, IndexRequest, Time};
+use wire::cfdp::{Body, Direction, Lv, Pdu, Tlv};
+
+use bytes::Bytes;
+
+use super::core::{Base, Job};
+use super::indication::Indication;
+use super::journal::{self, ReceiverRecord, Record};
+use super::request::{FilestoreRequest, PutRequest};
+use super::sender::Sender;
+use super::{Entity, NOBODY, Transaction};
+
+impl Entity {
+    /// Takes up the records; without them, begins afresh.
+    pub(super) fn restore(&mut self, now: Time, answer: Result<Completion, EffectError>) {
+        self.loaded = true;
+        let Ok(Completion::Records(records)) = answer else {
+            self.core.stats.record_errors += 1;
+            return;
+        };
+        let mut transactions = 0;
+        let mut finished = Vec::new();
+        for (key, value) in records {
+            if !key.starts_with("cfdp-") {
+                continue;
+            }
+            let taken = match journal::decode(&value) {
+                Some(Record::Sequence(next)) => {
+                    self.sequence = self.core.config.first_sequence.unwrap_or(0).max(next);
+                    self.sequence_reserved = self.sequence;
+                    continue;
+                }
+                Some(Record::Sender { source, unbounded, metadata }) => {
+                    self.restore_sender(now, &key, source, unbounded, &metadata)
+                }
+                Some(Record::Receiver(record)) => self.restore_receiver(now, record),
+                Some(Record::Finished { order, pdu }) => {
+                    finished.push((order, pdu));
+                    continue;
+                }
+                None => false,
+            };
+            if taken {
+                transactions += 1;
+            } else {
+                self.refuse_record(key);
+            }
+        }
+        finished.sort_unstable();
+        for (order, pdu) in finished {
+            self.core.finished = self.core.finished.max(order);
+            let id = Pdu::decode(&pdu).ok().map(|pdu| pdu.header.transaction());
+            if let Some(id) = id {
+                self.remember(id, pdu);
+            }
+        }
+        if transactions > 0 {
+            self.core.indicate(Indication::Restored { transactions });
+        }
+    }
+
+    fn refuse_record(&mut self, key: String) {
+        let request = IndexRequest::Remove { key: key.clone() };
+        self.core.index(NOBODY, Job::Forget, request);
+        self.core.indicate(Indication::RecordRefused { key });
+    }
+
+    fn restore_sender(
+        &mut self,
+        now: Time,
+        key: &str,
+        source: FileName,
+        unbounded: bool,
+        metadata: &[u8],
+    ) -> bool {
+        let Ok(Pdu { header, body: Body::Metadata(described) }) = Pdu::decode(metadata) else {
+            return false;
+        };
+        let id = header.transaction();
+        if header.source.0 != self.core.config.entity
+            || journal::sender_key(id) != key
+            || !self.is_free(id)
+        {
+            return false;
+        }
+        let mut request = PutRequest {
+            destination: header.destination.0,
+            source: Some(source),
+            source_name: Some(described.source_name.to_str_lossy().into_owned()),
+            destination_name: described.destination_name.to_str_lossy().into_owned(),
+            mode: Some(header.mode),
+            closure: Some(described.closure_requested),
+            checksum: Some(described.checksum_type),
+            segmentation_control: header.segmentation_control,
+            unbounded,
+            ..PutRequest::default()
+        };
+        for tlv in described.tlvs {
+            add_option(&mut request, &tlv);
+        }
+        let handle = self.reserve_slot();
+        let remote = self.core.config.remote(request.destination).clone();
+        let mut base = Base::new(handle, header, request.destination, remote);
+        base.path = base.path.or_else(|| self.only_path());
+        let size = (!unbounded).then_some(described.file_size);
+        let mut sender = Sender::restored(base, request, size);
+        sender.start(&mut self.core, now);
+        self.fill_slot(handle, id, Transaction::Sender(Box::new(sender)));
+        self.settle(handle);
+        true
+    }
+
+    fn restore_receiver(&mut self, now: Time, record: ReceiverRecord) -> bool {
+        let first = if record.metadata.is_empty() { &record.eof } else { &record.metadata };
+        let Ok(pdu) = Pdu::decode(first) else { return false };
+        let header = pdu.header;
+        if header.destination.0 != self.core.config.entity
+            || header.direction != Direction::TowardReceiver
+            || !self.is_free(header.transaction())
+        {
+            return false;
+        }
+        let path = self.only_path();
+        let handle = self.begin_reception(now, path, &header);
+        let slot = &mut self.slots[handle.index as usize];
+        if let Some(Transaction::Receiver(receiver)) = slot.transaction.as_mut() {
+            receiver.restore(&mut self.core, now, record);
+        }
+        self.settle(handle);
+        true
+    }
+}
+
+/// Puts an option of a Metadata PDU back into the request it came from.
+fn add_option(request: &mut PutRequest, tlv: &Tlv<'_>) {
+    let copy = |value: &Lv<'_>| Bytes::copy_from_slice(value.0);
+    match tlv {
+        Tlv::FilestoreRequest(wanted) => {
+            request.filestore_requests.push(FilestoreRequest::from_wire(wanted));
+        }
+        Tlv::MessageToUser(message) => request.messages.push(copy(message)),
+        Tlv::FaultHandlerOverride { condition, handler } => {
+            request.fault_handlers.push((*condition, *handler));
+        }
+        Tlv::FlowLabel(label) => request.flow_label = Some(copy(label)),
+        Tlv::FilestoreResponse(_) | Tlv::EntityId(_) | Tlv::Other { .. } => {}
+    }
+}

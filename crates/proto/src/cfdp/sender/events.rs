@@ -1,0 +1,408 @@
+//! What happens to a sending transaction: PDUs, storage, timers, requests.
+
+use engine::{Completion, EffectError, FileId, Time};
+use wire::cfdp::{
+    Ack, Acknowledged, ConditionCode, DeliveryCode, FaultHandler, Finished, KeepAlive, Nak,
+    SegmentRequest, Tlv,
+};
+
+use super::{Outcome, Phase, Sender, Source};
+use crate::cfdp::core::{Alarm, Base, Core, Job};
+use crate::cfdp::indication::{Indication, PeerError};
+use crate::cfdp::path::Class;
+use crate::cfdp::request::{FilestoreResponse, RequestError};
+
+type Answer = Result<Completion, EffectError>;
+
+impl Sender {
+    /// An effect of this transaction was carried out.
+    pub(crate) fn done(&mut self, core: &mut Core, now: Time, job: Job, answer: Answer) {
+        match (job, answer) {
+            (Job::Open, Ok(Completion::Opened { file, len })) => {
+                if self.phase != Phase::Opening {
+                    core.close(file);
+                    return;
+                }
+                self.opened(core, now, file, len);
+            }
+            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
+                let Some(source) = self.source.as_mut() else { return };
+                match source.read_done(offset, len, bytes) {
+                    Ok(()) => self.data_ready(core),
+                    Err(()) => self.fault(core, now, ConditionCode::FileSizeError),
+                }
+            }
+            (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
+                let Some(source) = self.source.as_mut() else { return };
+                match source.repair_done(offset, bytes) {
+                    Ok(()) if source.repair_ready() => {
+                        self.base.want_at(core, Class::Repair, now, self.repair_from);
+                    }
+                    Ok(()) => {}
+                    Err(()) => self.fault(core, now, ConditionCode::FileSizeError),
+                }
+            }
+            (Job::Journal, answer) => {
+                if answer.is_err() {
+                    core.stats.record_errors += 1;
+                }
+                self.journal.done(core, self.base.handle);
+            }
+            (Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
+                core.stats.storage_errors += 1;
+                if self.phase == Phase::Opening {
+                    self.give_up(core, ConditionCode::FilestoreRejection);
+                } else {
+                    self.fault(core, now, ConditionCode::FilestoreRejection);
+                }
+            }
+            (
+                Job::Load
+                | Job::Write { .. }
+                | Job::Sync
+                | Job::Install
+                | Job::Request
+                | Job::Forget,
+                _,
+            ) => {}
+        }
+    }
+
+    fn opened(&mut self, core: &mut Core, now: Time, file: FileId, len: u64) {
+        let size = (!self.request.unbounded || self.restored.is_some()).then_some(len);
+        let skip = if self.restored.is_some() { len } else { 0 };
+        let Some(source) = Source::new(file, size, skip, self.checksum) else {
+            core.close(file);
+            self.give_up(core, ConditionCode::UnsupportedChecksumType);
+            return;
+        };
+        self.source = Some(source);
+        self.prepare(core, now, (!self.request.unbounded).then_some(len));
+        if self.restored.flatten().is_some_and(|announced| announced != len) {
+            // The file changed since its size was announced.
+            self.metadata_sent = true;
+            self.fault(core, now, ConditionCode::FileSizeError);
+        }
+    }
+
+    fn data_ready(&mut self, core: &mut Core) {
+        self.read_ahead(core);
+        self.eof_when_ready(core);
+        if self.metadata_sent {
+            self.base.want(core, Class::Bulk);
+        }
+    }
+
+    pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, ack: &Ack) {
+        match ack.directive {
+            Acknowledged::Eof => {}
+            // Only receivers get those.
+            Acknowledged::Finished | Acknowledged::Other(_) => return,
+        }
+        self.heard(now);
+        if !self.eof.ever_sent {
+            return;
+        }
+        if let Some(left) = self.eof_left.take().filter(|_| self.eof.attempts == 1)
+            && let Some(path) = self.base.path.and_then(|id| core.paths.get_mut(&id))
+        {
+            path.rtt.sample(now.since(left));
+        }
+        self.base.disarm(core, Alarm::Ack);
+        self.eof.acknowledged = true;
+        self.eof.attempts = 0;
+        match self.phase {
+            Phase::Cancelled { .. } => self.close(core),
+            Phase::Sending => self.wait(core, now),
+            Phase::Opening | Phase::Acknowledging | Phase::Done => {}
+        }
+    }
+
+    fn heard(&mut self, now: Time) {
+        self.base.last_heard = now;
+    }
+
+    pub(crate) fn on_nak(&mut self, core: &mut Core, now: Time, nak: &Nak<'_>) {
+        self.heard(now);
+        if self.phase != Phase::Sending || !self.metadata_sent {
+            return;
+        }
+        self.eof.waits = 0;
+        let max = core.config.limits.gaps;
+        let mut beyond = false;
+        let mut idle = true;
+        let Some(source) = self.source.as_mut() else {
+            self.metadata_due = true;
+            self.base.want(core, Class::Metadata);
+            return;
+        };
+        for request in nak.requests {
+            if request == SegmentRequest::METADATA {
+                self.metadata_due = true;
+                continue;
+            }
+            beyond |= source.size.is_some_and(|size| request.end > size);
+            idle &= !source.has_repairs();
+            if request.start < request.end && !source.request(request.start, request.end, max) {
+                break;
+            }
+        }
+        if idle && source.has_repairs() {
+            self.repair_from = now + self.base.remote.host_delays.nak_to_repair;
+        }
+        source.read_repairs(core, self.base.handle);
+        if self.metadata_due {
+            self.base.want(core, Class::Metadata);
+        }
+        if beyond {
+            self.peer_error(core, PeerError::NakBeyondEnd);
+        }
+        if self.eof.acknowledged {
+            self.wait(core, now);
+        }
+    }
+
+    fn peer_error(&self, core: &mut Core, error: PeerError) {
+        let path = self.base.path.unwrap_or_default();
+        core.indicate(Indication::PeerError { path, id: self.base.id(), error });
+    }
+
+    pub(crate) fn on_keep_alive(&mut self, core: &mut Core, now: Time, report: KeepAlive) {
+        self.heard(now);
+        let Some(limit) = self.base.remote.keep_alive_discrepancy else { return };
+        if self.phase == Phase::Sending && self.progress().saturating_sub(report.progress) > limit {
+            self.fault(core, now, ConditionCode::KeepAliveLimitReached);
+        }
+    }
+
+    /// The receiver is done, well or badly.
+    pub(crate) fn on_finished(&mut self, core: &mut Core, now: Time, finished: &Finished<'_>) {
+        self.heard(now);
+        if self.base.acknowledged() && finished.end_system {
+            let at = now + self.base.remote.host_delays.finished_to_ack;
+            self.ack_due = Some((finished.condition, at));
+            self.base.want_at(core, Class::Control, now, at);
+        }
+        let over = match self.phase {
+            Phase::Opening | Phase::Sending | Phase::Cancelled { .. } => false,
+            Phase::Acknowledging | Phase::Done => true,
+        };
+        // A waypoint's word is not the end.
+        if over || !finished.end_system {
+            return;
+        }
+        let told = matches!(self.phase, Phase::Cancelled { .. });
+        self.base.disarm_protocol(core);
+        if !told {
+            let responses = finished.tlvs.iter().filter_map(|tlv| match tlv {
+                Tlv::FilestoreResponse(response) => Some(FilestoreResponse::from_wire(&response)),
+                Tlv::FilestoreRequest(_)
+                | Tlv::MessageToUser(_)
+                | Tlv::FaultHandlerOverride { .. }
+                | Tlv::FlowLabel(_)
+                | Tlv::EntityId(_)
+                | Tlv::Other { .. } => None,
+            });
+            let outcome = Outcome {
+                condition: finished.condition,
+                delivery: finished.delivery,
+                file_status: finished.file_status,
+                responses: responses.collect(),
+                fault_location: finished.fault_location().map(|id| id.entity()),
+            };
+            self.finished(core, outcome);
+        }
+        if self.ack_due.is_some() {
+            self.phase = Phase::Acknowledging;
+        } else {
+            self.close(core);
+        }
+    }
+
+    /// A timer went off.
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match alarm {
+            Alarm::Ready(class) => self.base.want(core, class),
+            Alarm::Ack => self.ack_overdue(core, now),
+            Alarm::Probe => {
+                self.eof.waits += 1;
+                self.eof.due = true;
+                self.base.want(core, Class::Bulk);
+            }
+            Alarm::Check => {
+                self.eof.waits += 1;
+                if self.eof.waits > self.base.remote.check_limit {
+                    self.eof.waits = 0;
+                    self.fault(core, now, ConditionCode::CheckLimitReached);
+                }
+                if self.phase == Phase::Sending {
+                    self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+                }
+            }
+            Alarm::Inactivity => {
+                let limit = self.base.last_heard + self.base.inactivity(core);
+                if limit <= now {
+                    self.base.last_heard = now;
+                    self.fault(core, now, ConditionCode::InactivityDetected);
+                }
+                if self.phase == Phase::Sending {
+                    let next = self.base.last_heard + self.base.inactivity(core);
+                    self.base.alarm(core, Alarm::Inactivity, next);
+                }
+            }
+            Alarm::Prompt => {
+                if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
+                    self.prompt_due = Some(wire::cfdp::PromptResponse::Nak);
+                    self.base.want(core, Class::Control);
+                    let every = every.max(std::time::Duration::from_nanos(1));
+                    self.base.alarm(core, Alarm::Prompt, now + every);
+                }
+            }
+            Alarm::Nak | Alarm::KeepAlive | Alarm::Periodic | Alarm::Journal => {}
+        }
+    }
+
+    fn ack_overdue(&mut self, core: &mut Core, now: Time) {
+        if self.eof.attempts >= self.base.remote.ack_limit.max(1) {
+            self.eof.attempts = 0;
+            if matches!(self.phase, Phase::Cancelled { .. }) {
+                // Nobody is there to hear of it.
+                self.close(core);
+                return;
+            }
+            self.fault(core, now, ConditionCode::PositiveAckLimitReached);
+        }
+        if matches!(self.phase, Phase::Sending | Phase::Cancelled { .. }) && !self.base.suspended {
+            self.eof.due = true;
+            self.base.want(core, Class::Bulk);
+        }
+    }
+
+    /// Something went wrong: does what the handler of this condition says (§4.8).
+    fn fault(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
+        if self.phase != Phase::Sending {
+            return;
+        }
+        let (id, progress) = (self.base.id(), self.progress());
+        match self.base.handler(core, condition) {
+            FaultHandler::Cancel | FaultHandler::Other(_) => self.cancel(core, condition),
+            FaultHandler::Suspend => self.suspend(core, condition),
+            FaultHandler::Ignore => {
+                core.indicate(Indication::Fault { id, condition, progress });
+                self.base.last_heard = now;
+            }
+            FaultHandler::Abandon => {
+                core.indicate(Indication::Abandoned { id, condition, progress });
+                self.close(core);
+            }
+        }
+    }
+
+    /// Cancels: the user is told at once, the receiver by an EOF.
+    pub(crate) fn cancel(&mut self, core: &mut Core, condition: ConditionCode) {
+        match self.phase {
+            Phase::Opening | Phase::Sending => {}
+            Phase::Cancelled { .. } | Phase::Acknowledging | Phase::Done => return,
+        }
+        let silent = !self.metadata_sent;
+        self.base.suspended = false;
+        self.base.disarm_protocol(core);
+        let outcome = Outcome {
+            condition,
+            delivery: DeliveryCode::Incomplete,
+            fault_location: Some(wire::cfdp::EntityId(core.config.entity)),
+            ..Outcome::unconfirmed()
+        };
+        self.finished(core, outcome);
+        if silent {
+            // The receiver knows nothing of it.
+            self.close(core);
+            return;
+        }
+        self.phase = Phase::Cancelled { condition };
+        self.data_from = Time::ZERO;
+        self.eof.due = true;
+        self.eof.acknowledged = false;
+        self.eof.attempts = 0;
+        self.base.want(core, Class::Bulk);
+    }
+
+    pub(crate) fn suspend(&mut self, core: &mut Core, condition: ConditionCode) {
+        if self.base.suspended || !matches!(self.phase, Phase::Opening | Phase::Sending) {
+            return;
+        }
+        self.base.suspended = true;
+        self.base.disarm_protocol(core);
+        if core.config.indications.suspended {
+            core.indicate(Indication::Suspended { id: self.base.id(), condition });
+        }
+    }
+
+    pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
+        if !self.base.suspended {
+            return;
+        }
+        self.base.suspended = false;
+        if core.config.indications.resumed {
+            let progress = self.progress();
+            core.indicate(Indication::Resumed { id: self.base.id(), progress });
+        }
+        self.rearm(core, now);
+    }
+
+    /// Asks the receiver for an answer (§4.6.5).
+    pub(crate) fn prompt(
+        &mut self,
+        core: &mut Core,
+        response: wire::cfdp::PromptResponse,
+    ) -> Result<(), RequestError> {
+        if !self.base.acknowledged() || self.phase != Phase::Sending {
+            return Err(RequestError::NotApplicable("only an acknowledged put can prompt"));
+        }
+        self.prompt_due = Some(response);
+        self.base.want(core, Class::Control);
+        Ok(())
+    }
+
+    /// Starts the timers again after they stood still, and asks for turns.
+    pub(crate) fn rearm(&mut self, core: &mut Core, now: Time) {
+        self.want_all(core);
+        if !self.base.running(core) {
+            return;
+        }
+        self.base.last_heard = now;
+        if self.eof.ever_sent && matches!(self.phase, Phase::Sending | Phase::Cancelled { .. }) {
+            if self.base.acknowledged() {
+                self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
+                if self.eof.acknowledged {
+                    self.wait(core, now);
+                } else {
+                    let auto = self.base.answer_time(core);
+                    let wait = Base::duration(self.base.remote.ack_timer, auto, 0);
+                    self.base.alarm(core, Alarm::Ack, now + wait);
+                }
+            } else {
+                self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+            }
+        }
+        if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
+            self.base.alarm(core, Alarm::Prompt, now + every);
+        }
+    }
+
+    /// Asks for a turn for all that waits to be sent.
+    pub(crate) fn want_all(&mut self, core: &mut Core) {
+        if self.ack_due.is_some() || self.prompt_due.is_some() {
+            self.base.want(core, Class::Control);
+        }
+        if self.metadata_due {
+            self.base.want(core, Class::Metadata);
+        }
+        if self.source.as_ref().is_some_and(Source::repair_ready) {
+            self.base.want(core, Class::Repair);
+        }
+        if self.phase != Phase::Opening && self.phase != Phase::Done {
+            self.base.want(core, Class::Bulk);
+        }
+    }
+}

@@ -1,0 +1,551 @@
+//! A transaction at the entity that sends the file (CCSDS 727.0-B-5 §4.6.1).
+
+mod events;
+mod source;
+
+use engine::{FileName, IndexRequest, OpenMode, Time};
+use wire::cfdp::{
+    Body, ConditionCode, DeliveryCode, EntityId, Eof, FileDataHeader, FileStatus, IdField, Lv,
+    Metadata, Pdu, Prompt, PromptResponse, SegmentMetadata, Tlv, Tlvs, Version,
+};
+
+use self::source::Source;
+use super::core::{Alarm, Base, Core};
+use super::indication::{Indication, Report, Role, State, TransactionFinished};
+use super::journal::{self, JournalSlot};
+use super::path::{Burst, Class};
+use super::request::{FilestoreResponse, PutRequest};
+
+/// Whether a transaction used its turn up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing more to send of this class now.
+    Over,
+    /// More to send; the batch is full.
+    More,
+}
+
+/// A transaction that sends.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) base: Base,
+    request: PutRequest,
+    closure: bool,
+    checksum: wire::cfdp::ChecksumType,
+    source: Option<Source>,
+    /// The Metadata PDU, once the file's size is known.
+    metadata: Option<Vec<u8>>,
+    metadata_due: bool,
+    metadata_sent: bool,
+    /// A host delay: no new data before this.
+    data_from: Time,
+    /// A host delay: no repair before this.
+    repair_from: Time,
+    eof: EofProgress,
+    phase: Phase,
+    /// Answer to a Finished PDU that is due, and when.
+    ack_due: Option<(ConditionCode, Time)>,
+    prompt_due: Option<PromptResponse>,
+    /// When the last EOF left, to measure the round trip; only if it was sent once.
+    eof_left: Option<Time>,
+    journal: JournalSlot,
+    /// Set for a put of an earlier run: the file's size then, if it was announced.
+    restored: Option<Option<u64>>,
+}
+
+#[derive(Debug, Default)]
+struct EofProgress {
+    due: bool,
+    /// Sent without an answer since the last sign of life.
+    attempts: u32,
+    acknowledged: bool,
+    ever_sent: bool,
+    /// Probes, or checks for closure, in a row.
+    waits: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The file is being opened.
+    Opening,
+    /// Sending, and waiting for how it ends.
+    Sending,
+    /// Cancelled here: the EOF says so and waits for its ACK.
+    Cancelled { condition: ConditionCode },
+    /// Over but for the ACK of the Finished PDU.
+    Acknowledging,
+    /// Over.
+    Done,
+}
+
+/// What the receiver said of the end.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) condition: ConditionCode,
+    pub(crate) delivery: DeliveryCode,
+    pub(crate) file_status: FileStatus,
+    pub(crate) responses: Vec<FilestoreResponse>,
+    pub(crate) fault_location: Option<EntityId>,
+}
+
+impl Sender {
+    pub(crate) fn new(mut base: Base, request: PutRequest, restored: Option<Option<u64>>) -> Self {
+        let closure = request.closure.unwrap_or(base.remote.closure);
+        let checksum = request.checksum.unwrap_or(base.remote.checksum);
+        base.overrides = request.fault_handlers.clone();
+        Self {
+            base,
+            request,
+            closure,
+            checksum,
+            source: None,
+            metadata: None,
+            metadata_due: false,
+            metadata_sent: false,
+            data_from: Time::ZERO,
+            repair_from: Time::ZERO,
+            eof: EofProgress::default(),
+            phase: Phase::Opening,
+            ack_due: None,
+            prompt_due: None,
+            eof_left: None,
+            journal: JournalSlot::default(),
+            restored,
+        }
+    }
+
+    /// A put of an earlier run, of which the receiver may have any part.
+    pub(crate) fn restored(base: Base, request: PutRequest, size: Option<u64>) -> Self {
+        let mut sender = Self::new(base, request, Some(size));
+        sender.journal.mark_used();
+        sender
+    }
+
+    pub(crate) fn start(&mut self, core: &mut Core, now: Time) {
+        self.base.last_heard = now;
+        match self.request.source.clone() {
+            Some(name) => core.open(self.base.handle, name, OpenMode::Read),
+            None => self.prepare(core, now, Some(0)),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Done && !self.journal.is_busy()
+    }
+
+    /// Whether this is the transaction that a repeated put would go on with.
+    pub(crate) fn resumes(&self, request: &PutRequest) -> bool {
+        self.restored.is_some()
+            && self.request.destination == request.destination
+            && self.request.source == request.source
+            && self.request.destination_name == request.destination_name
+    }
+
+    /// Everything about the file is known: describes it, and begins.
+    fn prepare(&mut self, core: &mut Core, now: Time, size: Option<u64>) {
+        let large = size.is_none_or(|size| size > u64::from(u32::MAX));
+        if large && self.base.header.version == Version::V0 && size.is_some() {
+            self.give_up(core, ConditionCode::FileSizeError);
+            return;
+        }
+        self.base.header.large_file = large && self.base.header.version == Version::V1;
+        let Ok(pdu) = self.encode_metadata(size.unwrap_or(0)) else {
+            self.give_up(core, ConditionCode::InvalidFileStructure);
+            return;
+        };
+        self.metadata = Some(pdu);
+        self.metadata_due = true;
+        self.phase = Phase::Sending;
+        if core.config.journal.enabled && self.base.acknowledged() && self.source.is_some() {
+            self.save(core);
+        }
+        self.base.want(core, Class::Metadata);
+        self.read_ahead(core);
+        self.eof_when_ready(core);
+        if let Some(every) = self.base.remote.prompt {
+            self.base.alarm(core, Alarm::Prompt, now + every);
+        }
+    }
+
+    fn encode_metadata(&self, size: u64) -> Result<Vec<u8>, wire::EncodeError> {
+        let request = &self.request;
+        let mut tlvs: Vec<Tlv<'_>> = Vec::new();
+        let requests = request.filestore_requests.iter();
+        tlvs.extend(requests.map(|request| Tlv::FilestoreRequest(request.to_wire())));
+        tlvs.extend(request.messages.iter().map(|message| Tlv::MessageToUser(Lv(message))));
+        let handlers = request.fault_handlers.iter();
+        tlvs.extend(
+            handlers.map(|&(condition, handler)| Tlv::FaultHandlerOverride { condition, handler }),
+        );
+        tlvs.extend(request.flow_label.iter().map(|label| Tlv::FlowLabel(Lv(label))));
+        let body = Body::Metadata(Metadata {
+            closure_requested: self.closure,
+            checksum_type: self.checksum,
+            file_size: size,
+            source_name: self.source_name().into(),
+            destination_name: self.destination_name().into(),
+            tlvs: Tlvs::new(&tlvs),
+        });
+        Pdu { header: self.base.header, body }.to_vec()
+    }
+
+    pub(crate) fn source_name(&self) -> &str {
+        let path = || self.request.source.as_ref().map_or("", FileName::path);
+        self.request.source_name.as_deref().unwrap_or_else(path)
+    }
+
+    pub(crate) fn destination_name(&self) -> &str {
+        match self.request.source {
+            Some(_) => &self.request.destination_name,
+            None => "",
+        }
+    }
+
+    /// Keeps what is needed to go on after a restart of this entity.
+    fn save(&mut self, core: &mut Core) {
+        let Some(metadata) = self.metadata.as_deref() else { return };
+        let Some(source) = self.request.source.as_ref() else { return };
+        let value = journal::encode_sender(source, self.request.unbounded, metadata);
+        let request = IndexRequest::Put { key: journal::sender_key(self.base.id()), value };
+        self.journal.submit(core, self.base.handle, request);
+    }
+
+    /// The largest piece of file data a PDU takes.
+    fn segment(&self, mtu: usize) -> usize {
+        let overhead = self.data_header(0).overhead();
+        let room = self.base.pdu_max(mtu).saturating_sub(overhead);
+        self.base.remote.segment_max.map_or(room, |max| max.min(room)).clamp(1, 65_000)
+    }
+
+    fn data_header(&self, offset: u64) -> FileDataHeader<'_> {
+        let metadata = self.request.segment_metadata.as_ref();
+        FileDataHeader {
+            header: self.base.header,
+            segment_metadata: metadata.map(|metadata| SegmentMetadata {
+                continuation: metadata.continuation,
+                metadata: &metadata.metadata,
+            }),
+            offset,
+        }
+    }
+
+    fn read_ahead(&mut self, core: &mut Core) {
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let segment = self.segment(path.map_or(0, |path| path.mtu()).max(64));
+        if let Some(source) = self.source.as_mut() {
+            source.read_ahead(core, self.base.handle, segment);
+        }
+    }
+
+    /// Announces the end once everything was sent once.
+    fn eof_when_ready(&mut self, core: &mut Core) {
+        let ready = self.source.as_ref().is_none_or(Source::at_end);
+        let first = !self.eof.ever_sent && !self.eof.due;
+        if self.phase == Phase::Sending && ready && first && self.metadata_sent {
+            self.eof.due = true;
+            self.base.want(core, Class::Bulk);
+        }
+    }
+
+    /// Sends what it has of one class.
+    pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
+        if self.base.suspended {
+            return Turn::Over;
+        }
+        match class {
+            Class::Control => self.emit_control(core, burst),
+            Class::Metadata => self.emit_metadata(core, burst),
+            Class::Repair => self.emit_repairs(core, burst),
+            Class::Bulk => self.emit_bulk(core, burst),
+        }
+    }
+
+    fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if let Some((condition, at)) = self.ack_due {
+            if at > burst.departure() {
+                self.base.alarm(core, Alarm::Ready(Class::Control), at);
+            } else {
+                let ack = self.base.ack(wire::cfdp::Acknowledged::Finished, condition);
+                if !self.base.push(core, burst, ack) {
+                    return Turn::More;
+                }
+                self.ack_due = None;
+                if self.phase == Phase::Acknowledging {
+                    self.close(core);
+                    return Turn::Over;
+                }
+            }
+        }
+        if let Some(response) = self.prompt_due {
+            if !self.base.push(core, burst, Body::Prompt(Prompt { response })) {
+                return Turn::More;
+            }
+            self.prompt_due = None;
+        }
+        Turn::Over
+    }
+
+    fn emit_metadata(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let Some(pdu) = self.metadata.as_deref().filter(|_| self.metadata_due) else {
+            return Turn::Over;
+        };
+        let Some(place) = burst.push(pdu.len()) else { return Turn::More };
+        place.copy_from_slice(pdu);
+        core.stats.sent.metadata += 1;
+        self.metadata_due = false;
+        if !self.metadata_sent {
+            self.metadata_sent = true;
+            let delay = self.base.remote.host_delays.metadata_to_data;
+            self.data_from = burst.departure() + delay;
+            self.eof_when_ready(core);
+            if delay.is_zero() {
+                self.data_from = Time::ZERO;
+                self.base.want(core, Class::Bulk);
+            } else {
+                self.base.alarm(core, Alarm::Ready(Class::Bulk), self.data_from);
+            }
+        }
+        Turn::Over
+    }
+
+    fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if self.repair_from > burst.departure() {
+            self.base.alarm(core, Alarm::Ready(Class::Repair), self.repair_from);
+            return Turn::Over;
+        }
+        let segment = self.segment(burst.mtu());
+        let template = self.data_header(0);
+        let overhead = template.overhead();
+        let metadata = self.request.segment_metadata.clone();
+        let header = self.base.header;
+        let Some(source) = self.source.as_mut() else { return Turn::Over };
+        let turn = loop {
+            let Some(next) = source.next_repair(segment) else { break Turn::Over };
+            let len = next.data.len();
+            let Some(place) = burst.push(overhead + len) else { break Turn::More };
+            let segment_metadata = metadata.as_ref().map(|metadata| SegmentMetadata {
+                continuation: metadata.continuation,
+                metadata: &metadata.metadata,
+            });
+            write_data(
+                FileDataHeader { header, segment_metadata, offset: next.offset },
+                next.data,
+                place,
+            );
+            core.stats.sent.file_data += 1;
+            core.stats.repair_bytes += len as u64;
+            source.repair_sent(len);
+        };
+        source.read_repairs(core, self.base.handle);
+        turn
+    }
+
+    fn emit_bulk(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if !self.metadata_sent {
+            return Turn::Over;
+        }
+        if self.data_from > burst.departure() {
+            self.base.alarm(core, Alarm::Ready(Class::Bulk), self.data_from);
+            return Turn::Over;
+        }
+        if self.phase == Phase::Sending {
+            let turn = self.emit_data(core, burst);
+            self.read_ahead(core);
+            self.eof_when_ready(core);
+            if turn == Turn::More {
+                return turn;
+            }
+        }
+        if self.eof.due { self.emit_eof(core, burst) } else { Turn::Over }
+    }
+
+    fn emit_data(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let segment = self.segment(burst.mtu());
+        let overhead = self.data_header(0).overhead();
+        let metadata = self.request.segment_metadata.as_ref();
+        let Some(source) = self.source.as_mut() else { return Turn::Over };
+        let segment_metadata = metadata.map(|metadata| SegmentMetadata {
+            continuation: metadata.continuation,
+            metadata: &metadata.metadata,
+        });
+        let mut head = FileDataHeader { header: self.base.header, segment_metadata, offset: 0 };
+        loop {
+            let Some(next) = source.next_new(segment) else { return Turn::Over };
+            let len = next.data.len();
+            let Some(place) = burst.push(overhead + len) else { return Turn::More };
+            head.offset = next.offset;
+            write_data(head, next.data, place);
+            core.stats.sent.file_data += 1;
+            source.new_sent(len);
+        }
+    }
+
+    fn emit_eof(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let (condition, fault_location) = match &self.phase {
+            Phase::Cancelled { condition } => {
+                let id = EntityId(core.config.entity);
+                (*condition, Some(IdField::new(id, self.base.header.entity_width)))
+            }
+            Phase::Opening | Phase::Sending | Phase::Acknowledging | Phase::Done => {
+                (ConditionCode::NoError, None)
+            }
+        };
+        let eof = Eof {
+            condition,
+            checksum: self.source.as_ref().map_or(0, Source::checksum),
+            file_size: self.source.as_ref().map_or(0, Source::sent),
+            fault_location,
+        };
+        if !self.base.push(core, burst, Body::Eof(eof)) {
+            return Turn::More;
+        }
+        self.eof.due = false;
+        self.eof_sent(core, burst.departure());
+        Turn::Over
+    }
+
+    /// An EOF has left at `at`: what happens next depends on what is waited for.
+    fn eof_sent(&mut self, core: &mut Core, at: Time) {
+        let first = !self.eof.ever_sent;
+        self.eof.ever_sent = true;
+        self.eof_left = (first || self.eof.attempts == 0).then_some(at);
+        let cancelled = matches!(self.phase, Phase::Cancelled { .. });
+        if first && !cancelled && core.config.indications.eof_sent {
+            core.indicate(Indication::EofSent(self.base.id()));
+        }
+        if self.base.acknowledged() {
+            if first {
+                self.base.alarm_no_later(core, Alarm::Inactivity, at + self.base.inactivity(core));
+            }
+            if self.eof.acknowledged {
+                self.wait(core, at);
+            } else {
+                self.eof.attempts += 1;
+                let auto = self.base.answer_time(core);
+                let misses = self.eof.attempts;
+                let wait = Base::duration(self.base.remote.ack_timer, auto, misses);
+                self.base.alarm(core, Alarm::Ack, at + wait);
+            }
+        } else if cancelled {
+            self.close(core);
+        } else if self.closure {
+            self.base.alarm(core, Alarm::Check, at + self.check_time(core));
+        } else {
+            self.finished(core, Outcome::unconfirmed());
+            self.close(core);
+        }
+    }
+
+    fn check_time(&self, core: &Core) -> std::time::Duration {
+        let auto = self.base.answer_time(core).max(std::time::Duration::from_secs(1)) * 2;
+        Base::duration(self.base.remote.check_timer, auto, 0)
+    }
+
+    /// Waits for Finished, and asks again by an EOF if nothing is heard for long.
+    fn wait(&mut self, core: &mut Core, now: Time) {
+        let auto = (self.base.answer_time(core) * 8).max(std::time::Duration::from_secs(2));
+        let wait = Base::duration(self.base.remote.probe, auto, self.eof.waits + 2);
+        self.base.alarm(core, Alarm::Probe, now + wait);
+    }
+
+    /// Tells the user how it ended.
+    fn finished(&mut self, core: &mut Core, outcome: Outcome) {
+        core.indicate(Indication::TransactionFinished(TransactionFinished {
+            id: self.base.id(),
+            role: Role::Sender,
+            peer: EntityId(self.base.peer),
+            condition: outcome.condition,
+            delivery: outcome.delivery,
+            file_status: outcome.file_status,
+            source_name: self.source_name().to_owned(),
+            destination_name: self.destination_name().to_owned(),
+            size: self.size().unwrap_or(0),
+            messages: self.request.messages.clone(),
+            filestore_responses: outcome.responses,
+            fault_location: outcome.fault_location,
+        }));
+    }
+
+    /// Ends the transaction before it began.
+    fn give_up(&mut self, core: &mut Core, condition: ConditionCode) {
+        let outcome = Outcome { condition, ..Outcome::unconfirmed() };
+        self.finished(core, Outcome { delivery: DeliveryCode::Incomplete, ..outcome });
+        self.close(core);
+    }
+
+    /// Nothing more is to be done.
+    fn close(&mut self, core: &mut Core) {
+        self.base.disarm_all(core);
+        if let Some(source) = self.source.take() {
+            core.close(source.file);
+        }
+        if self.journal.is_used() {
+            let key = journal::sender_key(self.base.id());
+            self.journal.submit(core, self.base.handle, IndexRequest::Remove { key });
+        }
+        self.phase = Phase::Done;
+    }
+
+    pub(crate) fn size(&self) -> Option<u64> {
+        match self.source.as_ref() {
+            Some(source) => source.size,
+            None => self.request.source.is_none().then_some(0),
+        }
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let state = match self.phase {
+            _ if self.base.suspended => State::Suspended,
+            Phase::Opening => State::Opening,
+            Phase::Sending if self.eof.ever_sent => State::Waiting,
+            Phase::Sending => State::Transferring,
+            Phase::Cancelled { .. } | Phase::Acknowledging | Phase::Done => State::Closing,
+        };
+        Report {
+            id: self.base.id(),
+            role: Role::Sender,
+            peer: EntityId(self.base.peer),
+            progress: self.progress(),
+            size: self.size(),
+            state,
+            condition: match self.phase {
+                Phase::Cancelled { condition } => condition,
+                Phase::Opening | Phase::Sending | Phase::Acknowledging | Phase::Done => {
+                    ConditionCode::NoError
+                }
+            },
+            status: wire::cfdp::TransactionStatus::Active,
+            source_name: self.source_name().to_owned(),
+            destination_name: self.destination_name().to_owned(),
+        }
+    }
+
+    pub(crate) fn progress(&self) -> u64 {
+        self.source.as_ref().map_or(0, Source::sent)
+    }
+}
+
+impl Outcome {
+    /// All was sent, and nobody was asked to say more.
+    fn unconfirmed() -> Self {
+        Self {
+            condition: ConditionCode::NoError,
+            delivery: DeliveryCode::Complete,
+            file_status: FileStatus::Unreported,
+            responses: Vec::new(),
+            fault_location: None,
+        }
+    }
+}
+
+/// Writes a file data PDU to exactly `place`.
+fn write_data(head: FileDataHeader<'_>, data: &[u8], place: &mut [u8]) {
+    match head.encode(data.len(), place) {
+        Ok(range) => {
+            place[range].copy_from_slice(data);
+            head.finish(place);
+        }
+        // The offset lies within the size that the header's width was chosen for.
+        Err(_) => place.fill(0),
+    }
+}

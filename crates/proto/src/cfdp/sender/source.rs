@@ -1,0 +1,254 @@
+//! The file being sent: read ahead, summed up, and read again where parts were lost.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use engine::FileId;
+use wire::cfdp::{Checksum, ChecksumType};
+
+use crate::cfdp::core::{Core, Handle, Job};
+use crate::cfdp::ranges::Ranges;
+use engine::Effect;
+
+/// Most parts to send again that are being read at one time.
+const REPAIRS_AHEAD: usize = 64;
+
+/// The file being sent.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) file: FileId,
+    /// The file's end; `None` until an unbounded file's end was read.
+    pub(crate) size: Option<u64>,
+    /// Up to here the file went out in an earlier run: it is summed up and not sent.
+    skip: u64,
+    /// What was read and not yet sent, in order.
+    pieces: VecDeque<(u64, Bytes)>,
+    /// Bytes in `pieces` that were not sent, and bytes being read.
+    held: usize,
+    next_read: u64,
+    reads: usize,
+    /// The next byte to send.
+    sent: u64,
+    checksum: Checksum,
+    /// Parts asked for again that are not being read yet, in the order of the requests.
+    repairs: VecDeque<(u64, u64)>,
+    /// Parts being read again, or read and not sent.
+    repairing: VecDeque<Repair>,
+    repairs_held: usize,
+    /// All that is in `repairs` and `repairing`, so that nothing is queued twice.
+    requested: Ranges,
+}
+
+#[derive(Debug)]
+struct Repair {
+    start: u64,
+    end: u64,
+    bytes: Option<Bytes>,
+}
+
+/// The next piece of a file to put into a PDU.
+pub(crate) struct Segment<'a> {
+    pub(crate) offset: u64,
+    pub(crate) data: &'a [u8],
+}
+
+impl Source {
+    /// The source `file` of `size` bytes; the first `skip` of them are not sent unless asked for.
+    /// `None` if the checksum type is unknown.
+    pub(crate) fn new(
+        file: FileId,
+        size: Option<u64>,
+        skip: u64,
+        checksum: ChecksumType,
+    ) -> Option<Self> {
+        Some(Self {
+            file,
+            size,
+            skip,
+            pieces: VecDeque::new(),
+            held: 0,
+            next_read: 0,
+            reads: 0,
+            sent: 0,
+            checksum: Checksum::new(checksum)?,
+            repairs: VecDeque::new(),
+            repairing: VecDeque::new(),
+            repairs_held: 0,
+            requested: Ranges::new(),
+        })
+    }
+
+    /// Bytes sent once, from the start.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.max(self.skip)
+    }
+
+    /// Whether all of the file was sent once and summed up.
+    pub(crate) fn at_end(&self) -> bool {
+        self.size == Some(self.sent)
+    }
+
+    /// Asks for as much of the file as may be held; pieces are whole multiples of `segment`.
+    pub(crate) fn read_ahead(&mut self, core: &mut Core, handle: Handle, segment: usize) {
+        let limits = &core.config.limits;
+        let ahead = limits.read_ahead.max(1);
+        let piece = (limits.read_piece.min(ahead) / segment * segment).max(segment);
+        while self.size.is_none_or(|size| self.next_read < size)
+            && (self.held == 0 || self.held + piece <= ahead)
+        {
+            let left = self.size.map_or(u64::MAX, |size| size - self.next_read);
+            let len = piece.min(usize::try_from(left).unwrap_or(usize::MAX));
+            core.read(handle, self.file, self.next_read, len);
+            self.next_read += len as u64;
+            self.held += len;
+            self.reads += 1;
+        }
+    }
+
+    /// Takes what a read gave. An error if the file is shorter than it was.
+    pub(crate) fn read_done(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
+        self.reads = self.reads.saturating_sub(1);
+        self.held = self.held.saturating_sub(asked - bytes.len().min(asked));
+        if bytes.len() < asked {
+            match self.size {
+                Some(size) if offset + (bytes.len() as u64) < size => return Err(()),
+                Some(_) => {}
+                None => self.size = Some(offset + bytes.len() as u64),
+            }
+        }
+        if !bytes.is_empty() {
+            let place = self.pieces.partition_point(|(other, _)| *other < offset);
+            self.pieces.insert(place, (offset, bytes));
+        }
+        self.skip_sent();
+        Ok(())
+    }
+
+    /// Sums up what an earlier run sent.
+    fn skip_sent(&mut self) {
+        while let Some((offset, bytes)) = self.pieces.front() {
+            let end = offset + bytes.len() as u64;
+            if *offset != self.sent || end > self.skip {
+                return;
+            }
+            self.checksum.update(*offset, bytes);
+            self.sent = end;
+            self.held -= bytes.len();
+            self.pieces.pop_front();
+        }
+    }
+
+    /// The next new data to send, at most `len` bytes; `None` while it is being read.
+    pub(crate) fn next_new(&self, len: usize) -> Option<Segment<'_>> {
+        let (offset, bytes) = self.pieces.front()?;
+        let from = usize::try_from(self.sent.checked_sub(*offset)?).ok()?;
+        let data = bytes.get(from..)?;
+        (!data.is_empty())
+            .then(|| Segment { offset: self.sent, data: &data[..len.min(data.len())] })
+    }
+
+    /// The first `len` bytes of what [`Source::next_new`] gave were sent.
+    pub(crate) fn new_sent(&mut self, len: usize) {
+        self.sent += len as u64;
+        self.held -= len;
+        if let Some((offset, bytes)) = self.pieces.front()
+            && offset + bytes.len() as u64 <= self.sent
+        {
+            let position = self.checksum.position().max(*offset);
+            self.checksum.update(position, &bytes[(position - offset) as usize..]);
+            self.pieces.pop_front();
+        }
+    }
+
+    /// The checksum of what was sent so far.
+    pub(crate) fn checksum(&self) -> u32 {
+        let mut checksum = self.checksum;
+        if let Some((offset, bytes)) = self.pieces.front()
+            && *offset < self.sent
+        {
+            checksum.update(*offset, &bytes[..(self.sent - offset) as usize]);
+        }
+        checksum.finish()
+    }
+
+    /// Queues what of `start..end` was sent before and is not queued yet; whether the queue had
+    /// room. At most `max` parts wait.
+    pub(crate) fn request(&mut self, start: u64, end: u64, max: usize) -> bool {
+        let end = end.min(self.sent());
+        let gaps: Vec<_> = self.requested.gaps(start, end).collect();
+        for (from, to) in gaps {
+            if self.repairs.len() >= max {
+                return false;
+            }
+            self.repairs.push_back((from, to));
+            self.requested.insert(from, to);
+        }
+        true
+    }
+
+    /// Whether anything waits to be sent again.
+    pub(crate) fn has_repairs(&self) -> bool {
+        !self.repairs.is_empty() || !self.repairing.is_empty()
+    }
+
+    /// Whether the next part to send again is in memory.
+    pub(crate) fn repair_ready(&self) -> bool {
+        self.repairing.front().is_some_and(|repair| repair.bytes.is_some())
+    }
+
+    /// Reads the parts to send again, within the bound on what is held.
+    pub(crate) fn read_repairs(&mut self, core: &mut Core, handle: Handle) {
+        let piece = core.config.limits.read_piece.max(1) as u64;
+        let ahead = core.config.limits.read_ahead;
+        while self.repairing.len() < REPAIRS_AHEAD
+            && (self.repairs_held == 0 || self.repairs_held < ahead)
+        {
+            let Some((start, end)) = self.repairs.pop_front() else { return };
+            let stop = end.min(start + piece);
+            if stop < end {
+                self.repairs.push_front((stop, end));
+            }
+            self.repairs_held += (stop - start) as usize;
+            self.repairing.push_back(Repair { start, end: stop, bytes: None });
+            let ticket = core.ticket(handle, Job::Repair { offset: start });
+            let len = (stop - start) as usize;
+            core.effects.push_back(Effect::Read { ticket, file: self.file, offset: start, len });
+        }
+    }
+
+    /// Takes a part that was read again. An error if the file is shorter than it was.
+    pub(crate) fn repair_done(&mut self, offset: u64, bytes: Bytes) -> Result<(), ()> {
+        let waiting = self.repairing.iter_mut();
+        let Some(repair) = waiting.into_iter().find(|r| r.start == offset && r.bytes.is_none())
+        else {
+            return Ok(());
+        };
+        if bytes.len() as u64 != repair.end - repair.start {
+            return Err(());
+        }
+        repair.bytes = Some(bytes);
+        Ok(())
+    }
+
+    /// The next data to send again, at most `len` bytes.
+    pub(crate) fn next_repair(&self, len: usize) -> Option<Segment<'_>> {
+        let repair = self.repairing.front()?;
+        let bytes = repair.bytes.as_ref()?;
+        Some(Segment { offset: repair.start, data: &bytes[..len.min(bytes.len())] })
+    }
+
+    /// The first `len` bytes of what [`Source::next_repair`] gave were sent.
+    pub(crate) fn repair_sent(&mut self, len: usize) {
+        let Some(repair) = self.repairing.front_mut() else { return };
+        let (start, end) = (repair.start, repair.start + len as u64);
+        if let Some(bytes) = repair.bytes.as_mut() {
+            *bytes = bytes.split_off(len);
+        }
+        repair.start = end;
+        self.repairs_held -= len;
+        self.requested.remove(start, end);
+        if repair.start >= repair.end {
+            self.repairing.pop_front();
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Whole transfers between two entities.
+
+mod transcripts;
+mod world;
