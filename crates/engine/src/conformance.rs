@@ -134,8 +134,11 @@ pub trait Subject {
     }
 
     /// Called on an engine made anew after a restart, when its path is up again: take up what was
-    /// under way.
-    fn restart(&self, _role: Role, _engine: &mut Self::Engine, _now: Time) {}
+    /// under way. Says whether that is done; if not, it is called again after each event, until it
+    /// is: an engine may have to load its records first.
+    fn restart(&self, _role: Role, _engine: &mut Self::Engine, _now: Time) -> bool {
+        true
+    }
 }
 
 /// The path to the other end, in both engines.

@@ -513,9 +513,10 @@ impl Subject for ToySubject {
         true
     }
 
-    fn restart(&self, role: Role, engine: &mut Toy, now: Time) {
+    fn restart(&self, role: Role, engine: &mut Toy, now: Time) -> bool {
         if role == Role::Sender {
             self.start(engine, now);
         }
+        true
     }
 }

@@ -165,6 +165,8 @@ struct Host<E> {
     engine: E,
     /// How often the engine was made again.
     life: u64,
+    /// It was made again and has not taken up everything yet.
+    restarting: bool,
     store: MemoryStore,
     tx: TxBuf,
     path: PathState,
@@ -239,6 +241,7 @@ impl<'a, S: Subject> World<'a, S> {
             Host {
                 engine: subject.engine(role, plan.seed.wrapping_mul(2) + role as u64),
                 life: 0,
+                restarting: false,
                 store,
                 tx: TxBuf::new(plan.batch_tx),
                 path: PathState::Down,
@@ -298,6 +301,9 @@ impl<'a, S: Subject> World<'a, S> {
         match timer {
             Some((due, role)) if event.is_none_or(|event| due < event) => self.timeout(role)?,
             Some(_) | None => self.event()?,
+        }
+        for role in Role::BOTH {
+            self.take_up(role)?;
         }
         Ok(true)
     }
@@ -530,8 +536,18 @@ impl<'a, S: Subject> World<'a, S> {
         host.held = None;
         host.paused = None;
         host.call = None;
+        host.restarting = true;
         self.path_up(role)?;
-        self.subject.restart(role, &mut self.hosts[role as usize].engine, self.now);
+        self.take_up(role)
+    }
+
+    /// Lets an engine that was made again take up what was under way, as soon as it can.
+    fn take_up(&mut self, role: Role) -> Result<(), Broken> {
+        let host = &mut self.hosts[role as usize];
+        if !host.restarting {
+            return Ok(());
+        }
+        host.restarting = !self.subject.restart(role, &mut host.engine, self.now);
         self.drain(role)
     }
 
