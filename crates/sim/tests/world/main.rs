@@ -5,4 +5,5 @@
 mod capture;
 mod faults;
 mod network;
+mod random;
 mod toy;
