@@ -318,7 +318,9 @@ impl Receiver {
         if self.eof.is_some() {
             self.check_complete(core, now);
         } else if core.config.journal.enabled {
-            if self.ranges.covered() - self.progress.covered >= core.config.journal.bytes {
+            if self.ranges.covered().saturating_sub(self.progress.covered)
+                >= core.config.journal.bytes
+            {
                 self.save_progress(core);
             } else if !self.progress.alarmed {
                 self.progress.alarmed = true;

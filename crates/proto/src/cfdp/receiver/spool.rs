@@ -85,21 +85,24 @@ impl Spool {
         core.open(handle, self.name.clone(), mode);
     }
 
-    /// The file is open and has this many bytes; what an earlier run wrote beyond it is lost.
+    /// The file is open and has `len` bytes. What an earlier run wrote beyond that is lost: takes
+    /// it out of `ranges`, which also hold what arrived since.
     pub(crate) fn opened(
         &mut self,
         core: &mut Core,
         handle: Handle,
         file: FileId,
         len: u64,
-        kept: &mut Ranges,
+        ranges: &mut Ranges,
     ) {
         self.file = Some(file);
         if let Some(digest) = self.digest.as_mut() {
             digest.owed.retain(|(_, end)| *end <= len);
         }
-        kept.remove(len, u64::MAX);
+        ranges.remove(len, u64::MAX);
+        ranges.insert(self.start, self.start + self.buffer.len() as u64);
         for (offset, bytes) in std::mem::take(&mut self.parked) {
+            ranges.insert(offset, offset + bytes.len() as u64);
             self.submit(core, handle, offset, bytes);
         }
     }

@@ -1,4 +1,5 @@
 //! Whole transfers between two entities.
 
+mod efficiency;
 mod transcripts;
 mod world;
