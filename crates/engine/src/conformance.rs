@@ -206,6 +206,8 @@ pub enum Check {
     EachEffect,
     /// Either engine is lost at any point, and made again.
     Restarts,
+    /// Any of these at once, drawn at random.
+    Mixtures,
     /// Arbitrary bytes, and real datagrams with changes, arrive before, within and after a
     /// transfer.
     ArbitraryBytes,
@@ -215,7 +217,7 @@ pub enum Check {
 
 impl Check {
     /// All checks, in the order in which [`check_all`] makes them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Clean,
         Self::SameSeed,
         Self::SpuriousTimeout,
@@ -227,6 +229,7 @@ impl Check {
         Self::Interruptions,
         Self::EachEffect,
         Self::Restarts,
+        Self::Mixtures,
         Self::ArbitraryBytes,
         Self::Flood,
     ];

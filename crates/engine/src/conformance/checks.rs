@@ -33,6 +33,7 @@ pub(super) fn run<S: Subject>(
         Check::Interruptions => suite.interruptions(),
         Check::EachEffect => suite.each_effect(),
         Check::Restarts => suite.restarts(),
+        Check::Mixtures => suite.mixtures(),
         Check::ArbitraryBytes => suite.arbitrary_bytes(),
         Check::Flood => suite.flood(),
     }
@@ -243,6 +244,41 @@ impl<'a, S: Subject> Suite<'a, S> {
             }
         }
         Ok(())
+    }
+
+    fn mixtures(&self) -> Result<(), Broken> {
+        let clean = self.arrives(self.clean())?;
+        for seed in self.seeds() {
+            let mut rng = Rng::new(seed, "mixture");
+            for _ in 0..4 {
+                self.ends(self.mixture(seed, &mut rng, &clean))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mixture(&self, seed: u64, rng: &mut Rng, clean: &Outcome) -> Plan {
+        let role = Role::BOTH[rng.below(2) as usize];
+        let time = Duration::from_nanos(rng.below(8_000_000_000));
+        let interruption = match rng.below(4) {
+            0 => Some(Interruption::Outage(time)),
+            1 => Some(Interruption::Block(role, time)),
+            2 if self.subject.survives_restart(role) => Some(Interruption::Restart(role)),
+            _ => None,
+        };
+        // Trouble makes a run longer than the clean one, so some of it comes later.
+        let interruption = interruption.map(|what| (rng.below(2 * clean.events + 1), what));
+        let effect = rng.below(clean.effects[role as usize] + 1);
+        Plan {
+            faults: Faults::Random(rng.unit() * 0.3),
+            interruption,
+            effect_fails: rng.chance(0.2).then_some((role, effect)),
+            batch_tx: 1 + rng.below(64) as usize,
+            batch_rx: 1 + rng.below(64) as usize,
+            store_latency: Duration::from_millis(rng.below(3) * rng.below(200)),
+            late: Duration::from_millis(rng.below(2) * rng.below(1_000)),
+            ..Plan::clean(seed)
+        }
     }
 
     fn arbitrary_bytes(&self) -> Result<(), Broken> {

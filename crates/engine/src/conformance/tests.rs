@@ -45,6 +45,7 @@ caught! {
     a_success_before_it_is_stored: DeliversBeforeStored, SlowStore, "never a wrong success:";
     a_success_although_the_disk_failed: ForgetsFailedEffect, EachEffect, "never a wrong success:";
     a_file_emptied_by_a_late_copy: EmptiesAtFirstByte, EachDatagram, "never a wrong success:";
+    a_damaged_file_in_a_mixture: TrustsAnyBytes, Mixtures, "never a wrong success:";
     a_transfer_that_waits_for_ever: NeverAsksAgain, ManyDatagrams,
         "every transfer ends with an indication:";
     a_transfer_stuck_at_one_loss: NeverAsksAgain, EachDatagram,
