@@ -35,6 +35,12 @@ impl Closed {
         forgotten
     }
 
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        let pdus = self.pdus.values().map(|pdu| pdu.len() + 2 * size_of::<TransactionId>());
+        pdus.sum()
+    }
+
     /// The Finished PDU of a reception that is over; empty if nobody ever waited for one.
     pub(crate) fn get(&self, id: TransactionId) -> Option<&[u8]> {
         self.pdus.get(&id).map(Vec::as_slice)
@@ -51,6 +57,11 @@ pub(crate) struct Replies {
 impl Replies {
     pub(crate) fn new(max: usize) -> Self {
         Self { waiting: VecDeque::new(), max }
+    }
+
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.waiting.iter().map(|(_, pdu)| pdu.len()).sum()
     }
 
     /// Queues a PDU; `false` if there is no room.

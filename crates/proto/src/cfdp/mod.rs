@@ -184,6 +184,22 @@ impl Entity {
         self.by_id.values().filter_map(|handle| self.get(*handle)).map(Transaction::report)
     }
 
+    /// Bytes of memory held on account of transactions: file data, gaps, queues and what is
+    /// remembered. An estimate from below; bounded by [`Limits`], whatever the files' sizes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let transactions = self.slots.iter().filter_map(|slot| slot.transaction.as_ref());
+        let held = transactions.map(|transaction| match transaction {
+            Transaction::Sender(sender) => size_of::<Sender>() + sender.memory(),
+            Transaction::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
+        });
+        held.sum::<usize>()
+            + self.core.unwritten
+            + self.core.parked
+            + self.closed.memory()
+            + self.replies.memory()
+    }
+
     /// Sends a file, messages or filestore requests to another entity (§3.4.1).
     ///
     /// # Errors

@@ -62,12 +62,12 @@ impl Receiver {
             }
         }
         if has_file {
-            let mode = match (self.restored_verified, self.ranges.len()) {
+            let mode = match (self.restored_verified, self.progress.saved.len()) {
                 (true, _) => OpenMode::Read,
                 (false, 0) => OpenMode::Truncate,
                 (false, _) => OpenMode::Write,
             };
-            self.spool.open(core, self.base.handle, checksum, mode, &self.ranges);
+            self.spool.open(core, self.base.handle, checksum, mode, &self.progress.saved);
         }
         self.save(core);
         if matches!(self.nak.round, Round::Asking { metadata: true, end: 0, .. }) {

@@ -415,6 +415,16 @@ impl Receiver {
         }
     }
 
+    /// Bytes held, but for file data.
+    pub(crate) fn memory(&self) -> usize {
+        let ranges = self.ranges.len() + self.progress.saved.len();
+        let syncing = self.progress.syncing.as_ref().map_or(0, Ranges::len);
+        (ranges + syncing) * 2 * size_of::<u64>()
+            + self.metadata_pdu.len() * 2
+            + self.eof_pdu.len()
+            + self.finished_pdu.len()
+    }
+
     fn size(&self) -> Option<u64> {
         let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
         self.eof.map(|eof| eof.size).or(announced)

@@ -520,6 +520,12 @@ impl Sender {
         }
     }
 
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        let metadata = self.metadata.as_ref().map_or(0, Vec::len);
+        metadata + self.source.as_ref().map_or(0, Source::memory)
+    }
+
     pub(crate) fn progress(&self) -> u64 {
         self.source.as_ref().map_or(0, Source::sent)
     }

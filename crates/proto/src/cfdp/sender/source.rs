@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use engine::FileId;
+use engine::{Effect, FileId};
 use wire::cfdp::{Checksum, ChecksumType};
 
 use crate::cfdp::core::{Core, Handle, Job};
 use crate::cfdp::ranges::Ranges;
-use engine::Effect;
 
 /// Most parts to send again that are being read at one time.
 const REPAIRS_AHEAD: usize = 64;
@@ -81,6 +80,12 @@ impl Source {
     /// Bytes sent once, from the start.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.max(self.skip)
+    }
+
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        let ranges = self.repairs.len() + self.requested.len();
+        self.held + self.repairs_held + ranges * 2 * size_of::<u64>()
     }
 
     /// Whether all of the file was sent once and summed up.

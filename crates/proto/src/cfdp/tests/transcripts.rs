@@ -70,3 +70,19 @@ fn every_single_loss_is_repaired() {
         assert!(world.now.as_secs_f64() < 1.0, "{lost:?} took {}", world.now);
     }
 }
+
+#[test]
+fn every_checksum_type_verifies() {
+    use wire::cfdp::ChecksumType as Type;
+    for checksum in [Type::Modular, Type::Proximity1Crc32, Type::Crc32c, Type::Crc32, Type::Null] {
+        for lost in [&[][..], &[(0, "Metadata")], &[(0, "data 3"), (0, "data 17")]] {
+            let mut world = World::new(&config(|remote| remote.checksum = checksum));
+            let file = content(700_001);
+            world.sides[0].store.insert(name("source"), file.clone());
+            world.put(put_request());
+            world.lose = lose_these(lost);
+            world.run();
+            delivered(&world, &file);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Where the file of a reception goes, and the files that are stored to be handed on.
+
+use bytes::Bytes;
+use engine::FileName;
+use wire::cfdp::{ConditionCode, TransactionId, UserOperation};
+
+use super::{Operations, message};
+use crate::cfdp::core::{Base, Core, Job};
+use crate::cfdp::request::FilestoreRequest;
+use crate::cfdp::NOBODY;
+
+/// Room taken by a file that is handed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Custody {
+    bytes: u64,
+    /// Whether the file is there, rather than being received.
+    held: bool,
+}
+
+/// Where the file of a reception goes.
+#[derive(Debug, Default)]
+pub(crate) struct Placement {
+    /// It may not be received at all.
+    pub(crate) refused: bool,
+    /// Its name, in place of the one the Metadata says.
+    pub(crate) name: Option<FileName>,
+    /// The filestore requests, in place of those of the Metadata.
+    pub(crate) requests: Option<Vec<FilestoreRequest>>,
+}
+
+impl Placement {
+    const REFUSED: Self = Self { refused: true, name: None, requests: None };
+}
+
+/// The working file in which what `id` brought waits to be handed on.
+pub(super) fn spool_name(id: TransactionId) -> FileName {
+    let name = format!("custody-{}-{}", id.source, id.sequence);
+    FileName::spool(&name).expect("digits and dashes are a name")
+}
+
+impl Core {
+    /// Says where the file of a reception goes, if not where its Metadata says. `size` is the one
+    /// the Metadata announces.
+    pub(crate) fn place(
+        &mut self,
+        base: &Base,
+        has_file: bool,
+        size: u64,
+        messages: &[Bytes],
+    ) -> Option<Placement> {
+        if self.is_relayed(&base.header) {
+            return Some(self.place_stored(base.id(), has_file, size, Some(Vec::new())));
+        }
+        if !message::has_operation(messages) {
+            return None;
+        }
+        let operations = message::operations(messages);
+        let request = operations.iter().find_map(|operation| match operation {
+            UserOperation::SfoRequest(request) => Some(request),
+            _ => None,
+        })?;
+        if request.destination.value != self.config.entity {
+            let refused = self.sfo_refusal(base.peer, request).is_some();
+            return Some(if refused {
+                Placement::REFUSED
+            } else {
+                self.place_stored(base.id(), has_file, size, None)
+            });
+        }
+        let requests = operations.iter().filter_map(|operation| match operation {
+            UserOperation::SfoFilestoreRequest(request) => {
+                Some(FilestoreRequest::from_wire(request))
+            }
+            _ => None,
+        });
+        let requests = Some(requests.collect());
+        if !has_file {
+            return Some(Placement { refused: false, name: None, requests });
+        }
+        let name = request.destination_name.to_str().and_then(|name| FileName::file(name).ok());
+        Some(Placement { refused: name.is_none(), name, requests })
+    }
+
+    fn place_stored(
+        &mut self,
+        id: TransactionId,
+        has_file: bool,
+        size: u64,
+        requests: Option<Vec<FilestoreRequest>>,
+    ) -> Placement {
+        if !has_file {
+            return Placement { refused: false, name: None, requests };
+        }
+        let settings = &self.config.user_operations;
+        let operations = &mut self.operations;
+        let known = operations.custody.contains_key(&id);
+        if !known
+            && (operations.custody.len() >= settings.stored_files
+                || operations.stored_bytes().saturating_add(size) > settings.stored_bytes)
+        {
+            return Placement::REFUSED;
+        }
+        operations.custody.entry(id).or_insert(Custody { bytes: size, held: false });
+        Placement { refused: false, name: Some(spool_name(id)), requests }
+    }
+
+    /// Whether there is room for a file that turns out to be this long.
+    pub(crate) fn admits(&mut self, id: TransactionId, size: u64) -> bool {
+        let others = self.operations.stored_bytes();
+        let max = self.config.user_operations.stored_bytes;
+        let Some(custody) = self.operations.custody.get_mut(&id) else { return true };
+        let fits = (others - custody.bytes).saturating_add(size) <= max;
+        if fits {
+            custody.bytes = size;
+        }
+        fits
+    }
+
+    /// A reception is over: its file is there, or is not.
+    pub(super) fn take_custody(&mut self, id: TransactionId, good: bool) {
+        let Some(custody) = self.operations.custody.get_mut(&id) else { return };
+        if good {
+            custody.held = true;
+        } else {
+            self.release(id);
+        }
+    }
+
+    /// The same, for what an earlier run received.
+    pub(super) fn take_custody_again(&mut self, id: TransactionId, bytes: u64) {
+        self.operations.custody.insert(id, Custody { bytes, held: true });
+    }
+
+    /// A stored file is not needed any longer.
+    pub(super) fn release(&mut self, id: TransactionId) {
+        if self.operations.custody.remove(&id).is_some() {
+            self.delete(spool_name(id));
+        }
+    }
+
+    pub(super) fn delete(&mut self, name: FileName) {
+        self.filestore(NOBODY, Job::Forget, engine::FilestoreRequest::DenyFile(name));
+    }
+}
+
+impl Operations {
+    fn stored_bytes(&self) -> u64 {
+        self.custody.values().fold(0, |sum, custody| sum.saturating_add(custody.bytes))
+    }
+
+    pub(super) fn holds(&self, id: TransactionId) -> bool {
+        self.custody.get(&id).is_some_and(|custody| custody.held)
+    }
+
+    /// A reception was forgotten; without a file there is nothing to keep room for.
+    pub(super) fn reception_over(&mut self, id: TransactionId) {
+        if self.custody.get(&id).is_some_and(|custody| !custody.held) {
+            self.custody.remove(&id);
+        }
+    }
+}
+
+/// Whether a hop brought all that it should.
+pub(super) fn is_good(condition: ConditionCode) -> bool {
+    condition == ConditionCode::NoError
+}

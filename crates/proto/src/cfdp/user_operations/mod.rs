@@ -1,0 +1,499 @@
+//! What entities ask of each other in messages to user (CCSDS 727.0-B-5 §6), the store-and-forward
+//! overlay, and the extended procedures of issues 1 to 4.
+//!
+//! A request rides in the Metadata of an ordinary transaction. Once that is finished at the
+//! receiving entity, the request is carried out; the answer goes back in a transaction of its own.
+//! The record of an acknowledged reception keeps its request until the answer was delivered, so a
+//! restart in between carries it out again rather than forgetting it: at least once, never less.
+//!
+//! | operation | section | permitted by |
+//! |---|---|---|
+//! | proxy put, response, cancel | §6.2 | [`Permissions::proxy_put`] |
+//! | directory listing | §6.3 | [`Permissions::directory_listing`] |
+//! | remote status report | §6.4 | [`Permissions::status_report`] |
+//! | remote suspend, remote resume | §6.5, §6.6 | [`Permissions::suspend`] |
+//! | store-and-forward overlay | §6.7, bit layout not verified | [`Permissions::store_and_forward`] |
+//! | class 3 and class 4 (`extended-b3`) | issues 1 to 4, not verified | [`Permissions::relay`] |
+
+mod custody;
+mod extended;
+mod files;
+mod indication;
+mod message;
+mod proxy;
+mod remote;
+mod request;
+mod settings;
+mod sfo;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use engine::{FileName, IndexRequest, Time};
+use wire::cfdp::{
+    Body, ConditionCode, DeliveryCode, EntityId, FileStatus, Header, Pdu, Tlv, TransactionId,
+    TransmissionMode, UserOperation,
+};
+
+pub use self::indication::{OperationIndication, Refusal, SfoReported};
+pub use self::request::{ProxyPutRequest, SfoPutRequest};
+pub use self::settings::{Access, Permissions, UserOperations};
+pub use wire::cfdp::TraceControl;
+
+pub(crate) use self::custody::Placement;
+
+use self::custody::Custody;
+use self::extended::Relays;
+use self::files::FileJob;
+use self::sfo::Hop;
+use super::core::{Base, Core, Job};
+use super::indication::{Indication, Role, TransactionFinished};
+use super::request::{FilestoreResponse, PutRequest, RequestError};
+use super::{Entity, NOBODY, Transaction, journal};
+
+/// What an entity does for others.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    notices: VecDeque<Notice>,
+    /// Puts made for others, until they end.
+    puts: BTreeMap<TransactionId, Purpose>,
+    /// Puts that wait because too many transactions are under way.
+    deferred: VecDeque<(PutRequest, Purpose)>,
+    /// Files being written to be sent.
+    jobs: BTreeMap<u64, FileJob>,
+    job: u64,
+    /// Files stored to be handed on, and what is kept free for those that arrive.
+    custody: BTreeMap<TransactionId, Custody>,
+    /// Receptions whose record keeps a request, and their place in the order of receptions.
+    owed: BTreeMap<TransactionId, u64>,
+    /// A put is being begun whose id is not known yet.
+    submitting: bool,
+    relays: Relays,
+}
+
+/// Something that calls for action.
+#[derive(Debug)]
+enum Notice {
+    Received(Box<Received>),
+    Sent(Box<TransactionFinished>),
+    /// A put ended without a word.
+    Gone(TransactionId),
+}
+
+/// A reception that is over.
+#[derive(Debug)]
+struct Received {
+    finished: TransactionFinished,
+    header: Header,
+    /// The Metadata PDU; only kept of what is relayed.
+    metadata: Vec<u8>,
+    /// Whether an earlier run of this entity received it.
+    restored: bool,
+}
+
+impl Received {
+    fn id(&self) -> TransactionId {
+        self.finished.id
+    }
+
+    fn requester(&self) -> u64 {
+        self.finished.peer.0
+    }
+
+    fn mode(&self) -> TransmissionMode {
+        self.header.mode
+    }
+}
+
+/// Why a put was made.
+#[derive(Debug)]
+enum Purpose {
+    /// Another entity asked for it.
+    Proxy { original: TransactionId, requester: u64, mode: TransmissionMode },
+    /// It answers a request; the file it carries is deleted after it.
+    Answer { original: TransactionId, spool: Option<FileName> },
+    /// It hands a file on.
+    Hop(Box<Hop>),
+    /// It only tells something.
+    Note,
+}
+
+impl Core {
+    /// A reception is over.
+    pub(crate) fn received(
+        &mut self,
+        base: &Base,
+        finished: &TransactionFinished,
+        metadata: &[u8],
+    ) {
+        let relayed = self.is_relayed(&base.header);
+        if !relayed && !message::has_operation(&finished.messages) {
+            return;
+        }
+        self.take_custody(base.id(), finished.condition == ConditionCode::NoError);
+        let received = Received {
+            finished: finished.clone(),
+            header: base.header,
+            metadata: if relayed { metadata.to_vec() } else { Vec::new() },
+            restored: false,
+        };
+        self.operations.notices.push_back(Notice::Received(Box::new(received)));
+    }
+
+    /// A put is over.
+    pub(crate) fn sent(&mut self, finished: &TransactionFinished) {
+        let operations = &mut self.operations;
+        if operations.submitting
+            || operations.puts.contains_key(&finished.id)
+            || operations.relays.forwards(finished.id)
+        {
+            operations.notices.push_back(Notice::Sent(Box::new(finished.clone())));
+        }
+    }
+
+    /// Whether the record of a reception must keep what was asked with it; `order` is its place in
+    /// the order of receptions.
+    pub(crate) fn owes(
+        &mut self,
+        base: &Base,
+        condition: ConditionCode,
+        messages: &[Bytes],
+        order: u64,
+    ) -> bool {
+        let asks = || message::operations(messages).iter().any(message::asks);
+        let owes =
+            condition == ConditionCode::NoError && (self.is_relayed(&base.header) || asks());
+        if owes {
+            self.operations.owed.insert(base.id(), order);
+        }
+        owes
+    }
+
+    pub(crate) fn is_relayed(&self, header: &Header) -> bool {
+        header.destination.0 != self.config.entity
+    }
+
+    fn tell(&mut self, indication: OperationIndication) {
+        self.indicate(Indication::UserOperation(indication));
+    }
+
+    fn refuse(&mut self, received: &Received, reason: Refusal) {
+        let (from, id) = (received.finished.peer, received.id());
+        self.tell(OperationIndication::Refused { from, id, reason });
+    }
+}
+
+impl Operations {
+    fn is_idle(&self) -> bool {
+        self.notices.is_empty() && self.deferred.is_empty()
+    }
+
+    /// A transaction was forgotten.
+    pub(crate) fn gone(&mut self, role: Role, id: TransactionId) {
+        match role {
+            Role::Receiver => self.reception_over(id),
+            Role::Sender => {
+                let told = self
+                    .notices
+                    .iter()
+                    .any(|notice| matches!(notice, Notice::Sent(sent) if sent.id == id));
+                let watched = self.puts.contains_key(&id) || self.relays.forwards(id);
+                if watched && !told {
+                    self.notices.push_back(Notice::Gone(id));
+                }
+            }
+        }
+    }
+
+    fn in_hand(&self) -> usize {
+        self.puts.len() + self.deferred.len() + self.jobs.len()
+    }
+}
+
+impl Entity {
+    /// Does what receptions and puts that ended call for.
+    #[inline]
+    pub(super) fn serve(&mut self, now: Time) {
+        if !self.core.operations.is_idle() {
+            self.serve_notices(now);
+        }
+    }
+
+    fn serve_notices(&mut self, now: Time) {
+        while let Some(notice) = self.core.operations.notices.pop_front() {
+            match notice {
+                Notice::Received(received) if self.core.is_relayed(&received.header) => {
+                    self.relay_received(now, *received);
+                }
+                Notice::Received(received) => self.dispatch(now, &received),
+                Notice::Sent(finished) if finished.id.source.0 != self.core.config.entity => {
+                    self.relay_sent(&finished);
+                }
+                Notice::Sent(finished) => self.put_ended(now, &finished),
+                Notice::Gone(id) => self.put_ended(now, &abandoned(id)),
+            }
+        }
+        let limit = self.core.config.limits.transactions;
+        while self.by_id.len() < limit
+            && let Some((request, purpose)) = self.core.operations.deferred.pop_front()
+        {
+            if let Err((purpose, _)) = self.submit(now, request, purpose) {
+                self.purpose_ended(now, purpose, &abandoned(self.nobodys_id()));
+            }
+        }
+    }
+
+    fn nobodys_id(&self) -> TransactionId {
+        TransactionId { source: EntityId(self.core.config.entity), sequence: 0 }
+    }
+
+    /// Carries out the first operation that a reception asks for, or tells what it answers.
+    fn dispatch(&mut self, now: Time, received: &Received) {
+        let operations = message::operations(&received.finished.messages);
+        let good = received.finished.condition == ConditionCode::NoError;
+        for operation in &operations {
+            if message::asks(operation) {
+                if good {
+                    self.carry_out(now, received, operation, &operations);
+                }
+                return;
+            }
+            if self.answered(received, operation, &operations) {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Time,
+        received: &Received,
+        operation: &UserOperation<'_>,
+        all: &[UserOperation<'_>],
+    ) {
+        if received.restored && self.take_up(received) {
+            return;
+        }
+        let is_sfo = matches!(operation, UserOperation::SfoRequest(_));
+        if !is_sfo && self.core.operations.in_hand() >= self.core.config.user_operations.pending {
+            self.core.refuse(received, Refusal::Full);
+            self.discharge(received.id());
+            return;
+        }
+        match *operation {
+            UserOperation::ProxyPutRequest { destination, source_name, destination_name } => {
+                let put = proxy::Wanted { destination, source_name, destination_name };
+                self.proxy_requested(now, received, put, all);
+            }
+            UserOperation::ProxyPutCancel => self.proxy_cancelled(now, received, all),
+            UserOperation::DirectoryListingRequest { directory, file } => {
+                self.listing_requested(now, received, directory, file);
+            }
+            UserOperation::RemoteStatusReportRequest { transaction, file } => {
+                self.status_requested(now, received, transaction, file);
+            }
+            UserOperation::RemoteSuspendRequest(transaction) => {
+                self.suspend_requested(now, received, transaction, true);
+            }
+            UserOperation::RemoteResumeRequest(transaction) => {
+                self.suspend_requested(now, received, transaction, false);
+            }
+            UserOperation::SfoRequest(request) => self.sfo_arrived(now, received, &request, all),
+            // `message::asks` names the requests, and those are all above.
+            _ => {}
+        }
+    }
+
+    /// After a restart: finds the put that already serves a request of an earlier run.
+    fn take_up(&mut self, received: &Received) -> bool {
+        let original = received.id();
+        let spools = [files::spool_name(original), custody::spool_name(original)];
+        let mut found = None;
+        for (id, handle) in &self.by_id {
+            let Some(Transaction::Sender(sender)) = self.get(*handle) else { continue };
+            let request = sender.request();
+            let operations = message::operations(&request.messages);
+            let linked = message::originating(&operations) == Some(original)
+                || request.source.as_ref().is_some_and(|source| spools.contains(source));
+            if linked && !self.core.operations.puts.contains_key(id) {
+                found = Some((*id, request.clone()));
+                break;
+            }
+        }
+        let Some((id, request)) = found else { return false };
+        let purpose = self.purpose_of(received, request);
+        self.core.operations.puts.insert(id, purpose);
+        true
+    }
+
+    /// Why a put of an earlier run was made.
+    fn purpose_of(&self, received: &Received, request: PutRequest) -> Purpose {
+        let original = received.id();
+        let operations = message::operations(&received.finished.messages);
+        let first = operations.iter().find(|operation| message::asks(operation));
+        match first {
+            Some(UserOperation::SfoRequest(sfo)) => {
+                Purpose::Hop(Box::new(Hop::new(original, request.destination, sfo)))
+            }
+            Some(UserOperation::ProxyPutRequest { .. }) if !is_response(&request.messages) => {
+                Purpose::Proxy {
+                    original,
+                    requester: received.requester(),
+                    mode: received.mode(),
+                }
+            }
+            Some(_) | None => Purpose::Answer { original, spool: request.source },
+        }
+    }
+
+    /// Begins a put for others. Gives the purpose back if it cannot be.
+    fn submit(
+        &mut self,
+        now: Time,
+        request: PutRequest,
+        purpose: Purpose,
+    ) -> Result<Option<TransactionId>, (Purpose, Refusal)> {
+        if self.core.operations.in_hand() >= self.core.config.user_operations.pending {
+            return Err((purpose, Refusal::Full));
+        }
+        if self.by_id.len() >= self.core.config.limits.transactions {
+            self.core.operations.deferred.push_back((request, purpose));
+            return Ok(None);
+        }
+        self.core.operations.submitting = true;
+        let begun = self.put(now, request);
+        self.core.operations.submitting = false;
+        match begun {
+            Ok(id) => {
+                self.core.operations.puts.insert(id, purpose);
+                Ok(Some(id))
+            }
+            Err(_) => Err((purpose, Refusal::Impossible)),
+        }
+    }
+
+    /// Sends an answer of messages alone, in the mode of the request.
+    fn answer(&mut self, now: Time, received: &Received, messages: Vec<Bytes>) {
+        let request = PutRequest {
+            destination: received.requester(),
+            mode: Some(received.mode()),
+            messages,
+            ..PutRequest::default()
+        };
+        let purpose = Purpose::Answer { original: received.id(), spool: None };
+        if let Err((_, reason)) = self.submit(now, request, purpose) {
+            self.core.refuse(received, reason);
+            self.discharge(received.id());
+        }
+    }
+
+    fn put_ended(&mut self, now: Time, finished: &TransactionFinished) {
+        if let Some(purpose) = self.core.operations.puts.remove(&finished.id) {
+            self.purpose_ended(now, purpose, finished);
+        }
+    }
+
+    fn purpose_ended(&mut self, now: Time, purpose: Purpose, finished: &TransactionFinished) {
+        match purpose {
+            Purpose::Proxy { original, requester, mode } => {
+                self.proxy_ended(now, original, requester, mode, finished);
+            }
+            Purpose::Answer { original, spool } => {
+                if let Some(spool) = spool {
+                    self.core.delete(spool);
+                }
+                self.discharge(original);
+            }
+            Purpose::Hop(hop) => self.hop_ended(now, &hop, finished),
+            Purpose::Note => {}
+        }
+    }
+
+    /// What was asked with a reception is done: its record need not keep it any longer.
+    fn discharge(&mut self, id: TransactionId) {
+        let Some(order) = self.core.operations.owed.remove(&id) else { return };
+        let telling = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+        let pdu = match telling {
+            Some(Transaction::Receiver(receiver)) => receiver.finished_pdu(),
+            Some(Transaction::Sender(_)) | None => self.closed.get(id).unwrap_or_default(),
+        };
+        if pdu.is_empty() || !self.core.config.journal.enabled {
+            return;
+        }
+        let value = journal::encode_finished(order, pdu);
+        let key = journal::receiver_key(id);
+        self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
+    }
+
+    /// Takes up a request that an earlier run of this entity had received and not served.
+    pub(super) fn restore_owed(&mut self, order: u64, finished: &[u8], metadata: &[u8]) {
+        let Some(received) = read_owed(finished, metadata) else { return };
+        let id = received.id();
+        self.core.operations.owed.insert(id, order);
+        self.core.take_custody_again(id, received.finished.size);
+        self.core.operations.notices.push_back(Notice::Received(Box::new(received)));
+    }
+
+    /// Refuses a name of a user before it goes to another entity.
+    fn check_name(name: &str) -> Result<(), RequestError> {
+        FileName::file(name)
+            .map(|_| ())
+            .map_err(|error| RequestError::Name { name: name.to_owned(), error })
+    }
+}
+
+/// Whether these messages answer a proxy put.
+fn is_response(messages: &[Bytes]) -> bool {
+    let mut operations = message::operations(messages).into_iter();
+    operations.any(|operation| matches!(operation, UserOperation::ProxyPutResponse { .. }))
+}
+
+/// The end of a put of which nothing is known but that it ended.
+fn abandoned(id: TransactionId) -> TransactionFinished {
+    TransactionFinished {
+        id,
+        role: Role::Sender,
+        peer: id.source,
+        condition: ConditionCode::CancelRequestReceived,
+        delivery: DeliveryCode::Incomplete,
+        file_status: FileStatus::Unreported,
+        source_name: String::new(),
+        destination_name: String::new(),
+        size: 0,
+        messages: Vec::new(),
+        filestore_responses: Vec::new(),
+        fault_location: None,
+    }
+}
+
+/// Reads what the record of a reception kept.
+fn read_owed(finished: &[u8], metadata: &[u8]) -> Option<Received> {
+    let Ok(Pdu { header, body: Body::Finished(end) }) = Pdu::decode(finished) else { return None };
+    let described = Pdu::decode(metadata).ok()?;
+    let Body::Metadata(described) = described.body else { return None };
+    let responses = end.tlvs.iter().filter_map(|tlv| match tlv {
+        Tlv::FilestoreResponse(response) => Some(FilestoreResponse::from_wire(&response)),
+        _ => None,
+    });
+    let messages = described.tlvs.iter().filter_map(|tlv| match tlv {
+        Tlv::MessageToUser(message) => Some(Bytes::copy_from_slice(message.0)),
+        _ => None,
+    });
+    let finished = TransactionFinished {
+        id: header.transaction(),
+        role: Role::Receiver,
+        peer: header.source,
+        condition: end.condition,
+        delivery: end.delivery,
+        file_status: end.file_status,
+        source_name: described.source_name.to_str_lossy().into_owned(),
+        destination_name: described.destination_name.to_str_lossy().into_owned(),
+        size: described.file_size,
+        messages: messages.collect(),
+        filestore_responses: responses.collect(),
+        fault_location: None,
+    };
+    Some(Received { finished, header, metadata: metadata.to_vec(), restored: true })
+}
