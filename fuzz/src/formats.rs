@@ -1,0 +1,72 @@
+//! Formats of bytes: what is decoded can be encoded, and decodes to the same again.
+
+use sim::pcap::Reader;
+use wire::cfdp::{Body, Pdu, UserOperation};
+use wire::ip::{self, Ipv4};
+use wire::udp::{self, Udp};
+
+/// A CFDP PDU with everything in it.
+///
+/// # Panics
+/// If a decoded PDU does not survive being encoded.
+pub fn cfdp_pdu(data: &[u8]) {
+    let Ok(pdu) = Pdu::decode(data) else { return };
+    assert!(!pdu.to_string().is_empty());
+    if let Body::Metadata(metadata) = &pdu.body {
+        assert!(metadata.tlvs.iter().count() <= data.len());
+    }
+    let encoded = pdu.to_vec().expect("what was decoded fits its fields");
+    assert_eq!(encoded.len(), pdu.encoded_len());
+    assert_eq!(Pdu::decode(&encoded).as_ref(), Ok(&pdu));
+}
+
+/// The contents of a message to user.
+///
+/// # Panics
+/// If a decoded operation does not survive being encoded.
+pub fn cfdp_user_operation(data: &[u8]) {
+    let Ok(Some(operation)) = UserOperation::decode(data) else { return };
+    assert!(!operation.to_string().is_empty());
+    let encoded = operation.to_vec().expect("what was decoded fits its fields");
+    assert_eq!(UserOperation::decode(&encoded), Ok(Some(operation)));
+}
+
+/// An IPv4 packet, perhaps with a UDP datagram in it.
+///
+/// # Panics
+/// If a decoded header does not survive being encoded.
+pub fn ip_udp(data: &[u8]) {
+    let Ok((ip, payload)) = Ipv4::decode(data) else { return };
+    assert!(payload.len() <= data.len() && !ip.to_string().is_empty());
+    let Ok((udp, contents)) = Udp::decode(payload, ip.source, ip.destination) else { return };
+    let mut datagram = vec![0xa5; udp::HEADER_LEN];
+    datagram.extend(contents);
+    udp::encode(udp, ip.source, ip.destination, udp::Checksum::Full, &mut datagram);
+    let mut header = [0xa5; ip::HEADER_LEN];
+    let total_len = ip::HEADER_LEN + datagram.len();
+    // Options are not kept, so the encoded packet is at most as long as the one that came.
+    let ip = Ipv4 { total_len: u16::try_from(total_len).expect("no longer than it was"), ..ip };
+    ip.encode(&mut header);
+    let packet = [&header[..], &datagram].concat();
+    let (ip_again, payload) = Ipv4::decode(&packet).expect("an encoded header is right");
+    assert_eq!(ip_again, ip);
+    let again = Udp::decode(payload, ip.source, ip.destination);
+    assert_eq!(again, Ok((udp, contents)));
+}
+
+/// A pcapng or pcap file.
+///
+/// # Panics
+/// If the reader yields more than there is.
+pub fn capture(data: &[u8]) {
+    let Ok(reader) = Reader::new(data) else { return };
+    let mut total = 0;
+    for record in reader {
+        let Ok(record) = record else { break };
+        total += record.bytes.len();
+        if let Some(datagram) = record.udp() {
+            assert!(datagram.data.len() <= record.bytes.len());
+        }
+    }
+    assert!(total <= data.len(), "{total} bytes of packets in a file of {}", data.len());
+}

@@ -1,0 +1,32 @@
+//! The fuzz targets as plain functions: each takes any bytes and panics if a promise is broken.
+//!
+//! The fuzzer calls them through the programs in `fuzz_targets/`; `tests/replay.rs` calls them
+//! with every file of `corpus/`, on any toolchain.
+
+mod entity;
+mod formats;
+mod specs;
+mod texts;
+
+pub use entity::{cfdp_entity, cfdp_journal};
+pub use formats::{capture, cfdp_pdu, cfdp_user_operation, ip_udp};
+pub use specs::{link_preset, mib, scenario};
+pub use texts::{file_name, quantity};
+
+/// A target: any bytes in, nothing out.
+pub type Target = fn(&[u8]);
+
+/// Every target under the name of its program and of its corpus.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("capture", capture),
+    ("cfdp_entity", cfdp_entity),
+    ("cfdp_journal", cfdp_journal),
+    ("cfdp_pdu", cfdp_pdu),
+    ("cfdp_user_operation", cfdp_user_operation),
+    ("file_name", file_name),
+    ("ip_udp", ip_udp),
+    ("link_preset", link_preset),
+    ("mib", mib),
+    ("quantity", quantity),
+    ("scenario", scenario),
+];

@@ -1,0 +1,41 @@
+//! Texts that users and peers write: refused or understood, never a panic.
+
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use engine::FileName;
+use lab::quantity::{Probability, Rate, Size, Span};
+
+/// A file name from a peer.
+///
+/// # Panics
+/// If a name that was taken could lead out of its root.
+pub fn file_name(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(name) = FileName::file(text) else { return };
+    assert!(!name.path().starts_with('/') && !name.path().is_empty());
+    for part in name.path().split('/') {
+        assert!(!matches!(part, "" | "." | "..") && !part.contains('\0'), "{name}");
+    }
+    assert!(!name.path().starts_with(".slowlight/") && name.path() != ".slowlight");
+    assert_eq!(FileName::file(name.path()).as_ref(), Ok(&name));
+}
+
+/// A quantity with its unit.
+///
+/// # Panics
+/// If a quantity does not survive being printed.
+pub fn quantity(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    survives::<Rate>(text);
+    survives::<Span>(text);
+    survives::<Size>(text);
+    survives::<Probability>(text);
+}
+
+fn survives<Q: FromStr<Err: Debug> + Display + PartialEq + Debug>(text: &str) {
+    let Ok(quantity) = text.parse::<Q>() else { return };
+    let printed = quantity.to_string();
+    let again: Q = printed.parse().expect("what is printed can be read");
+    assert_eq!(again, quantity, "{text:?} printed as {printed:?}");
+}
