@@ -84,7 +84,7 @@ impl<E: Engine> Host<E> {
     pub(crate) fn arrive(&mut self, now: Time, packet: Packet, net: &mut Network) {
         match self.stack.receive(now, packet, self.engine.is_some(), net) {
             Arrival::Dropped(packet) => net.pool.recycle(packet),
-            Arrival::Kept => {}
+            Arrival::Taken => {}
             Arrival::Datagram { path, ecn, data, packet } => {
                 if let Some(engine) = &mut self.engine {
                     // A peer met just now is announced before its first datagram.

@@ -22,7 +22,8 @@ pub struct HostConfig {
     pub batch: usize,
     /// Whether datagrams carry a UDP checksum. Without, damage reaches the engines.
     pub udp_checksum: bool,
-    /// Whether the engine is told when its link goes down and up, and when the contact ends.
+    /// Whether the engine is told when the first link of a path goes down and up, and when the
+    /// contact ends. Outages further on are never told.
     pub cues: bool,
     /// The time to live of the packets it sends.
     pub ttl: u8,
@@ -83,8 +84,8 @@ struct Path {
 pub(crate) enum Arrival {
     /// Nothing; it was counted.
     Dropped(Packet),
-    /// It waits until the engine reads again.
-    Kept,
+    /// Nothing; it was passed on, or waits until the engine reads again.
+    Taken,
     /// The engine gets it.
     Datagram { path: PathId, ecn: Ecn, data: std::ops::Range<usize>, packet: Packet },
 }
@@ -377,7 +378,7 @@ impl Stack {
         }
         self.kept_bytes += len;
         self.kept.push_back((path, packet));
-        Arrival::Kept
+        Arrival::Taken
     }
 
     /// The path a datagram belongs to and whether its reading is paused; made anew for an unknown
@@ -429,7 +430,7 @@ impl Stack {
         if self.push(now, link, packet, net) {
             self.stats.forwarded += 1;
         }
-        Arrival::Kept
+        Arrival::Taken
     }
 
     /// The engine asks for a path; the answer is an event.

@@ -61,9 +61,10 @@ pub struct Limit {
 }
 
 impl Default for Limit {
-    /// No limit of time, 10^12 events.
+    /// No limit of time, 10^9 events: minutes of computing, so that even two engines that answer
+    /// each other for ever over a link without delay come to an end.
     fn default() -> Self {
-        Self { until: Time::MAX, events: 1_000_000_000_000 }
+        Self { until: Time::MAX, events: 1_000_000_000 }
     }
 }
 
@@ -88,7 +89,9 @@ pub enum Outcome {
 
 /// Hosts and links under a virtual clock.
 ///
-/// At one moment, actions come first, then links in the order they were added, then hosts.
+/// What happens at one moment happens in this order: actions as they were added, links that go
+/// down or up, packets and room in the queues by link, then hosts; links and hosts in the order
+/// they were added. The world ends by itself when no packet, timer, effect or action is left.
 pub struct World<E: Engine> {
     seed: u64,
     now: Time,

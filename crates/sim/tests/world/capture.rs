@@ -118,8 +118,8 @@ fn an_unrelated_host_changes_nothing() {
     assert_eq!(run(false), run(true));
 }
 
-/// Runs tshark on a capture; `None` if there is no tshark.
-fn tshark(bytes: &[u8], arguments: &[&str]) -> Option<String> {
+/// What tshark prints about a capture; `None` if there is no tshark.
+fn tshark(bytes: &[u8], arguments: &[&str]) -> Option<Vec<u8>> {
     let name = format!("slowlight-{}-{}.pcapng", std::process::id(), arguments.len());
     let path = std::env::temp_dir().join(name);
     std::fs::write(&path, bytes).unwrap();
@@ -128,7 +128,7 @@ fn tshark(bytes: &[u8], arguments: &[&str]) -> Option<String> {
     match output {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            Some(String::from_utf8(output.stdout).unwrap())
+            Some(output.stdout)
         }
         Err(error) => {
             eprintln!("skipped: tshark does not start: {error}");
@@ -164,6 +164,7 @@ fn tshark_agrees() {
         let (Some(near), Some(far)) = (tshark(&near, &fields), tshark(&far, &fields)) else {
             return;
         };
+        let (near, far) = (String::from_utf8(near).unwrap(), String::from_utf8(far).unwrap());
         let near: Vec<_> = near.lines().collect();
         assert_eq!(near.len(), 18);
         assert_eq!(near[0], "1.000000000\tearth-moon\t1\t1\t1008\t");
@@ -173,5 +174,21 @@ fn tshark_agrees() {
         assert_eq!(far.len(), 17);
         let good = far.iter().filter(|line| line.contains("\tmoon-earth\t1\t1\t1008\t")).count();
         assert_eq!(good, 16, "one was damaged");
+    }
+}
+
+#[test]
+fn what_tshark_writes_is_read() {
+    let Recorded { near, .. } = record(true);
+    let ours = records(&near);
+    for (format, resolution) in [("pcap", 1000), ("nsecpcap", 1), ("pcapng", 1)] {
+        let Some(written) = tshark(&near, &["-F", format, "-w", "-"]) else { return };
+        let theirs = records(&written);
+        assert_eq!(theirs.len(), ours.len());
+        for (theirs, ours) in theirs.iter().zip(&ours) {
+            let at = ours.at.as_nanos() / resolution * resolution;
+            assert_eq!((theirs.at.as_nanos(), &theirs.bytes), (at, &ours.bytes), "{format}");
+            assert_eq!(theirs.link_type, LinkType::Ethernet);
+        }
     }
 }
