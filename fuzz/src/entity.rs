@@ -143,7 +143,7 @@ impl Side {
 
 impl World {
     fn new() -> Self {
-        let content: Bytes = (0..1500_u32).map(|n| (n * n >> 3) as u8).collect();
+        let content: Bytes = (0..1500_u32).map(|n| ((n * n) >> 3) as u8).collect();
         let sides = [Side::new(0, &content), Side::new(1, &content)];
         let mut world = Self { now: Time::ZERO, sides, tx: TxBuf::new(4), honest: true, content };
         for who in 0..2 {
