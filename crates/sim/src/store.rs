@@ -183,23 +183,44 @@ impl Store {
                 return Some((*ticket, Err(EffectError::Failed("the disk failed".into()))));
             }
         }
-        if self.faults.lose_unsynced > 0.0 {
-            self.keep_for_crash(&effect);
+        if self.faults.lose_unsynced == 0.0 {
+            return self.memory.execute(effect);
         }
-        self.memory.execute(effect)
+        self.keep_for_crash(&effect);
+        let request = match &effect {
+            Effect::Filestore { request, .. } => Some(request.clone()),
+            Effect::Open { .. }
+            | Effect::Read { .. }
+            | Effect::Write { .. }
+            | Effect::Sync { .. }
+            | Effect::Close { .. }
+            | Effect::Index { .. }
+            | Effect::OpenPath { .. }
+            | Effect::ClosePath { .. }
+            | Effect::ShutdownWrite { .. }
+            | Effect::StartTls { .. }
+            | Effect::PauseRead { .. }
+            | Effect::ResumeRead { .. } => None,
+        };
+        let answer = self.memory.execute(effect);
+        if let (Some(request), Some((_, Ok(_)))) = (request, &answer) {
+            self.follow_names(&request);
+        }
+        answer
     }
 
     /// Notes what a crash would undo. Names, directories and records are durable at once.
     fn keep_for_crash(&mut self, effect: &Effect) {
         if let Effect::Write { file, offset, bytes, .. } = effect {
             let Some(name) = self.memory.name_of(*file) else { return };
-            if self.full(name, *offset, bytes.len()) {
+            let Some(durable) = self.memory.get(name) else { return };
+            if self.full(durable, *offset, bytes.len()) {
                 return;
             }
-            let entry = self.unsynced.entry(name.clone()).or_insert_with(|| Unsynced {
-                durable: self.memory.get(name).unwrap_or_default().to_vec(),
-                writes: Vec::new(),
-            });
+            let entry = self
+                .unsynced
+                .entry(name.clone())
+                .or_insert_with(|| Unsynced { durable: durable.to_vec(), writes: Vec::new() });
             entry.writes.push((*offset, bytes.clone()));
         } else if let Effect::Sync { file, .. } = effect {
             if let Some(name) = self.memory.name_of(*file) {
@@ -207,27 +228,21 @@ impl Store {
             }
         } else if let Effect::Open { name, mode: OpenMode::Truncate, .. } = effect {
             self.unsynced.remove(name);
-        } else if let Effect::Filestore { request, .. } = effect {
-            self.follow_names(request);
         }
     }
 
     /// Whether a write will be refused for want of space.
-    fn full(&self, name: &FileName, offset: u64, len: usize) -> bool {
-        let held = self.memory.get(name).map_or(0, |content| content.len() as u64);
-        let growth = offset.saturating_add(len as u64).saturating_sub(held);
-        self.faults.capacity.is_some_and(|capacity| self.memory.used() + growth > capacity)
+    fn full(&self, content: &[u8], offset: u64, len: usize) -> bool {
+        let growth = offset.saturating_add(len as u64).saturating_sub(content.len() as u64);
+        self.faults
+            .capacity
+            .is_some_and(|capacity| self.memory.used().saturating_add(growth) > capacity)
     }
 
+    /// What a crash would undo has another name from now on, or is gone.
     fn follow_names(&mut self, request: &FilestoreRequest) {
         match request {
             FilestoreRequest::RenameFile { from, to } | FilestoreRequest::Install { from, to } => {
-                let rename = matches!(request, FilestoreRequest::RenameFile { .. });
-                let refused =
-                    self.memory.get(from).is_none() || (rename && self.memory.get(to).is_some());
-                if refused {
-                    return;
-                }
                 self.unsynced.remove(to);
                 if let Some(file) = self.unsynced.remove(from) {
                     self.unsynced.insert(to.clone(), file);

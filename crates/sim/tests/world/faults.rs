@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::toy::*;
 use bytes::Bytes;
-use engine::{Effect, EffectError, FileId, Time};
+use engine::{Effect, EffectError, FileId, FilestoreRequest, Ticket, Time};
 use slowlight_sim::{Action, HostConfig, HostId, Limit, Outcome, StoreFaults, World};
 
 fn copy(faults: StoreFaults, piece: usize) -> (World<Toy>, HostId, Vec<(Time, Told)>) {
@@ -69,7 +69,7 @@ fn crash(lose_unsynced: f64, sync: bool) -> Bytes {
     world.call(earth, |toy, _| toy.copy(10, false));
     if sync {
         let sync = |toy: &mut Toy, _| {
-            let ticket = engine::Ticket(99);
+            let ticket = Ticket(99);
             toy.copier = None;
             toy.effect(Effect::Sync { ticket, file: FileId(2) });
         };
@@ -91,6 +91,27 @@ fn a_crash_loses_what_was_not_synced() {
     let kept = torn.iter().filter(|byte| **byte == 7).count();
     assert!(torn.len() <= 490 && (100..400).contains(&kept), "{} {kept}", torn.len());
     assert_eq!(crash(1.0, true), vec![7; 470], "what was synced stays");
+}
+
+#[test]
+fn a_file_that_was_installed_without_sync_keeps_its_name_alone() {
+    let install = |sync, to: &'static str| {
+        let Pair { mut world, earth, .. } = pair(|host| host, &line(Duration::ZERO));
+        world.store(earth).insert(file("in"), content(1000));
+        world.store(earth).set_faults(StoreFaults { lose_unsynced: 1.0, ..Default::default() });
+        world.call(earth, |toy, _| toy.copy(100, sync));
+        world.call(earth, |toy, _| {
+            let request = FilestoreRequest::Install { from: file("out"), to: file(to) };
+            toy.effect(Effect::Filestore { ticket: Ticket(9), request });
+        });
+        world.at(Time::from_secs(1), Action::Crash(earth));
+        assert_eq!(world.run(Limit::default()), Outcome::Idle);
+        let store = world.store(earth);
+        ["out", to].map(|name| store.get(&file(name)).map(<[u8]>::len))
+    };
+    assert_eq!(install(true, "final"), [None, Some(1000)]);
+    assert_eq!(install(false, "final"), [None, Some(0)]);
+    assert_eq!(install(false, "no/such/directory"), [Some(0), None]);
 }
 
 #[test]
