@@ -3,11 +3,19 @@
 #![forbid(unsafe_code)]
 
 pub mod bound;
+pub mod compare;
+pub mod engines;
 pub mod link_spec;
+pub mod metrics;
+pub mod mib;
 pub mod preset;
+pub mod protocol;
 pub mod quantity;
+pub mod run;
+pub mod scenario;
 pub mod stats;
 pub mod text;
 pub mod theory;
+pub mod topology;
 
 pub use text::SpecError;

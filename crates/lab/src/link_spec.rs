@@ -334,7 +334,7 @@ impl LinkSpec {
     pub fn over(self, base: &Self) -> Self {
         macro_rules! layered {
             ($($field:ident)*) => {
-                Self { $($field: self.$field.or_else(|| base.$field.clone()),)* ..Self::default() }
+                Self { $($field: self.$field.or_else(|| base.$field.clone()),)* }
             };
         }
         let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());

@@ -1,0 +1,237 @@
+//! The engines a simulated host can run, behind one type.
+
+use bytes::Bytes;
+use engine::{Deadline, Effect, Engine, FileName, Input, Rng, Time, Transmit, TxBuf};
+use proto::cfdp;
+use wire::cfdp::{ConditionCode, DeliveryCode};
+
+use crate::mib::{Class, Mib};
+use crate::protocol::Protocol;
+use crate::text::{self, SpecError};
+
+/// Any engine.
+#[derive(Debug)]
+pub enum AnyEngine {
+    /// A CFDP entity.
+    Cfdp(Box<cfdp::Entity>),
+}
+
+/// What any engine tells its user.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyIndication {
+    /// A CFDP entity's indication.
+    Cfdp(cfdp::Indication),
+}
+
+impl Engine for AnyEngine {
+    type Indication = AnyIndication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match self {
+            Self::Cfdp(entity) => entity.handle_input(now, input),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Cfdp(entity) => entity.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        match self {
+            Self::Cfdp(entity) => entity.poll_transmit(now, tx),
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        match self {
+            Self::Cfdp(entity) => entity.poll_effect(),
+        }
+    }
+
+    fn poll_indication(&mut self) -> Option<AnyIndication> {
+        match self {
+            Self::Cfdp(entity) => entity.poll_indication().map(AnyIndication::Cfdp),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        match self {
+            Self::Cfdp(entity) => entity.poll_timeout(),
+        }
+    }
+}
+
+/// What a node of the simulator is told to be.
+#[derive(Clone, Debug)]
+pub enum EngineConfig {
+    /// A CFDP entity.
+    Cfdp(Box<cfdp::Config>),
+}
+
+impl EngineConfig {
+    /// The configuration of entity `entity` under `protocol`, changed by `mib`.
+    ///
+    /// # Errors
+    ///
+    /// When the profile does not exist or the MIB is out of range.
+    pub fn new(protocol: &Protocol, entity: u64, mib: Option<&Mib>) -> Result<Self, SpecError> {
+        let mut config = cfdp_config(protocol)?;
+        config.entity = entity;
+        if let Some(mib) = mib {
+            mib.apply(&mut config)?;
+        }
+        Ok(Self::Cfdp(Box::new(config)))
+    }
+
+    /// An engine so configured.
+    #[must_use]
+    pub fn build(&self, rng: Rng) -> AnyEngine {
+        match self {
+            Self::Cfdp(config) => {
+                AnyEngine::Cfdp(Box::new(cfdp::Entity::new(config.as_ref().clone(), rng)))
+            }
+        }
+    }
+
+    /// Says over which path `entity` is reached.
+    pub fn set_path(&mut self, entity: u64, path: engine::PathId) {
+        match self {
+            Self::Cfdp(config) => {
+                let remote = config.remote(entity).clone();
+                config.remotes.entry(entity).or_insert(remote).path = Some(path);
+            }
+        }
+    }
+}
+
+/// The profiles of CFDP.
+pub const CFDP_PROFILES: &[&str] = &["default", "gsfc-2007"];
+
+/// The CFDP configuration of a profile, slowlight's own if none is named.
+///
+/// # Errors
+///
+/// When there is no such profile.
+pub fn cfdp_config(protocol: &Protocol) -> Result<cfdp::Config, SpecError> {
+    let Some(name) = &protocol.profile else { return Ok(cfdp::Config::default()) };
+    cfdp::profile(name).ok_or_else(|| {
+        let known = CFDP_PROFILES;
+        let near = text::nearest(name, known.iter().copied())
+            .map(|near| format!("; did you mean {near:?}?"))
+            .unwrap_or_default();
+        SpecError::invalid(format!(
+            "{} has no profile {name:?}{near} (profiles: {})",
+            protocol.kind.name(),
+            known.join(", ")
+        ))
+    })
+}
+
+/// A request to send a file, whatever the protocol.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// The file in the sender's store.
+    pub source: FileName,
+    /// Its name at the receiver.
+    pub name: String,
+    /// The receiver's entity number.
+    pub destination: u64,
+    /// The transmission class.
+    pub class: Class,
+}
+
+impl AnyEngine {
+    /// Asks for a transfer.
+    ///
+    /// # Errors
+    ///
+    /// Why the engine refuses.
+    pub fn send(&mut self, now: Time, send: &Send) -> Result<(), String> {
+        match self {
+            Self::Cfdp(entity) => {
+                let request = cfdp::PutRequest {
+                    destination: send.destination,
+                    source: Some(send.source.clone()),
+                    source_name: Some(send.name.clone()),
+                    destination_name: send.name.clone(),
+                    mode: Some(send.class.into()),
+                    ..cfdp::PutRequest::default()
+                };
+                entity.put(now, request).map(|_| ()).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+/// How a transfer ended at one of its ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Whether this is the sender's view.
+    pub at_sender: bool,
+    /// The file's name at the receiver.
+    pub name: String,
+    /// Whether this end believes that the file is there, whole.
+    pub success: bool,
+    /// In the protocol's words.
+    pub why: String,
+}
+
+impl AnyIndication {
+    /// The end of a transfer, if it tells of one.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        match self {
+            Self::Cfdp(cfdp::Indication::TransactionFinished(finished)) => Some(End {
+                at_sender: finished.role == cfdp::Role::Sender,
+                name: finished.destination_name.clone(),
+                success: finished.condition == ConditionCode::NoError
+                    && finished.delivery == DeliveryCode::Complete,
+                why: finished.condition.to_string(),
+            }),
+            Self::Cfdp(_) => None,
+        }
+    }
+}
+
+/// What a datagram is, for traces.
+#[must_use]
+pub fn describe(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::cfdp::{Body, Pdu};
+
+    match Pdu::decode(datagram) {
+        Ok(pdu) => match &pdu.body {
+            Body::FileData(data) => ("File Data".to_owned(), Some(data.offset)),
+            Body::Metadata(_) => ("Metadata".to_owned(), None),
+            Body::Eof(_) => ("EOF".to_owned(), None),
+            Body::Finished(_) => ("Finished".to_owned(), None),
+            Body::Ack(ack) => (format!("ACK({})", ack.directive), None),
+            Body::Nak(_) => ("NAK".to_owned(), None),
+            Body::Prompt(_) => ("Prompt".to_owned(), None),
+            Body::KeepAlive(_) => ("Keep Alive".to_owned(), None),
+            Body::Unknown { .. } => ("unknown directive".to_owned(), None),
+        },
+        Err(error) => (format!("not CFDP: {error}"), None),
+    }
+}
+
+/// Made-up content, the same for the same seed.
+#[must_use]
+pub fn random_content(seed: u64, len: u64) -> Bytes {
+    let mut content = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    Rng::new(seed, "file content").fill(&mut content);
+    content.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_profile_exists() {
+        for name in CFDP_PROFILES {
+            assert!(cfdp::profile(name).is_some(), "{name}");
+        }
+    }
+}

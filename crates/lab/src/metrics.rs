@@ -1,0 +1,221 @@
+//! What a run is measured by.
+//!
+//! Times of a transfer are from its first packet sent: **delivered** (the receiver has the whole
+//! file), **confirmed** (the sender knows), **quiet** (the last packet of the exchange) and
+//! **wire** (first to last packet at the receiver's end). In a world with several transfers they
+//! are from the request, because packets are counted by host.
+
+use engine::Time;
+use link::LossCause;
+use serde::Serialize;
+use sim::HostStats;
+
+use crate::bound::{self, Hop};
+use crate::engines::End;
+use crate::link_spec::LinkSpec;
+use crate::scenario::Transfer;
+
+/// What became of one transfer.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransferMetrics {
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// The protocol with its profile.
+    pub protocol: String,
+    /// The file's name at the receiver.
+    pub name: String,
+    /// The file's size.
+    pub file_bytes: u64,
+    /// Whether the file arrived whole and both ends know what they should.
+    pub completed: bool,
+    /// Whether the receiver's file is the sender's, byte by byte.
+    pub verified: bool,
+    /// Whether an end claimed success without the file being there.
+    pub wrong_success: bool,
+    /// Why it did not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Seconds until the receiver had the whole file.
+    pub delivered_s: Option<f64>,
+    /// Seconds until the sender knew.
+    pub confirmed_s: Option<f64>,
+    /// Seconds until the last packet.
+    pub quiet_s: Option<f64>,
+    /// Seconds from the first to the last packet at the receiver.
+    pub wire_s: Option<f64>,
+    /// 8 × file bytes / delivered.
+    pub goodput_bps: Option<f64>,
+    /// 8 × file bytes / (wire + round trip).
+    pub goodput_grc_bps: Option<f64>,
+    /// The least time to delivery on this route; `None` if the route never carries the file.
+    pub bound_s: Option<f64>,
+    /// The genie's payload.
+    pub bound_payload: u64,
+    /// Bound / delivered.
+    pub efficiency: Option<f64>,
+    /// Bits the first link was given, frames included, / quiet.
+    pub throughput_bps: Option<f64>,
+    /// Packets the sender sent.
+    pub packets_str: u64,
+    /// Packets the receiver sent.
+    pub packets_rts: u64,
+    /// Bytes of IP packets the sender sent.
+    pub bytes_str: u64,
+    /// Bytes of IP packets the receiver sent.
+    pub bytes_rts: u64,
+}
+
+/// What one link did.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkMetrics {
+    /// Where it begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// Packets offered.
+    pub pushed: u64,
+    /// Packets that arrived.
+    pub delivered: u64,
+    /// Packets that arrived damaged, part of `delivered`.
+    pub damaged: u64,
+    /// Packets still in it when the run ended.
+    pub queued: u64,
+    /// Packets lost, by cause.
+    pub lost: std::collections::BTreeMap<&'static str, u64>,
+}
+
+impl LinkMetrics {
+    pub(crate) fn new(spec: &LinkSpec, stats: &link::Stats) -> Self {
+        Self {
+            from: spec.from.clone().unwrap_or_default(),
+            to: spec.to.clone().unwrap_or_default(),
+            pushed: stats.pushed.packets,
+            delivered: stats.delivered.packets,
+            damaged: stats.damaged.packets,
+            queued: stats.queued.packets,
+            lost: LossCause::ALL
+                .into_iter()
+                .map(|cause| (cause.name(), stats.lost(cause).packets))
+                .filter(|(_, packets)| *packets > 0)
+                .collect(),
+        }
+    }
+}
+
+/// Everything that was seen of one transfer.
+pub(crate) struct Watch<'a> {
+    /// Whether it was the world's only one.
+    pub(crate) alone: bool,
+    pub(crate) start: Time,
+    pub(crate) file_bytes: u64,
+    pub(crate) verified: bool,
+    /// What the sender said to the request; `None` if it was never made.
+    pub(crate) answer: Option<Result<(), String>>,
+    pub(crate) at_sender: Vec<(Time, End)>,
+    pub(crate) at_receiver: Vec<(Time, End)>,
+    pub(crate) sender: HostStats,
+    pub(crate) receiver: HostStats,
+    /// Light time there and back, in seconds.
+    pub(crate) rtt: f64,
+    pub(crate) first_link: Option<(&'a LinkSpec, link::Stats)>,
+    pub(crate) hops: Vec<Hop>,
+}
+
+impl Watch<'_> {
+    pub(crate) fn metrics(self, transfer: &Transfer, seed: u64) -> TransferMetrics {
+        let protocol = transfer.protocol.as_ref();
+        let reliable = protocol.is_some_and(|protocol| protocol.kind.is_reliable());
+        let success =
+            |ends: &[(Time, End)]| ends.iter().find(|(_, end)| end.success).map(|(at, _)| *at);
+        let (delivered_at, confirmed_at) = (success(&self.at_receiver), success(&self.at_sender));
+        let confirmed_at = confirmed_at.filter(|_| reliable);
+        let claimed = delivered_at.is_some() || confirmed_at.is_some();
+        let completed =
+            self.verified && delivered_at.is_some() && (confirmed_at.is_some() || !reliable);
+        let first = self.first();
+        let since = |at: Time| at.since(first).as_secs_f64();
+        let delivered_s = delivered_at.filter(|_| self.verified).map(since);
+        let quiet_s = self.last().map(since);
+        let wire_s = self.wire_s();
+        let bits = 8.0 * self.file_bytes as f64;
+        let rate = |seconds: f64| (seconds > 0.0).then_some(bits / seconds);
+        let bound = bound::bound(&self.hops, self.file_bytes, first, seed);
+        let bound_s = bound.seconds.is_finite().then_some(bound.seconds);
+        TransferMetrics {
+            from: transfer.from.clone(),
+            to: transfer.to.clone(),
+            protocol: protocol.map(ToString::to_string).unwrap_or_default(),
+            name: transfer.name.clone().unwrap_or_default(),
+            file_bytes: self.file_bytes,
+            completed,
+            verified: self.verified,
+            wrong_success: claimed && !self.verified,
+            failure: (!completed).then(|| self.failure(reliable)),
+            delivered_s,
+            confirmed_s: confirmed_at.map(since),
+            quiet_s,
+            wire_s,
+            goodput_bps: delivered_s.and_then(rate),
+            goodput_grc_bps: wire_s.filter(|_| completed).and_then(|wire| rate(wire + self.rtt)),
+            bound_s,
+            bound_payload: bound.payload,
+            efficiency: bound_s.zip(delivered_s).map(|(bound, delivered)| bound / delivered),
+            throughput_bps: self.throughput(quiet_s),
+            packets_str: self.sender.sent.packets,
+            packets_rts: self.receiver.sent.packets,
+            bytes_str: self.sender.sent.ip_bytes,
+            bytes_rts: self.receiver.sent.ip_bytes,
+        }
+    }
+
+    /// The moment times count from.
+    fn first(&self) -> Time {
+        let first = self.sender.sent.first.filter(|_| self.alone);
+        first.unwrap_or(self.start)
+    }
+
+    /// The last packet at either end.
+    fn last(&self) -> Option<Time> {
+        [&self.sender, &self.receiver]
+            .into_iter()
+            .flat_map(|host| [host.sent.last, host.received.last])
+            .flatten()
+            .max()
+    }
+
+    fn wire_s(&self) -> Option<f64> {
+        let host = &self.receiver;
+        let first = host.received.first.into_iter().chain(host.sent.first).min()?;
+        let last = host.received.last.into_iter().chain(host.sent.last).max()?;
+        Some(last.since(first).as_secs_f64())
+    }
+
+    fn throughput(&self, quiet_s: Option<f64>) -> Option<f64> {
+        let (spec, stats) = self.first_link.as_ref()?;
+        let overhead = spec.config().ok()?.framing.overhead() as u64;
+        let bits = 8 * (stats.pushed.bytes + overhead * stats.pushed.packets);
+        quiet_s.filter(|seconds| *seconds > 0.0).map(|seconds| bits as f64 / seconds)
+    }
+
+    fn failure(&self, reliable: bool) -> String {
+        match &self.answer {
+            None => return "it was never asked for".to_owned(),
+            Some(Err(why)) => return format!("refused: {why}"),
+            Some(Ok(())) => {}
+        }
+        let said = |ends: &[(Time, End)], who: &str| match ends.last() {
+            Some((_, end)) if end.success => format!("{who}: success"),
+            Some((_, end)) => format!("{who}: {}", end.why),
+            None => format!("{who}: never ended"),
+        };
+        let receiver = said(&self.at_receiver, "receiver");
+        let whole = if self.verified { "" } else { "; the file is not there or not the same" };
+        if reliable {
+            format!("{}; {receiver}{whole}", said(&self.at_sender, "sender"))
+        } else {
+            format!("{receiver}{whole}")
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Protocols by the names of the command line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::mib::Class;
+use crate::text::{self, SpecError};
+
+/// A protocol with its profile, like `cfdp/gsfc-2007`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Protocol {
+    /// The protocol.
+    pub kind: Kind,
+    /// Settings with a name of their own; `None` for slowlight's defaults.
+    pub profile: Option<String>,
+}
+
+/// A protocol without its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// CFDP class 2.
+    Cfdp,
+    /// CFDP class 1.
+    Cfdp1,
+}
+
+impl Kind {
+    /// Every protocol there is.
+    pub const ALL: &[Self] = &[Self::Cfdp, Self::Cfdp1];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cfdp => "cfdp",
+            Self::Cfdp1 => "cfdp-1",
+        }
+    }
+
+    /// Its transmission class, for CFDP.
+    #[must_use]
+    pub fn class(self) -> Class {
+        match self {
+            Self::Cfdp => Class::Acknowledged,
+            Self::Cfdp1 => Class::Unacknowledged,
+        }
+    }
+
+    /// Whether it repeats what is lost.
+    #[must_use]
+    pub fn is_reliable(self) -> bool {
+        match self {
+            Self::Cfdp => true,
+            Self::Cfdp1 => false,
+        }
+    }
+}
+
+impl Protocol {
+    /// A protocol with slowlight's defaults.
+    #[must_use]
+    pub fn plain(kind: Kind) -> Self {
+        Self { kind, profile: None }
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (name, profile) = match text.split_once('/') {
+            Some((name, profile)) => (name, Some(profile.to_owned())),
+            None => (text, None),
+        };
+        let Some(kind) = Kind::ALL.iter().copied().find(|kind| kind.name() == name) else {
+            let near = text::nearest(name, Kind::ALL.iter().map(|kind| kind.name()))
+                .map(|near| format!("; did you mean {near:?}?"))
+                .unwrap_or_default();
+            let known = Kind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+            return Err(SpecError::invalid(format!(
+                "there is no protocol {name:?}{near} (protocols: {known})"
+            )));
+        };
+        let protocol = Self { kind, profile };
+        crate::engines::cfdp_config(&protocol)?;
+        Ok(protocol)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name())?;
+        match &self.profile {
+            Some(profile) => write!(f, "/{profile}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Serialize for Protocol {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Protocol {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_profiles() {
+        let parsed = |text: &str| text.parse::<Protocol>();
+        for text in ["cfdp", "cfdp-1", "cfdp/gsfc-2007"] {
+            assert_eq!(parsed(text).unwrap().to_string(), text);
+        }
+        assert!(parsed("cfpd").unwrap_err().to_string().contains("did you mean \"cfdp\"?"));
+        assert!(parsed("cfdp/gsfc-1807").unwrap_err().to_string().contains("gsfc-2007"));
+    }
+}

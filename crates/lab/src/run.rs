@@ -1,0 +1,387 @@
+//! One world, from its beginning to its end.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use engine::{FileName, PathId, Time};
+use serde::Serialize;
+use sim::{Action, HostConfig, HostId, Limit, LinkId, Outcome, TraceRow, World};
+use thiserror::Error;
+
+use crate::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRequest};
+use crate::link_spec::time;
+use crate::metrics::{LinkMetrics, TransferMetrics, Watch};
+use crate::scenario::{Content, Scenario, StoreFaults, Transfer};
+use crate::text::SpecError;
+use crate::topology::Topology;
+
+/// Where a run is recorded.
+#[derive(Default)]
+pub struct Recorders {
+    /// Gets a pcapng of the node that the scenario captures at.
+    pub pcap: Option<Box<dyn Write + Send>>,
+    /// Gets a line for every packet of every link.
+    pub trace: Option<Box<dyn Write + Send>>,
+}
+
+/// What became of a world.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// The seed.
+    pub seed: u64,
+    /// How the run ended: `idle`, `time limit`, `event limit` or `stuck: ...`.
+    pub ended: String,
+    /// The virtual time then, in seconds.
+    pub time_s: f64,
+    /// Events until then.
+    pub events: u64,
+    /// The transfers, in the scenario's order.
+    pub transfers: Vec<TransferMetrics>,
+    /// The links, in the scenario's order.
+    pub links: Vec<LinkMetrics>,
+}
+
+/// Why a world could not be run.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The scenario cannot be used.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A recorder failed.
+    #[error("cannot record the run: {0}")]
+    Record(#[from] io::Error),
+}
+
+impl Run {
+    /// Whether every transfer completed and the world came to rest.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.ended == "idle" && self.transfers.iter().all(|transfer| transfer.completed)
+    }
+}
+
+/// The files of a scenario, in the order of its transfers.
+///
+/// # Errors
+///
+/// When a file cannot be read.
+pub fn contents(scenario: &Scenario) -> Result<Vec<Bytes>, SpecError> {
+    scenario.transfers.iter().map(|transfer| content(scenario.seed, transfer)).collect()
+}
+
+fn content(seed: u64, transfer: &Transfer) -> Result<Bytes, SpecError> {
+    if let Some(path) = &transfer.file {
+        return match std::fs::read(path) {
+            Ok(content) => Ok(content.into()),
+            Err(error) => Err(SpecError::Unreadable { path: path.clone(), error }),
+        };
+    }
+    let size = transfer.size.unwrap_or(crate::scenario::SIZE).bytes();
+    Ok(match transfer.content.unwrap_or_default() {
+        Content::Random => crate::engines::random_content(seed, size),
+        Content::Zeros => vec![0; usize::try_from(size).unwrap_or(usize::MAX)].into(),
+    })
+}
+
+/// Runs a resolved scenario with the given files.
+///
+/// # Errors
+///
+/// When the scenario cannot be used or a recorder fails.
+pub fn run(scenario: &Scenario, contents: &[Bytes], recorders: Recorders) -> Result<Run, RunError> {
+    let mut stage = Stage::build(scenario, contents)?;
+    let trace_error = stage.record(recorders)?;
+    let outcome = stage.play(scenario)?;
+    stage.world.finish_captures()?;
+    if let Some(error) = trace_error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(error.into());
+    }
+    let ended = match outcome {
+        Outcome::Idle => "idle".to_owned(),
+        Outcome::TimeLimit => "time limit".to_owned(),
+        Outcome::EventLimit => "event limit".to_owned(),
+        Outcome::Stuck { host, why } => format!("stuck: {}: {why}", stage.world.host_name(host)),
+    };
+    let transfers = stage.transfer_metrics(scenario, contents)?;
+    let mut links = Vec::with_capacity(stage.links.len());
+    for (spec, link) in scenario.links.iter().zip(&stage.links) {
+        links.push(LinkMetrics::new(spec, stage.world.link_stats(*link)));
+    }
+    Ok(Run {
+        seed: scenario.seed,
+        ended,
+        time_s: stage.world.now().as_secs_f64(),
+        events: stage.world.events(),
+        transfers,
+        links,
+    })
+}
+
+/// A world with what was put into it.
+struct Stage<'a> {
+    world: World<AnyEngine>,
+    topology: Topology<'a>,
+    hosts: Vec<HostId>,
+    links: Vec<LinkId>,
+    /// What each transfer's sender said to the request; `None` until it was made.
+    answers: Vec<Option<Result<(), String>>>,
+    /// The node captured at, and its neighbour.
+    capture_at: Option<(usize, usize)>,
+}
+
+impl<'a> Stage<'a> {
+    fn build(scenario: &'a Scenario, contents: &[Bytes]) -> Result<Self, RunError> {
+        let topology = Topology::new(scenario)?;
+        let mut world = World::new(scenario.seed);
+        let mut hosts = Vec::new();
+        for (name, node) in &scenario.nodes {
+            let address = node.address.ok_or_else(|| unresolved(name))?;
+            hosts.push(world.add_host(HostConfig::new(name.clone(), address)));
+        }
+        let mut links = Vec::new();
+        for (index, spec) in scenario.links.iter().enumerate() {
+            let (from, to) = topology.ends(index);
+            let link = world
+                .add_link(hosts[from], hosts[to], spec.config()?)
+                .map_err(|error| SpecError::invalid(error.to_string()))?;
+            links.push(link);
+        }
+        let answers = vec![None; scenario.transfers.len()];
+        let node = scenario.capture.at.as_deref().and_then(|name| topology.node(name));
+        let capture_at = node.and_then(|node| {
+            let ends = (0..links.len()).map(|link| topology.ends(link));
+            ends.filter_map(|(from, to)| match node {
+                _ if node == to => Some((to, from)),
+                _ if node == from => Some((from, to)),
+                _ => None,
+            })
+            .next()
+        });
+        let mut stage = Self { world, topology, hosts, links, answers, capture_at };
+        stage.add_routes(scenario);
+        stage.add_engines(scenario)?;
+        stage.fill_stores(scenario, contents)?;
+        stage.plan_crashes(scenario);
+        Ok(stage)
+    }
+
+    fn add_routes(&mut self, scenario: &Scenario) {
+        for from in 0..self.hosts.len() {
+            for (to, node) in scenario.nodes.values().enumerate().filter(|(to, _)| *to != from) {
+                let first = self.topology.route(from, to).and_then(|route| route.first().copied());
+                if let (Some(link), Some(address)) = (first, node.address) {
+                    self.world.add_route(self.hosts[from], address, self.links[link]);
+                }
+            }
+        }
+    }
+
+    fn add_engines(&mut self, scenario: &Scenario) -> Result<(), SpecError> {
+        for (index, (name, node)) in scenario.nodes.iter().enumerate() {
+            let Some(protocol) = &node.protocol else { continue };
+            let entity = node.entity.ok_or_else(|| unresolved(name))?;
+            let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
+            for (peer, (peer_name, peer_node)) in scenario.nodes.iter().enumerate() {
+                let meet = |t: &Transfer| {
+                    (&t.from == name && &t.to == peer_name)
+                        || (&t.to == name && &t.from == peer_name)
+                };
+                if !scenario.transfers.iter().any(meet) {
+                    continue;
+                }
+                let Some(route) = self.topology.route(index, peer) else { continue };
+                let path = PathId(u32::try_from(peer).unwrap_or(u32::MAX));
+                let (Some(address), Some(port), Some(local), Some(entity)) =
+                    (peer_node.address, peer_node.port, node.port, peer_node.entity)
+                else {
+                    return Err(unresolved(peer_name));
+                };
+                let info = self.topology.path_info(&route)?;
+                self.world.add_path(self.hosts[index], path, local, (address, port), info);
+                config.set_path(entity, path);
+            }
+            self.world.install(self.hosts[index], move |_, rng| config.build(rng));
+        }
+        Ok(())
+    }
+
+    fn fill_stores(&mut self, scenario: &Scenario, contents: &[Bytes]) -> Result<(), SpecError> {
+        for (host, node) in self.hosts.iter().zip(scenario.nodes.values()) {
+            if let Some(faults) = &node.store {
+                self.world.store(*host).set_faults(store_faults(faults));
+            }
+        }
+        for (transfer, content) in scenario.transfers.iter().zip(contents) {
+            let (sender, receiver) = self.ends(transfer)?;
+            if self.topology.route(sender, receiver).is_none() {
+                return Err(SpecError::invalid(format!(
+                    "no links lead from {} to {}",
+                    transfer.from, transfer.to
+                )));
+            }
+            let host = self.hosts[sender];
+            self.world.store(host).insert(file_name(transfer)?, content.clone());
+        }
+        Ok(())
+    }
+
+    fn plan_crashes(&mut self, scenario: &Scenario) {
+        for (host, node) in self.hosts.iter().zip(scenario.nodes.values()) {
+            for crash in &node.crashes {
+                self.world.at(time(crash.at), Action::Crash(*host));
+                if let Some(restart) = crash.restart {
+                    self.world.at(time(restart), Action::Restart(*host));
+                }
+            }
+        }
+    }
+
+    /// Attaches the recorders; the answer will hold the first error of writing the trace.
+    fn record(&mut self, recorders: Recorders) -> Result<Arc<Mutex<Option<io::Error>>>, RunError> {
+        let trace_error = Arc::new(Mutex::new(None));
+        if let Some(pcap) = recorders.pcap {
+            self.capture(pcap)?;
+        }
+        if let Some(mut sink) = recorders.trace {
+            writeln!(sink, "{}", TraceRow::HEADER)?;
+            let failed = Arc::clone(&trace_error);
+            self.world.trace(crate::engines::describe, move |row| {
+                if let Err(error) = writeln!(sink, "{row}") {
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.get_or_insert(error);
+                }
+            });
+        }
+        Ok(trace_error)
+    }
+
+    /// Lets everything happen.
+    fn play(&mut self, scenario: &Scenario) -> Result<Outcome, SpecError> {
+        let until = scenario.limits.time.map_or(Time::MAX, time);
+        let events = scenario.limits.events.unwrap_or(u64::MAX);
+        let mut order: Vec<_> = (0..scenario.transfers.len()).collect();
+        let start = |index: usize| time(scenario.transfers[index].start.unwrap_or_default());
+        order.sort_by_key(|index| start(*index));
+        for index in order {
+            if start(index) > Time::ZERO {
+                match self.world.run_until(start(index).min(until)) {
+                    Outcome::Idle | Outcome::TimeLimit => {}
+                    over @ (Outcome::EventLimit | Outcome::Stuck { .. }) => return Ok(over),
+                }
+            }
+            self.start(scenario, index)?;
+        }
+        Ok(self.world.run(Limit { until, events }))
+    }
+
+    fn start(&mut self, scenario: &Scenario, index: usize) -> Result<(), SpecError> {
+        let transfer = &scenario.transfers[index];
+        let (sender, _) = self.ends(transfer)?;
+        let protocol = transfer.protocol.as_ref().ok_or_else(|| unresolved(&transfer.from))?;
+        let request = SendRequest {
+            source: file_name(transfer)?,
+            name: transfer.name.clone().unwrap_or_default(),
+            destination: scenario.nodes[&transfer.to]
+                .entity
+                .ok_or_else(|| unresolved(&transfer.to))?,
+            class: protocol.kind.class(),
+        };
+        let sender = self.hosts[sender];
+        // A world that has not moved yet has made no engine; calling makes it.
+        let crashed = self.world.now() > Time::ZERO && self.world.engine(sender).is_none();
+        self.answers[index] = Some(if crashed {
+            Err(format!("{} was down", transfer.from))
+        } else {
+            self.world.call(sender, |engine, now| engine.send(now, &request))
+        });
+        Ok(())
+    }
+
+    fn transfer_metrics(
+        &mut self,
+        scenario: &Scenario,
+        contents: &[Bytes],
+    ) -> Result<Vec<TransferMetrics>, SpecError> {
+        let ends: Vec<(Time, HostId, End)> = self
+            .world
+            .drain_indications()
+            .into_iter()
+            .filter_map(|(at, host, told): (_, _, AnyIndication)| Some((at, host, told.end()?)))
+            .collect();
+        let alone = scenario.transfers.len() == 1;
+        let mut all = Vec::new();
+        for (index, (transfer, content)) in scenario.transfers.iter().zip(contents).enumerate() {
+            let (sender, receiver) = self.ends(transfer)?;
+            let (sender_host, receiver_host) = (self.hosts[sender], self.hosts[receiver]);
+            let told = |host: HostId, at_sender: bool| {
+                let name = transfer.name.clone().unwrap_or_default();
+                ends.iter().filter(move |(_, at, end)| {
+                    *at == host && end.at_sender == at_sender && end.name == name
+                })
+            };
+            let route = self.topology.route(sender, receiver).unwrap_or_default();
+            let back = self.topology.route(receiver, sender).unwrap_or_default();
+            let verified = self.world.store(receiver_host).get(&file_name(transfer)?)
+                == Some(content.as_ref());
+            let watch = Watch {
+                alone,
+                start: time(transfer.start.unwrap_or_default()),
+                file_bytes: content.len() as u64,
+                verified,
+                answer: self.answers[index].clone(),
+                at_sender: told(sender_host, true).cloned().map(|(at, _, end)| (at, end)).collect(),
+                at_receiver: told(receiver_host, false)
+                    .cloned()
+                    .map(|(at, _, end)| (at, end))
+                    .collect(),
+                sender: self.world.host_stats(sender_host).clone(),
+                receiver: self.world.host_stats(receiver_host).clone(),
+                rtt: self.light_time(&route)? + self.light_time(&back)?,
+                first_link: route.first().map(|link| {
+                    (&scenario.links[*link], self.world.link_stats(self.links[*link]).clone())
+                }),
+                hops: self.topology.hops(&route)?,
+            };
+            all.push(watch.metrics(transfer, scenario.seed));
+        }
+        Ok(all)
+    }
+
+    fn light_time(&self, route: &[usize]) -> Result<f64, SpecError> {
+        let info = self.topology.path_info(route)?;
+        Ok(info.owlt.unwrap_or_default().as_secs_f64())
+    }
+
+    fn capture(&mut self, sink: Box<dyn Write + Send>) -> Result<(), RunError> {
+        let Some((host, peer)) = self.capture_at else {
+            return Err(SpecError::invalid("nothing to capture: no link").into());
+        };
+        Ok(self.world.capture_host_link(self.hosts[host], self.hosts[peer], sink)?)
+    }
+
+    fn ends(&self, transfer: &Transfer) -> Result<(usize, usize), SpecError> {
+        let node = |name: &str| self.topology.node(name).ok_or_else(|| unresolved(name));
+        Ok((node(&transfer.from)?, node(&transfer.to)?))
+    }
+}
+
+fn file_name(transfer: &Transfer) -> Result<FileName, SpecError> {
+    let name = transfer.name.as_deref().unwrap_or_default();
+    FileName::file(name).map_err(|error| SpecError::invalid(format!("{name:?}: {error}")))
+}
+
+fn unresolved(name: &str) -> SpecError {
+    SpecError::invalid(format!("{name}: the scenario is not resolved"))
+}
+
+fn store_faults(faults: &StoreFaults) -> sim::StoreFaults {
+    sim::StoreFaults {
+        latency: faults.latency.unwrap_or_default().duration(),
+        bytes_per_second: faults.rate.map(|rate| rate.bps() / 8),
+        fail_writes: faults.fail_writes.iter().copied().collect(),
+        fail_write_probability: faults.fail_write_probability.unwrap_or_default().value(),
+        capacity: faults.capacity.map(crate::quantity::Size::bytes),
+        lose_unsynced: faults.lose_unsynced.unwrap_or_default().value(),
+    }
+}

@@ -1,0 +1,436 @@
+//! One world as a user writes it: nodes, links, transfers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::link_spec::LinkSpec;
+use crate::mib::Mib;
+use crate::preset::Preset;
+use crate::protocol::{Kind, Protocol};
+use crate::quantity::{Probability, Rate, Size, Span};
+use crate::text::{self, SpecError};
+
+/// One world.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// What the scenario is about.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
+    /// How far the run may go.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What is recorded.
+    #[serde(default)]
+    pub capture: Capture,
+    /// The nodes, by name.
+    #[serde(default)]
+    pub nodes: BTreeMap<String, Node>,
+    /// The links, one table a direction.
+    pub links: Vec<LinkSpec>,
+    /// The transfers.
+    pub transfers: Vec<Transfer>,
+}
+
+/// How far a run may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Virtual time after which a run ends; 10 years unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Span>,
+    /// Events after which a run ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+}
+
+/// What is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capture {
+    /// Whether a pcapng is written.
+    #[serde(default)]
+    pub pcap: bool,
+    /// The node at whose first link it is taken; the first transfer's receiver if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Whether every packet of every link is listed.
+    #[serde(default)]
+    pub trace: bool,
+}
+
+/// A host or relay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Node {
+    /// Its address; 10.0.0.1 and on, in order of the names, if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<Ipv4Addr>,
+    /// Its UDP port; 2501 and on if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Its CFDP entity number; 1 and on if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entity: Option<u64>,
+    /// The protocol it speaks; that of its transfers if left out. A node without any is a relay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// What differs from the protocol's profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mib: Option<Mib>,
+    /// How its store misbehaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreFaults>,
+    /// When it crashes and comes back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crashes: Vec<Crash>,
+}
+
+/// How a store misbehaves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreFaults {
+    /// Time each effect takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Span>,
+    /// How fast it reads and writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Which writes fail, the first being 1.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fail_writes: Vec<u64>,
+    /// The probability of each write to fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fail_write_probability: Option<Probability>,
+    /// What all files together may hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Size>,
+    /// The probability of a write that was not synced to be lost in a crash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lose_unsynced: Option<Probability>,
+}
+
+/// The end of a process, and perhaps its next life.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Crash {
+    /// When it crashes.
+    pub at: Span,
+    /// When it is started again; never if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Span>,
+}
+
+/// A file that shall cross.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transfer {
+    /// The node that sends.
+    pub from: String,
+    /// The node that receives.
+    pub to: String,
+    /// The protocol; CFDP class 2 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// The file to send, relative to the scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Its size, where the content is made up; 10 MB if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    /// What a made-up file holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Content>,
+    /// The name at the receiver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// When it is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<Span>,
+}
+
+/// What a made-up file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// Pseudo-random bytes, from the seed.
+    #[default]
+    Random,
+    /// Zeros.
+    Zeros,
+}
+
+/// A made-up file's size, unless said otherwise.
+pub const SIZE: Size = Size(10_000_000);
+
+impl Scenario {
+    /// Reads a scenario. Files it names are looked for beside it.
+    ///
+    /// # Errors
+    ///
+    /// Line, key and remedy of the first mistake.
+    pub fn read(path: &Path) -> Result<Self, SpecError> {
+        let mut scenario: Self = text::read(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for file in scenario.transfers.iter_mut().filter_map(|t| t.file.as_mut()) {
+            *file = folder.join(&file);
+        }
+        Ok(scenario)
+    }
+
+    /// The scenario with every default filled in, checked.
+    ///
+    /// # Errors
+    ///
+    /// The first contradiction.
+    pub fn resolved(mut self) -> Result<Self, SpecError> {
+        self.links = std::mem::take(&mut self.links)
+            .into_iter()
+            .map(resolve_link)
+            .collect::<Result<_, _>>()?;
+        self.add_nodes();
+        for index in 0..self.transfers.len() {
+            self.resolve_transfer(index)?;
+        }
+        self.check_transfers()?;
+        for (index, node) in self.nodes.values_mut().enumerate() {
+            let number = u8::try_from(index + 1)
+                .map_err(|_| SpecError::invalid("a scenario has at most 255 nodes".to_owned()))?;
+            node.address.get_or_insert(Ipv4Addr::new(10, 0, 0, number));
+            node.port.get_or_insert(2500 + u16::from(number));
+            node.entity.get_or_insert(u64::from(number));
+        }
+        self.check_nodes()?;
+        self.limits.time.get_or_insert(Span(std::time::Duration::from_secs(3653 * 86_400)));
+        self.limits.events.get_or_insert(10_000_000_000);
+        if self.capture.at.is_none() {
+            self.capture.at = self.transfers.first().map(|transfer| transfer.to.clone());
+        }
+        match &self.capture.at {
+            Some(at) if !self.nodes.contains_key(at) => Err(self.no_node("capture.at", at)),
+            Some(_) | None => Ok(self),
+        }
+    }
+
+    /// The scenario as TOML.
+    ///
+    /// # Errors
+    ///
+    /// Never for a scenario that was read.
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        toml::to_string(self).map_err(|error| SpecError::invalid(error.to_string()))
+    }
+
+    /// Nodes that only links name get a table, too.
+    fn add_nodes(&mut self) {
+        let ends = self.links.iter().flat_map(|link| [&link.from, &link.to]).flatten();
+        for name in ends.cloned().collect::<BTreeSet<_>>() {
+            self.nodes.entry(name).or_default();
+        }
+    }
+
+    fn resolve_transfer(&mut self, index: usize) -> Result<(), SpecError> {
+        let transfer = &self.transfers[index];
+        for (key, name) in [("from", &transfer.from), ("to", &transfer.to)] {
+            if !self.nodes.contains_key(name) {
+                return Err(self.no_node(&format!("transfers[{index}].{key}"), name));
+            }
+        }
+        let protocol = transfer
+            .protocol
+            .clone()
+            .or_else(|| self.nodes[&transfer.from].protocol.clone())
+            .or_else(|| self.nodes[&transfer.to].protocol.clone())
+            .unwrap_or_else(|| Protocol::plain(Kind::Cfdp));
+        let ends = [transfer.from.clone(), transfer.to.clone()];
+        let transfer = &mut self.transfers[index];
+        transfer.protocol = Some(protocol.clone());
+        transfer.start.get_or_insert_default();
+        if transfer.file.is_none() {
+            transfer.size.get_or_insert(SIZE);
+            transfer.content.get_or_insert_default();
+        } else if transfer.size.is_some() || transfer.content.is_some() {
+            return Err(SpecError::invalid(format!(
+                "transfers[{index}]: give `file`, or `size` and `content`, not both"
+            )));
+        }
+        let name = match &transfer.file {
+            Some(file) => file.file_name().map(|name| name.to_string_lossy().into_owned()),
+            None => None,
+        };
+        transfer.name.get_or_insert(name.unwrap_or_else(|| format!("file-{}", index + 1)));
+        for end in ends {
+            if let Some(node) = self.nodes.get_mut(&end) {
+                node.protocol.get_or_insert_with(|| protocol.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_transfers(&self) -> Result<(), SpecError> {
+        let mut names = BTreeSet::new();
+        for (index, transfer) in self.transfers.iter().enumerate() {
+            if transfer.from == transfer.to {
+                return Err(SpecError::invalid(format!(
+                    "transfers[{index}]: {} cannot send to itself",
+                    transfer.from
+                )));
+            }
+            let name = transfer.name.as_deref().unwrap_or_default();
+            engine::FileName::file(name).map_err(|error| {
+                SpecError::invalid(format!("transfers[{index}].name {name:?}: {error}"))
+            })?;
+            if !names.insert((&transfer.to, name)) {
+                return Err(SpecError::invalid(format!(
+                    "transfers[{index}]: {} gets two files called {name:?}",
+                    transfer.to
+                )));
+            }
+            for end in [&transfer.from, &transfer.to] {
+                let spoken = self.nodes[end].protocol.as_ref().and_then(|p| p.profile.as_ref());
+                let asked = transfer.protocol.as_ref().and_then(|p| p.profile.as_ref());
+                if spoken != asked {
+                    return Err(SpecError::invalid(format!(
+                        "transfers[{index}]: node {end:?} speaks another profile; a node has one"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_nodes(&self) -> Result<(), SpecError> {
+        let mut addresses = BTreeMap::new();
+        let mut entities = BTreeMap::new();
+        for (name, node) in &self.nodes {
+            if let Some(other) = addresses.insert(node.address, name) {
+                return Err(SpecError::invalid(format!("{name} and {other} have one address")));
+            }
+            if let Some(other) = entities.insert(node.entity, name) {
+                return Err(SpecError::invalid(format!("{name} and {other} are one entity")));
+            }
+            if let Some(mib) = &node.mib {
+                mib.apply(&mut proto::cfdp::Config::default())?;
+            }
+            for crash in &node.crashes {
+                if crash.restart.is_some_and(|restart| restart < crash.at) {
+                    return Err(SpecError::invalid(format!(
+                        "nodes.{name}.crashes: a restart comes after its crash"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn no_node(&self, key: &str, name: &str) -> SpecError {
+        let near = text::nearest(name, self.nodes.keys().map(String::as_str))
+            .map(|near| format!("; did you mean {near:?}?"))
+            .unwrap_or_default();
+        SpecError::invalid(format!("{key}: no link begins or ends at {name:?}{near}"))
+    }
+}
+
+fn resolve_link(link: LinkSpec) -> Result<LinkSpec, SpecError> {
+    let ends = match (&link.from, &link.to) {
+        (Some(from), Some(to)) if from != to => format!("{from} -> {to}"),
+        (Some(_), Some(_)) => {
+            return Err(SpecError::invalid("links: a link leads to another node"));
+        }
+        _ => return Err(SpecError::invalid("links: each link needs `from` and `to`")),
+    };
+    if link.back.is_some() {
+        return Err(SpecError::invalid(format!(
+            "link {ends}: `return` belongs into presets; write a table for each direction"
+        )));
+    }
+    let mut link = link;
+    if let Some(name) = link.link.take() {
+        let preset = Preset::find(&name)?;
+        let [hop] = preset.hops.as_slice() else {
+            return Err(SpecError::invalid(format!(
+                "link {ends}: {name:?} has several hops; write a table for each"
+            )));
+        };
+        let base = LinkSpec { back: None, ..hop.clone() };
+        link = link.over(&base);
+    }
+    let link = link.resolved();
+    link.config().map_err(|error| SpecError::invalid(format!("link {ends}: {error}")))?;
+    Ok(link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        seed = 1
+        [[links]]
+        from = "lander"
+        to = "earth"
+        link = "geo"
+        per = "1e-3"
+        [[links]]
+        from = "earth"
+        to = "lander"
+        rate = "64 kbit/s"
+        delay = "250 ms"
+        [[transfers]]
+        from = "lander"
+        to = "earth"
+        size = "100 kB"
+    "#;
+
+    fn scenario(text: &str) -> Result<Scenario, SpecError> {
+        text::parse::<Scenario>(text, "world.toml")?.resolved()
+    }
+
+    #[test]
+    fn defaults_are_filled_in_and_read_back() {
+        let resolved = scenario(SMALL).unwrap();
+        assert_eq!(resolved.nodes["earth"].address, Some(Ipv4Addr::new(10, 0, 0, 1)));
+        assert_eq!(resolved.nodes["lander"].entity, Some(2));
+        assert_eq!(resolved.links[0].rate, Some(Rate(10_000_000)));
+        assert_eq!(resolved.links[0].per, Some(Probability(1e-3)));
+        assert_eq!(resolved.transfers[0].name.as_deref(), Some("file-1"));
+        let text = resolved.to_toml().unwrap();
+        let again = scenario(&text).unwrap();
+        assert_eq!(again, resolved, "{text}");
+    }
+
+    fn refused(change: impl FnOnce(String) -> String) -> String {
+        scenario(&change(SMALL.to_owned())).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let text = refused(|text| text.replace("seed = 1", ""));
+        assert!(text.contains("missing field `seed`"), "{text}");
+        let text = refused(|text| text.replace("delay =", "dealy ="));
+        assert!(text.contains("did you mean `delay`?"), "{text}");
+        let text = refused(|text| text.replace("\"100 kB\"", "100"));
+        assert!(text.contains("100 has no unit") && text.contains("size = 100"), "{text}");
+        let text = refused(|text| text.replace("\"geo\"", "\"gee\""));
+        assert!(text.contains("did you mean \"geo\"?"), "{text}");
+        let text = refused(|text| text.replace("\"geo\"", "\"moon-farside\""));
+        assert!(text.contains("several hops"), "{text}");
+        let text = refused(|text| text + "[[transfers]]\nfrom = \"landre\"\nto = \"earth\"");
+        assert!(text.contains("did you mean \"lander\"?"), "{text}");
+        let text = refused(|text| text + "name = \"../x\"");
+        assert!(text.contains("\"..\""), "{text}");
+        let text = refused(|text| {
+            text + "[[transfers]]\nfrom = \"lander\"\nto = \"earth\"\nname = \"file-1\""
+        });
+        assert!(text.contains("two files"), "{text}");
+        let text = refused(|text| text + "[nodes.earth]\nentity = 2");
+        assert!(text.contains("one entity"), "{text}");
+        let text = refused(|text| text.replace("from = \"earth\"\n", ""));
+        assert!(text.contains("`from` and `to`"), "{text}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Which links lead from where to where.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::{PathInfo, PathKind, Time};
+
+use crate::bound::Hop;
+use crate::link_spec::LinkSpec;
+use crate::scenario::Scenario;
+use crate::text::SpecError;
+use crate::theory::IP_UDP_BYTES;
+
+/// The nodes and links of a resolved scenario.
+#[derive(Debug)]
+pub struct Topology<'a> {
+    names: Vec<&'a str>,
+    links: Vec<Edge<'a>>,
+}
+
+#[derive(Debug)]
+struct Edge<'a> {
+    from: usize,
+    to: usize,
+    spec: &'a LinkSpec,
+}
+
+impl<'a> Topology<'a> {
+    /// The topology of a resolved scenario.
+    ///
+    /// # Errors
+    ///
+    /// When a link names no node.
+    pub fn new(scenario: &'a Scenario) -> Result<Self, SpecError> {
+        let names: Vec<_> = scenario.nodes.keys().map(String::as_str).collect();
+        let index: BTreeMap<_, _> = names.iter().enumerate().map(|(i, name)| (*name, i)).collect();
+        let find = |name: &Option<String>| {
+            name.as_deref().and_then(|name| index.get(name).copied()).ok_or_else(|| {
+                SpecError::invalid("links: each link leads from a node to a node".to_owned())
+            })
+        };
+        let links = scenario
+            .links
+            .iter()
+            .map(|spec| Ok(Edge { from: find(&spec.from)?, to: find(&spec.to)?, spec }))
+            .collect::<Result<_, SpecError>>()?;
+        Ok(Self { names, links })
+    }
+
+    /// A node's number.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| *known == name)
+    }
+
+    /// Where a link begins and ends.
+    #[must_use]
+    pub fn ends(&self, link: usize) -> (usize, usize) {
+        (self.links[link].from, self.links[link].to)
+    }
+
+    /// The links from one node to another over the fewest hops, the links written first where
+    /// there are several ways. `None` if there is no way.
+    #[must_use]
+    pub fn route(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut came_over: Vec<Option<usize>> = vec![None; self.names.len()];
+        let mut next = VecDeque::from([from]);
+        while let Some(node) = next.pop_front() {
+            for (index, link) in self.links.iter().enumerate().filter(|(_, l)| l.from == node) {
+                if link.to != from && came_over[link.to].is_none() {
+                    came_over[link.to] = Some(index);
+                    next.push_back(link.to);
+                }
+            }
+        }
+        let mut route = Vec::new();
+        let mut node = to;
+        while node != from {
+            let link = came_over[node]?;
+            route.push(link);
+            node = self.links[link].from;
+        }
+        route.reverse();
+        Some(route)
+    }
+
+    /// What an engine is told of a route: the largest datagram, the slowest hop's rate and
+    /// overhead, and the light time, all as they are at the epoch.
+    ///
+    /// # Errors
+    ///
+    /// When a link contradicts itself.
+    pub fn path_info(&self, route: &[usize]) -> Result<PathInfo, SpecError> {
+        let mut info = PathInfo { kind: PathKind::Stream, ..PathInfo::datagram(0) };
+        let mut mtu = u64::MAX;
+        let mut owlt = std::time::Duration::ZERO;
+        let mut slowest = std::time::Duration::ZERO;
+        for link in route {
+            let spec = self.links[*link].spec;
+            let config = spec.config()?;
+            mtu = mtu.min(spec.payload_max());
+            owlt += config.delay.at(Time::ZERO);
+            let shaped = config.shaper.map(|shaper| shaper.rate);
+            let Some(rate) = config.rate.at(Time::ZERO).into_iter().chain(shaped).min() else {
+                continue;
+            };
+            // The time a link adds to each packet counts as the bytes that take as long:
+            // 60 us at 10.24 Mbit/s are 77 bytes.
+            let idle = config.per_packet.as_nanos() * u128::from(rate);
+            let idle = u64::try_from(idle.div_ceil(8_000_000_000)).unwrap_or(u64::MAX);
+            let hop = PathInfo {
+                rate_bps: Some(rate),
+                overhead: usize::try_from(IP_UDP_BYTES + config.framing.overhead() as u64 + idle)
+                    .unwrap_or(usize::MAX),
+                ..info.clone()
+            };
+            let busy = hop.transmission_time(usize::try_from(spec.payload_max()).unwrap_or(1024));
+            if busy > slowest {
+                slowest = busy;
+                info = hop;
+            }
+        }
+        info.kind = PathKind::Datagram { mtu: usize::try_from(mtu).unwrap_or(usize::MAX) };
+        info.owlt = Some(owlt);
+        Ok(info)
+    }
+
+    /// The route as the bound sees it. Links are named as the simulator names them, so that their
+    /// errors are drawn alike.
+    ///
+    /// # Errors
+    ///
+    /// When a link contradicts itself.
+    pub fn hops(&self, route: &[usize]) -> Result<Vec<Hop>, SpecError> {
+        let hop = |link: &usize| {
+            let Edge { from, to, spec } = &self.links[*link];
+            let before = &self.links[..*link];
+            let count = before.iter().filter(|l| (l.from, l.to) == (*from, *to)).count();
+            let name = format!("link {} {} {count}", self.names[*from], self.names[*to]);
+            Hop::new(name, spec)
+        };
+        route.iter().map(hop).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_take_the_fewest_hops() {
+        let scenario = crate::text::parse::<Scenario>(
+            r#"
+            seed = 1
+            transfers = []
+            links = [
+                { from = "a", to = "b", rate = "2 Mbit/s", delay = "1 s" },
+                { from = "b", to = "c", rate = "1 Mbit/s", delay = "2 s", per_packet = "80 us" },
+                { from = "c", to = "a", rate = "9 kbit/s" },
+            ]
+            "#,
+            "test",
+        )
+        .unwrap()
+        .resolved()
+        .unwrap();
+        let topology = Topology::new(&scenario).unwrap();
+        let node = |name| topology.node(name).unwrap();
+        assert_eq!(topology.route(node("a"), node("c")), Some(vec![0, 1]));
+        assert_eq!(topology.route(node("c"), node("b")), Some(vec![2, 0]));
+        let info = topology.path_info(&[0, 1]).unwrap();
+        assert_eq!(info.kind, PathKind::Datagram { mtu: 1024 });
+        // 28 + 14 bytes of headers, and 80 us at 1 Mbit/s are 10 bytes.
+        assert_eq!((info.rate_bps, info.overhead), (Some(1_000_000), 52));
+        assert_eq!(info.owlt, Some(std::time::Duration::from_secs(3)));
+    }
+}
