@@ -217,6 +217,9 @@ impl Entity {
             return Err(RequestError::TooManyTransactions);
         }
         let remote = self.core.config.remote(request.destination).clone();
+        if remote.path.is_none() && self.core.paths.len() > 1 {
+            return Err(RequestError::NoPath(request.destination));
+        }
         request.check(&remote)?;
         let header = self.new_header(&request, &remote)?;
         let id = header.transaction();
@@ -302,10 +305,17 @@ impl Entity {
     /// Ends a transaction early, and tells the peer (§4.11).
     ///
     /// # Errors
-    /// There is no such transaction.
+    /// There is no such transaction, or how it ends is settled already.
     pub fn cancel(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
         self.with(id, |core, transaction| {
             let condition = ConditionCode::CancelRequestReceived;
+            let open = match transaction {
+                Transaction::Sender(sender) => sender.is_open(),
+                Transaction::Receiver(receiver) => receiver.is_open(),
+            };
+            if !open {
+                return Err(RequestError::NotApplicable("how it ends is settled already"));
+            }
             match transaction {
                 Transaction::Sender(sender) => sender.cancel(core, condition),
                 Transaction::Receiver(receiver) => receiver.cancel(core, now, condition),

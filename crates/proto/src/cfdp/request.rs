@@ -186,6 +186,9 @@ pub enum RequestError {
     /// A name or an option does not fit a Metadata PDU, or the PDU does not fit the path.
     #[error("{0} is too long")]
     TooLong(&'static str),
+    /// Several paths are known, and the settings do not say which leads to this entity.
+    #[error("no path is set for entity {0}, and there are several")]
+    NoPath(u64),
     /// A number does not fit its width on the wire.
     #[error("{0} does not fit its width")]
     Width(&'static str),

@@ -196,6 +196,11 @@ impl Receiver {
         self.phase == Phase::Done && !self.journal.is_busy()
     }
 
+    /// Whether it may still be cancelled.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing)
+    }
+
     /// The Finished PDU to repeat when asked, once the transaction is over.
     pub(crate) fn take_finished_pdu(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.finished_pdu)

@@ -3,7 +3,7 @@
 use engine::{Completion, EffectError, FileId, Time};
 use wire::cfdp::{
     Ack, Acknowledged, ConditionCode, DeliveryCode, FaultHandler, Finished, KeepAlive, Nak,
-    SegmentRequest, Tlv,
+    PromptResponse, SegmentRequest, Tlv,
 };
 
 use super::{Outcome, Phase, Sender, Source};
@@ -252,8 +252,7 @@ impl Sender {
             }
             Alarm::Prompt => {
                 if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
-                    self.prompt_due = Some(wire::cfdp::PromptResponse::Nak);
-                    self.base.want(core, Class::Control);
+                    self.want_prompt(core, PromptResponse::Nak);
                     let every = every.max(std::time::Duration::from_nanos(1));
                     self.base.alarm(core, Alarm::Prompt, now + every);
                 }
@@ -354,14 +353,20 @@ impl Sender {
     pub(crate) fn prompt(
         &mut self,
         core: &mut Core,
-        response: wire::cfdp::PromptResponse,
+        response: PromptResponse,
     ) -> Result<(), RequestError> {
         if !self.base.acknowledged() || self.phase != Phase::Sending {
             return Err(RequestError::NotApplicable("only an acknowledged put can prompt"));
         }
-        self.prompt_due = Some(response);
-        self.base.want(core, Class::Control);
+        self.want_prompt(core, response);
         Ok(())
+    }
+
+    fn want_prompt(&mut self, core: &mut Core, response: PromptResponse) {
+        if !self.prompts_due.contains(&response) {
+            self.prompts_due.push(response);
+        }
+        self.base.want(core, Class::Control);
     }
 
     /// Starts the timers again after they stood still, and asks for turns.
@@ -392,7 +397,7 @@ impl Sender {
 
     /// Asks for a turn for all that waits to be sent.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
-        if self.ack_due.is_some() || self.prompt_due.is_some() {
+        if self.ack_due.is_some() || !self.prompts_due.is_empty() {
             self.base.want(core, Class::Control);
         }
         if self.metadata_due {

@@ -45,7 +45,7 @@ pub(crate) struct Sender {
     phase: Phase,
     /// Answer to a Finished PDU that is due, and when.
     ack_due: Option<(ConditionCode, Time)>,
-    prompt_due: Option<PromptResponse>,
+    prompts_due: Vec<PromptResponse>,
     /// When the last EOF left, to measure the round trip; only if it was sent once.
     eof_left: Option<Time>,
     journal: JournalSlot,
@@ -107,7 +107,7 @@ impl Sender {
             eof: EofProgress::default(),
             phase: Phase::Opening,
             ack_due: None,
-            prompt_due: None,
+            prompts_due: Vec::new(),
             eof_left: None,
             journal: JournalSlot::default(),
             restored,
@@ -131,6 +131,11 @@ impl Sender {
 
     pub(crate) fn is_done(&self) -> bool {
         self.phase == Phase::Done && !self.journal.is_busy()
+    }
+
+    /// Whether it may still be cancelled.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Opening | Phase::Sending)
     }
 
     /// Whether this is the transaction that a repeated put would go on with.
@@ -276,11 +281,11 @@ impl Sender {
                 }
             }
         }
-        if let Some(response) = self.prompt_due {
+        while let Some(&response) = self.prompts_due.last() {
             if !self.base.push(core, burst, Body::Prompt(Prompt { response })) {
                 return Turn::More;
             }
-            self.prompt_due = None;
+            self.prompts_due.pop();
         }
         Turn::Over
     }

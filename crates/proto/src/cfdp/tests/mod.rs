@@ -2,5 +2,8 @@
 
 mod conformance;
 mod efficiency;
+mod hostile;
+mod restarts;
 mod transcripts;
+mod variants;
 mod world;

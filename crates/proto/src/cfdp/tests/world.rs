@@ -28,6 +28,8 @@ pub(super) struct Side {
     starts: u64,
     /// Effects that are not carried out yet, when the store is slow.
     pub(super) slow: Option<Vec<Effect>>,
+    /// How many more effects are carried out before the process dies.
+    pub(super) dies_after: Option<usize>,
 }
 
 /// What happens on the way: the number of the datagram in its direction, and its bytes.
@@ -72,6 +74,7 @@ impl World {
                 paused: false,
                 starts: 0,
                 slow: None,
+                dies_after: None,
             }
         };
         let mut world = Self {
@@ -153,6 +156,11 @@ impl World {
             Effect::PauseRead { .. } => self.sides[side].paused = true,
             Effect::ResumeRead { .. } => self.sides[side].paused = false,
             effect => {
+                match self.sides[side].dies_after.as_mut() {
+                    Some(0) => return,
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
                 if let Some(slow) = self.sides[side].slow.as_mut() {
                     slow.push(effect);
                 } else {

@@ -1,0 +1,289 @@
+//! Peers that break the protocol, and floods.
+
+use engine::{Input, PathInfo, Receive, Rng, Time};
+use wire::cfdp::{
+    Body, ChecksumType, ConditionCode, Direction, EntityId, Eof, FileData, Header, Lv, Metadata,
+    Nak, Pdu, SegmentRequest, SegmentRequests, Tlv, Tlvs, TransmissionMode, Version, Width,
+};
+
+use super::world::{PATH, World, config, content, name, put_request};
+use crate::cfdp::{Config, Indication, Limit, Limits, PeerError};
+
+fn header(sequence: u64) -> Header {
+    Header {
+        version: Version::V1,
+        direction: Direction::TowardReceiver,
+        mode: TransmissionMode::Acknowledged,
+        crc: false,
+        large_file: true,
+        segmentation_control: false,
+        entity_width: Width::ONE,
+        sequence_width: Width::FOUR,
+        source: EntityId(1),
+        sequence,
+        destination: EntityId(2),
+    }
+}
+
+fn say(world: &mut World, to: usize, header: Header, body: Body<'_>) {
+    let pdu = Pdu { header, body }.to_vec().expect("a sound PDU");
+    world.input(to, Input::Receive(Receive::datagram(PATH, &pdu)));
+}
+
+fn metadata(size: u64) -> Body<'static> {
+    Body::Metadata(Metadata {
+        closure_requested: false,
+        checksum_type: ChecksumType::Crc32c,
+        file_size: size,
+        source_name: Lv(b"source"),
+        destination_name: Lv(b"copy"),
+        tlvs: Tlvs::NONE,
+    })
+}
+
+fn data(offset: u64, data: &[u8]) -> Body<'_> {
+    Body::FileData(FileData { segment_metadata: None, offset, data })
+}
+
+fn eof(file: &[u8]) -> Body<'static> {
+    Body::Eof(Eof {
+        condition: ConditionCode::NoError,
+        checksum: ChecksumType::Crc32c.of(file),
+        file_size: file.len() as u64,
+        fault_location: None,
+    })
+}
+
+trait Of {
+    fn of(self, file: &[u8]) -> u32;
+}
+
+impl Of for ChecksumType {
+    fn of(self, file: &[u8]) -> u32 {
+        wire::cfdp::Checksum::of(self, file).expect("a known type")
+    }
+}
+
+fn condition(world: &World) -> Option<ConditionCode> {
+    world.finished(1).map(|finished| finished.condition)
+}
+
+#[test]
+fn offsets_beyond_reason_are_faults_or_ignored() {
+    let mut world = World::new(&config(|_| {}));
+    say(&mut world, 1, header(1), metadata(100));
+    say(&mut world, 1, header(1), data(u64::MAX - 2, b"abcdef"));
+    assert_eq!(condition(&world), Some(ConditionCode::FileSizeError));
+    say(&mut world, 1, header(2), metadata(100));
+    say(&mut world, 1, header(2), data(1 << 50, b"abcdef"));
+    assert_eq!(world.sides[1].entity.stats().data_dropped, 1);
+    say(&mut world, 1, header(3), data(1 << 50, b"abcdef"));
+    assert_eq!(world.sides[1].entity.stats().data_dropped, 2);
+    assert_eq!(world.sides[1].store.used(), 0);
+}
+
+#[test]
+fn data_beyond_the_announced_end_is_a_fault() {
+    let mut world = World::new(&config(|_| {}));
+    say(&mut world, 1, header(1), metadata(0));
+    say(&mut world, 1, header(1), data(10, b"abcdef"));
+    say(&mut world, 1, header(1), eof(b"0123"));
+    assert_eq!(condition(&world), Some(ConditionCode::FileSizeError));
+    say(&mut world, 1, header(2), metadata(0));
+    say(&mut world, 1, header(2), eof(b"0123"));
+    say(&mut world, 1, header(2), data(0, b"01234"));
+    assert_eq!(condition(&world), Some(ConditionCode::FileSizeError));
+}
+
+#[test]
+fn the_first_word_counts() {
+    let mut world = World::new(&config(|_| {}));
+    let file = b"0123456789";
+    say(&mut world, 1, header(1), metadata(10));
+    say(&mut world, 1, header(1), data(2, b"23456"));
+    // Overlaps what is there on both sides, with other bytes there.
+    say(&mut world, 1, header(1), data(0, b"01xxxxx789"));
+    say(&mut world, 1, header(1), metadata(11));
+    say(&mut world, 1, header(1), eof(file));
+    say(&mut world, 1, header(1), eof(b"something else"));
+    assert_eq!(condition(&world), Some(ConditionCode::NoError));
+    assert_eq!(world.sides[1].store.get(&name("copy")), Some(&file[..]));
+    let errors: Vec<_> = world.sides[1]
+        .indications
+        .iter()
+        .filter_map(|indication| match indication {
+            Indication::PeerError { error, .. } => Some(*error),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(errors, [PeerError::ConflictingMetadata]);
+}
+
+#[test]
+fn a_second_end_is_an_error_of_the_peer() {
+    let mut world = World::new(&config(|_| {}));
+    say(&mut world, 1, header(1), metadata(10));
+    say(&mut world, 1, header(1), eof(b"0123456789"));
+    say(&mut world, 1, header(1), eof(b"012345678"));
+    let seen = world.sides[1].indications.iter();
+    let conflicting = seen.filter(|indication| {
+        matches!(indication, Indication::PeerError { error: PeerError::ConflictingEof, .. })
+    });
+    assert_eq!(conflicting.count(), 1);
+    say(&mut world, 1, header(1), data(0, b"0123456789"));
+    assert_eq!(condition(&world), Some(ConditionCode::NoError));
+}
+
+#[test]
+fn a_wrong_checksum_delivers_nothing() {
+    let mut world = World::new(&config(|_| {}));
+    say(&mut world, 1, header(1), metadata(10));
+    say(&mut world, 1, header(1), data(0, b"0123456780"));
+    say(&mut world, 1, header(1), eof(b"0123456789"));
+    assert_eq!(condition(&world), Some(ConditionCode::FileChecksumFailure));
+    assert_eq!(world.sides[1].store.get(&name("copy")), None);
+    assert_eq!(world.sides[1].store.used(), 0);
+}
+
+#[test]
+fn an_unknown_checksum_is_a_fault() {
+    let mut world = World::new(&config(|_| {}));
+    let Body::Metadata(known) = metadata(10) else { unreachable!("it is a Metadata") };
+    let unknown = Metadata { checksum_type: ChecksumType::Other(7), ..known };
+    say(&mut world, 1, header(1), Body::Metadata(unknown));
+    assert_eq!(condition(&world), Some(ConditionCode::UnsupportedChecksumType));
+}
+
+#[test]
+fn too_many_options_are_refused() {
+    let mut world = World::new(&config(|_| {}));
+    let options = vec![Tlv::MessageToUser(Lv(b"x")); 65];
+    let Body::Metadata(plain) = metadata(10) else { unreachable!("it is a Metadata") };
+    let many = Metadata { tlvs: Tlvs::new(&options), ..plain };
+    say(&mut world, 1, header(1), Body::Metadata(many));
+    assert!(world.sides[1].indications.iter().any(|indication| matches!(
+        indication,
+        Indication::PeerError { error: PeerError::TooManyOptions, .. }
+    )));
+}
+
+#[test]
+fn naks_for_what_does_not_exist_cost_nothing() {
+    let mut world = World::new(&config(|_| {}));
+    world.sides[0].store.insert(name("source"), content(5000));
+    let id = world.put(put_request());
+    world.run_until(Time::from_nanos(20_000_000));
+    let requests: Vec<_> =
+        (0..100).map(|i| SegmentRequest { start: 6000 + 2 * i, end: 6001 + 2 * i }).collect();
+    let toward_sender = Header {
+        direction: Direction::TowardSender,
+        large_file: false,
+        sequence_width: Width::TWO,
+        sequence: id.sequence,
+        ..header(0)
+    };
+    let nak = Nak { scope_start: 0, scope_end: 9000, requests: SegmentRequests::new(&requests) };
+    say(&mut world, 0, toward_sender, Body::Nak(nak));
+    world.run();
+    assert_eq!(world.sides[0].entity.stats().repair_bytes, 0);
+    assert_eq!(world.finished(0).map(|f| f.condition), Some(ConditionCode::NoError));
+}
+
+fn small() -> Config {
+    let mut config = config(|_| {});
+    config.limits = Limits {
+        transactions: 8,
+        finished: 16,
+        gaps: 32,
+        write_buffer: 32 << 10,
+        write_piece: 4 << 10,
+        read_ahead: 16 << 10,
+        read_piece: 4 << 10,
+        replies: 8,
+        ..Limits::default()
+    };
+    config
+}
+
+/// What the settings of [`small`] allow an entity to hold.
+const MEMORY_MAX: usize = 8 * (4 << 10) + (16 << 10) + 48 * 1024 + (24 << 10);
+
+#[test]
+fn a_flood_of_transactions_is_bounded() {
+    let mut world = World::new(&small());
+    world.logging = false;
+    for sequence in 0..2000 {
+        say(&mut world, 1, header(sequence), metadata(1 << 30));
+        say(&mut world, 1, header(sequence), data(sequence * 100, &[7; 900]));
+        say(&mut world, 1, header(sequence + 5000), data(0, &[7; 900]));
+        assert!(world.sides[1].entity.memory() <= MEMORY_MAX);
+        assert!(world.sides[1].entity.transactions().count() <= 8);
+    }
+    let limits = world.sides[1]
+        .indications
+        .iter()
+        .filter(|i| matches!(i, Indication::LimitReached(Limit::Transactions)));
+    assert_eq!(limits.count(), 1);
+    world.lose = Box::new(|_, _, _| true);
+    world.run();
+    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+}
+
+#[test]
+fn more_gaps_than_tracked_still_end_in_the_whole_file() {
+    let file = content(200_000);
+    let mut world = World::new(&small());
+    world.sides[0].store.insert(name("source"), file.clone());
+    world.put(put_request());
+    world.lose = Box::new(|side, number, _| side == 0 && number < 198 && number % 2 == 1);
+    world.run();
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(world.sides[1].entity.stats().data_dropped > 0);
+}
+
+#[test]
+fn a_store_that_falls_behind_pauses_the_path() {
+    let file = content(400_000);
+    let info = PathInfo { rate_bps: Some(1_000_000_000), ..World::new(&small()).info };
+    let mut world = World::with_path(&small(), info);
+    world.sides[0].store.insert(name("source"), file.clone());
+    world.sides[1].slow = Some(Vec::new());
+    world.work_off(1);
+    world.put(put_request());
+    let mut rng = Rng::new(5, "store");
+    for _ in 0..2_000_000 {
+        let memory = world.sides[1].entity.memory();
+        assert!(memory <= MEMORY_MAX, "{memory} bytes held");
+        if rng.chance(0.02) || !world.step() {
+            world.work_off(1);
+            if !world.step() && world.finished(0).is_some() {
+                break;
+            }
+        }
+    }
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(world.sides[1].entity.stats().data_dropped > 0);
+}
+
+#[test]
+fn arbitrary_bytes_and_damaged_pdus_never_panic() {
+    for seed in 0..30 {
+        let mut rng = Rng::new(seed, "damage");
+        let mut world = World::new(&small());
+        world.logging = false;
+        let file = content(20_000);
+        world.sides[0].store.insert(name("source"), file.clone());
+        world.put(put_request());
+        world.lose = Box::new(move |_, _, datagram| {
+            if rng.chance(0.2) {
+                let at = rng.below(datagram.len().min(30) as u64) as usize;
+                datagram[at] ^= 1 << rng.below(8);
+            }
+            false
+        });
+        world.run();
+        // Damage without a CRC can do anything but this.
+        let copy = world.sides[1].store.get(&name("copy"));
+        assert!(copy.is_none_or(|copy| copy == file), "seed {seed}");
+    }
+}
