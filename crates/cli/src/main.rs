@@ -1,1 +1,98 @@
-fn main() {}
+//! slowlight: transport over links where light is slow.
+//!
+//! Exit codes: 0 done, 1 a transfer failed, 2 wrong usage. What is asked for goes to the standard
+//! output, what is said to people to the standard error.
+
+#![forbid(unsafe_code)]
+
+mod compare;
+mod decode;
+mod generate;
+mod links;
+mod recv;
+mod send;
+mod show;
+mod simulate;
+mod transfer;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use lab::SpecError;
+use lab::run::RunError;
+
+#[derive(Debug, Parser)]
+#[command(name = "slowlight", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Send a file over a simulated link by every protocol, and rank them
+    Compare(Box<compare::Args>),
+    /// Run the world that a scenario describes
+    Sim(simulate::Args),
+    /// Receive files over UDP
+    Recv(recv::Args),
+    /// Send a file over UDP
+    Send(send::Args),
+    /// Show what a capture or hexadecimal digits say, one line a PDU
+    Decode(decode::Args),
+    /// List the links that have names, or show one
+    Links(links::Args),
+    /// Print a script that completes slowlight's commands in a shell
+    Completions(generate::CompletionsArgs),
+    /// Write manual pages
+    Man(generate::ManArgs),
+}
+
+/// Wrong usage that only a command can see.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
+        )
+        .with_writer(io::stderr)
+        .init();
+    let result = match Cli::parse().command {
+        Command::Compare(args) => compare::run(&args),
+        Command::Sim(args) => simulate::run(&args),
+        Command::Recv(args) => recv::run(args),
+        Command::Send(args) => send::run(args),
+        Command::Decode(args) => decode::run(&args),
+        Command::Links(args) => links::run(&args),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Man(args) => generate::man(&args),
+    };
+    result.unwrap_or_else(|error| report(&error))
+}
+
+fn report(error: &anyhow::Error) -> ExitCode {
+    let broken_pipe = |e: &(dyn std::error::Error + 'static)| {
+        e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(broken_pipe) {
+        // Whoever read has seen enough.
+        return ExitCode::SUCCESS;
+    }
+    // Nothing can be done about a standard error that is closed.
+    let _ = writeln!(io::stderr(), "error: {error:#}");
+    let usage = |e: &(dyn std::error::Error + 'static)| {
+        e.is::<Usage>() || e.is::<SpecError>() || matches!(e.downcast_ref(), Some(RunError::Spec(_)))
+    };
+    ExitCode::from(if error.chain().any(usage) { 2 } else { 1 })
+}

@@ -1,0 +1,299 @@
+//! `slowlight compare`.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use comfy_table::{CellAlignment, Table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::compare::{self, Plan, Row};
+use lab::link_spec::{LinkSpec, Queue, Window};
+use lab::preset::Preset;
+use lab::protocol::{Kind, Protocol};
+use lab::quantity::{Probability, Rate, Size, Span};
+use lab::stats::Summary;
+
+use crate::show;
+
+/// Options of `compare`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Link to start from: a name (see `slowlight links`) or a file like theirs
+    #[arg(long, value_name = "NAME|FILE", default_value = "terrestrial")]
+    link: String,
+
+    #[command(flatten)]
+    forward: Forward,
+
+    #[command(flatten)]
+    back: Back,
+
+    /// File to send; its bytes cross and the copy is verified
+    #[arg(long, value_name = "PATH", conflicts_with = "size")]
+    file: Option<PathBuf>,
+
+    /// Size of a made-up file, like "10MB"
+    #[arg(long, value_name = "SIZE", default_value = "10MB")]
+    size: Size,
+
+    /// Protocols, separated by commas; a profile follows a slash, as in cfdp/gsfc-2007
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    protocol: Vec<Protocol>,
+
+    /// Runs of each protocol, each with a seed of its own
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    runs: u32,
+
+    /// The first seed; the same seeds are used for every protocol
+    #[arg(long, default_value = "1")]
+    seed: u64,
+
+    /// Threads; one a core if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Changes to the link; with several hops they hold for each of them.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Link")]
+struct Forward {
+    /// Line rate, like "10 Mbit/s"; 0 is without limit
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+
+    /// One-way delay, like "250 ms"
+    #[arg(long, value_name = "TIME")]
+    delay: Option<Span>,
+
+    /// Probability to lose a packet, whatever its length
+    #[arg(long, value_name = "P")]
+    per: Option<Probability>,
+
+    /// Bit error rate
+    #[arg(long, value_name = "P")]
+    ber: Option<Probability>,
+
+    /// Largest IP packet, like "1500B"
+    #[arg(long, value_name = "SIZE")]
+    mtu: Option<Size>,
+
+    /// Most bytes of protocol data in a datagram, like "1024B"
+    #[arg(long, value_name = "SIZE")]
+    datagram: Option<Size>,
+
+    /// How much may wait, like "1000 packets" or "64 KiB"
+    #[arg(long, value_name = "LENGTH")]
+    queue: Option<Queue>,
+
+    /// An outage: begin and length, like "10 s+30 s"; may be repeated
+    #[arg(long, value_name = "WINDOW")]
+    outage: Vec<Window>,
+}
+
+/// What the way back does differently.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Way back, like the way there if left out")]
+struct Back {
+    /// Line rate
+    #[arg(long, value_name = "RATE")]
+    return_rate: Option<Rate>,
+
+    /// One-way delay
+    #[arg(long, value_name = "TIME")]
+    return_delay: Option<Span>,
+
+    /// Probability to lose a packet
+    #[arg(long, value_name = "P")]
+    return_per: Option<Probability>,
+
+    /// Bit error rate
+    #[arg(long, value_name = "P")]
+    return_ber: Option<Probability>,
+}
+
+impl Args {
+    fn link(&self) -> anyhow::Result<Preset> {
+        let forward = LinkSpec {
+            rate: self.forward.rate,
+            delay: self.forward.delay,
+            per: self.forward.per,
+            ber: self.forward.ber,
+            mtu: self.forward.mtu,
+            datagram: self.forward.datagram,
+            queue: self.forward.queue,
+            outages: (!self.forward.outage.is_empty()).then(|| self.forward.outage.clone()),
+            ..LinkSpec::default()
+        };
+        let back = LinkSpec {
+            rate: self.back.return_rate,
+            delay: self.back.return_delay,
+            per: self.back.return_per,
+            ber: self.back.return_ber,
+            ..LinkSpec::default()
+        };
+        let mut preset = Preset::find(&self.link)?;
+        for hop in &mut preset.hops {
+            let way_back = back.clone().over(&hop.back.take().map(|b| *b).unwrap_or_default());
+            *hop = LinkSpec { back: Some(Box::new(way_back)), ..forward.clone().over(hop) };
+        }
+        Ok(preset)
+    }
+
+    fn content(&self) -> anyhow::Result<(String, Bytes)> {
+        let Some(path) = &self.file else {
+            let content = lab::engines::random_content(self.seed, self.size.bytes());
+            return Ok(("file".to_owned(), content));
+        };
+        let content =
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok((name.unwrap_or_else(|| "file".to_owned()), content.into()))
+    }
+
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let (name, content) = self.content()?;
+        let every = || Kind::ALL.iter().filter(|kind| kind.is_reliable()).copied();
+        let protocols = match self.protocol.as_slice() {
+            [] => every().map(Protocol::plain).collect(),
+            some => some.to_vec(),
+        };
+        Ok(Plan {
+            link: self.link()?,
+            protocols,
+            content,
+            name,
+            runs: self.runs,
+            seed: self.seed,
+            jobs: self.jobs.map(usize::from),
+        })
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let plan = args.plan()?;
+    let cancelled = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&cancelled))
+        .context("cannot listen to ctrl-C")?;
+    let bar = progress(u64::from(plan.runs) * plan.protocols.len() as u64);
+    let rows = compare::compare(&plan, &cancelled, &|| bar.inc(1));
+    bar.finish_and_clear();
+    let Some(rows) = rows? else {
+        writeln!(io::stderr(), "stopped")?;
+        // What a shell reports for a program that ctrl-C ended.
+        return Ok(ExitCode::from(130));
+    };
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+    } else {
+        describe(args, &plan)?;
+        writeln!(out, "{}", table(&rows))?;
+    }
+    let failed = explain(&rows)?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn progress(runs: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Says what was compared.
+fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    let size = show::bytes(plan.content.len() as f64);
+    writeln!(
+        err,
+        "{size} over {}, {} runs a protocol from seed {}",
+        args.link, plan.runs, plan.seed
+    )?;
+    for hop in &plan.link.hops {
+        let line = |spec: &LinkSpec| {
+            let rate = spec.rate.map_or("any rate".to_owned(), |rate| rate.to_string());
+            let delay = spec.delay.unwrap_or_default();
+            let per = spec.per.map(|per| format!(", packet errors {per}")).unwrap_or_default();
+            let ber = spec.ber.map(|ber| format!(", bit errors {ber}")).unwrap_or_default();
+            format!("{rate}, {delay}{per}{ber}")
+        };
+        let (there, back) = (line(hop), line(&hop.way_back()));
+        if there == back {
+            writeln!(err, "  both ways: {there}")?;
+        } else {
+            writeln!(err, "  there: {there}; back: {back}")?;
+        }
+    }
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.set_header([
+        "",
+        "protocol",
+        "goodput",
+        "min",
+        "max",
+        "delivered",
+        "confirmed",
+        "bound",
+        "efficiency",
+        "STR",
+        "",
+        "RTS",
+        "",
+        "failed",
+    ]);
+    let mean = |summary: Option<Summary>, show: fn(f64) -> String| {
+        summary.map_or("-".to_owned(), |summary| show(summary.mean))
+    };
+    for (rank, row) in rows.iter().enumerate() {
+        let goodput = |show: fn(Summary) -> String| row.goodput_bps.map_or("-".to_owned(), show);
+        table.add_row([
+            (rank + 1).to_string(),
+            row.protocol.clone(),
+            goodput(|g| format!("{} ± {}", show::rate(g.mean), show::rate(g.sem))),
+            goodput(|g| show::rate(g.min)),
+            goodput(|g| show::rate(g.max)),
+            mean(row.delivered_s, show::seconds),
+            mean(row.confirmed_s, show::seconds),
+            row.bound_s.map_or("-".to_owned(), show::seconds),
+            row.efficiency.map_or("-".to_owned(), show::percent),
+            show::count(row.packets_str),
+            show::bytes(row.bytes_str),
+            show::count(row.packets_rts),
+            show::bytes(row.bytes_rts),
+            format!("{} of {}", row.runs - row.completed, row.runs),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Tells people of failures; whether there were any.
+fn explain(rows: &[Row]) -> io::Result<bool> {
+    let mut err = io::stderr().lock();
+    for row in rows {
+        for (seed, why) in row.failures.iter().take(3) {
+            writeln!(err, "{} failed with seed {seed}: {why}", row.protocol)?;
+        }
+        if row.failures.len() > 3 {
+            writeln!(err, "{} failed {} more times", row.protocol, row.failures.len() - 3)?;
+        }
+    }
+    Ok(rows.iter().any(|row| row.completed < row.runs))
+}

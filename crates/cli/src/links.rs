@@ -1,0 +1,38 @@
+//! `slowlight links`.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use lab::preset::{self, Preset};
+
+/// Options of `links`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The link to show as TOML, a start for one of your own
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    match &args.name {
+        None => {
+            for (name, text) in preset::ALL {
+                writeln!(out, "{name:<14}{}", Preset::parse(text, name)?.about)?;
+            }
+        }
+        Some(name) => {
+            let known = preset::ALL.iter().find(|(known, _)| known == name);
+            match known {
+                Some((_, text)) => out.write_all(text.as_bytes())?,
+                None => {
+                    // Names the nearest one, or what is wrong with a file of that name.
+                    let preset = Preset::find(name)?;
+                    write!(out, "{}", toml::to_string(&preset)?)?;
+                }
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

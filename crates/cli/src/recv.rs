@@ -1,0 +1,245 @@
+//! `slowlight recv`: receives files over UDP.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use engine::Time;
+use indicatif::ProgressBar;
+use proto::cfdp::{Entity, Indication, MetadataReceived, Role, TransactionFinished};
+use wire::cfdp::TransactionId;
+
+use crate::transfer::{
+    self, Measures, Options, Outcome, Screen, bind_error, bytes_text, rate_text, resolve,
+};
+
+/// Receive files over UDP
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Address to listen on, as 192.0.2.1:7542, or :7542 for all addresses
+    #[arg(long, value_name = "ADDR")]
+    listen: String,
+
+    /// Directory that receives the files
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+
+    /// Entity number of this end
+    #[arg(long, value_name = "ID", default_value_t = 2)]
+    entity: u64,
+
+    /// End after the first transaction, with exit code 1 if it failed
+    #[arg(long)]
+    once: bool,
+
+    /// Peers remembered at the same time
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    peers_max: usize,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Receives until a signal comes, or with `--once` the first transaction has ended.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let (mut driver, mut receiver) = prepare(args).map_err(transfer::usage)?;
+    let stop = transfer::stop_flag()?;
+    driver.run(&stop, |now, entity, event| receiver.on(now, entity, event))?;
+    receiver.failure.map_or(Ok(()), Err)?;
+    let failed = receiver.once && receiver.first != Some(true);
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// Everything that can be wrong with the command is found out here.
+fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
+    let listen = resolve(&args.listen)?;
+    let config = args.options.entity(args.entity)?;
+    let waker = rt::Waker::new().context("cannot start")?;
+    let store = rt::FileStore::open(rt::StoreConfig::new(&args.root), &waker)?;
+    let entity = Entity::new(config, rt::entropy().context("no entropy")?);
+    let settings = rt::Config {
+        peers_max: args.peers_max,
+        ..rt::Config::new(listen, args.options.path())
+    };
+    let driver = rt::Driver::new(settings, entity, store, waker)
+        .map_err(|error| bind_error(listen, error))?;
+    let screen = Screen::new(args.options.json);
+    screen.say(format_args!(
+        "receiving on {} into {} as entity {}",
+        driver.local(),
+        args.root.display(),
+        args.entity
+    ));
+    Ok((driver, Receiver::new(args, screen)))
+}
+
+/// How long after the first transaction its last acknowledgement is waited for.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// What is shown of the transactions under way.
+struct Receiver {
+    options: Options,
+    root: PathBuf,
+    once: bool,
+    screen: Screen,
+    under_way: BTreeMap<TransactionId, UnderWay>,
+    /// Whether the first transaction to end was complete.
+    first: Option<bool>,
+    closing_until: Time,
+    failure: Option<anyhow::Error>,
+}
+
+/// A transaction as the user sees it.
+struct UnderWay {
+    bar: ProgressBar,
+    began: Time,
+    /// Bytes that an earlier process had received.
+    before: u64,
+    resumed: bool,
+}
+
+impl Receiver {
+    fn new(args: Args, screen: Screen) -> Self {
+        Self {
+            options: args.options,
+            root: args.root,
+            once: args.once,
+            screen,
+            under_way: BTreeMap::new(),
+            first: None,
+            closing_until: Time::MAX,
+            failure: None,
+        }
+    }
+
+    fn on(
+        &mut self,
+        now: Time,
+        entity: &mut Entity,
+        event: rt::Event<Indication>,
+    ) -> rt::Control {
+        match event {
+            rt::Event::Tick => self.progress(now, entity),
+            rt::Event::Indication(indication) => self.indication(now, entity, indication),
+        }
+        let closed = self.once
+            && self.first.is_some()
+            && (entity.transactions().next().is_none() || now >= self.closing_until);
+        if closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
+    }
+
+    fn indication(&mut self, now: Time, entity: &Entity, indication: Indication) {
+        match indication {
+            Indication::MetadataReceived(metadata) => self.begun(now, &metadata),
+            Indication::TransactionFinished(finished) if finished.role == Role::Receiver => {
+                self.finished(now, &finished);
+            }
+            Indication::Abandoned { id, condition, .. } => {
+                self.under_way.remove(&id);
+                self.screen.say(format_args!("{id}: abandoned: {condition}"));
+                self.first.get_or_insert(false);
+                self.closing_until = self.closing_until.min(now + CLOSING);
+            }
+            Indication::Fault { id, condition, .. } => {
+                self.screen.say(format_args!("{id}: {condition}"));
+            }
+            Indication::Suspended { id, condition } => {
+                self.screen.say(format_args!("{id}: suspended: {condition}"));
+            }
+            Indication::PeerError { id, error, .. } => {
+                self.screen.say(format_args!("{id}: {error}"));
+            }
+            Indication::LimitReached(limit) => {
+                tracing::warn!(?limit, "a limit of the entity is reached");
+            }
+            Indication::RecordRefused { key } => {
+                tracing::warn!(key, "the record of an earlier transfer cannot be read");
+            }
+            Indication::Restored { transactions } => {
+                if transactions > 0 {
+                    self.screen.say(format_args!(
+                        "{transactions} interrupted transactions go on when their senders do"
+                    ));
+                }
+                self.restored(now, entity);
+            }
+            Indication::Transaction(_)
+            | Indication::EofSent(_)
+            | Indication::FileSegmentReceived { .. }
+            | Indication::EofReceived(_)
+            | Indication::TransactionFinished(_)
+            | Indication::Resumed { .. }
+            | Indication::Report(_) => {}
+        }
+    }
+
+    /// Takes up what an earlier process left.
+    fn restored(&mut self, now: Time, entity: &Entity) {
+        for report in entity.transactions().filter(|report| report.role == Role::Receiver) {
+            let bar = self.screen.bar(&report.destination_name, report.size);
+            let under_way =
+                UnderWay { bar, began: now, before: report.progress, resumed: true };
+            self.under_way.insert(report.id, under_way);
+        }
+    }
+
+    fn begun(&mut self, now: Time, metadata: &MetadataReceived) {
+        let bar = self.screen.bar(&metadata.destination_name, metadata.size);
+        let size = metadata.size.map_or_else(|| "unknown size".to_owned(), bytes_text);
+        self.screen.say(format_args!(
+            "{}: receiving {} ({size}) from entity {}",
+            metadata.id, metadata.destination_name, metadata.source
+        ));
+        let under_way = UnderWay { bar, began: now, before: 0, resumed: false };
+        self.under_way.entry(metadata.id).or_insert(under_way);
+    }
+
+    fn finished(&mut self, now: Time, finished: &TransactionFinished) {
+        let under_way = self.under_way.remove(&finished.id);
+        let measures = Measures {
+            elapsed: under_way.as_ref().map(|under_way| now.since(under_way.began)),
+            before: under_way.as_ref().map_or(0, |under_way| under_way.before),
+            statistics: None,
+        };
+        let resumed = under_way.as_ref().is_some_and(|under_way| under_way.resumed);
+        if let Some(under_way) = under_way {
+            under_way.bar.finish_and_clear();
+        }
+        let file = self.root.join(&finished.destination_name);
+        let outcome = Outcome::new(&self.options.protocol, finished, file, resumed, measures);
+        if outcome.completed {
+            self.screen.say(format_args!(
+                "{}: received {}: {}",
+                finished.id,
+                finished.destination_name,
+                outcome.summary()
+            ));
+        } else {
+            self.screen.say(format_args!(
+                "{}: {} failed: {} (file: {})",
+                finished.id,
+                finished.destination_name,
+                finished.condition,
+                finished.file_status
+            ));
+        }
+        if self.options.json {
+            self.failure = outcome.print().err();
+        }
+        self.first.get_or_insert(outcome.completed);
+        let grace = CLOSING + 4 * self.options.light_time();
+        self.closing_until = self.closing_until.min(now + grace);
+    }
+
+    fn progress(&self, now: Time, entity: &Entity) {
+        for report in entity.transactions() {
+            let Some(under_way) = self.under_way.get(&report.id) else { continue };
+            under_way.bar.set_position(report.progress);
+            let elapsed = now.since(under_way.began).as_secs_f64();
+            let moved = report.progress.saturating_sub(under_way.before);
+            under_way.bar.set_message(rate_text(moved as f64 * 8.0 / elapsed.max(1e-3)));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `slowlight sim`.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use comfy_table::Table;
+use lab::run::{self, Recorders, Run};
+use lab::scenario::Scenario;
+use serde_json::json;
+
+use crate::show;
+
+/// Options of `sim`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The world, as TOML
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+
+    /// Seed, in place of the scenario's
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// Write a capture (pcapng) to this file
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+
+    /// Write a line for every packet of every link to this file
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Keep the scenario as given and resolved, a manifest, the metrics and what the scenario asks
+    /// to be recorded in this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Print the metrics as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut scenario = Scenario::read(&args.scenario)?;
+    if let Some(seed) = args.seed {
+        scenario.seed = seed;
+    }
+    let scenario = scenario.resolved()?;
+    if let Some(folder) = &args.out {
+        prepare(folder, &args.scenario, &scenario)?;
+    }
+    let run = run::run(&scenario, &run::contents(&scenario)?, recorders(args, &scenario)?)?;
+    let metrics = serde_json::to_string_pretty(&run)?;
+    if let Some(folder) = &args.out {
+        write(&folder.join("metrics.json"), &metrics)?;
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{metrics}")?;
+    } else {
+        writeln!(out, "{}", table(&run))?;
+    }
+    explain(&run)?;
+    Ok(if run.succeeded() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn recorders(args: &Args, scenario: &Scenario) -> anyhow::Result<Recorders> {
+    let beside = |asked: bool, name: &str| {
+        args.out.as_ref().filter(|_| asked).map(|folder| folder.join(name))
+    };
+    let capture = &scenario.capture;
+    let pcap = args.pcap.clone().or_else(|| beside(capture.pcap, "capture.pcapng"));
+    let trace = args.trace.clone().or_else(|| beside(capture.trace, "trace.tsv"));
+    if (capture.pcap && pcap.is_none()) || (capture.trace && trace.is_none()) {
+        tracing::warn!("the scenario asks for recordings; say with --out where they shall go");
+    }
+    Ok(Recorders { pcap: sink(pcap)?, trace: sink(trace)? })
+}
+
+fn sink(path: Option<PathBuf>) -> anyhow::Result<Option<Box<dyn Write + Send>>> {
+    let Some(path) = path else { return Ok(None) };
+    let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(Some(Box::new(BufWriter::new(file))))
+}
+
+/// Writes what is known before the run.
+fn prepare(folder: &Path, given: &Path, scenario: &Scenario) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let text = fs::read_to_string(given).with_context(|| format!("{}", given.display()))?;
+    write(&folder.join("scenario.toml"), &text)?;
+    write(&folder.join("resolved.toml"), &scenario.to_toml()?)?;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let manifest = json!({
+        "seed": scenario.seed,
+        "slowlight": env!("CARGO_PKG_VERSION"),
+        "host": {
+            "name": host.trim(),
+            "os": std::env::consts::OS,
+            "arch": std::env::consts::ARCH,
+        },
+        "scenario": given.display().to_string(),
+    });
+    write(&folder.join("manifest.json"), &serde_json::to_string_pretty(&manifest)?)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn table(run: &Run) -> Table {
+    let mut table = Table::new();
+    table.set_header([
+        "transfer",
+        "protocol",
+        "file",
+        "delivered",
+        "confirmed",
+        "goodput",
+        "bound",
+        "efficiency",
+        "STR",
+        "RTS",
+        "result",
+    ]);
+    let or_dash = |value: Option<f64>, show: fn(f64) -> String| value.map_or("-".to_owned(), show);
+    for transfer in &run.transfers {
+        table.add_row([
+            format!("{} {} -> {}", transfer.name, transfer.from, transfer.to),
+            transfer.protocol.clone(),
+            show::bytes(transfer.file_bytes as f64),
+            or_dash(transfer.delivered_s, show::seconds),
+            or_dash(transfer.confirmed_s, show::seconds),
+            or_dash(transfer.goodput_bps, show::rate),
+            or_dash(transfer.bound_s, show::seconds),
+            or_dash(transfer.efficiency, show::percent),
+            transfer.packets_str.to_string(),
+            transfer.packets_rts.to_string(),
+            if transfer.completed { "verified".to_owned() } else { "failed".to_owned() },
+        ]);
+    }
+    table
+}
+
+/// Tells people what went wrong.
+fn explain(run: &Run) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    if run.ended != "idle" {
+        writeln!(err, "the run did not come to its end: {}", run.ended)?;
+    }
+    for transfer in &run.transfers {
+        if let Some(failure) = &transfer.failure {
+            writeln!(err, "{} failed: {failure}", transfer.name)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! What the two ends of a real transfer have in common.
+
+use std::fmt::Display;
+use std::io::{IsTerminal as _, Write as _};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use engine::{PathInfo, PathKind};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::protocol::Protocol;
+use lab::quantity::{Rate, Size, Span};
+use proto::cfdp;
+use serde::Serialize;
+use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, Width};
+
+/// Bytes that IPv4, UDP and Ethernet without FCS add to a datagram, which a rate counts.
+const OVERHEAD: usize = 28 + 14;
+
+/// Options of both ends.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Protocol: cfdp, or cfdp-1 for class 1; a profile follows a slash
+    #[arg(long, default_value = "cfdp", value_name = "NAME")]
+    pub protocol: Protocol,
+
+    /// Rate to send at, headers included; 0 is as fast as the socket takes it
+    #[arg(long, value_name = "RATE", default_value = "0")]
+    pub rate: Rate,
+
+    /// One-way light time to the other end, as "1.28 s"; found out by measuring if not given
+    #[arg(long, value_name = "TIME")]
+    pub delay: Option<Span>,
+
+    /// Settings of the CFDP entity (its management information base), as TOML
+    #[arg(long, value_name = "FILE")]
+    pub mib: Option<PathBuf>,
+
+    /// Profile of the protocol, as after a slash in --protocol
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+
+    /// Largest datagram in bytes, without IP and UDP headers
+    #[arg(long, value_name = "BYTES", default_value = "1472", value_parser = datagram)]
+    pub datagram: usize,
+
+    /// Print results as JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A datagram's size: bytes, with or without their unit.
+fn datagram(text: &str) -> Result<usize, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => text.parse::<Size>().map_err(|error| error.to_string())?.bytes(),
+    };
+    match usize::try_from(bytes) {
+        Ok(bytes @ 64..=65_507) => Ok(bytes),
+        Ok(_) | Err(_) => Err(format!("{bytes} bytes: a datagram has 64 to 65507 bytes")),
+    }
+}
+
+impl Options {
+    /// What an engine is told of every path.
+    pub fn path(&self) -> PathInfo {
+        let rate = self.rate.bps();
+        PathInfo {
+            kind: PathKind::Datagram { mtu: self.datagram },
+            rate_bps: (rate > 0).then_some(rate),
+            overhead: OVERHEAD,
+            owlt: self.delay.map(Span::duration),
+            until: None,
+        }
+    }
+
+    /// The light time that was given; nothing if it was not.
+    pub fn light_time(&self) -> Duration {
+        self.delay.map_or(Duration::ZERO, Span::duration)
+    }
+
+    /// The settings of an entity, from the protocol's name with its profile.
+    pub fn entity(&self, entity: u64) -> Result<cfdp::Config> {
+        let mut protocol = self.protocol.clone();
+        if self.profile.is_some() {
+            protocol.profile.clone_from(&self.profile);
+        }
+        let mut config = lab::engines::cfdp_config(&protocol)?;
+        config.entity = entity;
+        if protocol.profile.is_none() {
+            // Numbers that are drawn shall not meet again: 2^32 of them.
+            config.sequence_width = Width::FOUR;
+        }
+        if let Some(path) = &self.mib {
+            lab::mib::Mib::read(path)?.apply(&mut config)?;
+        }
+        Ok(config)
+    }
+}
+
+/// The address a user wrote: `host:port`, or `:port` for all of this machine's addresses.
+pub fn resolve(text: &str) -> Result<SocketAddr> {
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    ensure!(full.contains(':'), "address {text:?} has no port; write it like {text}:7542");
+    let mut found = full.to_socket_addrs().with_context(|| {
+        format!("address {text:?} cannot be used; write it like 192.0.2.1:7542 or host:7542")
+    })?;
+    found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
+}
+
+/// An error that the command line can mend.
+pub fn usage(error: anyhow::Error) -> anyhow::Error {
+    crate::Usage(format!("{error:#}")).into()
+}
+
+/// A flag that SIGINT and SIGTERM set; the second signal ends the process at once.
+pub fn stop_flag() -> Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot listen for signals")?;
+    }
+    Ok(stop)
+}
+
+/// Tells why a socket cannot be opened, and what to do.
+pub fn bind_error(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "another program uses this port; choose another",
+        std::io::ErrorKind::AddrNotAvailable => "this machine does not have this address",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose another",
+        _ => "the system refuses",
+    };
+    anyhow!(error).context(format!("cannot listen on {address}: {remedy}"))
+}
+
+/// Text for people on stderr, above progress bars where there are any.
+pub struct Screen {
+    bars: MultiProgress,
+}
+
+impl Screen {
+    /// Bars only when stderr is a terminal and no one reads JSON.
+    pub fn new(json: bool) -> Self {
+        let target = if json || !std::io::stderr().is_terminal() {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        Self { bars: MultiProgress::with_draw_target(target) }
+    }
+
+    /// One line.
+    pub fn say(&self, text: impl Display) {
+        self.bars.suspend(|| {
+            // Nobody is left to hear that nobody listens.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        });
+    }
+
+    /// A bar for a file of `len` bytes, or of a length that is not known.
+    pub fn bar(&self, name: &str, len: Option<u64>) -> ProgressBar {
+        let bar = match len {
+            Some(len) => ProgressBar::new(len).with_style(style_with_length()),
+            None => ProgressBar::no_length().with_style(style_without_length()),
+        };
+        self.bars.add(bar.with_prefix(name.to_owned()))
+    }
+}
+
+/// How the progress of a file of known length looks.
+pub fn style_with_length() -> ProgressStyle {
+    let template = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} ETA {eta}";
+    ProgressStyle::with_template(template).expect("the template is well formed")
+}
+
+/// How the progress of a file of unknown length looks.
+fn style_without_length() -> ProgressStyle {
+    let template = "{prefix} {spinner} {decimal_bytes} {msg}";
+    ProgressStyle::with_template(template).expect("the template is well formed")
+}
+
+/// The outcome of a transaction, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// The protocol's name.
+    pub protocol: String,
+    /// `sender` or `receiver`.
+    pub role: &'static str,
+    /// The transaction's id.
+    pub transaction: String,
+    /// The entity at the other side.
+    pub peer_entity: u64,
+    /// The file here.
+    pub file: PathBuf,
+    /// Its name at the other side.
+    pub remote: String,
+    /// Its size.
+    pub file_bytes: u64,
+    /// Whether it is at the receiver, whole; of an unacknowledged sender: whether it was sent.
+    pub completed: bool,
+    /// Why it ended.
+    pub condition: String,
+    /// `complete` or `incomplete`.
+    pub delivery: &'static str,
+    /// What became of the file, as the receiver tells.
+    pub file_status: String,
+    /// Whether it was begun by an earlier process.
+    pub resumed: bool,
+    /// Seconds since the transaction began or went on; unknown if its beginning never came.
+    pub elapsed_s: Option<f64>,
+    /// File bits a second; of a resumed transaction counting only what moved since.
+    pub goodput_bps: Option<f64>,
+    /// Datagrams this process sent, if this was its only transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams_sent: Option<u64>,
+    /// Datagrams this process received, if this was its only transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams_received: Option<u64>,
+}
+
+/// Measures of a transaction that its outcome needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measures {
+    /// How long it took, if its beginning is known.
+    pub elapsed: Option<Duration>,
+    /// File bytes that had moved before this process began.
+    pub before: u64,
+    /// What the driver counted, if this was its only transaction.
+    pub statistics: Option<rt::Statistics>,
+}
+
+impl Outcome {
+    /// The outcome that the engine tells of.
+    pub fn new(
+        protocol: &Protocol,
+        finished: &cfdp::TransactionFinished,
+        file: PathBuf,
+        resumed: bool,
+        measures: Measures,
+    ) -> Self {
+        let (role, remote) = match finished.role {
+            cfdp::Role::Sender => ("sender", &finished.destination_name),
+            cfdp::Role::Receiver => ("receiver", &finished.source_name),
+        };
+        let elapsed_s = measures.elapsed.map(|elapsed| elapsed.as_secs_f64());
+        let moved = finished.size.saturating_sub(measures.before) as f64 * 8.0;
+        let goodput_bps = elapsed_s.filter(|elapsed| *elapsed > 0.0).map(|elapsed| moved / elapsed);
+        Self {
+            protocol: protocol.to_string(),
+            role,
+            transaction: finished.id.to_string(),
+            peer_entity: finished.peer.0,
+            file,
+            remote: remote.clone(),
+            file_bytes: finished.size,
+            completed: completed(finished),
+            condition: finished.condition.to_string(),
+            delivery: match finished.delivery {
+                DeliveryCode::Complete => "complete",
+                DeliveryCode::Incomplete => "incomplete",
+            },
+            file_status: finished.file_status.to_string(),
+            resumed,
+            elapsed_s,
+            goodput_bps,
+            datagrams_sent: measures.statistics.map(|counts| counts.datagrams_sent),
+            datagrams_received: measures.statistics.map(|counts| counts.datagrams_received),
+        }
+    }
+
+    /// Prints the object on stdout.
+    pub fn print(&self) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer(&mut out, self)?;
+        writeln!(out)?;
+        Ok(())
+    }
+
+    /// Size, time and rate, for people.
+    pub fn summary(&self) -> String {
+        let size = bytes_text(self.file_bytes);
+        match (self.elapsed_s, self.goodput_bps) {
+            (Some(elapsed), Some(rate)) => {
+                format!("{size} in {elapsed:.3} s, {}", rate_text(rate))
+            }
+            _ => size,
+        }
+    }
+}
+
+/// Whether the file is where it should be.
+fn completed(finished: &cfdp::TransactionFinished) -> bool {
+    let kept = match finished.file_status {
+        FileStatus::Retained | FileStatus::Unreported => true,
+        FileStatus::Discarded | FileStatus::FilestoreRejection | FileStatus::Other(_) => false,
+    };
+    finished.condition == ConditionCode::NoError
+        && finished.delivery == DeliveryCode::Complete
+        && kept
+}
+
+/// A rate with three digits: `66.1 Mbit/s`.
+pub fn rate_text(bps: f64) -> String {
+    scaled(bps, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
+}
+
+/// A size with three digits: `10.5 MB`.
+pub fn bytes_text(bytes: u64) -> String {
+    scaled(bytes as f64, ["B", "kB", "MB", "GB"])
+}
+
+fn scaled(mut value: f64, units: [&str; 4]) -> String {
+    let mut unit = units[0];
+    for next in &units[1..] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1000.0;
+        unit = next;
+    }
+    let digits = if unit == units[0] || value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(rate_text(0.0), "0 bit/s");
+        assert_eq!(rate_text(66_123_456.0), "66.1 Mbit/s");
+        assert_eq!(rate_text(999_900.0), "1.00 Mbit/s");
+        assert_eq!(bytes_text(4_000_000_000), "4.00 GB");
+        assert_eq!(bytes_text(10), "10 B");
+        assert_eq!(bytes_text(123_456), "123 kB");
+    }
+
+    #[test]
+    fn addresses_say_what_is_wrong_with_them() {
+        assert_eq!(resolve("127.0.0.1:80").unwrap().port(), 80);
+        assert_eq!(resolve(":80").unwrap(), "0.0.0.0:80".parse().unwrap());
+        assert!(resolve("127.0.0.1").unwrap_err().to_string().contains("no port"));
+        assert!(resolve("127.0.0.1:x").unwrap_err().to_string().contains("127.0.0.1:x"));
+    }
+
+    #[test]
+    fn datagrams_have_limits() {
+        assert_eq!(datagram("1024"), Ok(1024));
+        assert_eq!(datagram("1.5 kB"), Ok(1500));
+        assert!(datagram("10").is_err() && datagram("65508").is_err());
+        assert!(datagram("many").is_err());
+    }
+}
