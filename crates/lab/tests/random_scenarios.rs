@@ -1,0 +1,275 @@
+//! Random worlds: link, errors, sizes, settings, faults, crashes. `SLOWLIGHT_SCENARIOS` says how
+//! many (300), `SLOWLIGHT_SCENARIO_SEED` runs a single one, whose scenario is then printed.
+//!
+//! Whatever happens: the run comes to rest, no end claims success without the file, and where
+//! nothing but the link is in the way the file arrives.
+
+use engine::Rng;
+use rayon::prelude::*;
+use slowlight_lab as lab;
+
+use lab::link_spec::{Bucket, Burst, LinkSpec, OnError, Queue, WhileDown, Window};
+use lab::mib::{self, Mib};
+use lab::quantity::{Probability, Rate, Size, Span};
+use lab::run::{self, Recorders, Run};
+use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
+
+fn millis(rng: &mut Rng, max: u64) -> Span {
+    Span(std::time::Duration::from_millis(rng.below(max + 1)))
+}
+
+/// Between `low` and `high`, each order of magnitude as likely as another.
+fn spread(rng: &mut Rng, low: f64, high: f64) -> f64 {
+    low * (high / low).powf(rng.unit())
+}
+
+fn link(rng: &mut Rng) -> LinkSpec {
+    let rate = Rate(spread(rng, 9_600.0, 100e6) as u64);
+    let mut link = LinkSpec {
+        rate: Some(rate),
+        delay: Some(match rng.below(4) {
+            0 => millis(rng, 10),
+            1 => millis(rng, 300),
+            2 => millis(rng, 2_000),
+            _ => millis(rng, 60_000),
+        }),
+        datagram: Some(Size(128 + rng.below(1_345))),
+        ..LinkSpec::default()
+    };
+    if rng.chance(0.5) {
+        link.per = Some(Probability(spread(rng, 1e-5, 0.3)));
+    }
+    if rng.chance(0.2) {
+        link.ber = Some(Probability(spread(rng, 1e-9, 2e-5)));
+    }
+    if rng.chance(0.15) {
+        link.burst = Some(Burst {
+            to_bad: Probability(spread(rng, 1e-3, 0.1)),
+            to_good: Probability(spread(rng, 0.05, 0.9)),
+            good_per: Probability(0.0),
+            good_ber: Probability(0.0),
+            bad_per: Probability(0.5 + 0.4 * rng.unit()),
+            bad_ber: Probability(0.0),
+        });
+    }
+    if rng.chance(0.1) {
+        link.drop = Some((0..rng.below(12)).collect());
+    }
+    if rng.chance(0.15) {
+        let lasts = Span(std::time::Duration::from_millis(1 + rng.below(30_000)));
+        link.outages = Some(vec![Window { at: millis(rng, 5_000), lasts }]);
+        link.while_down = Some(if rng.chance(0.5) { WhileDown::Hold } else { WhileDown::Drop });
+    }
+    if rng.chance(0.1) {
+        let burst = Size(3_000 + rng.below(100_000));
+        link.bucket = Some(Bucket { rate, ceil: None, burst, cburst: None });
+    }
+    if rng.chance(0.15) {
+        link.queue = Some(Queue::Packets(2 + rng.below(60)));
+    }
+    link
+}
+
+/// A size from 0 B to 20 MB, small ones more often, that takes no more than some hours.
+fn size(rng: &mut Rng, rate: Rate) -> Size {
+    let most = (rate.bps() as f64 / 8.0 * 7_200.0).min(20e6);
+    let bytes = match rng.below(10) {
+        0 => rng.below(3),
+        1..7 => spread(rng, 1.0, 300e3) as u64,
+        7 | 8 => spread(rng, 1e3, 2e6) as u64,
+        _ => spread(rng, 1e5, 20e6) as u64,
+    };
+    Size(bytes.min(most as u64))
+}
+
+fn settings(rng: &mut Rng) -> Mib {
+    let mut remote = mib::Remote::default();
+    if rng.chance(0.5) {
+        remote.nak_mode = Some(match rng.below(4) {
+            0 => mib::NakMode::Immediate,
+            1 => mib::NakMode::Prompted,
+            2 => mib::NakMode::Asynchronous(Span(std::time::Duration::from_millis(
+                500 + rng.below(20_000),
+            ))),
+            _ => mib::NakMode::Deferred,
+        });
+    }
+    if rng.chance(0.3) {
+        remote.nak_gaps_max = Some(1 + rng.below(30) as usize);
+    }
+    if rng.chance(0.5) {
+        remote.checksum = Some(match rng.below(5) {
+            0 => mib::Checksum::Modular,
+            1 => mib::Checksum::Proximity1,
+            2 => mib::Checksum::Crc32,
+            3 => mib::Checksum::Null,
+            _ => mib::Checksum::Crc32c,
+        });
+    }
+    if rng.chance(0.3) {
+        remote.version = Some(mib::BookVersion::Old);
+    }
+    remote.crc = rng.chance(0.3).then_some(true);
+    remote.closure = rng.chance(0.3).then_some(true);
+    if rng.chance(0.2) {
+        remote.prompt = Some(Span(std::time::Duration::from_millis(1_000 + rng.below(20_000))));
+    }
+    if rng.chance(0.2) {
+        remote.keep_alive = Some(Span(std::time::Duration::from_millis(1_000 + rng.below(20_000))));
+    }
+    Mib { default: Some(remote), ..Mib::default() }
+}
+
+fn faults(rng: &mut Rng) -> StoreFaults {
+    StoreFaults {
+        latency: rng.chance(0.5).then(|| millis(rng, 50)),
+        fail_write_probability: rng.chance(0.3).then(|| Probability(spread(rng, 1e-3, 0.3))),
+        capacity: rng.chance(0.2).then(|| Size(rng.below(1_000_000))),
+        lose_unsynced: rng.chance(0.5).then(|| Probability(rng.unit())),
+        ..StoreFaults::default()
+    }
+}
+
+fn crashes(rng: &mut Rng) -> Vec<Crash> {
+    let mut at = 0;
+    (0..1 + rng.below(3))
+        .map(|_| {
+            at += 1 + rng.below(20_000);
+            let crash = Span(std::time::Duration::from_millis(at));
+            at += 1 + rng.below(5_000);
+            Crash { at: crash, restart: Some(Span(std::time::Duration::from_millis(at))) }
+        })
+        .collect()
+}
+
+/// A world, and whether nothing but the link is in the way of its transfers.
+fn world(seed: u64) -> (Scenario, bool) {
+    let mut rng = Rng::new(seed, "random scenario");
+    let rng = &mut rng;
+    let relayed = rng.chance(0.2);
+    let mut links = Vec::new();
+    let hops: &[(&str, &str)] = if relayed { &[("a", "r"), ("r", "b")] } else { &[("a", "b")] };
+    for (from, to) in hops {
+        let there = link(rng);
+        let mut back = if rng.chance(0.7) { there.clone() } else { link(rng) };
+        back.drop = None;
+        for (spec, from, to) in [(there, from, to), (back, to, from)] {
+            let ends = (Some((*from).to_owned()), Some((*to).to_owned()));
+            links.push(LinkSpec { from: ends.0, to: ends.1, ..spec });
+        }
+    }
+    let damage = rng.chance(0.1);
+    let mib = settings(rng);
+    let mut nodes = std::collections::BTreeMap::new();
+    let mut gentle = true;
+    for name in ["a", "b"] {
+        let mut node = Node { mib: Some(mib.clone()), ..Node::default() };
+        if rng.chance(0.15) {
+            node.store = Some(faults(rng));
+            gentle = false;
+        }
+        if rng.chance(0.2) {
+            node.crashes = crashes(rng);
+            gentle = false;
+        }
+        nodes.insert(name.to_owned(), node);
+    }
+    if damage {
+        // Without a CRC of its own CFDP trusts UDP's checksum, which misses some damage.
+        for node in nodes.values_mut() {
+            let remote = node.mib.as_mut().and_then(|mib| mib.default.as_mut()).unwrap();
+            remote.crc = Some(true);
+            remote.checksum = Some(mib::Checksum::Crc32c);
+        }
+        links.iter_mut().for_each(|link| link.on_error = Some(OnError::Damage));
+    }
+    let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
+    let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
+    let transfers = (0..count)
+        .map(|_| {
+            let (from, to) = if rng.chance(0.8) { ("a", "b") } else { ("b", "a") };
+            let class = if rng.chance(0.15) { "cfdp-1" } else { "cfdp" };
+            Transfer {
+                from: from.to_owned(),
+                to: to.to_owned(),
+                protocol: Some(class.parse().unwrap()),
+                file: None,
+                size: Some(size(rng, rate)),
+                content: None,
+                name: None,
+                start: rng.chance(0.3).then(|| millis(rng, 10_000)),
+            }
+        })
+        .collect();
+    let scenario = Scenario {
+        seed,
+        about: format!("random scenario {seed}"),
+        limits: Limits { time: None, events: Some(300_000_000) },
+        capture: Capture::default(),
+        nodes,
+        links,
+        transfers,
+    };
+    (scenario.resolved().unwrap(), gentle)
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|field| field.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+fn check(seed: u64, run: &Run, gentle: bool, scenario: &Scenario) -> Result<(), String> {
+    if run.ended != "idle" {
+        return Err(format!("it did not come to rest: {} at {} s", run.ended, run.time_s));
+    }
+    for (transfer, spec) in run.transfers.iter().zip(&scenario.transfers) {
+        if transfer.wrong_success {
+            return Err(format!("wrong success: {transfer:?}"));
+        }
+        let reliable = spec.protocol.as_ref().is_some_and(|p| p.kind.is_reliable());
+        if gentle && reliable && !transfer.completed {
+            return Err(format!("only the link was in its way: {transfer:?}"));
+        }
+    }
+    for link in &run.links {
+        let lost: u64 = link.lost.values().sum();
+        if link.pushed != link.delivered + link.queued + lost {
+            return Err(format!("packets are missing: {link:?}"));
+        }
+    }
+    let _ = seed;
+    Ok(())
+}
+
+#[test]
+fn random_worlds_end_well() {
+    let one = std::env::var("SLOWLIGHT_SCENARIO_SEED").ok().map(|text| text.parse().unwrap());
+    let count = std::env::var("SLOWLIGHT_SCENARIOS").map_or(300, |text| text.parse().unwrap());
+    let seeds = one.map_or(0..count, |seed: u64| seed..seed + 1);
+    let (mut bad, failed): (Vec<_>, Vec<_>) = seeds
+        .into_par_iter()
+        .map(|seed| {
+            let (scenario, gentle) = world(seed);
+            if one.is_some() {
+                println!("{}", scenario.to_toml().unwrap());
+            }
+            let contents = run::contents(&scenario).unwrap();
+            let run = run::run(&scenario, &contents, Recorders::default()).unwrap();
+            if one.is_some() {
+                println!("{}", serde_json::to_string_pretty(&run).unwrap());
+            }
+            let incomplete = run.transfers.iter().filter(|t| !t.completed).count();
+            (check(seed, &run, gentle, &scenario).err().map(|why| (seed, why)), incomplete)
+        })
+        .unzip();
+    bad.retain(Option::is_some);
+    for (seed, why) in bad.iter().flatten() {
+        println!("SLOWLIGHT_SCENARIO_SEED={seed}: {why}");
+    }
+    println!("{} worlds, {} transfers failed", failed.len(), failed.iter().sum::<usize>());
+    assert!(bad.is_empty(), "{} worlds went wrong", bad.len());
+    // A few files of 20 MB, sent and received at once by each thread.
+    assert!(resident() < 1_500_000_000, "{} bytes resident", resident());
+}
