@@ -7,6 +7,8 @@ use std::time::Duration;
 use engine::PathId;
 use wire::cfdp::{ChecksumType, ConditionCode, FaultHandler, TransmissionMode, Version, Width};
 
+use super::user_operations::{Permissions, UserOperations};
+
 /// The settings of one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -32,6 +34,8 @@ pub struct Config {
     /// Whether an incomplete file is delivered when its transaction ends early, rather than
     /// discarded.
     pub keep_incomplete: bool,
+    /// What it does for others: routes, and bounds on what it stores and serves.
+    pub user_operations: UserOperations,
 }
 
 impl Default for Config {
@@ -47,6 +51,7 @@ impl Default for Config {
             faults: Faults::default(),
             journal: JournalPolicy::default(),
             keep_incomplete: false,
+            user_operations: UserOperations::default(),
         }
     }
 }
@@ -115,6 +120,8 @@ pub struct Remote {
     pub initial_rtt: Duration,
     /// Time the host takes before it answers, to reproduce a machine that was measured.
     pub host_delays: HostDelays,
+    /// What it may ask this entity for.
+    pub permissions: Permissions,
 }
 
 impl Default for Remote {
@@ -145,6 +152,7 @@ impl Default for Remote {
             rate_bps: None,
             initial_rtt: Duration::from_secs(1),
             host_delays: HostDelays::default(),
+            permissions: Permissions::default(),
         }
     }
 }

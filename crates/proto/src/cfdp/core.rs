@@ -16,6 +16,7 @@ use super::config::{Config, Remote, Timer};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::path::{Burst, Class, Path, RoundTrip};
 use super::stats::Stats;
+use super::user_operations::Operations;
 
 /// Where a transaction lives in its entity; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +106,8 @@ pub(crate) enum Job {
     Journal,
     /// Nobody waits for the answer.
     Forget,
+    /// A step of a user operation, by its number.
+    Operation(u64),
 }
 
 /// What all transactions of an entity share.
@@ -128,6 +131,7 @@ pub(crate) struct Core {
     pub(crate) finished: u64,
     /// Limits that were reported and not left since.
     limits_reported: Vec<Limit>,
+    pub(crate) operations: Operations,
 }
 
 impl Core {
@@ -146,6 +150,7 @@ impl Core {
             flush_wanted: false,
             finished: 0,
             limits_reported: Vec::new(),
+            operations: Operations::default(),
         }
     }
 
@@ -375,9 +380,12 @@ impl Base {
         }
     }
 
+    /// Silence after which the transaction is faulty. A receiver that can ask for the rest keeps
+    /// what it has for longer, because its sender may be restarted.
     pub(crate) fn inactivity(&self, core: &Core) -> Duration {
-        let auto = Duration::from_secs(600) + self.answer_time(core) * 8;
-        Self::duration(self.remote.inactivity, auto, 0)
+        let keeps = self.acknowledged() && self.header.direction == Direction::TowardSender;
+        let base = Duration::from_secs(if keeps { 3600 } else { 600 });
+        Self::duration(self.remote.inactivity, base + self.answer_time(core) * 8, 0)
     }
 
     /// What to do about a fault (§4.8): the transaction's own handler, else the entity's.

@@ -8,6 +8,7 @@ use wire::cfdp::{
 };
 
 use super::request::FilestoreResponse;
+use super::user_operations::OperationIndication;
 
 /// What an entity tells its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub enum Indication {
         /// The record's key.
         key: String,
     },
+    /// Something about a user operation: an answer, or what another entity asked here.
+    UserOperation(OperationIndication),
     /// The entity has taken up its records; transactions of an earlier run go on.
     Restored {
         /// How many.

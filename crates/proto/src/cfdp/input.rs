@@ -26,6 +26,9 @@ impl Entity {
             Direction::TowardSender => pdu.header.source,
         };
         if here.0 != self.core.config.entity {
+            if self.relay(now, from, &pdu, datagram) {
+                return;
+            }
             self.core.stats.stray += 1;
             return;
         }
@@ -44,7 +47,14 @@ impl Entity {
     }
 
     #[inline]
-    fn deliver(&mut self, now: Time, from: PathId, handle: Handle, pdu: &Pdu<'_>, datagram: &[u8]) {
+    pub(super) fn deliver(
+        &mut self,
+        now: Time,
+        from: PathId,
+        handle: Handle,
+        pdu: &Pdu<'_>,
+        datagram: &[u8],
+    ) {
         let slot = &mut self.slots[handle.index as usize];
         let Some(transaction) = slot.transaction.as_mut() else { return };
         let base = transaction.base_mut();
@@ -91,7 +101,7 @@ impl Entity {
     }
 
     /// Begins a reception, if this PDU may begin one.
-    fn accept(&mut self, now: Time, from: PathId, pdu: &Pdu<'_>) -> Option<Handle> {
+    pub(super) fn accept(&mut self, now: Time, from: PathId, pdu: &Pdu<'_>) -> Option<Handle> {
         let begins = match pdu.body {
             Body::Metadata(_) | Body::FileData(_) => true,
             // The end of a file without its beginning is enough to ask for the rest; a cancelled
@@ -137,16 +147,15 @@ impl Entity {
     }
 
     /// Answers a PDU of a transaction that is not under way, so that the peer can end it.
-    fn answer_stranger(&mut self, from: PathId, pdu: &Pdu<'_>) {
+    pub(super) fn answer_stranger(&mut self, from: PathId, pdu: &Pdu<'_>) {
         self.core.stats.stray += 1;
         if pdu.header.mode == TransmissionMode::Unacknowledged {
             return;
         }
         let id = pdu.header.transaction();
-        let known = self.closed.get(id).map(<[u8]>::to_vec);
         let (of, condition, status) = match pdu.body {
             Body::Eof(eof) if pdu.header.direction == Direction::TowardReceiver => {
-                let status = match known {
+                let status = match self.closed.get(id) {
                     Some(_) => TransactionStatus::Terminated,
                     None => TransactionStatus::Unrecognized,
                 };
@@ -174,11 +183,12 @@ impl Entity {
         let ack = Pdu { header: reverse(&pdu.header), body };
         self.reply(from, ack.to_vec().ok());
         if of == Acknowledged::Eof {
-            self.reply(from, known.filter(|pdu| !pdu.is_empty()));
+            let known = self.closed.get(id).filter(|pdu| !pdu.is_empty()).map(<[u8]>::to_vec);
+            self.reply(from, known);
         }
     }
 
-    fn reply(&mut self, path: PathId, pdu: Option<Vec<u8>>) {
+    pub(super) fn reply(&mut self, path: PathId, pdu: Option<Vec<u8>>) {
         let Some(pdu) = pdu else { return };
         if self.replies.push(path, pdu) {
             return;
@@ -229,6 +239,7 @@ impl Entity {
         if handle == NOBODY || job == Job::Forget {
             match job {
                 Job::Load => self.restore(now, answer),
+                Job::Operation(number) => self.job_done(now, number, answer),
                 Job::Forget
                 | Job::Open
                 | Job::Read { .. }

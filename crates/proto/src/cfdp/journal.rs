@@ -33,11 +33,13 @@ pub(crate) enum Record {
     /// The first sequence number that was never given.
     Sequence(u64),
     /// A put under way.
-    Sender { source: FileName, unbounded: bool, metadata: Vec<u8> },
+    Sender { source: Option<FileName>, unbounded: bool, metadata: Vec<u8> },
     /// A reception under way.
     Receiver(ReceiverRecord),
     /// A reception that is over: the Finished PDU that says so.
     Finished { order: u64, pdu: Vec<u8> },
+    /// The same, and the Metadata PDU, which asks for something that is not done yet.
+    Owed { order: u64, pdu: Vec<u8>, metadata: Vec<u8> },
 }
 
 /// A reception under way.
@@ -75,11 +77,15 @@ pub(crate) fn encode_sequence(next: u64) -> Bytes {
     finish(out)
 }
 
-pub(crate) fn encode_sender(source: &FileName, unbounded: bool, metadata: &[u8]) -> Bytes {
+pub(crate) fn encode_sender(source: Option<&FileName>, unbounded: bool, metadata: &[u8]) -> Bytes {
     let mut out = begin(1);
-    out.push(u8::from(source.area() == Area::Spool));
+    out.push(match source.map(FileName::area) {
+        Some(Area::Files) => 0,
+        Some(Area::Spool) => 1,
+        None => 2,
+    });
     out.push(u8::from(unbounded));
-    put_bytes(&mut out, source.path().as_bytes());
+    put_bytes(&mut out, source.map_or("", FileName::path).as_bytes());
     put_bytes(&mut out, metadata);
     finish(out)
 }
@@ -103,6 +109,14 @@ pub(crate) fn encode_finished(order: u64, pdu: &[u8]) -> Bytes {
     finish(out)
 }
 
+pub(crate) fn encode_owed(order: u64, pdu: &[u8], metadata: &[u8]) -> Bytes {
+    let mut out = begin(4);
+    out.extend_from_slice(&order.to_be_bytes());
+    put_bytes(&mut out, pdu);
+    put_bytes(&mut out, metadata);
+    finish(out)
+}
+
 /// Reads a record; `None` if it is damaged or of another version.
 pub(crate) fn decode(record: &[u8]) -> Option<Record> {
     let (content, check) = record.split_last_chunk::<CHECK_LEN>()?;
@@ -116,11 +130,16 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
     let record = match fields.u8()? {
         0 => Record::Sequence(fields.u64()?),
         1 => {
-            let spool = fields.u8()? != 0;
+            let place = fields.u8()?;
             let unbounded = fields.u8()? != 0;
             let path = String::from_utf8(fields.bytes()?).ok()?;
-            let source = if spool { FileName::spool(&path) } else { FileName::file(&path) };
-            Record::Sender { source: source.ok()?, unbounded, metadata: fields.bytes()? }
+            let source = match place {
+                0 => Some(FileName::file(&path).ok()?),
+                1 => Some(FileName::spool(&path).ok()?),
+                2 => None,
+                _ => return None,
+            };
+            Record::Sender { source, unbounded, metadata: fields.bytes()? }
         }
         2 => {
             let verified = fields.u8()? != 0;
@@ -132,6 +151,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
             Record::Receiver(ReceiverRecord { verified, metadata, eof, ranges })
         }
         3 => Record::Finished { order: fields.u64()?, pdu: fields.bytes()? },
+        4 => Record::Owed { order: fields.u64()?, pdu: fields.bytes()?, metadata: fields.bytes()? },
         _ => return None,
     };
     fields.0.is_empty().then_some(record)
@@ -223,8 +243,16 @@ mod tests {
         let encoded = [
             (encode_sequence(7), Record::Sequence(7)),
             (
-                encode_sender(&source, true, b"pdu"),
-                Record::Sender { source, unbounded: true, metadata: b"pdu".to_vec() },
+                encode_sender(Some(&source), true, b"pdu"),
+                Record::Sender { source: Some(source), unbounded: true, metadata: b"pdu".to_vec() },
+            ),
+            (
+                encode_sender(None, false, b"pdu"),
+                Record::Sender { source: None, unbounded: false, metadata: b"pdu".to_vec() },
+            ),
+            (
+                encode_owed(3, b"f", b"m"),
+                Record::Owed { order: 3, pdu: b"f".to_vec(), metadata: b"m".to_vec() },
             ),
             (encode_receiver(&record), Record::Receiver(record)),
             (encode_finished(3, b"f"), Record::Finished { order: 3, pdu: b"f".to_vec() }),

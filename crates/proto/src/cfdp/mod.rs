@@ -24,6 +24,7 @@ mod sender;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod user_operations;
 
 use std::collections::BTreeMap;
 
@@ -43,6 +44,10 @@ pub use self::request::{
     FilestoreRequest, FilestoreResponse, PutRequest, RequestError, SegmentMetadata,
 };
 pub use self::stats::{PduCounts, Stats};
+pub use self::user_operations::{
+    Access, OperationIndication, Permissions, ProxyPutRequest, Refusal, SfoPutRequest, SfoReported,
+    TraceControl, UserOperations,
+};
 pub use wire::cfdp as pdu;
 
 use self::closed::{Closed, Replies};
@@ -100,6 +105,13 @@ impl Transaction {
         match self {
             Self::Sender(sender) => &mut sender.base,
             Self::Receiver(receiver) => &mut receiver.base,
+        }
+    }
+
+    fn role(&self) -> Role {
+        match self {
+            Self::Sender(_) => Role::Sender,
+            Self::Receiver(_) => Role::Receiver,
         }
     }
 
@@ -307,7 +319,7 @@ impl Entity {
     /// # Errors
     /// There is no such transaction, or how it ends is settled already.
     pub fn cancel(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
-        self.with(id, |core, transaction| {
+        let result = self.with(id, |core, transaction| {
             let condition = ConditionCode::CancelRequestReceived;
             let open = match transaction {
                 Transaction::Sender(sender) => sender.is_open(),
@@ -321,7 +333,9 @@ impl Entity {
                 Transaction::Receiver(receiver) => receiver.cancel(core, now, condition),
             }
             Ok(())
-        })
+        });
+        self.serve(now);
+        result
     }
 
     /// Stops a transaction until it is resumed; the peer is not told.
@@ -421,8 +435,13 @@ impl Entity {
             slot.generation = slot.generation.wrapping_add(1);
             let Some(transaction) = slot.transaction.take() else { return };
             self.free.push(handle.index);
-            self.by_id.remove(&transaction.base().id());
+            let id = transaction.base().id();
+            // The two halves of a relayed transaction have the same id.
+            if self.by_id.get(&id) == Some(&handle) {
+                self.by_id.remove(&id);
+            }
             self.last = None;
+            self.core.operations.gone(transaction.role(), id);
             self.core.limit_left(Limit::Transactions);
             transaction.base().disarm_all(&mut self.core);
             if let Transaction::Receiver(mut receiver) = transaction {
@@ -464,6 +483,7 @@ impl Engine for Entity {
             Input::Path(path, event) => self.path_event(now, path, event),
             Input::Done(ticket, answer) => self.effect_done(now, ticket, answer),
         }
+        self.serve(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -481,13 +501,16 @@ impl Engine for Entity {
             }
             self.settle(handle);
         }
+        self.serve(now);
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let paths: Vec<PathId> = self.core.paths.keys().copied().collect();
         let first = paths.iter().position(|path| *path > self.turn).unwrap_or(0);
         for path in paths[first..].iter().chain(&paths[..first]) {
-            if let Some(transmit) = self.transmit_on(now, *path, tx) {
+            let transmit = self.transmit_on(now, *path, tx);
+            self.serve(now);
+            if let Some(transmit) = transmit {
                 self.turn = *path;
                 return Some(transmit);
             }

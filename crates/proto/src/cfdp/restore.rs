@@ -1,7 +1,7 @@
 //! Taking up the records of an earlier run.
 
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
-use wire::cfdp::{Body, Direction, Lv, Pdu, Tlv};
+use wire::cfdp::{Body, Direction, Header, Lv, Metadata, Pdu, Tlv};
 
 use bytes::Bytes;
 
@@ -22,6 +22,7 @@ impl Entity {
         };
         let mut transactions = 0;
         let mut finished = Vec::new();
+        let mut owed = Vec::new();
         for (key, value) in records {
             if !key.starts_with("cfdp-") {
                 continue;
@@ -40,6 +41,11 @@ impl Entity {
                     finished.push((order, pdu));
                     continue;
                 }
+                Some(Record::Owed { order, pdu, metadata }) => {
+                    finished.push((order, pdu.clone()));
+                    owed.push((order, pdu, metadata));
+                    continue;
+                }
                 None => false,
             };
             if taken {
@@ -56,6 +62,10 @@ impl Entity {
                 self.remember(id, pdu);
             }
         }
+        owed.sort_unstable();
+        for (order, pdu, metadata) in owed {
+            self.restore_owed(order, &pdu, &metadata);
+        }
         if transactions > 0 {
             self.core.indicate(Indication::Restored { transactions });
         }
@@ -71,7 +81,7 @@ impl Entity {
         &mut self,
         now: Time,
         key: &str,
-        source: FileName,
+        source: Option<FileName>,
         unbounded: bool,
         metadata: &[u8],
     ) -> bool {
@@ -79,26 +89,15 @@ impl Entity {
             return false;
         };
         let id = header.transaction();
-        if header.source.0 != self.core.config.entity
-            || journal::sender_key(id) != key
-            || !self.is_free(id)
-        {
+        if journal::sender_key(id) != key {
             return false;
         }
-        let mut request = PutRequest {
-            destination: header.destination.0,
-            source: Some(source),
-            source_name: Some(described.source_name.to_str_lossy().into_owned()),
-            destination_name: described.destination_name.to_str_lossy().into_owned(),
-            mode: Some(header.mode),
-            closure: Some(described.closure_requested),
-            checksum: Some(described.checksum_type),
-            segmentation_control: header.segmentation_control,
-            unbounded,
-            ..PutRequest::default()
-        };
-        for tlv in described.tlvs {
-            add_option(&mut request, &tlv);
+        let request = described_put(&header, &described, source, unbounded);
+        if header.source.0 != self.core.config.entity {
+            return self.restore_forward(now, &header, &described, request);
+        }
+        if !self.is_free(id) {
+            return false;
         }
         let handle = self.reserve_slot();
         let remote = self.core.config.remote(request.destination).clone();
@@ -116,7 +115,7 @@ impl Entity {
         let first = if record.metadata.is_empty() { &record.eof } else { &record.metadata };
         let Ok(pdu) = Pdu::decode(first) else { return false };
         let header = pdu.header;
-        if header.destination.0 != self.core.config.entity
+        if header.source.0 == self.core.config.entity
             || header.direction != Direction::TowardReceiver
             || !self.is_free(header.transaction())
         {
@@ -131,6 +130,31 @@ impl Entity {
         self.settle(handle);
         true
     }
+}
+
+/// The put that a Metadata PDU describes, with its file under a name here.
+pub(super) fn described_put(
+    header: &Header,
+    described: &Metadata<'_>,
+    source: Option<FileName>,
+    unbounded: bool,
+) -> PutRequest {
+    let mut request = PutRequest {
+        destination: header.destination.0,
+        source,
+        source_name: Some(described.source_name.to_str_lossy().into_owned()),
+        destination_name: described.destination_name.to_str_lossy().into_owned(),
+        mode: Some(header.mode),
+        closure: Some(described.closure_requested),
+        checksum: Some(described.checksum_type),
+        segmentation_control: header.segmentation_control,
+        unbounded,
+        ..PutRequest::default()
+    };
+    for tlv in described.tlvs {
+        add_option(&mut request, &tlv);
+    }
+    request
 }
 
 /// Puts an option of a Metadata PDU back into the request it came from.

@@ -210,7 +210,12 @@ impl Receiver {
         self.phase = Phase::Concluding;
         if core.config.journal.enabled && self.base.acknowledged() {
             let order = core.finished_order();
-            let value = journal::encode_finished(order, &self.finished_pdu);
+            let messages = self.metadata.as_ref().map_or(&[][..], |metadata| &metadata.messages);
+            let value = if core.owes(&self.base, self.outcome.condition, messages, order) {
+                journal::encode_owed(order, &self.finished_pdu, &self.metadata_pdu)
+            } else {
+                journal::encode_finished(order, &self.finished_pdu)
+            };
             let key = journal::receiver_key(self.base.id());
             self.journal.submit(core, self.base.handle, IndexRequest::Put { key, value });
         } else {
@@ -240,7 +245,9 @@ impl Receiver {
             header: self.base.header,
             body: Body::Finished(Finished {
                 condition: outcome.condition,
-                end_system: true,
+                // A waypoint that gives up is where the transaction ends.
+                end_system: !core.is_relayed(&self.base.header)
+                    || outcome.condition != ConditionCode::NoError,
                 delivery: outcome.delivery,
                 file_status: outcome.file_status,
                 tlvs,
@@ -255,7 +262,8 @@ impl Receiver {
     fn tell(&mut self, core: &mut Core, now: Time) {
         self.indicate_finished(core);
         let closure = self.metadata.as_ref().is_some_and(|metadata| metadata.closure);
-        if !self.base.acknowledged() && !closure {
+        // Where nobody knows the way to the sender, it will ask, and is answered from memory.
+        if self.base.path.is_none() || (!self.base.acknowledged() && !closure) {
             self.close(core);
             return;
         }
@@ -267,18 +275,11 @@ impl Receiver {
         let at = if at > now { at } else { now };
         self.finished_due = Some(at);
         self.base.want_at(core, Class::Control, now, at);
-        if self.base.path.is_none() {
-            // Nobody knows where the sender is; it will ask.
-            self.base.alarm(core, Alarm::Ack, now + self.base.answer_time(core));
-        }
     }
 
     fn indicate_finished(&mut self, core: &mut Core) {
-        if !core.config.indications.transaction_finished {
-            return;
-        }
         let metadata = self.metadata.as_ref();
-        core.indicate(Indication::TransactionFinished(TransactionFinished {
+        let finished = TransactionFinished {
             id: self.base.id(),
             role: Role::Receiver,
             peer: EntityId(self.base.peer),
@@ -291,7 +292,11 @@ impl Receiver {
             messages: metadata.map(|m| m.messages.clone()).unwrap_or_default(),
             filestore_responses: self.outcome.responses.clone(),
             fault_location: self.outcome.fault_location,
-        }));
+        };
+        core.received(&self.base, &finished, &self.metadata_pdu);
+        if core.config.indications.transaction_finished {
+            core.indicate(Indication::TransactionFinished(finished));
+        }
     }
 
     /// Something went wrong: does what the handler of this condition says (§4.8).

@@ -38,7 +38,13 @@ impl Receiver {
             return;
         }
         self.metadata_pdu = pdu.to_vec();
-        let (described, refused) = self.describe(metadata);
+        let (mut described, mut refused) = self.describe(metadata);
+        let (has_file, size) = (!metadata.destination_name.is_empty(), metadata.file_size);
+        if let Some(place) = core.place(&self.base, has_file, size, &described.messages) {
+            refused = place.refused || refused && place.name.is_none();
+            described.destination = place.name;
+            described.requests = place.requests.unwrap_or(described.requests);
+        }
         core.indicate(Indication::MetadataReceived(MetadataReceived {
             id: self.base.id(),
             source: self.base.header.source,
@@ -154,6 +160,10 @@ impl Receiver {
         }
         self.eof_pdu = pdu.to_vec();
         self.eof = Some(end);
+        if !core.admits(self.base.id(), end.size) {
+            self.fault(core, now, ConditionCode::FilestoreRejection);
+            return;
+        }
         if end.size < self.ranges.end() {
             self.fault(core, now, ConditionCode::FileSizeError);
             if self.phase != Phase::Receiving {
@@ -253,7 +263,7 @@ impl Receiver {
                 }
             }
             (Job::Open | Job::Read { .. } | Job::Sync, _) => self.storage_failed(core, now),
-            (Job::Load | Job::Repair { .. } | Job::Forget, _) => {}
+            (Job::Load | Job::Repair { .. } | Job::Forget | Job::Operation(_), _) => {}
         }
     }
 

@@ -201,6 +201,16 @@ impl Receiver {
         matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing)
     }
 
+    /// The Finished PDU; empty until it is decided how the transaction ends.
+    pub(crate) fn finished_pdu(&self) -> &[u8] {
+        &self.finished_pdu
+    }
+
+    /// Tells the sender something else from now on: what the end system said.
+    pub(crate) fn set_finished_pdu(&mut self, pdu: Vec<u8>) {
+        self.finished_pdu = pdu;
+    }
+
     /// The Finished PDU to repeat when asked, once the transaction is over.
     pub(crate) fn take_finished_pdu(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.finished_pdu)

@@ -26,8 +26,10 @@ impl Sender {
                 self.opened(core, now, file, len);
             }
             (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
+                let header = &self.base.header;
+                let size_max = if header.large_file { u64::MAX } else { u64::from(u32::MAX) };
                 let Some(source) = self.source.as_mut() else { return };
-                match source.read_done(offset, len, bytes) {
+                match source.read_done(offset, len, bytes, size_max) {
                     Ok(()) => self.data_ready(core),
                     Err(()) => self.fault(core, now, ConditionCode::FileSizeError),
                 }
@@ -62,7 +64,8 @@ impl Sender {
                 | Job::Sync
                 | Job::Install
                 | Job::Request
-                | Job::Forget,
+                | Job::Forget
+                | Job::Operation(_),
                 _,
             ) => {}
         }
@@ -178,7 +181,8 @@ impl Sender {
     /// The receiver is done, well or badly.
     pub(crate) fn on_finished(&mut self, core: &mut Core, now: Time, finished: &Finished<'_>) {
         self.heard(now);
-        if self.base.acknowledged() && finished.end_system {
+        if self.base.acknowledged() {
+            self.heard_end_system |= finished.end_system;
             let at = now + self.base.remote.host_delays.finished_to_ack;
             self.ack_due = Some((finished.condition, at));
             self.base.want_at(core, Class::Control, now, at);

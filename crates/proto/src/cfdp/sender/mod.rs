@@ -45,6 +45,8 @@ pub(crate) struct Sender {
     phase: Phase,
     /// Answer to a Finished PDU that is due, and when.
     ack_due: Option<(ConditionCode, Time)>,
+    /// Whether the end system said Finished, not only a waypoint.
+    heard_end_system: bool,
     prompts_due: Vec<PromptResponse>,
     /// When the last EOF left, to measure the round trip; only if it was sent once.
     eof_left: Option<Time>,
@@ -107,6 +109,7 @@ impl Sender {
             eof: EofProgress::default(),
             phase: Phase::Opening,
             ack_due: None,
+            heard_end_system: false,
             prompts_due: Vec::new(),
             eof_left: None,
             journal: JournalSlot::default(),
@@ -161,7 +164,8 @@ impl Sender {
         self.metadata = Some(pdu);
         self.metadata_due = true;
         self.phase = Phase::Sending;
-        if core.config.journal.enabled && self.base.acknowledged() && self.source.is_some() {
+        let worth = self.source.is_some() || !self.request.messages.is_empty();
+        if core.config.journal.enabled && self.base.acknowledged() && worth {
             self.save(core);
         }
         self.base.want(core, Class::Metadata);
@@ -194,6 +198,10 @@ impl Sender {
         Pdu { header: self.base.header, body }.to_vec()
     }
 
+    pub(crate) fn request(&self) -> &PutRequest {
+        &self.request
+    }
+
     pub(crate) fn source_name(&self) -> &str {
         let path = || self.request.source.as_ref().map_or("", FileName::path);
         self.request.source_name.as_deref().unwrap_or_else(path)
@@ -209,7 +217,7 @@ impl Sender {
     /// Keeps what is needed to go on after a restart of this entity.
     fn save(&mut self, core: &mut Core) {
         let Some(metadata) = self.metadata.as_deref() else { return };
-        let Some(source) = self.request.source.as_ref() else { return };
+        let source = self.request.source.as_ref();
         let value = journal::encode_sender(source, self.request.unbounded, metadata);
         let request = IndexRequest::Put { key: journal::sender_key(self.base.id()), value };
         self.journal.submit(core, self.base.handle, request);
@@ -270,7 +278,10 @@ impl Sender {
             if at > burst.departure() {
                 self.base.alarm(core, Alarm::Ready(Class::Control), at);
             } else {
-                let ack = self.base.ack(wire::cfdp::Acknowledged::Finished, condition);
+                let mut ack = self.base.ack(wire::cfdp::Acknowledged::Finished, condition);
+                if let Body::Ack(ack) = &mut ack {
+                    ack.subtype = u8::from(self.heard_end_system);
+                }
                 if !self.base.push(core, burst, ack) {
                     return Turn::More;
                 }
@@ -294,6 +305,12 @@ impl Sender {
         let Some(pdu) = self.metadata.as_deref().filter(|_| self.metadata_due) else {
             return Turn::Over;
         };
+        if pdu.len() > burst.mtu() {
+            // The path does not take what the user wants to be said.
+            self.metadata_due = false;
+            self.cancel(core, ConditionCode::InvalidTransmissionMode);
+            return Turn::Over;
+        }
         let Some(place) = burst.push(pdu.len()) else { return Turn::More };
         place.copy_from_slice(pdu);
         core.stats.sent.metadata += 1;
@@ -455,7 +472,7 @@ impl Sender {
 
     /// Tells the user how it ended.
     fn finished(&mut self, core: &mut Core, outcome: Outcome) {
-        core.indicate(Indication::TransactionFinished(TransactionFinished {
+        let finished = TransactionFinished {
             id: self.base.id(),
             role: Role::Sender,
             peer: EntityId(self.base.peer),
@@ -468,7 +485,9 @@ impl Sender {
             messages: self.request.messages.clone(),
             filestore_responses: outcome.responses,
             fault_location: outcome.fault_location,
-        }));
+        };
+        core.sent(&finished);
+        core.indicate(Indication::TransactionFinished(finished));
     }
 
     /// Ends the transaction before it began.

@@ -110,8 +110,18 @@ impl Source {
         }
     }
 
-    /// Takes what a read gave. An error if the file is shorter than it was.
-    pub(crate) fn read_done(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
+    /// Takes what a read gave. An error if the file is shorter than it was, or longer than
+    /// `size_max`.
+    pub(crate) fn read_done(
+        &mut self,
+        offset: u64,
+        asked: usize,
+        bytes: Bytes,
+        size_max: u64,
+    ) -> Result<(), ()> {
+        if offset + bytes.len() as u64 > size_max {
+            return Err(());
+        }
         self.reads = self.reads.saturating_sub(1);
         self.held = self.held.saturating_sub(asked - bytes.len().min(asked));
         if bytes.len() < asked {

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use engine::FileName;
-use wire::cfdp::{ConditionCode, TransactionId, UserOperation};
+use wire::cfdp::{TransactionId, UserOperation};
 
 use super::{Operations, message};
+use crate::cfdp::NOBODY;
 use crate::cfdp::core::{Base, Core, Job};
 use crate::cfdp::request::FilestoreRequest;
-use crate::cfdp::NOBODY;
 
 /// Room taken by a file that is handed on.
 #[derive(Clone, Copy, Debug)]
@@ -55,23 +55,18 @@ impl Core {
             return None;
         }
         let operations = message::operations(messages);
-        let request = operations.iter().find_map(|operation| match operation {
-            UserOperation::SfoRequest(request) => Some(request),
-            _ => None,
-        })?;
+        let request = message::sfo_request(&operations)?;
         if request.destination.value != self.config.entity {
-            let refused = self.sfo_refusal(base.peer, request).is_some();
+            let refused = self.sfo_refusal(base.peer, &request).is_some();
             return Some(if refused {
                 Placement::REFUSED
             } else {
                 self.place_stored(base.id(), has_file, size, None)
             });
         }
-        let requests = operations.iter().filter_map(|operation| match operation {
-            UserOperation::SfoFilestoreRequest(request) => {
-                Some(FilestoreRequest::from_wire(request))
-            }
-            _ => None,
+        let requests = operations.iter().filter_map(|operation| {
+            let UserOperation::SfoFilestoreRequest(request) = operation else { return None };
+            Some(FilestoreRequest::from_wire(request))
         });
         let requests = Some(requests.collect());
         if !has_file {
@@ -158,9 +153,4 @@ impl Operations {
             self.custody.remove(&id);
         }
     }
-}
-
-/// Whether a hop brought all that it should.
-pub(super) fn is_good(condition: ConditionCode) -> bool {
-    condition == ConditionCode::NoError
 }

@@ -1,7 +1,7 @@
 //! The messages to user that are user operations, as they come and as they go.
 
 use bytes::Bytes;
-use wire::cfdp::{TransactionField, TransactionId, UserOperation, Width};
+use wire::cfdp::{IdField, Lv, SfoRequest, TransactionField, TransactionId, UserOperation, Width};
 
 use crate::cfdp::request::FilestoreResponse;
 
@@ -16,16 +16,42 @@ pub(crate) fn has_operation(messages: &[Bytes]) -> bool {
     messages.iter().any(|message| message.starts_with(b"cfdp"))
 }
 
-/// Whether the messages ask this entity to do something after the transaction.
-pub(super) fn asks(operation: &UserOperation<'_>) -> bool {
-    match operation {
-        UserOperation::ProxyPutRequest { .. }
-        | UserOperation::ProxyPutCancel
-        | UserOperation::DirectoryListingRequest { .. }
-        | UserOperation::RemoteStatusReportRequest { .. }
-        | UserOperation::RemoteSuspendRequest(_)
-        | UserOperation::RemoteResumeRequest(_)
-        | UserOperation::SfoRequest(_) => true,
+/// What a user operation asks this entity to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Request<'a> {
+    ProxyPut(ProxyPut<'a>),
+    ProxyPutCancel,
+    DirectoryListing { directory: Lv<'a>, file: Lv<'a> },
+    StatusReport { transaction: TransactionField, file: Lv<'a> },
+    Suspend(TransactionField),
+    Resume(TransactionField),
+    Sfo(SfoRequest<'a>),
+}
+
+/// The put another entity asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProxyPut<'a> {
+    pub(super) destination: IdField,
+    pub(super) source_name: Lv<'a>,
+    pub(super) destination_name: Lv<'a>,
+}
+
+/// What an operation asks for; `None` if it answers, or goes along with another.
+pub(super) fn request<'a>(operation: &UserOperation<'a>) -> Option<Request<'a>> {
+    match *operation {
+        UserOperation::ProxyPutRequest { destination, source_name, destination_name } => {
+            Some(Request::ProxyPut(ProxyPut { destination, source_name, destination_name }))
+        }
+        UserOperation::ProxyPutCancel => Some(Request::ProxyPutCancel),
+        UserOperation::DirectoryListingRequest { directory, file } => {
+            Some(Request::DirectoryListing { directory, file })
+        }
+        UserOperation::RemoteStatusReportRequest { transaction, file } => {
+            Some(Request::StatusReport { transaction, file })
+        }
+        UserOperation::RemoteSuspendRequest(transaction) => Some(Request::Suspend(transaction)),
+        UserOperation::RemoteResumeRequest(transaction) => Some(Request::Resume(transaction)),
+        UserOperation::SfoRequest(request) => Some(Request::Sfo(request)),
         UserOperation::ProxyMessageToUser(_)
         | UserOperation::ProxyFilestoreRequest(_)
         | UserOperation::ProxyFaultHandlerOverride { .. }
@@ -46,8 +72,20 @@ pub(super) fn asks(operation: &UserOperation<'_>) -> bool {
         | UserOperation::SfoFilestoreRequest(_)
         | UserOperation::SfoReport(_)
         | UserOperation::SfoFilestoreResponse(_)
-        | UserOperation::Other { .. } => false,
+        | UserOperation::Other { .. } => None,
     }
+}
+
+/// The first request among the operations.
+pub(super) fn first_request<'a>(operations: &[UserOperation<'a>]) -> Option<Request<'a>> {
+    operations.iter().find_map(request)
+}
+
+/// The store-and-forward request among the operations, if they have one.
+pub(super) fn sfo_request<'a>(operations: &[UserOperation<'a>]) -> Option<SfoRequest<'a>> {
+    operations.iter().find_map(|operation| {
+        if let UserOperation::SfoRequest(request) = operation { Some(*request) } else { None }
+    })
 }
 
 /// The transaction that caused the one these operations came with. The first counts: what a proxy
@@ -85,4 +123,9 @@ pub(super) fn short(response: &FilestoreResponse) -> FilestoreResponse {
         return response.clone();
     }
     FilestoreResponse { message: String::new(), ..response.clone() }
+}
+
+/// An entity number in as few octets as hold it.
+pub(super) fn entity(number: u64) -> IdField {
+    IdField::new(wire::cfdp::EntityId(number), Width::fitting(number))
 }

@@ -42,11 +42,10 @@ pub use self::request::{ProxyPutRequest, SfoPutRequest};
 pub use self::settings::{Access, Permissions, UserOperations};
 pub use wire::cfdp::TraceControl;
 
-pub(crate) use self::custody::Placement;
-
 use self::custody::Custody;
 use self::extended::Relays;
 use self::files::FileJob;
+use self::message::Request;
 use self::sfo::Hop;
 use super::core::{Base, Core, Job};
 use super::indication::{Indication, Role, TransactionFinished};
@@ -98,20 +97,25 @@ impl Received {
         self.finished.id
     }
 
-    fn requester(&self) -> u64 {
-        self.finished.peer.0
+    fn asker(&self) -> Asker {
+        let (entity, mode) = (self.finished.peer.0, self.header.mode);
+        Asker { original: self.id(), entity, mode }
     }
+}
 
-    fn mode(&self) -> TransmissionMode {
-        self.header.mode
-    }
+/// Who asked for something, by which transaction, and in which mode the answer goes.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    original: TransactionId,
+    entity: u64,
+    mode: TransmissionMode,
 }
 
 /// Why a put was made.
 #[derive(Debug)]
 enum Purpose {
     /// Another entity asked for it.
-    Proxy { original: TransactionId, requester: u64, mode: TransmissionMode },
+    Proxy(Asker),
     /// It answers a request; the file it carries is deleted after it.
     Answer { original: TransactionId, spool: Option<FileName> },
     /// It hands a file on.
@@ -162,9 +166,8 @@ impl Core {
         messages: &[Bytes],
         order: u64,
     ) -> bool {
-        let asks = || message::operations(messages).iter().any(message::asks);
-        let owes =
-            condition == ConditionCode::NoError && (self.is_relayed(&base.header) || asks());
+        let asks = || message::first_request(&message::operations(messages)).is_some();
+        let owes = condition == ConditionCode::NoError && (self.is_relayed(&base.header) || asks());
         if owes {
             self.operations.owed.insert(base.id(), order);
         }
@@ -179,8 +182,8 @@ impl Core {
         self.indicate(Indication::UserOperation(indication));
     }
 
-    fn refuse(&mut self, received: &Received, reason: Refusal) {
-        let (from, id) = (received.finished.peer, received.id());
+    fn refuse(&mut self, asker: Asker, reason: Refusal) {
+        let (from, id) = (EntityId(asker.entity), asker.original);
         self.tell(OperationIndication::Refused { from, id, reason });
     }
 }
@@ -232,6 +235,9 @@ impl Entity {
                     self.relay_sent(&finished);
                 }
                 Notice::Sent(finished) => self.put_ended(now, &finished),
+                Notice::Gone(id) if id.source.0 != self.core.config.entity => {
+                    self.relay_sent(&abandoned(id));
+                }
                 Notice::Gone(id) => self.put_ended(now, &abandoned(id)),
             }
         }
@@ -252,17 +258,13 @@ impl Entity {
     /// Carries out the first operation that a reception asks for, or tells what it answers.
     fn dispatch(&mut self, now: Time, received: &Received) {
         let operations = message::operations(&received.finished.messages);
-        let good = received.finished.condition == ConditionCode::NoError;
-        for operation in &operations {
-            if message::asks(operation) {
-                if good {
-                    self.carry_out(now, received, operation, &operations);
-                }
-                return;
+        match message::first_request(&operations) {
+            Some(_) if received.restored && self.take_up(received) => {}
+            Some(request) if received.finished.condition == ConditionCode::NoError => {
+                self.carry_out(now, received, request, &operations);
             }
-            if self.answered(received, operation, &operations) {
-                return;
-            }
+            Some(_) => {}
+            None => self.answered(received, &operations),
         }
     }
 
@@ -270,39 +272,27 @@ impl Entity {
         &mut self,
         now: Time,
         received: &Received,
-        operation: &UserOperation<'_>,
+        request: Request<'_>,
         all: &[UserOperation<'_>],
     ) {
-        if received.restored && self.take_up(received) {
-            return;
-        }
-        let is_sfo = matches!(operation, UserOperation::SfoRequest(_));
-        if !is_sfo && self.core.operations.in_hand() >= self.core.config.user_operations.pending {
-            self.core.refuse(received, Refusal::Full);
-            self.discharge(received.id());
-            return;
-        }
-        match *operation {
-            UserOperation::ProxyPutRequest { destination, source_name, destination_name } => {
-                let put = proxy::Wanted { destination, source_name, destination_name };
-                self.proxy_requested(now, received, put, all);
+        let asker = received.asker();
+        let full = self.core.operations.in_hand() >= self.core.config.user_operations.pending;
+        match request {
+            Request::Sfo(request) => self.sfo_arrived(now, received, &request, all),
+            _ if full => {
+                self.core.refuse(asker, Refusal::Full);
+                self.discharge(asker.original);
             }
-            UserOperation::ProxyPutCancel => self.proxy_cancelled(now, received, all),
-            UserOperation::DirectoryListingRequest { directory, file } => {
-                self.listing_requested(now, received, directory, file);
+            Request::ProxyPut(put) => self.proxy_requested(now, asker, &put, all),
+            Request::ProxyPutCancel => self.proxy_cancelled(now, asker, all),
+            Request::DirectoryListing { directory, file } => {
+                self.listing_requested(now, asker, directory, file);
             }
-            UserOperation::RemoteStatusReportRequest { transaction, file } => {
-                self.status_requested(now, received, transaction, file);
+            Request::StatusReport { transaction, file } => {
+                self.status_requested(now, asker, transaction, file);
             }
-            UserOperation::RemoteSuspendRequest(transaction) => {
-                self.suspend_requested(now, received, transaction, true);
-            }
-            UserOperation::RemoteResumeRequest(transaction) => {
-                self.suspend_requested(now, received, transaction, false);
-            }
-            UserOperation::SfoRequest(request) => self.sfo_arrived(now, received, &request, all),
-            // `message::asks` names the requests, and those are all above.
-            _ => {}
+            Request::Suspend(transaction) => self.suspend_requested(now, asker, transaction, true),
+            Request::Resume(transaction) => self.suspend_requested(now, asker, transaction, false),
         }
     }
 
@@ -332,17 +322,12 @@ impl Entity {
     fn purpose_of(&self, received: &Received, request: PutRequest) -> Purpose {
         let original = received.id();
         let operations = message::operations(&received.finished.messages);
-        let first = operations.iter().find(|operation| message::asks(operation));
-        match first {
-            Some(UserOperation::SfoRequest(sfo)) => {
-                Purpose::Hop(Box::new(Hop::new(original, request.destination, sfo)))
+        match message::first_request(&operations) {
+            Some(Request::Sfo(sfo)) => {
+                Purpose::Hop(Box::new(Hop::new(original, request.destination, &sfo)))
             }
-            Some(UserOperation::ProxyPutRequest { .. }) if !is_response(&request.messages) => {
-                Purpose::Proxy {
-                    original,
-                    requester: received.requester(),
-                    mode: received.mode(),
-                }
+            Some(Request::ProxyPut(_)) if !is_response(&request.messages) => {
+                Purpose::Proxy(received.asker())
             }
             Some(_) | None => Purpose::Answer { original, spool: request.source },
         }
@@ -355,7 +340,11 @@ impl Entity {
         request: PutRequest,
         purpose: Purpose,
     ) -> Result<Option<TransactionId>, (Purpose, Refusal)> {
-        if self.core.operations.in_hand() >= self.core.config.user_operations.pending {
+        // What is stored to be handed on has a bound of its own.
+        let stored =
+            matches!(&purpose, Purpose::Hop(hop) if self.core.operations.holds(hop.original));
+        let in_hand = self.core.operations.in_hand();
+        if in_hand >= self.core.config.user_operations.pending && !stored {
             return Err((purpose, Refusal::Full));
         }
         if self.by_id.len() >= self.core.config.limits.transactions {
@@ -375,17 +364,17 @@ impl Entity {
     }
 
     /// Sends an answer of messages alone, in the mode of the request.
-    fn answer(&mut self, now: Time, received: &Received, messages: Vec<Bytes>) {
+    fn answer(&mut self, now: Time, asker: Asker, messages: Vec<Bytes>) {
         let request = PutRequest {
-            destination: received.requester(),
-            mode: Some(received.mode()),
+            destination: asker.entity,
+            mode: Some(asker.mode),
             messages,
             ..PutRequest::default()
         };
-        let purpose = Purpose::Answer { original: received.id(), spool: None };
+        let purpose = Purpose::Answer { original: asker.original, spool: None };
         if let Err((_, reason)) = self.submit(now, request, purpose) {
-            self.core.refuse(received, reason);
-            self.discharge(received.id());
+            self.core.refuse(asker, reason);
+            self.discharge(asker.original);
         }
     }
 
@@ -397,9 +386,7 @@ impl Entity {
 
     fn purpose_ended(&mut self, now: Time, purpose: Purpose, finished: &TransactionFinished) {
         match purpose {
-            Purpose::Proxy { original, requester, mode } => {
-                self.proxy_ended(now, original, requester, mode, finished);
-            }
+            Purpose::Proxy(asker) => self.proxy_ended(now, asker, finished),
             Purpose::Answer { original, spool } => {
                 if let Some(spool) = spool {
                     self.core.delete(spool);
@@ -432,7 +419,6 @@ impl Entity {
         let Some(received) = read_owed(finished, metadata) else { return };
         let id = received.id();
         self.core.operations.owed.insert(id, order);
-        self.core.take_custody_again(id, received.finished.size);
         self.core.operations.notices.push_back(Notice::Received(Box::new(received)));
     }
 
@@ -475,11 +461,15 @@ fn read_owed(finished: &[u8], metadata: &[u8]) -> Option<Received> {
     let Body::Metadata(described) = described.body else { return None };
     let responses = end.tlvs.iter().filter_map(|tlv| match tlv {
         Tlv::FilestoreResponse(response) => Some(FilestoreResponse::from_wire(&response)),
-        _ => None,
+        Tlv::FilestoreRequest(_)
+        | Tlv::MessageToUser(_)
+        | Tlv::FaultHandlerOverride { .. }
+        | Tlv::FlowLabel(_)
+        | Tlv::EntityId(_)
+        | Tlv::Other { .. } => None,
     });
-    let messages = described.tlvs.iter().filter_map(|tlv| match tlv {
-        Tlv::MessageToUser(message) => Some(Bytes::copy_from_slice(message.0)),
-        _ => None,
+    let messages = described.tlvs.iter().filter_map(|tlv| {
+        if let Tlv::MessageToUser(text) = tlv { Some(Bytes::copy_from_slice(text.0)) } else { None }
     });
     let finished = TransactionFinished {
         id: header.transaction(),

@@ -1,0 +1,273 @@
+//! Waypoints of the extended procedures: class 3 (unreliable) and class 4 (reliable) of issues 1 to
+//! 4 (profile `extended-b3`).
+//!
+//! **Medium confidence.** The book removed these procedures, and nobody to check against was found.
+//! What is certain are the fields: all PDUs of a transaction keep its id and its final destination
+//! on every hop, and Finished says whether the end system or a waypoint speaks.
+//!
+//! * Class 3: unacknowledged PDUs are handed on one by one, as they come. A transaction comes in by
+//!   one path and leaves by another; what comes otherwise is dropped, which ends every loop.
+//! * Class 4: the waypoint receives the whole file as an acknowledged receiver does, with NAKs and
+//!   retransmissions of its own, and says Finished as a waypoint: it has custody. It then sends the
+//!   file to the next entity under the same id. The Finished of the end system goes back hop by
+//!   hop; a source that asks again by an EOF gets it again. Only version-000 PDUs can tell the two
+//!   kinds of Finished apart, so only those are relayed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::{IndexRequest, PathId, Time};
+use wire::cfdp::{
+    Body, ConditionCode, Direction, EntityId, Finished, Header, IdField, Metadata, Pdu, Tlv, Tlvs,
+    TransactionId, TransmissionMode, Version,
+};
+
+use super::{OperationIndication, Received, custody};
+use crate::cfdp::core::{Base, Handle, Job, reverse};
+use crate::cfdp::indication::TransactionFinished;
+use crate::cfdp::request::PutRequest;
+use crate::cfdp::restore::described_put;
+use crate::cfdp::sender::Sender;
+use crate::cfdp::{Entity, NOBODY, Slot, Transaction, journal};
+
+/// What is handed on for others by the extended procedures.
+#[derive(Debug, Default)]
+pub(super) struct Relays {
+    /// Class 3: where the PDUs of a transaction come from, and where they go.
+    flows: BTreeMap<TransactionId, Flow>,
+    order: VecDeque<TransactionId>,
+    /// Class 4: the second half of a relayed transaction, which sends.
+    forwards: BTreeMap<TransactionId, Forward>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    from: PathId,
+    to: PathId,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Forward {
+    handle: Handle,
+    /// The header of what goes back to the source.
+    back: Header,
+    /// The path to the entity before this one, as far as it is known.
+    from: Option<PathId>,
+}
+
+impl Relays {
+    pub(super) fn forwards(&self, id: TransactionId) -> bool {
+        self.forwards.contains_key(&id)
+    }
+
+    /// Takes note of a class 3 transaction, in place of the oldest if there are too many.
+    fn flow(&mut self, id: TransactionId, flow: Flow, max: usize) -> Flow {
+        if let Some(known) = self.flows.get(&id) {
+            return *known;
+        }
+        while self.order.len() >= max.max(1) {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.flows.remove(&oldest);
+        }
+        self.order.push_back(id);
+        self.flows.insert(id, flow);
+        flow
+    }
+}
+
+impl Entity {
+    /// Takes a PDU that is meant for another entity; `false` if it is not to be handed on.
+    pub(in crate::cfdp) fn relay(
+        &mut self,
+        now: Time,
+        from: PathId,
+        pdu: &Pdu<'_>,
+        datagram: &[u8],
+    ) -> bool {
+        let header = &pdu.header;
+        let own = EntityId(self.core.config.entity);
+        // Answers come back to where a transaction was let through before.
+        let permitted = header.direction == Direction::TowardSender || self.may_relay(from);
+        if header.source == own || header.destination == own || !permitted {
+            return false;
+        }
+        match (header.mode, header.version) {
+            (TransmissionMode::Unacknowledged, _) => self.relay_class_3(from, header, datagram),
+            (TransmissionMode::Acknowledged, Version::V0) => {
+                self.relay_class_4(now, from, pdu, datagram);
+                true
+            }
+            (TransmissionMode::Acknowledged, Version::V1) => false,
+        }
+    }
+
+    /// Whether the neighbour on a path may have PDUs handed on.
+    fn may_relay(&self, from: PathId) -> bool {
+        let config = &self.core.config;
+        let mut neighbours = config.remotes.values().filter(|remote| remote.path == Some(from));
+        neighbours.any(|remote| remote.permissions.relay) || config.default_remote.permissions.relay
+    }
+
+    fn relay_class_3(&mut self, from: PathId, header: &Header, datagram: &[u8]) -> bool {
+        let id = header.transaction();
+        let max = self.core.config.user_operations.flows;
+        let way = match header.direction {
+            Direction::TowardReceiver => {
+                let next = self.core.config.user_operations.next_hop(header.destination.0);
+                let Some(to) = self.core.config.remote(next).path else { return false };
+                let flow = Flow { from, to };
+                let known = self.core.operations.relays.flow(id, flow, max);
+                (known.from == from && known.to != from).then_some(known.to)
+            }
+            Direction::TowardSender => {
+                let known = self.core.operations.relays.flows.get(&id);
+                known.filter(|flow| flow.to == from).map(|flow| flow.from)
+            }
+        };
+        let Some(to) = way else { return false };
+        self.reply(to, Some(datagram.to_vec()));
+        true
+    }
+
+    fn relay_class_4(&mut self, now: Time, from: PathId, pdu: &Pdu<'_>, datagram: &[u8]) {
+        let id = pdu.header.transaction();
+        if pdu.header.direction == Direction::TowardSender {
+            match self.core.operations.relays.forwards.get(&id) {
+                Some(forward) => self.deliver(now, from, forward.handle, pdu, datagram),
+                None => self.answer_stranger(from, pdu),
+            }
+            return;
+        }
+        if let Some(handle) = self.by_id.get(&id).copied() {
+            self.deliver(now, from, handle, pdu, datagram);
+            return;
+        }
+        if let Body::Eof(eof) = pdu.body
+            && eof.condition != ConditionCode::NoError
+            && let Some(forward) = self.core.operations.relays.forwards.get(&id)
+        {
+            let handle = forward.handle;
+            self.cancel_forward(handle, eof.condition);
+        }
+        let next = self.core.config.user_operations.next_hop(pdu.header.destination.0);
+        let way = self.core.config.remote(next).path;
+        let has_way = next != self.core.config.entity && way.is_some_and(|path| path != from);
+        let known = self.core.operations.relays.forwards(id);
+        let begun = if has_way && !known { self.accept(now, from, pdu) } else { None };
+        let Some(handle) = begun else {
+            self.answer_stranger(from, pdu);
+            return;
+        };
+        if let Some(receiver) = self.slots[handle.index as usize].transaction.as_mut() {
+            receiver.base_mut().set_path(from);
+        }
+        self.deliver(now, from, handle, pdu, datagram);
+    }
+
+    fn cancel_forward(&mut self, handle: Handle, condition: ConditionCode) {
+        let slot = self.slots.get_mut(handle.index as usize);
+        let slot = slot.filter(|slot| slot.generation == handle.generation);
+        if let Some(Slot { transaction: Some(Transaction::Sender(sender)), .. }) = slot {
+            sender.cancel(&mut self.core, condition);
+        }
+        self.settle(handle);
+    }
+
+    /// A file of class 4 is here: sends it to the next entity.
+    pub(super) fn relay_received(&mut self, now: Time, received: Received) {
+        let id = received.id();
+        let known = self.core.operations.relays.forwards(id);
+        let has_file = !received.finished.destination_name.is_empty();
+        if received.restored && has_file {
+            self.core.take_custody_again(id, received.finished.size);
+        }
+        if received.finished.condition != ConditionCode::NoError || known {
+            return;
+        }
+        let Ok(Pdu { header, body: Body::Metadata(described) }) = Pdu::decode(&received.metadata)
+        else {
+            return;
+        };
+        let source = has_file.then(|| custody::spool_name(id));
+        let request = described_put(&header, &described, source, false);
+        self.forward(now, &header, request, None);
+    }
+
+    /// Takes up the second half of a relayed transaction of an earlier run.
+    pub(in crate::cfdp) fn restore_forward(
+        &mut self,
+        now: Time,
+        header: &Header,
+        described: &Metadata<'_>,
+        request: PutRequest,
+    ) -> bool {
+        if self.core.operations.relays.forwards(header.transaction()) {
+            return false;
+        }
+        self.forward(now, header, request, Some(described.file_size));
+        true
+    }
+
+    fn forward(&mut self, now: Time, header: &Header, request: PutRequest, restored: Option<u64>) {
+        let id = header.transaction();
+        let next = self.core.config.user_operations.next_hop(header.destination.0);
+        let remote = self.core.config.remote(next).clone();
+        let handle = self.reserve_slot();
+        let base = Base::new(handle, *header, next, remote);
+        let mut sender = match restored {
+            Some(size) => Sender::restored(base, request, Some(size)),
+            None => Sender::new(base, request, None),
+        };
+        let receiver = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+        let from = receiver.and_then(|receiver| receiver.base().path);
+        let forward = Forward { handle, back: reverse(header), from };
+        self.core.operations.relays.forwards.insert(id, forward);
+        sender.start(&mut self.core, now);
+        self.slots[handle.index as usize].transaction = Some(Transaction::Sender(Box::new(sender)));
+        self.settle(handle);
+    }
+
+    /// A relayed transaction is over at the end system: tells the source.
+    pub(super) fn relay_sent(&mut self, finished: &TransactionFinished) {
+        let id = finished.id;
+        let Some(forward) = self.core.operations.relays.forwards.remove(&id) else { return };
+        self.core.release(id);
+        self.core.tell(OperationIndication::Relayed { id, condition: finished.condition });
+        let pdu = end_system_finished(&forward.back, finished);
+        if let Some(from) = forward.from {
+            self.reply(from, Some(pdu.clone()));
+        }
+        // The source that has not heard it asks again, and is told from here.
+        let order = self.core.operations.owed.remove(&id);
+        let telling = self.by_id.get(&id).copied();
+        let slot = telling.and_then(|handle| self.slots.get_mut(handle.index as usize));
+        match slot.and_then(|slot| slot.transaction.as_mut()) {
+            Some(Transaction::Receiver(receiver)) => receiver.set_finished_pdu(pdu.clone()),
+            Some(Transaction::Sender(_)) | None => self.remember(id, pdu.clone()),
+        }
+        if let Some(order) = order.filter(|_| self.core.config.journal.enabled) {
+            let value = journal::encode_finished(order, &pdu);
+            let key = journal::receiver_key(id);
+            self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
+        }
+    }
+}
+
+/// The word of the end system, as a waypoint hands it on.
+fn end_system_finished(back: &Header, finished: &TransactionFinished) -> Vec<u8> {
+    let responses = finished.filestore_responses.iter();
+    let mut tlvs: Vec<Tlv<'_>> =
+        responses.map(|response| Tlv::FilestoreResponse(response.to_wire())).collect();
+    if let Some(location) = finished.fault_location
+        && location.0 <= back.entity_width.max_value()
+    {
+        tlvs.push(Tlv::EntityId(IdField::new(location, back.entity_width)));
+    }
+    let body = Body::Finished(Finished {
+        condition: finished.condition,
+        end_system: true,
+        delivery: finished.delivery,
+        file_status: finished.file_status,
+        tlvs: Tlvs::new(&tlvs),
+    });
+    Pdu { header: *back, body }.to_vec().unwrap_or_default()
+}

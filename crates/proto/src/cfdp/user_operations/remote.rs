@@ -1,0 +1,215 @@
+//! Reports on, suspension and resumption of transactions, asked for by other entities
+//! (CCSDS 727.0-B-5 §6.4 to §6.6), and the answers to what this entity asked.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use engine::Time;
+use wire::cfdp::{
+    ConditionCode, Lv, TransactionField, TransactionId, TransactionStatus, UserOperation,
+};
+
+use super::{Access, Asker, OperationIndication, Received, Refusal, message};
+use crate::cfdp::Entity;
+use crate::cfdp::indication::{Report, Role, State};
+use crate::cfdp::request::FilestoreResponse;
+
+impl Entity {
+    pub(super) fn status_requested(
+        &mut self,
+        now: Time,
+        asker: Asker,
+        field: TransactionField,
+        file: Lv<'_>,
+    ) {
+        let id = field.id();
+        let permitted =
+            self.may(asker, id, self.core.config.remote(asker.entity).permissions.status_report);
+        let report = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+        let report = report.filter(|_| permitted).map(super::Transaction::report);
+        let status = if permitted { self.status_of(id) } else { TransactionStatus::Undefined };
+        let messages = |success| {
+            let response =
+                UserOperation::RemoteStatusReportResponse { status, success, transaction: field };
+            let original = UserOperation::OriginatingTransactionId(message::field(asker.original));
+            let mut messages = Vec::new();
+            message::push(&mut messages, &response);
+            message::push(&mut messages, &original);
+            messages
+        };
+        if !permitted {
+            self.core.refuse(asker, Refusal::NotPermitted);
+        }
+        match (report, file.to_str()) {
+            (Some(report), Some(file)) if !file.is_empty() => {
+                let content = describe(&report);
+                let file = file.to_owned();
+                self.answer_with_file(asker, content, file, messages(true), messages(false));
+            }
+            (Some(_) | None, _) => self.answer(now, asker, messages(false)),
+        }
+    }
+
+    pub(super) fn suspend_requested(
+        &mut self,
+        now: Time,
+        asker: Asker,
+        field: TransactionField,
+        suspend: bool,
+    ) {
+        let id = field.id();
+        let access = self.core.config.remote(asker.entity).permissions.suspend;
+        let permitted = self.may(asker, id, access);
+        if permitted {
+            // A transaction that is over shows in the status that goes back.
+            let _unknown = if suspend { self.suspend(now, id) } else { self.resume(now, id) };
+        } else {
+            self.core.refuse(asker, Refusal::NotPermitted);
+        }
+        let known = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+        let state = known.filter(|_| permitted).map(|known| known.report().state);
+        let suspended = state == Some(State::Suspended);
+        let status = if permitted { self.status_of(id) } else { TransactionStatus::Undefined };
+        let transaction = field;
+        let response = if suspend {
+            UserOperation::RemoteSuspendResponse { suspended, status, transaction }
+        } else {
+            UserOperation::RemoteResumeResponse { suspended, status, transaction }
+        };
+        let original = UserOperation::OriginatingTransactionId(message::field(asker.original));
+        let mut messages = Vec::new();
+        message::push(&mut messages, &response);
+        message::push(&mut messages, &original);
+        self.answer(now, asker, messages);
+    }
+
+    /// Whether an entity may look at or act on a transaction.
+    fn may(&self, asker: Asker, id: TransactionId, access: Access) -> bool {
+        match access {
+            Access::Nothing => false,
+            Access::All => true,
+            Access::Own => {
+                let known = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+                id.source.0 == asker.entity
+                    || known.is_some_and(|known| known.base().peer == asker.entity)
+            }
+        }
+    }
+
+    fn status_of(&self, id: TransactionId) -> TransactionStatus {
+        if self.by_id.contains_key(&id) {
+            TransactionStatus::Active
+        } else if self.closed.get(id).is_some() {
+            TransactionStatus::Terminated
+        } else {
+            TransactionStatus::Unrecognized
+        }
+    }
+
+    /// Tells the user of what answers a request of this entity.
+    pub(super) fn answered(&mut self, received: &Received, all: &[UserOperation<'_>]) {
+        let from = received.finished.peer;
+        let id = message::originating(all).unwrap_or(received.id());
+        let good = received.finished.condition == ConditionCode::NoError;
+        for operation in all {
+            let told = match *operation {
+                UserOperation::ProxyPutResponse { condition, delivery, file_status } => {
+                    let filestore_responses = proxy_filestore_responses(all);
+                    OperationIndication::ProxyPutResponse {
+                        from,
+                        id,
+                        condition,
+                        delivery,
+                        file_status,
+                        filestore_responses,
+                    }
+                }
+                UserOperation::DirectoryListingResponse { success, directory, file } => {
+                    OperationIndication::DirectoryListing {
+                        from,
+                        id,
+                        success: success && good,
+                        directory: directory.to_str_lossy().into_owned(),
+                        file: file.to_str_lossy().into_owned(),
+                    }
+                }
+                UserOperation::RemoteStatusReportResponse { status, success, transaction } => {
+                    OperationIndication::RemoteStatusReport {
+                        from,
+                        id,
+                        transaction: transaction.id(),
+                        status,
+                        success: success && good,
+                        file: received.finished.destination_name.clone(),
+                    }
+                }
+                UserOperation::RemoteSuspendResponse { suspended, status, transaction } => {
+                    let transaction = transaction.id();
+                    OperationIndication::RemoteSuspend { from, transaction, suspended, status }
+                }
+                UserOperation::RemoteResumeResponse { suspended, status, transaction } => {
+                    let transaction = transaction.id();
+                    OperationIndication::RemoteResume { from, transaction, suspended, status }
+                }
+                UserOperation::SfoReport(report) => super::sfo::reported(&report, all),
+                ref other => {
+                    // `dispatch` has looked for requests; the rest goes along with something.
+                    debug_assert!(message::request(other).is_none());
+                    continue;
+                }
+            };
+            self.core.tell(told);
+            return;
+        }
+    }
+}
+
+fn proxy_filestore_responses(all: &[UserOperation<'_>]) -> Vec<FilestoreResponse> {
+    let responses = all.iter().filter_map(|operation| {
+        let UserOperation::ProxyFilestoreResponse(response) = operation else { return None };
+        Some(FilestoreResponse::from_wire(response))
+    });
+    responses.collect()
+}
+
+/// The report of a transaction as a text, one field a line.
+fn describe(report: &Report) -> String {
+    let mut out = String::new();
+    let role = match report.role {
+        Role::Sender => "sender",
+        Role::Receiver => "receiver",
+    };
+    let state = match report.state {
+        State::Opening => "opening",
+        State::Transferring => "transferring",
+        State::Waiting => "waiting",
+        State::Completing => "completing",
+        State::Closing => "closing",
+        State::Suspended => "suspended",
+    };
+    let size = report.size.map_or_else(|| "unknown".to_owned(), |size| size.to_string());
+    let lines = [
+        ("transaction", report.id.to_string()),
+        ("role", role.to_owned()),
+        ("peer", report.peer.to_string()),
+        ("state", state.to_owned()),
+        ("condition", report.condition.to_string()),
+        ("progress_bytes", report.progress.to_string()),
+        ("size_bytes", size),
+        ("source", report.source_name.clone()),
+        ("destination", report.destination_name.clone()),
+    ];
+    for (field, value) in lines {
+        writeln!(out, "{field}: {value}").expect("writing to a string does not fail");
+    }
+    out
+}
+
+/// The messages to the user that an overlay transfer carries.
+pub(super) fn sfo_messages(all: &[UserOperation<'_>]) -> Vec<Bytes> {
+    let messages = all.iter().filter_map(|operation| {
+        let UserOperation::SfoMessageToUser(text) = operation else { return None };
+        Some(Bytes::copy_from_slice(text.0))
+    });
+    messages.collect()
+}

@@ -1,0 +1,1 @@
+//! Three entities, and what they ask of each other.
