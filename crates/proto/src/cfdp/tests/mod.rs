@@ -3,6 +3,7 @@
 mod conformance;
 mod efficiency;
 mod hostile;
+mod operations;
 mod restarts;
 mod transcripts;
 mod variants;
