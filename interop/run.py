@@ -44,6 +44,8 @@ class Peer:
     command: tuple[str, ...]
     # bit/s that its receiver takes without losing datagrams in its socket buffer.
     rate_bps: int
+    # Settings that slowlight needs to send to it, a file below `interop/`.
+    mib: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ def peers(slowlight: Path, target: Path) -> dict[str, Peer]:
     found = [
         Peer("slowlight", (str(slowlight),), 200_000_000),
         Peer("cfdp-py", (python, str(HERE / "cfdp-py/peer.py")), 40_000_000),
-        Peer("librecube", (python, str(HERE / "librecube/peer.py")), 10_000_000),
+        Peer(
+            "librecube", (python, str(HERE / "librecube/peer.py")), 10_000_000, "librecube/mib.toml"
+        ),
         Peer("cfdp-rs", (str(target / "release/cfdp-rs-peer"),), 80_000_000),
     ]
     return {peer.name: peer for peer in found}
@@ -129,7 +133,10 @@ def command(
         return [*peer.command, "recv", *shared, *listen]
     ends = [str(path), f"127.0.0.1:{other}", "--remote-entity", str(remote)]
     settings = ["--class", str(case.cfdp_class), "--rate", f"{rate} bit/s", "--datagram", "1024"]
-    return [*peer.command, "send", *shared, *ends, "--remote", "received.bin", *settings]
+    if case.receiver.mib is not None:
+        settings += ["--mib", str(HERE / case.receiver.mib)]
+    settings += ["--remote", "received.bin", "--state", str(path.parent / "state")]
+    return [*peer.command, "send", *shared, *ends, *settings]
 
 
 def digest(path: Path) -> str:
@@ -177,7 +184,8 @@ def run(case: Case, target: Path, source: Path, folder: Path, limit: float) -> O
     root = folder / "root"
     root.mkdir(parents=True)
     sender_port, near, far, receiver_port = free_ports(4)
-    rate = min(case.sender.rate_bps, case.receiver.rate_bps)
+    # Nothing repairs class 1, so it is sent with time to spare for a busy machine.
+    rate = min(case.sender.rate_bps, case.receiver.rate_bps) // (4 if case.cfdp_class == 1 else 1)
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
     with relay(target, case, [near, far, receiver_port], folder) as counters:
         with (folder / "recv.out").open("wb") as out, (folder / "recv.err").open("wb") as err:

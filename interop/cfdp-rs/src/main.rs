@@ -36,6 +36,8 @@ use spacepackets::cfdp::{ChecksumType, ConditionCode, PduType, TransmissionMode}
 use spacepackets::util::UnsignedByteFieldU16;
 
 const UNSUPPORTED: u8 = 127;
+/// Bytes of the socket's receive buffer; the kernel may give less.
+const BUFFER: usize = 4 << 20;
 /// How long an entity that has nothing to send waits for a datagram.
 const WAIT: Duration = Duration::from_millis(1);
 
@@ -68,6 +70,7 @@ fn run(args: &[String]) -> Result<bool, Box<dyn Error>> {
         return Err("eleven arguments, see the source".into());
     };
     let socket = UdpSocket::bind(bind)?;
+    socket2::SockRef::from(&socket).set_recv_buffer_size(BUFFER)?;
     socket.connect(peer)?;
     let mode = match class.as_str() {
         "1" => TransmissionMode::Unacknowledged,

@@ -21,6 +21,8 @@ use std::{env, thread};
 use capture::Capture;
 
 const USAGE: &str = "usage: relay NEAR FAR TARGET LOSS SEED CAPTURE";
+/// Bytes of a socket's buffers; the kernel may give less.
+const BUFFER: usize = 4 << 20;
 /// How long a direction sleeps in `recv` before it looks whether the relay should end.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -34,8 +36,8 @@ fn main() -> io::Result<()> {
     let target: SocketAddrV4 = target.parse().map_err(|_| usage("TARGET is ADDRESS:PORT"))?;
 
     let relay = Arc::new(Relay {
-        near: UdpSocket::bind(near)?,
-        far: UdpSocket::bind(far)?,
+        near: bind(near)?,
+        far: bind(far)?,
         target,
         client: Mutex::new(None),
         capture: Mutex::new(Capture::create(capture)?),
@@ -55,6 +57,15 @@ fn main() -> io::Result<()> {
     relay.capture.lock().unwrap_or_else(PoisonError::into_inner).finish()?;
     println!("{{\"forward\":{},\"back\":{}}}", forward.json(), back.json());
     Ok(())
+}
+
+/// A socket with buffers so large that nothing is lost but what the relay means to lose.
+fn bind(address: &str) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    let options = socket2::SockRef::from(&socket);
+    options.set_recv_buffer_size(BUFFER)?;
+    options.set_send_buffer_size(BUFFER)?;
+    Ok(socket)
 }
 
 fn usage(text: &str) -> io::Error {
