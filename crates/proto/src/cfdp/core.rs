@@ -226,6 +226,8 @@ impl Core {
     pub(crate) fn written(&mut self, len: usize) {
         self.unwritten = self.unwritten.saturating_sub(len);
         if self.unwritten > self.config.limits.write_buffer / 2 {
+            // What still waits may be collected data that no more will join while paths pause.
+            self.flush_wanted |= self.paths.values().any(|path| path.paused);
             return;
         }
         self.limit_left(Limit::WriteBuffer);

@@ -62,6 +62,16 @@ impl Entity {
             transaction.want_all(&mut self.core);
         }
         let core = &mut self.core;
+        if let Transaction::Receiver(receiver) = transaction {
+            // The flag that says that there is a CRC is not protected by it. So a sender that
+            // once sent one must go on to.
+            let crc = &mut receiver.base.header.crc;
+            if *crc && !pdu.header.crc {
+                core.stats.decode_errors += 1;
+                return;
+            }
+            *crc = pdu.header.crc;
+        }
         match (transaction, pdu.body) {
             (Transaction::Receiver(receiver), Body::FileData(data)) => {
                 receiver.on_data(core, now, &data);

@@ -5,6 +5,8 @@ mod events;
 mod nak;
 mod spool;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use engine::{FileName, Time};
 use wire::cfdp::{
@@ -21,6 +23,9 @@ use super::path::{Burst, Class};
 use super::ranges::Ranges;
 use super::request::{FilestoreRequest, FilestoreResponse};
 use super::sender::Turn;
+
+/// The least time a repeating timer waits, so that it cannot go off twice at one moment.
+const TICK: Duration = Duration::from_nanos(1);
 
 /// A transaction that receives.
 #[derive(Debug)]
@@ -185,10 +190,10 @@ impl Receiver {
     fn start_timers(&self, core: &mut Core, now: Time) {
         self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
         if let Some(every) = self.base.remote.keep_alive.filter(|_| self.base.acknowledged()) {
-            self.base.alarm(core, Alarm::KeepAlive, now + every);
+            self.base.alarm(core, Alarm::KeepAlive, now + every.max(TICK));
         }
         if let super::config::NakMode::Asynchronous(every) = self.base.remote.nak_mode {
-            self.base.alarm(core, Alarm::Periodic, now + every);
+            self.base.alarm(core, Alarm::Periodic, now + every.max(TICK));
         }
     }
 
@@ -248,11 +253,14 @@ impl Receiver {
         } else {
             self.accept_parts(core, offset, end, data.data)
         };
+        if self.metadata.is_none() {
+            self.ask_for_metadata(core, now);
+        }
         if !accepted {
             return;
         }
         self.nak_progress(core, now, before, offset, end);
-        self.after_data(core, now, before);
+        self.after_data(core, now);
     }
 
     /// Whether data up to `end` cannot belong to the file.
@@ -319,17 +327,7 @@ impl Receiver {
         }
     }
 
-    fn after_data(&mut self, core: &mut Core, now: Time, before: u64) {
-        match self.metadata.as_ref() {
-            None if before == 0 && self.base.acknowledged() => {
-                // Data came first: asks for the Metadata at once, since it takes a round trip.
-                if self.nak.round == Round::Idle {
-                    self.nak.round = Round::Asking { next: 0, end: 0, metadata: true, last: 0 };
-                    self.base.want(core, Class::Control);
-                }
-            }
-            Some(_) | None => {}
-        }
+    fn after_data(&mut self, core: &mut Core, now: Time) {
         if self.eof.is_some() {
             self.check_complete(core, now);
         } else if core.config.journal.enabled {
@@ -339,7 +337,8 @@ impl Receiver {
                 self.save_progress(core);
             } else if !self.progress.alarmed {
                 self.progress.alarmed = true;
-                self.base.alarm(core, Alarm::Journal, now + core.config.journal.interval);
+                let interval = core.config.journal.interval.max(TICK);
+                self.base.alarm(core, Alarm::Journal, now + interval);
             }
         }
     }

@@ -157,6 +157,18 @@ impl Receiver {
         }
     }
 
+    /// Data came before the Metadata: asks for that at once, since it takes a round trip and
+    /// nothing can be written without it, and again for as long as it does not come.
+    pub(super) fn ask_for_metadata(&mut self, core: &mut Core, now: Time) {
+        let waiting = self.eof.is_some() || now < self.nak.deadline;
+        if waiting || !self.base.acknowledged() || self.nak.round != Round::Idle {
+            return;
+        }
+        self.nak.deadline = now + self.base.answer_time(core);
+        self.nak.round = Round::Asking { next: 0, end: 0, metadata: true, last: 0 };
+        self.base.want(core, Class::Control);
+    }
+
     /// Starts a round over everything up to the end, or up to the progress so far.
     pub(super) fn ask_for_all(&mut self, core: &mut Core, now: Time) {
         let end = self.eof.map_or(self.ranges.end(), |eof| eof.size);
