@@ -273,7 +273,10 @@ impl Receiver {
             return false;
         }
         let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
-        if end > announced.unwrap_or(core.config.limits.file_size) {
+        let most = announced.unwrap_or(core.config.limits.file_size);
+        // Nothing beyond this could be asked for in PDUs like the sender's.
+        let tellable = if self.base.header.large_file { u64::MAX } else { u64::from(u32::MAX) };
+        if end > most.min(tellable) {
             // The EOF will say whether the Metadata or the data is wrong.
             core.stats.data_dropped += 1;
             return true;

@@ -1,5 +1,7 @@
 //! Peers that break the protocol, and floods.
 
+use std::time::Duration;
+
 use engine::{Input, PathInfo, Receive, Rng, Time};
 use wire::cfdp::{
     Body, ChecksumType, ConditionCode, Direction, EntityId, Eof, FileData, Header, Lv, Metadata,
@@ -7,7 +9,7 @@ use wire::cfdp::{
 };
 
 use super::world::{PATH, World, config, content, name, put_request};
-use crate::cfdp::{Config, Indication, Limit, Limits, PeerError};
+use crate::cfdp::{Config, Indication, Limit, Limits, NakMode, PeerError};
 
 fn header(sequence: u64) -> Header {
     Header {
@@ -80,6 +82,35 @@ fn offsets_beyond_reason_are_faults_or_ignored() {
     say(&mut world, 1, header(3), data(1 << 50, b"abcdef"));
     assert_eq!(world.sides[1].entity.stats().data_dropped, 2);
     assert_eq!(world.sides[1].store.used(), 0);
+}
+
+#[test]
+fn offsets_that_no_answer_could_name_are_ignored() {
+    let mut world = World::new(&config(|remote| {
+        remote.nak_mode = NakMode::Immediate;
+        remote.keep_alive = Some(Duration::from_millis(10));
+    }));
+    let small = Header { large_file: false, ..header(1) };
+    say(&mut world, 1, small, metadata(0));
+    say(&mut world, 1, small, data(u64::from(u32::MAX) - 3, b"abcdef"));
+    assert_eq!(world.sides[1].entity.stats().data_dropped, 1);
+    say(&mut world, 1, small, data(u64::from(u32::MAX) - 6, b"abcdef"));
+    world.run_until(Time::from_nanos(100_000_000));
+    let said = world.transcript();
+    assert!(said.iter().any(|line| line.starts_with("< NAK 0-4294967289")), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("< Keep Alive 4294967295")), "{said:?}");
+}
+
+#[test]
+fn a_sender_of_crcs_must_go_on_to() {
+    let mut world = World::new(&config(|_| {}));
+    let with_crc = Header { crc: true, ..header(1) };
+    say(&mut world, 1, with_crc, metadata(10));
+    say(&mut world, 1, header(1), data(0, b"wrong"));
+    say(&mut world, 1, with_crc, data(0, b"0123456789"));
+    say(&mut world, 1, with_crc, eof(b"0123456789"));
+    assert_eq!(condition(&world), Some(ConditionCode::NoError));
+    assert_eq!(world.sides[1].entity.stats().decode_errors, 1);
 }
 
 #[test]
