@@ -158,7 +158,7 @@ const CONGESTED: Duration = Duration::from_micros(500);
 /// At a given rate, a batch lasts about this long, so that queues on the way stay short.
 const BURST: Duration = Duration::from_micros(250);
 
-/// How long the disk may take to finish after [`Control::Stop`].
+/// How long the disk and the last batch may take after [`Control::Stop`].
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl<E: Engine> Driver<E> {
@@ -246,7 +246,7 @@ impl<E: Engine> Driver<E> {
             }
             match next {
                 Next::More => {}
-                Next::Wait => self.wait(self.next_tick)?,
+                Next::Wait => self.wait_for_datagrams(self.next_tick)?,
             }
         }
     }
@@ -285,31 +285,35 @@ impl<E: Engine> Driver<E> {
         Ok(next)
     }
 
-    /// After the end: what was begun on the disk is finished, and what is due is sent, but no
-    /// more than a few batches of it.
+    /// After the end: what was begun on the disk is finished, and what was pulled is sent when it
+    /// is due, with no more than a few batches after it.
     fn settle(
         &mut self,
         on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
     ) -> Result<(), RunError> {
         let end = self.clock.now() + SETTLE;
-        self.transmit()?;
+        let mut sending = true;
         loop {
             self.answers();
             let more = self.effects() == Next::More;
             while let Some(indication) = self.engine.poll_indication() {
                 on(self.clock.now(), &mut self.engine, Event::Indication(indication));
             }
+            if sending {
+                self.transmit()?;
+                sending = self.held.is_some();
+            }
+            if !more && !sending && self.store.pending() == 0 {
+                return Ok(());
+            }
             if self.clock.now() >= end {
-                tracing::warn!("stopped while the disk was still busy");
-                break;
+                tracing::warn!("stopped while the disk or the link was still busy");
+                return Ok(());
             }
-            if !more && self.store.pending() == 0 {
-                break;
+            if !more {
+                self.wait(end, false)?;
             }
-            let timeout = Some(end.since(self.clock.now()));
-            self.waker.wait(&self.socket, Ready::default(), timeout)?;
         }
-        self.transmit().map(|_| ())
     }
 
     /// Hands in what the store has done.
@@ -409,6 +413,9 @@ impl<E: Engine> Driver<E> {
                 return Ok(Next::Wait);
             }
         }
+        // Whoever sends without a pause takes the processor from a receiver on the same machine,
+        // which then loses what was sent.
+        std::thread::yield_now();
         Ok(Next::More)
     }
 
@@ -452,13 +459,16 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Waits for whatever comes first, at most until `latest`.
-    fn wait(&mut self, latest: Time) -> io::Result<()> {
-        let mut until = latest;
-        if let Some(deadline) = self.engine.poll_timeout() {
-            until = until.min(deadline.at);
-        }
-        let mut interest = Ready { readable: self.listening(), writable: false };
+    /// Waits for a datagram, or whatever else comes first, at most until `latest`.
+    fn wait_for_datagrams(&mut self, latest: Time) -> io::Result<()> {
+        let deadline = self.engine.poll_timeout().map_or(latest, |deadline| deadline.at);
+        self.wait(latest.min(deadline), self.listening())
+    }
+
+    /// Waits for the store, the batch that is held, and a datagram if `readable`, at most until
+    /// `until`.
+    fn wait(&mut self, mut until: Time, readable: bool) -> io::Result<()> {
+        let mut interest = Ready { readable, writable: false };
         if let Some(held) = &self.held {
             if held.blocked {
                 interest.writable = true;

@@ -176,6 +176,23 @@ fn the_rate_is_kept() {
 }
 
 #[test]
+fn what_was_pulled_is_sent_before_the_end() {
+    // 1,000 bytes at 100 kbit/s: 80 ms each.
+    let info = PathInfo { rate_bps: Some(100_000), ..PathInfo::datagram(1000) };
+    let to = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    to.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut sender = driver(Toy { to_send: 3, len: 1000, ..Toy::default() }, info);
+    sender.driver.add_peer(to.local_addr().unwrap());
+    let sender = run_until(sender, LIMIT, |toy| toy.sent == 3).join().unwrap();
+    assert_eq!(sender.driver.statistics().datagrams_sent, 3);
+    let mut datagram = [0; 1000];
+    for number in 0..3_u64 {
+        to.recv(&mut datagram).unwrap();
+        assert_eq!(datagram[..8], number.to_be_bytes());
+    }
+}
+
+#[test]
 fn a_timeout_comes_when_it_is_due_and_not_earlier() {
     let mut place = driver(Toy::default(), PathInfo::datagram(1000));
     let at = place.driver.now() + Duration::from_micros(20_300);

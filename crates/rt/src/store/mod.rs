@@ -115,7 +115,7 @@ impl StoreConfig {
             root,
             access: Access::Full,
             threads: 2,
-            bytes_max: 8 << 20,
+            bytes_max: 4 << 20,
             effects_max: 8192,
         }
     }

@@ -1,0 +1,299 @@
+//! Files over real sockets on loopback, by the program itself.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest time anything here may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Directories of one test.
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("root")).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.path("root")
+    }
+
+    /// A file of `len` bytes that differ from place to place.
+    fn file(&self, name: &str, len: usize) -> PathBuf {
+        let mut state = 0x9e37_79b9_u32;
+        let content: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(len)
+        .collect();
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn send(&self, file: &Path, address: &str, more: &[&str]) -> Running {
+        let mut command = program();
+        command.arg("send").arg(file).arg(address).arg("--json");
+        command.arg("--state").arg(self.path("state")).args(more);
+        Running::start(command)
+    }
+
+    /// A receiver, and the address it listens on.
+    fn recv(&self, listen: &str, more: &[&str]) -> (Running, String) {
+        let mut command = program();
+        command.args(["recv", "--listen", listen, "--json", "--root"]).arg(self.root()).args(more);
+        let mut running = Running::start(command);
+        let address = running.address();
+        (running, address)
+    }
+}
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_slowlight"))
+}
+
+/// A process that does not outlive its test.
+struct Running {
+    child: Option<Child>,
+    said: String,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { child: Some(command.spawn().unwrap()), said: String::new() }
+    }
+
+    /// The address a receiver says it listens on.
+    fn address(&mut self) -> String {
+        let child = self.child.as_mut().unwrap();
+        let mut lines = BufReader::with_capacity(1, child.stderr.as_mut().unwrap());
+        loop {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended: {}", self.said);
+            self.said.push_str(&line);
+            if let Some((_, rest)) = line.split_once("receiving on ") {
+                return rest.split(' ').next().unwrap().to_owned();
+            }
+        }
+    }
+
+    fn kill(mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Waits for its end; its exit code and what it printed.
+    fn end(mut self) -> Ended {
+        let mut child = self.child.take().unwrap();
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if start.elapsed() > LIMIT {
+                child.kill().unwrap();
+                let mut said = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                panic!("no end after {LIMIT:?}: {}{said}", self.said);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        Ended {
+            code: status.code(),
+            out: String::from_utf8(stdout).unwrap(),
+            said: std::mem::take(&mut self.said) + &String::from_utf8(stderr).unwrap(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    said: String,
+}
+
+impl Ended {
+    /// The one outcome it printed; it must be that of a complete transfer.
+    fn complete(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{}", self.said);
+        let outcome: Value = serde_json::from_str(&self.out).expect(&self.said);
+        assert_eq!(outcome["completed"], true, "{outcome}");
+        outcome
+    }
+}
+
+fn same(a: &Path, b: &Path) {
+    assert!(std::fs::read(a).unwrap() == std::fs::read(b).unwrap(), "the files differ");
+}
+
+#[test]
+fn files_of_all_sizes_arrive() {
+    for (len, class) in [(0, "2"), (1, "2"), (1_000_003, "2"), (0, "1"), (100_003, "1")] {
+        let place = Place::new();
+        let file = place.file("file", len);
+        let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
+        let more = ["--class", class, "--remote", "copy", "--rate", "200 Mbit/s"];
+        let sent = place.send(&file, &address, &more).end().complete();
+        let received = receiver.end().complete();
+        same(&file, &place.root().join("copy"));
+        assert_eq!(sent["file_bytes"], len);
+        assert_eq!(received["file_bytes"], len);
+        assert_eq!(sent["transaction"], received["transaction"]);
+        assert_eq!((&sent["role"], &received["role"]), (&"sender".into(), &"receiver".into()));
+        // Nothing is left to go on with.
+        assert_eq!(std::fs::read_dir(place.path("state")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_sender_as_fast_as_its_socket_gets_everything_across() {
+    let place = Place::new();
+    let file = place.file("file", 30_000_000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
+    place.send(&file, &address, &[]).end().complete();
+    receiver.end().complete();
+    same(&file, &place.root().join("file"));
+}
+
+#[test]
+fn two_senders_at_once_to_one_receiver() {
+    let place = Place::new();
+    let files = [place.file("a", 2_000_000), place.file("b", 3_000_000)];
+    let (receiver, address) = place.recv("127.0.0.1:0", &[]);
+    let more = ["--rate", "50 Mbit/s"];
+    let senders = files.each_ref().map(|file| place.send(file, &address, &more));
+    for sender in senders {
+        sender.end().complete();
+    }
+    for file in &files {
+        same(file, &place.root().join(file.file_name().unwrap()));
+    }
+    drop(receiver);
+}
+
+#[test]
+fn a_killed_receiver_goes_on() {
+    let place = Place::new();
+    let file = place.file("file", 8_000_000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &[]);
+    // 8 MB at 80 Mbit/s take 0.8 s.
+    let sender = place.send(&file, &address, &["--rate", "80 Mbit/s", "--delay", "1 ms"]);
+    std::thread::sleep(Duration::from_millis(500));
+    receiver.kill();
+    let (receiver, _) = place.recv(&address, &["--once"]);
+    sender.end().complete();
+    receiver.end().complete();
+    same(&file, &place.root().join("file"));
+}
+
+#[test]
+fn a_killed_sender_goes_on_with_the_same_transaction() {
+    let place = Place::new();
+    let file = place.file("file", 8_000_000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
+    let more = ["--rate", "80 Mbit/s", "--delay", "1 ms"];
+    let sender = place.send(&file, &address, &more);
+    std::thread::sleep(Duration::from_millis(400));
+    sender.kill();
+    let outcome = place.send(&file, &address, &more).end().complete();
+    assert_eq!(outcome["resumed"], true, "{outcome}");
+    let received = receiver.end().complete();
+    assert_eq!(outcome["transaction"], received["transaction"]);
+    same(&file, &place.root().join("file"));
+}
+
+#[test]
+fn a_changed_file_is_sent_anew() {
+    let place = Place::new();
+    let file = place.file("file", 8_000_000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &[]);
+    let more = ["--rate", "80 Mbit/s", "--delay", "1 ms"];
+    let sender = place.send(&file, &address, &more);
+    std::thread::sleep(Duration::from_millis(400));
+    sender.kill();
+    place.file("file", 1_000_000);
+    let outcome = place.send(&file, &address, &more).end().complete();
+    assert_eq!(outcome["resumed"], false, "{outcome}");
+    same(&file, &place.root().join("file"));
+    drop(receiver);
+}
+
+#[test]
+fn a_name_that_leads_out_of_the_root_is_refused() {
+    let place = Place::new();
+    let file = place.file("file", 1000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
+    let sender = place.send(&file, &address, &["--remote", "../escaped"]).end();
+    assert_eq!(sender.code, Some(1), "{}", sender.said);
+    assert!(sender.said.contains("filestore rejection"), "{}", sender.said);
+    assert_eq!(receiver.end().code, Some(1));
+    assert!(!place.path("escaped").exists());
+}
+
+#[test]
+fn mistakes_are_told_with_exit_code_2() {
+    let place = Place::new();
+    let file = place.file("file", 10);
+    let (_receiver, address) = place.recv("127.0.0.1:0", &[]);
+    let missing = place.path("missing");
+    let root = place.root();
+    let elsewhere = Place::new();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let cases: [(Vec<String>, &str); 9] = [
+        (vec!["send".into(), text(&missing), address.clone()], "missing"),
+        (vec!["send".into(), text(&root), address.clone()], "not a regular file"),
+        (vec!["send".into(), text(&file), "127.0.0.1".into()], "no port"),
+        (vec!["send".into(), text(&file), "127.0.0.1:x".into()], "127.0.0.1:x"),
+        (vec!["send".into(), text(&file), address.clone(), "--rate".into(), "10".into()], "unit"),
+        (vec!["send".into(), text(&file), address.clone(), "--class".into(), "3".into()], "class"),
+        (vec!["recv".into(), "--listen".into(), address.clone(), "--root".into(), text(&root)], "in use"),
+        (
+            vec!["recv".into(), "--listen".into(), address, "--root".into(), text(&elsewhere.root())],
+            "another program uses this port",
+        ),
+        (
+            vec!["recv".into(), "--listen".into(), ":0".into(), "--root".into(), text(&missing)],
+            "create it first",
+        ),
+    ];
+    for (arguments, message) in cases {
+        let mut command = program();
+        command.args(&arguments).env("XDG_STATE_HOME", place.path("state"));
+        let ended = Running::start(command).end();
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.said);
+        assert!(ended.said.contains(message), "{arguments:?}: {}", ended.said);
+    }
+}
+
+#[test]
+fn a_sender_without_a_receiver_gives_up_when_told_to() {
+    let place = Place::new();
+    let file = place.file("file", 10);
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap().to_string();
+    let sender = place.send(&file, &address, &["--timeout", "300 ms"]).end();
+    assert_eq!(sender.code, Some(1), "{}", sender.said);
+    assert!(sender.said.contains("the same command goes on"), "{}", sender.said);
+}
