@@ -70,6 +70,13 @@ fn link(rng: &mut Rng) -> LinkSpec {
     link
 }
 
+/// Whether a link lets some packet out of every few through. On one that loses five answers in a
+/// row an entity may take the silence for the peer's end: that is what its inactivity timer is for.
+fn passable(link: &LinkSpec) -> bool {
+    link.burst.is_none_or(|burst| burst.to_good.value() >= 0.3)
+        && link.drop.as_ref().is_none_or(|drop| drop.len() <= 4)
+}
+
 /// A size from 0 B to 20 MB, small ones more often, that takes no more than some hours.
 fn size(rng: &mut Rng, rate: Rate) -> Size {
     let most = (rate.bps() as f64 / 8.0 * 7_200.0).min(20e6);
@@ -183,6 +190,7 @@ fn world(seed: u64) -> (Scenario, bool) {
         }
         links.iter_mut().for_each(|link| link.on_error = Some(OnError::Damage));
     }
+    gentle &= links.iter().all(passable);
     let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
     let transfers = (0..count)
@@ -220,7 +228,7 @@ fn resident() -> u64 {
     pages.unwrap_or(0) * 4096
 }
 
-fn check(seed: u64, run: &Run, gentle: bool, scenario: &Scenario) -> Result<(), String> {
+fn check(run: &Run, gentle: bool, scenario: &Scenario) -> Result<(), String> {
     if run.ended != "idle" {
         return Err(format!("it did not come to rest: {} at {} s", run.ended, run.time_s));
     }
@@ -239,7 +247,6 @@ fn check(seed: u64, run: &Run, gentle: bool, scenario: &Scenario) -> Result<(), 
             return Err(format!("packets are missing: {link:?}"));
         }
     }
-    let _ = seed;
     Ok(())
 }
 
@@ -261,7 +268,7 @@ fn random_worlds_end_well() {
                 println!("{}", serde_json::to_string_pretty(&run).unwrap());
             }
             let incomplete = run.transfers.iter().filter(|t| !t.completed).count();
-            (check(seed, &run, gentle, &scenario).err().map(|why| (seed, why)), incomplete)
+            (check(&run, gentle, &scenario).err().map(|why| (seed, why)), incomplete)
         })
         .unzip();
     bad.retain(Option::is_some);

@@ -1,0 +1,141 @@
+//! No protocol beats the bound. One that does has found a bug in the bound.
+
+use bytes::Bytes;
+use engine::Rng;
+use rayon::prelude::*;
+use slowlight_lab as lab;
+
+use lab::compare::Plan;
+use lab::engines::random_content;
+use lab::link_spec::{
+    Between, Bucket, DelayPoint, Framing, LinkSpec, Periodic, RateStep, Release, Window,
+};
+use lab::metrics::TransferMetrics;
+use lab::preset::Preset;
+use lab::quantity::{Probability, Rate, Size, Span};
+use lab::run::{self, Recorders};
+
+fn millis(millis: u64) -> Span {
+    Span(std::time::Duration::from_millis(millis))
+}
+
+/// A link without random errors, of any shape.
+fn any_link(rng: &mut Rng) -> LinkSpec {
+    let rate = Rate(100_000 + rng.below(20_000_000));
+    let mut link = LinkSpec {
+        rate: Some(rate),
+        delay: Some(millis(rng.below(3_000))),
+        datagram: Some(Size(200 + rng.below(1_200))),
+        framing: Some(match rng.below(4) {
+            0 => Framing::Raw,
+            1 => Framing::EthernetWire,
+            2 => Framing::Ppp,
+            _ => Framing::Ethernet,
+        }),
+        ..LinkSpec::default()
+    };
+    if rng.chance(0.3) {
+        link.per_packet = Some(Span(std::time::Duration::from_micros(rng.below(500))));
+        link.release = Some(Release::FirstBit);
+    }
+    match rng.below(6) {
+        0 => {
+            let at = rng.below(2_000);
+            link.outages =
+                Some(vec![Window { at: millis(at), lasts: millis(1 + rng.below(9_000)) }]);
+        }
+        1 => {
+            let period = 500 + rng.below(5_000);
+            link.outage_every = Some(Periodic {
+                period: millis(period),
+                down: millis(period / 3),
+                first: millis(rng.below(1_000)),
+            });
+        }
+        2 => {
+            let ceil = Some(Rate(rate.bps()));
+            let burst = Size(2_000 + rng.below(200_000));
+            let cburst = Some(Size(2_000 + rng.below(20_000)));
+            let rate = Rate(rate.bps() / 2);
+            link.bucket = Some(Bucket { rate, ceil, burst, cburst });
+        }
+        3 => {
+            let step = |at, rate| RateStep { at: millis(at), rate: Rate(rate) };
+            let steps = vec![step(0, rate.bps()), step(700, rate.bps() * 2), step(1_500, 80_000)];
+            link.rate_steps = Some(steps);
+        }
+        4 => {
+            let point = |at, delay| DelayPoint { at: millis(at), delay: millis(delay) };
+            link.delay_points = Some(vec![point(0, 1_000), point(3_000, 200), point(9_000, 2_000)]);
+            link.delay_between =
+                Some(if rng.chance(0.5) { Between::Linear } else { Between::Step });
+        }
+        _ => {}
+    }
+    link
+}
+
+fn once(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> TransferMetrics {
+    let plan = Plan {
+        link: Preset { about: String::new(), hops },
+        protocols: Vec::new(),
+        content: content.clone(),
+        name: "file".to_owned(),
+        runs: 1,
+        seed,
+        jobs: None,
+    };
+    let scenario = plan.scenario(&"cfdp".parse().unwrap(), seed).unwrap();
+    let contents = std::slice::from_ref(content);
+    let run = run::run(&scenario, contents, Recorders::default()).unwrap();
+    assert!(run.succeeded(), "{scenario:?} {run:?}");
+    run.transfers.into_iter().next().unwrap()
+}
+
+#[test]
+fn no_run_over_a_faultless_link_beats_the_bound() {
+    let best = (0..200_u64)
+        .into_par_iter()
+        .map(|seed| {
+            let mut rng = Rng::new(seed, "bounds");
+            let count = if rng.chance(0.25) { 2 } else { 1 };
+            let hops: Vec<_> = (0..count).map(|_| any_link(&mut rng)).collect();
+            let content = random_content(seed, rng.below(400_000));
+            let transfer = once(hops, &content, seed);
+            let (bound, delivered) = (transfer.bound_s.unwrap(), transfer.delivered_s.unwrap());
+            // Sizes and times are whole bytes and nanoseconds.
+            assert!(
+                delivered >= bound * (1.0 - 1e-6) - 1e-6,
+                "seed {seed}: delivered in {delivered} s, bound {bound} s"
+            );
+            transfer.efficiency.unwrap()
+        })
+        .reduce(|| 0.0, f64::max);
+    assert!(best > 0.95, "the best efficiency is {best}: the bound is loose everywhere");
+}
+
+#[test]
+fn no_mean_over_a_lossy_link_beats_the_bound() {
+    (0..24_u64).into_par_iter().for_each(|seed| {
+        let mut rng = Rng::new(seed, "lossy bounds");
+        let mut hop = LinkSpec { rate: Some(Rate(10_000_000)), ..LinkSpec::default() };
+        hop.delay = Some(millis(rng.below(50)));
+        if rng.chance(0.5) {
+            hop.per = Some(Probability(0.3 * rng.unit()));
+        } else {
+            hop.ber = Some(Probability(3e-5 * rng.unit()));
+        }
+        let content = random_content(seed, 300_000);
+        let runs: Vec<_> =
+            (0..12).map(|run| once(vec![hop.clone()], &content, 100 * seed + run)).collect();
+        let delivered: Vec<_> = runs.iter().map(|run| run.delivered_s.unwrap()).collect();
+        let delivered = lab::stats::Summary::of(&delivered).unwrap();
+        let bound = runs[0].bound_s.unwrap();
+        assert!(
+            delivered.mean + 4.0 * delivered.sem >= bound,
+            "seed {seed}: {hop:?} in {} ± {} s, bound {bound} s",
+            delivered.mean,
+            delivered.sem
+        );
+    });
+}
