@@ -90,6 +90,10 @@ pub struct Remote {
     pub nak_mode: NakMode,
     /// Most gaps in one NAK PDU; `None` fills the datagram.
     pub nak_gaps_max: Option<usize>,
+    /// Most copies of a repair that are sent at once. Where a round trip costs more than a few
+    /// packets, another copy is cheaper than the chance of another round; how many are worth it
+    /// follows from the path's rate and light time and from the losses so far. 1 sends no copies.
+    pub repair_copies: u32,
     /// Time to wait for the ACK of an EOF or Finished.
     pub ack_timer: Timer,
     /// EOF or Finished PDUs sent without an ACK before it is a fault.
@@ -138,6 +142,7 @@ impl Default for Remote {
             datagram_max: None,
             nak_mode: NakMode::Deferred,
             nak_gaps_max: None,
+            repair_copies: 4,
             ack_timer: Timer::Auto,
             ack_limit: 30,
             nak_timer: Timer::Auto,

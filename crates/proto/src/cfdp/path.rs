@@ -76,6 +76,14 @@ impl Path {
         }
     }
 
+    /// Time a datagram of `len` bytes takes at the path's rate, and the round trip; where both
+    /// are known.
+    pub(crate) fn times(&self, len: usize) -> Option<(Duration, Duration)> {
+        let round_trip = self.rtt.light.or(self.rtt.smoothed)?;
+        self.info.rate_bps.filter(|rate| *rate > 0)?;
+        Some((self.info.transmission_time(len), round_trip))
+    }
+
     pub(crate) fn is_up(&self) -> bool {
         self.up
     }

@@ -35,6 +35,7 @@ fn gsfc_2007() -> Config {
         datagram_max: Some(1029),
         nak_mode: NakMode::Deferred,
         nak_gaps_max: Some(20),
+        repair_copies: 1,
         ack_timer: fifty,
         ack_limit: 250,
         nak_timer: fifty,

@@ -9,7 +9,7 @@ use wire::cfdp::{
 use super::{Outcome, Phase, Sender, Source};
 use crate::cfdp::core::{Alarm, Base, Core, Job};
 use crate::cfdp::indication::{Indication, PeerError};
-use crate::cfdp::path::Class;
+use crate::cfdp::path::{Class, Path};
 use crate::cfdp::request::{FilestoreResponse, RequestError};
 
 type Answer = Result<Completion, EffectError>;
@@ -132,6 +132,8 @@ impl Sender {
         }
         self.eof.waits = 0;
         let max = core.config.limits.gaps;
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let segment = self.segment(path.map_or(0, Path::mtu).max(64));
         let mut beyond = false;
         let mut idle = true;
         let Some(source) = self.source.as_mut() else {
@@ -152,6 +154,10 @@ impl Sender {
         }
         if idle && source.has_repairs() {
             self.repair_from = now + self.base.remote.host_delays.nak_to_repair;
+        }
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        if let Some(path) = path {
+            source.choose_copies(self.base.remote.repair_copies, segment, path.times(segment));
         }
         source.read_repairs(core, self.base.handle);
         if self.metadata_due {

@@ -1,6 +1,7 @@
 //! The file being sent: read ahead, summed up, and read again where parts were lost.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Effect, FileId};
@@ -34,6 +35,11 @@ pub(crate) struct Source {
     /// Parts being read again, or read and not sent.
     repairing: VecDeque<Repair>,
     repairs_held: usize,
+    /// Bytes that were asked for again, ever.
+    lost: u64,
+    /// Copies to send of each repair, and how many of the one in turn were sent.
+    copies: u32,
+    copied: u32,
     /// All that is in `repairs` and `repairing`, so that nothing is queued twice.
     requested: Ranges,
 }
@@ -73,6 +79,9 @@ impl Source {
             repairs: VecDeque::new(),
             repairing: VecDeque::new(),
             repairs_held: 0,
+            lost: 0,
+            copies: 1,
+            copied: 0,
             requested: Ranges::new(),
         })
     }
@@ -197,8 +206,37 @@ impl Source {
             }
             self.repairs.push_back((from, to));
             self.requested.insert(from, to);
+            self.lost += to - from;
         }
         true
+    }
+
+    /// Decides how many copies of each repair to send: as many as make the end come soonest, given
+    /// the time of a packet of `segment` bytes and of a round trip.
+    ///
+    /// With n packets to repair of which each is lost with probability p, c copies take c·n packet
+    /// times, and another round trip is needed with probability 1 − (1 − p^c)^n, at most n·p^c.
+    /// Ten packets of 0.85 ms, 50 ms and p = 0.1: 8.5 + 50 ms for one copy, 17 + 5 ms for two.
+    pub(crate) fn choose_copies(
+        &mut self,
+        max: u32,
+        segment: usize,
+        times: Option<(Duration, Duration)>,
+    ) {
+        self.copies = 1;
+        let Some((packet, round_trip)) = times else { return };
+        let lost = self.lost as f64 / (self.sent() + self.lost).max(1) as f64;
+        let packets = (self.requested.covered() as f64 / segment as f64).ceil();
+        let expected = |copies: u32| {
+            let chance = packets * (0..copies).fold(1.0, |chance, _| chance * lost);
+            let sending = packet.as_secs_f64() * packets * f64::from(copies);
+            sending + round_trip.as_secs_f64() * f64::min(chance, 1.0)
+        };
+        for copies in 2..=max {
+            if expected(copies) < expected(self.copies) {
+                self.copies = copies;
+            }
+        }
     }
 
     /// Whether anything waits to be sent again.
@@ -254,6 +292,11 @@ impl Source {
 
     /// The first `len` bytes of what [`Source::next_repair`] gave were sent.
     pub(crate) fn repair_sent(&mut self, len: usize) {
+        self.copied += 1;
+        if self.copied < self.copies {
+            return;
+        }
+        self.copied = 0;
         let Some(repair) = self.repairing.front_mut() else { return };
         let (start, end) = (repair.start, repair.start + len as u64);
         if let Some(bytes) = repair.bytes.as_mut() {

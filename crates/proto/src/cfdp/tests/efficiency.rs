@@ -56,6 +56,33 @@ fn ten_megabytes_come_near_the_bound() {
 }
 
 #[test]
+fn copies_of_repairs_save_round_trips() {
+    let file = content(1_000_000);
+    let mean = |copies| {
+        let config = config(|remote| remote.repair_copies = copies);
+        let times = (0..12).map(|seed| {
+            let mut world = World::new(&config);
+            world.logging = false;
+            world.info.owlt = Some(std::time::Duration::from_secs(600));
+            world.up(0);
+            world.up(1);
+            world.sides[0].store.insert(name("source"), file.clone());
+            let mut rng = Rng::new(seed, "losses");
+            world.lose = Box::new(move |_, _, _| rng.chance(0.02));
+            world.put(put_request());
+            while world.sides[1].store.get(&name("copy")).is_none() {
+                assert!(world.step());
+            }
+            world.now.as_secs_f64()
+        });
+        times.sum::<f64>() / 12.0
+    };
+    let (once, copied) = (mean(1), mean(4));
+    // Without copies 1.3 round trips after the first pass, with them little more than one.
+    assert!(copied < once - 300.0 && copied < 600.0 + 1.4 * 1200.0, "{once} and {copied}");
+}
+
+#[test]
 fn the_old_engine_answers_in_single_digits() {
     let file = content(SIZE);
     let config = profile("gsfc-2007").expect("there is such a profile");
