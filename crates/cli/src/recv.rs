@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use engine::Time;
 use indicatif::ProgressBar;
-use proto::cfdp::{Entity, Indication, MetadataReceived, Role, TransactionFinished};
+use proto::cfdp::{Entity, Indication, Limit, MetadataReceived, Role, TransactionFinished};
 use wire::cfdp::TransactionId;
 
 use crate::transfer::{
@@ -17,7 +17,7 @@ use crate::transfer::{
 
 /// Receive files over UDP
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Address to listen on, as 192.0.2.1:7542, or :7542 for all addresses
     #[arg(long, value_name = "ADDR")]
     listen: String,
@@ -43,8 +43,8 @@ pub struct Args {
 }
 
 /// Receives until a signal comes, or with `--once` the first transaction has ended.
-pub fn run(args: Args) -> Result<ExitCode> {
-    let (mut driver, mut receiver) = prepare(args).map_err(transfer::usage)?;
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let (mut driver, mut receiver) = prepare(args).map_err(|error| transfer::usage(&error))?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| receiver.on(now, entity, event))?;
     receiver.failure.map_or(Ok(()), Err)?;
@@ -59,10 +59,8 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     let waker = rt::Waker::new().context("cannot start")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(&args.root), &waker)?;
     let entity = Entity::new(config, rt::entropy().context("no entropy")?);
-    let settings = rt::Config {
-        peers_max: args.peers_max,
-        ..rt::Config::new(listen, args.options.path())
-    };
+    let settings =
+        rt::Config { peers_max: args.peers_max, ..rt::Config::new(listen, args.options.path()) };
     let driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
     let screen = Screen::new(args.options.json);
@@ -114,12 +112,7 @@ impl Receiver {
         }
     }
 
-    fn on(
-        &mut self,
-        now: Time,
-        entity: &mut Entity,
-        event: rt::Event<Indication>,
-    ) -> rt::Control {
+    fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
         match event {
             rt::Event::Tick => self.progress(now, entity),
             rt::Event::Indication(indication) => self.indication(now, entity, indication),
@@ -151,9 +144,13 @@ impl Receiver {
             Indication::PeerError { id, error, .. } => {
                 self.screen.say(format_args!("{id}: {error}"));
             }
-            Indication::LimitReached(limit) => {
-                tracing::warn!(?limit, "a limit of the entity is reached");
+            Indication::LimitReached(Limit::Transactions) => {
+                tracing::warn!("as many transactions as allowed are under way; one is refused");
             }
+            // What is dropped at these is asked for again.
+            Indication::LimitReached(
+                limit @ (Limit::Gaps | Limit::WriteBuffer | Limit::Replies),
+            ) => tracing::debug!(?limit, "a limit of the entity is reached"),
             Indication::RecordRefused { key } => {
                 tracing::warn!(key, "the record of an earlier transfer cannot be read");
             }
@@ -171,7 +168,8 @@ impl Receiver {
             | Indication::EofReceived(_)
             | Indication::TransactionFinished(_)
             | Indication::Resumed { .. }
-            | Indication::Report(_) => {}
+            | Indication::Report(_)
+            | Indication::UserOperation(_) => {}
         }
     }
 
@@ -179,8 +177,7 @@ impl Receiver {
     fn restored(&mut self, now: Time, entity: &Entity) {
         for report in entity.transactions().filter(|report| report.role == Role::Receiver) {
             let bar = self.screen.bar(&report.destination_name, report.size);
-            let under_way =
-                UnderWay { bar, began: now, before: report.progress, resumed: true };
+            let under_way = UnderWay { bar, began: now, before: report.progress, resumed: true };
             self.under_way.insert(report.id, under_way);
         }
     }
@@ -219,10 +216,7 @@ impl Receiver {
         } else {
             self.screen.say(format_args!(
                 "{}: {} failed: {} (file: {})",
-                finished.id,
-                finished.destination_name,
-                finished.condition,
-                finished.file_status
+                finished.id, finished.destination_name, finished.condition, finished.file_status
             ));
         }
         if self.options.json {

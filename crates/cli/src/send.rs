@@ -23,7 +23,7 @@ use state::State;
 
 /// Send a file over UDP
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// File to send
     file: PathBuf,
 
@@ -74,8 +74,8 @@ fn checksum(text: &str) -> Result<Checksum, String> {
 }
 
 /// Sends the file; returns when the receiver has it, or with class 1 when it is sent.
-pub fn run(args: Args) -> Result<ExitCode> {
-    let (mut driver, mut sender, state) = prepare(args).map_err(transfer::usage)?;
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let (mut driver, mut sender, state) = prepare(args).map_err(|error| transfer::usage(&error))?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| sender.on(now, entity, event))?;
     let statistics = driver.statistics();
@@ -131,18 +131,16 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
 
 /// The directory and the name of the file to send, links resolved.
 fn source(file: &Path) -> Result<(PathBuf, String)> {
-    let path = file
-        .canonicalize()
-        .with_context(|| format!("cannot read {}", file.display()))?;
+    let path = file.canonicalize().with_context(|| format!("cannot read {}", file.display()))?;
     let found = path.metadata().with_context(|| format!("cannot read {}", file.display()))?;
     ensure!(found.is_file(), "{} is not a regular file", file.display());
     std::fs::File::open(&path).with_context(|| format!("cannot read {}", file.display()))?;
     let (Some(root), Some(name)) = (path.parent(), path.file_name()) else {
         bail!("{} has no name", file.display());
     };
-    let name = name.to_str().ok_or_else(|| {
-        anyhow!("the name of {} is not UTF-8; send a link to it", file.display())
-    })?;
+    let name = name
+        .to_str()
+        .ok_or_else(|| anyhow!("the name of {} is not UTF-8; send a link to it", file.display()))?;
     Ok((root.to_owned(), name.to_owned()))
 }
 
@@ -209,12 +207,7 @@ impl Sender {
         }
     }
 
-    fn on(
-        &mut self,
-        now: Time,
-        entity: &mut Entity,
-        event: rt::Event<Indication>,
-    ) -> rt::Control {
+    fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
         match event {
             rt::Event::Tick => self.progress(now, entity),
             rt::Event::Indication(indication) => self.indication(now, indication),
@@ -258,7 +251,8 @@ impl Sender {
             | Indication::FileSegmentReceived { .. }
             | Indication::EofReceived(_)
             | Indication::Resumed { .. }
-            | Indication::Report(_) => {}
+            | Indication::Report(_)
+            | Indication::UserOperation(_) => {}
         }
     }
 
@@ -320,9 +314,8 @@ impl Sender {
         let (finished, elapsed) = match &self.phase {
             Phase::Over(finished, elapsed, _) => (finished, *elapsed),
             Phase::GivenUp(why) => {
-                self.screen.say(format_args!(
-                    "not finished: {why}; the same command goes on from here"
-                ));
+                self.screen
+                    .say(format_args!("not finished: {why}; the same command goes on from here"));
                 return Ok(ExitCode::from(1));
             }
             Phase::Loading | Phase::Sending(_) => {
@@ -330,14 +323,10 @@ impl Sender {
                 return Ok(ExitCode::from(1));
             }
         };
-        let measures = Measures {
-            elapsed: Some(elapsed),
-            before: self.before,
-            statistics: Some(statistics),
-        };
+        let measures =
+            Measures { elapsed: Some(elapsed), before: self.before, statistics: Some(statistics) };
         let protocol = &self.options.protocol;
-        let outcome =
-            Outcome::new(protocol, finished, self.file.clone(), self.resumed, measures);
+        let outcome = Outcome::new(protocol, finished, self.file.clone(), self.resumed, measures);
         if outcome.completed {
             self.screen.say(format_args!("{}: sent: {}", finished.id, outcome.summary()));
         } else {

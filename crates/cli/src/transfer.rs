@@ -22,34 +22,34 @@ const OVERHEAD: usize = 28 + 14;
 
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Protocol: cfdp, or cfdp-1 for class 1; a profile follows a slash
     #[arg(long, default_value = "cfdp", value_name = "NAME")]
-    pub protocol: Protocol,
+    pub(crate) protocol: Protocol,
 
     /// Rate to send at, headers included; 0 is as fast as the socket takes it
     #[arg(long, value_name = "RATE", default_value = "0")]
-    pub rate: Rate,
+    pub(crate) rate: Rate,
 
     /// One-way light time to the other end, as "1.28 s"; found out by measuring if not given
     #[arg(long, value_name = "TIME")]
-    pub delay: Option<Span>,
+    pub(crate) delay: Option<Span>,
 
     /// Settings of the CFDP entity (its management information base), as TOML
     #[arg(long, value_name = "FILE")]
-    pub mib: Option<PathBuf>,
+    pub(crate) mib: Option<PathBuf>,
 
     /// Profile of the protocol, as after a slash in --protocol
     #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
+    pub(crate) profile: Option<String>,
 
     /// Largest datagram in bytes, without IP and UDP headers
     #[arg(long, value_name = "BYTES", default_value = "1472", value_parser = datagram)]
-    pub datagram: usize,
+    pub(crate) datagram: usize,
 
     /// Print results as JSON, one object a line
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// A datagram's size: bytes, with or without their unit.
@@ -66,7 +66,7 @@ fn datagram(text: &str) -> Result<usize, String> {
 
 impl Options {
     /// What an engine is told of every path.
-    pub fn path(&self) -> PathInfo {
+    pub(crate) fn path(&self) -> PathInfo {
         let rate = self.rate.bps();
         PathInfo {
             kind: PathKind::Datagram { mtu: self.datagram },
@@ -78,12 +78,12 @@ impl Options {
     }
 
     /// The light time that was given; nothing if it was not.
-    pub fn light_time(&self) -> Duration {
+    pub(crate) fn light_time(&self) -> Duration {
         self.delay.map_or(Duration::ZERO, Span::duration)
     }
 
     /// The settings of an entity, from the protocol's name with its profile.
-    pub fn entity(&self, entity: u64) -> Result<cfdp::Config> {
+    pub(crate) fn entity(&self, entity: u64) -> Result<cfdp::Config> {
         let mut protocol = self.protocol.clone();
         if self.profile.is_some() {
             protocol.profile.clone_from(&self.profile);
@@ -102,7 +102,7 @@ impl Options {
 }
 
 /// The address a user wrote: `host:port`, or `:port` for all of this machine's addresses.
-pub fn resolve(text: &str) -> Result<SocketAddr> {
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     ensure!(full.contains(':'), "address {text:?} has no port; write it like {text}:7542");
     let mut found = full.to_socket_addrs().with_context(|| {
@@ -112,12 +112,12 @@ pub fn resolve(text: &str) -> Result<SocketAddr> {
 }
 
 /// An error that the command line can mend.
-pub fn usage(error: anyhow::Error) -> anyhow::Error {
+pub(crate) fn usage(error: &anyhow::Error) -> anyhow::Error {
     crate::Usage(format!("{error:#}")).into()
 }
 
 /// A flag that SIGINT and SIGTERM set; the second signal ends the process at once.
-pub fn stop_flag() -> Result<Arc<AtomicBool>> {
+pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -129,7 +129,7 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>> {
 }
 
 /// Tells why a socket cannot be opened, and what to do.
-pub fn bind_error(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+pub(crate) fn bind_error(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
     let remedy = match error.kind() {
         std::io::ErrorKind::AddrInUse => "another program uses this port; choose another",
         std::io::ErrorKind::AddrNotAvailable => "this machine does not have this address",
@@ -140,13 +140,13 @@ pub fn bind_error(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
 }
 
 /// Text for people on stderr, above progress bars where there are any.
-pub struct Screen {
+pub(crate) struct Screen {
     bars: MultiProgress,
 }
 
 impl Screen {
     /// Bars only when stderr is a terminal and no one reads JSON.
-    pub fn new(json: bool) -> Self {
+    pub(crate) fn new(json: bool) -> Self {
         let target = if json || !std::io::stderr().is_terminal() {
             ProgressDrawTarget::hidden()
         } else {
@@ -156,7 +156,7 @@ impl Screen {
     }
 
     /// One line.
-    pub fn say(&self, text: impl Display) {
+    pub(crate) fn say(&self, text: impl Display) {
         self.bars.suspend(|| {
             // Nobody is left to hear that nobody listens.
             let _ = writeln!(std::io::stderr(), "{text}");
@@ -164,7 +164,7 @@ impl Screen {
     }
 
     /// A bar for a file of `len` bytes, or of a length that is not known.
-    pub fn bar(&self, name: &str, len: Option<u64>) -> ProgressBar {
+    pub(crate) fn bar(&self, name: &str, len: Option<u64>) -> ProgressBar {
         let bar = match len {
             Some(len) => ProgressBar::new(len).with_style(style_with_length()),
             None => ProgressBar::no_length().with_style(style_without_length()),
@@ -174,7 +174,7 @@ impl Screen {
 }
 
 /// How the progress of a file of known length looks.
-pub fn style_with_length() -> ProgressStyle {
+pub(crate) fn style_with_length() -> ProgressStyle {
     let template = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} ETA {eta}";
     ProgressStyle::with_template(template).expect("the template is well formed")
 }
@@ -187,57 +187,57 @@ fn style_without_length() -> ProgressStyle {
 
 /// The outcome of a transaction, as `--json` prints it.
 #[derive(Debug, Serialize)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The protocol's name.
-    pub protocol: String,
+    pub(crate) protocol: String,
     /// `sender` or `receiver`.
-    pub role: &'static str,
+    pub(crate) role: &'static str,
     /// The transaction's id.
-    pub transaction: String,
+    pub(crate) transaction: String,
     /// The entity at the other side.
-    pub peer_entity: u64,
+    pub(crate) peer_entity: u64,
     /// The file here.
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Its name at the other side.
-    pub remote: String,
+    pub(crate) remote: String,
     /// Its size.
-    pub file_bytes: u64,
+    pub(crate) file_bytes: u64,
     /// Whether it is at the receiver, whole; of an unacknowledged sender: whether it was sent.
-    pub completed: bool,
+    pub(crate) completed: bool,
     /// Why it ended.
-    pub condition: String,
+    pub(crate) condition: String,
     /// `complete` or `incomplete`.
-    pub delivery: &'static str,
+    pub(crate) delivery: &'static str,
     /// What became of the file, as the receiver tells.
-    pub file_status: String,
+    pub(crate) file_status: String,
     /// Whether it was begun by an earlier process.
-    pub resumed: bool,
+    pub(crate) resumed: bool,
     /// Seconds since the transaction began or went on; unknown if its beginning never came.
-    pub elapsed_s: Option<f64>,
+    pub(crate) elapsed_s: Option<f64>,
     /// File bits a second; of a resumed transaction counting only what moved since.
-    pub goodput_bps: Option<f64>,
+    pub(crate) goodput_bps: Option<f64>,
     /// Datagrams this process sent, if this was its only transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub datagrams_sent: Option<u64>,
+    pub(crate) datagrams_sent: Option<u64>,
     /// Datagrams this process received, if this was its only transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub datagrams_received: Option<u64>,
+    pub(crate) datagrams_received: Option<u64>,
 }
 
 /// Measures of a transaction that its outcome needs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Measures {
+pub(crate) struct Measures {
     /// How long it took, if its beginning is known.
-    pub elapsed: Option<Duration>,
+    pub(crate) elapsed: Option<Duration>,
     /// File bytes that had moved before this process began.
-    pub before: u64,
+    pub(crate) before: u64,
     /// What the driver counted, if this was its only transaction.
-    pub statistics: Option<rt::Statistics>,
+    pub(crate) statistics: Option<rt::Statistics>,
 }
 
 impl Outcome {
     /// The outcome that the engine tells of.
-    pub fn new(
+    pub(crate) fn new(
         protocol: &Protocol,
         finished: &cfdp::TransactionFinished,
         file: PathBuf,
@@ -275,7 +275,7 @@ impl Outcome {
     }
 
     /// Prints the object on stdout.
-    pub fn print(&self) -> Result<()> {
+    pub(crate) fn print(&self) -> Result<()> {
         let mut out = std::io::stdout().lock();
         serde_json::to_writer(&mut out, self)?;
         writeln!(out)?;
@@ -283,7 +283,7 @@ impl Outcome {
     }
 
     /// Size, time and rate, for people.
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let size = bytes_text(self.file_bytes);
         match (self.elapsed_s, self.goodput_bps) {
             (Some(elapsed), Some(rate)) => {
@@ -306,12 +306,12 @@ fn completed(finished: &cfdp::TransactionFinished) -> bool {
 }
 
 /// A rate with three digits: `66.1 Mbit/s`.
-pub fn rate_text(bps: f64) -> String {
+pub(crate) fn rate_text(bps: f64) -> String {
     scaled(bps, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
 }
 
 /// A size with three digits: `10.5 MB`.
-pub fn bytes_text(bytes: u64) -> String {
+pub(crate) fn bytes_text(bytes: u64) -> String {
     scaled(bytes as f64, ["B", "kB", "MB", "GB"])
 }
 

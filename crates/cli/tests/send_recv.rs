@@ -1,5 +1,7 @@
 //! Files over real sockets on loopback, by the program itself.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -268,9 +270,18 @@ fn mistakes_are_told_with_exit_code_2() {
         (vec!["send".into(), text(&file), "127.0.0.1:x".into()], "127.0.0.1:x"),
         (vec!["send".into(), text(&file), address.clone(), "--rate".into(), "10".into()], "unit"),
         (vec!["send".into(), text(&file), address.clone(), "--class".into(), "3".into()], "class"),
-        (vec!["recv".into(), "--listen".into(), address.clone(), "--root".into(), text(&root)], "in use"),
         (
-            vec!["recv".into(), "--listen".into(), address, "--root".into(), text(&elsewhere.root())],
+            vec!["recv".into(), "--listen".into(), address.clone(), "--root".into(), text(&root)],
+            "in use",
+        ),
+        (
+            vec![
+                "recv".into(),
+                "--listen".into(),
+                address,
+                "--root".into(),
+                text(&elsewhere.root()),
+            ],
             "another program uses this port",
         ),
         (

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The directory of one transfer: the engine's records, and what they are about.
 #[derive(Debug)]
-pub struct State {
+pub(crate) struct State {
     directory: PathBuf,
     transfer: Transfer,
 }
@@ -31,7 +31,7 @@ const TRANSFER: &str = "transfer.json";
 impl State {
     /// The state of sending `file` to `to` as `put` says, below `base` or the user's directory
     /// for such things.
-    pub fn open(
+    pub(crate) fn open(
         base: Option<&Path>,
         file: &Path,
         to: SocketAddr,
@@ -56,12 +56,12 @@ impl State {
     }
 
     /// The directory.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Whether what is in the directory is about this very transfer.
-    pub fn is_current(&self) -> Result<bool> {
+    pub(crate) fn is_current(&self) -> Result<bool> {
         match std::fs::read(self.directory.join(TRANSFER)) {
             Ok(text) => {
                 let earlier: Option<Transfer> = serde_json::from_slice(&text).ok();
@@ -73,7 +73,7 @@ impl State {
     }
 
     /// Makes the directory one about this transfer; it must be empty of records.
-    pub fn begin(&mut self) -> Result<()> {
+    pub(crate) fn begin(&mut self) -> Result<()> {
         let path = self.directory.join(TRANSFER);
         let text = serde_json::to_vec_pretty(&self.transfer)?;
         // A torn file is about no transfer, so the next run begins anew.
@@ -81,7 +81,7 @@ impl State {
     }
 
     /// Forgets the transfer.
-    pub fn remove(&self) {
+    pub(crate) fn remove(&self) {
         if let Err(error) = std::fs::remove_dir_all(&self.directory) {
             tracing::warn!(directory = %self.directory.display(), %error, "cannot be removed");
         }
