@@ -65,12 +65,14 @@ impl Entity {
         if let Transaction::Receiver(receiver) = transaction {
             // The flag that says that there is a CRC is not protected by it. So a sender that
             // once sent one must go on to.
-            let crc = &mut receiver.base.header.crc;
-            if *crc && !pdu.header.crc {
+            let header = &mut receiver.base.header;
+            if header.crc && !pdu.header.crc {
                 core.stats.decode_errors += 1;
                 return;
             }
-            *crc = pdu.header.crc;
+            header.crc = pdu.header.crc;
+            // Offsets of 64 bits can be told back only in kind.
+            header.large_file |= pdu.header.large_file;
         }
         match (transaction, pdu.body) {
             (Transaction::Receiver(receiver), Body::FileData(data)) => {

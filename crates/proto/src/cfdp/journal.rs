@@ -146,7 +146,12 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
             let (metadata, eof) = (fields.bytes()?, fields.bytes()?);
             let mut ranges = Ranges::new();
             while !fields.0.is_empty() {
-                ranges.insert(fields.u64()?, fields.u64()?);
+                let (start, end) = (fields.u64()?, fields.u64()?);
+                // They were written in order, and with gaps between them.
+                if start >= end || (start <= ranges.end() && ranges.end() > 0) {
+                    return None;
+                }
+                ranges.insert(start, end);
             }
             Record::Receiver(ReceiverRecord { verified, metadata, eof, ranges })
         }
