@@ -217,6 +217,16 @@ impl Entity {
     /// # Errors
     /// The request cannot be carried out; nothing was begun.
     pub fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
+        self.put_by(now, request, None)
+    }
+
+    /// The same, by a path on which the destination was heard if nothing else is said of it.
+    fn put_by(
+        &mut self,
+        now: Time,
+        request: PutRequest,
+        heard: Option<PathId>,
+    ) -> Result<TransactionId, RequestError> {
         if request.resume {
             if !self.loaded {
                 return Err(RequestError::NotReady);
@@ -229,7 +239,8 @@ impl Entity {
             return Err(RequestError::TooManyTransactions);
         }
         let remote = self.core.config.remote(request.destination).clone();
-        if remote.path.is_none() && self.core.paths.len() > 1 {
+        let way = remote.path.or(heard);
+        if way.is_none() && self.core.paths.len() > 1 {
             return Err(RequestError::NoPath(request.destination));
         }
         request.check(&remote)?;
@@ -237,7 +248,7 @@ impl Entity {
         let id = header.transaction();
         let handle = self.reserve_slot();
         let mut base = Base::new(handle, header, request.destination, remote);
-        base.path = base.path.or_else(|| self.only_path());
+        base.path = way.or_else(|| self.only_path());
         let mut sender = Sender::new(base, request, None);
         self.core.indicate(Indication::Transaction(id));
         sender.start(&mut self.core, now);

@@ -173,13 +173,9 @@ impl Entity {
     }
 
     /// A file of class 4 is here: sends it to the next entity.
-    pub(super) fn relay_received(&mut self, now: Time, received: Received) {
+    pub(super) fn relay_received(&mut self, now: Time, received: &Received) {
         let id = received.id();
         let known = self.core.operations.relays.forwards(id);
-        let has_file = !received.finished.destination_name.is_empty();
-        if received.restored && has_file {
-            self.core.take_custody_again(id, received.finished.size);
-        }
         if received.finished.condition != ConditionCode::NoError || known {
             return;
         }
@@ -187,7 +183,7 @@ impl Entity {
         else {
             return;
         };
-        let source = has_file.then(|| custody::spool_name(id));
+        let source = received.has_file().then(|| custody::spool_name(id));
         let request = described_put(&header, &described, source, false);
         self.forward(now, &header, request, None);
     }

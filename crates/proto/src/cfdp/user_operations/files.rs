@@ -151,7 +151,7 @@ impl Entity {
                     ..PutRequest::default()
                 };
                 let spool = Some(spool_name(asker.original));
-                let purpose = Purpose::Answer { original: asker.original, spool };
+                let purpose = Purpose::Answer { asker, spool };
                 if self.submit(now, request, purpose).is_err() {
                     self.core.delete(spool_name(asker.original));
                     self.job_failed(now, asker, job.refusal);

@@ -31,7 +31,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use engine::{FileName, IndexRequest, Time};
+use engine::{FileName, IndexRequest, PathId, Time};
 use wire::cfdp::{
     Body, ConditionCode, DeliveryCode, EntityId, FileStatus, Header, Pdu, Tlv, TransactionId,
     TransmissionMode, UserOperation,
@@ -88,6 +88,8 @@ struct Received {
     header: Header,
     /// The Metadata PDU; only kept of what is relayed.
     metadata: Vec<u8>,
+    /// The path to the entity it came from.
+    path: Option<PathId>,
     /// Whether an earlier run of this entity received it.
     restored: bool,
 }
@@ -97,9 +99,13 @@ impl Received {
         self.finished.id
     }
 
+    fn has_file(&self) -> bool {
+        !self.finished.destination_name.is_empty()
+    }
+
     fn asker(&self) -> Asker {
         let (entity, mode) = (self.finished.peer.0, self.header.mode);
-        Asker { original: self.id(), entity, mode }
+        Asker { original: self.id(), entity, mode, path: self.path }
     }
 }
 
@@ -109,6 +115,8 @@ struct Asker {
     original: TransactionId,
     entity: u64,
     mode: TransmissionMode,
+    /// Where the request came from, for an entity of which nothing else is known.
+    path: Option<PathId>,
 }
 
 /// Why a put was made.
@@ -117,11 +125,23 @@ enum Purpose {
     /// Another entity asked for it.
     Proxy(Asker),
     /// It answers a request; the file it carries is deleted after it.
-    Answer { original: TransactionId, spool: Option<FileName> },
+    Answer { asker: Asker, spool: Option<FileName> },
     /// It hands a file on.
     Hop(Box<Hop>),
     /// It only tells something.
     Note,
+}
+
+impl Purpose {
+    /// The path on which the destination of the put was heard, if it asked for it.
+    fn heard(&self, destination: u64) -> Option<PathId> {
+        match self {
+            Self::Proxy(asker) | Self::Answer { asker, .. } => {
+                asker.path.filter(|_| asker.entity == destination)
+            }
+            Self::Hop(_) | Self::Note => None,
+        }
+    }
 }
 
 impl Core {
@@ -141,6 +161,7 @@ impl Core {
             finished: finished.clone(),
             header: base.header,
             metadata: if relayed { metadata.to_vec() } else { Vec::new() },
+            path: base.path,
             restored: false,
         };
         self.operations.notices.push_back(Notice::Received(Box::new(received)));
@@ -228,7 +249,7 @@ impl Entity {
         while let Some(notice) = self.core.operations.notices.pop_front() {
             match notice {
                 Notice::Received(received) if self.core.is_relayed(&received.header) => {
-                    self.relay_received(now, *received);
+                    self.relay_received(now, &received);
                 }
                 Notice::Received(received) => self.dispatch(now, &received),
                 Notice::Sent(finished) if finished.id.source.0 != self.core.config.entity => {
@@ -277,12 +298,13 @@ impl Entity {
     ) {
         let asker = received.asker();
         let full = self.core.operations.in_hand() >= self.core.config.user_operations.pending;
+        if full && !matches!(request, Request::Sfo(_)) {
+            self.core.refuse(asker, Refusal::Full);
+            self.discharge(asker.original);
+            return;
+        }
         match request {
             Request::Sfo(request) => self.sfo_arrived(now, received, &request, all),
-            _ if full => {
-                self.core.refuse(asker, Refusal::Full);
-                self.discharge(asker.original);
-            }
             Request::ProxyPut(put) => self.proxy_requested(now, asker, &put, all),
             Request::ProxyPutCancel => self.proxy_cancelled(now, asker, all),
             Request::DirectoryListing { directory, file } => {
@@ -320,16 +342,14 @@ impl Entity {
 
     /// Why a put of an earlier run was made.
     fn purpose_of(&self, received: &Received, request: PutRequest) -> Purpose {
-        let original = received.id();
+        let asker = received.asker();
         let operations = message::operations(&received.finished.messages);
         match message::first_request(&operations) {
             Some(Request::Sfo(sfo)) => {
-                Purpose::Hop(Box::new(Hop::new(original, request.destination, &sfo)))
+                Purpose::Hop(Box::new(Hop::new(asker.original, request.destination, &sfo)))
             }
-            Some(Request::ProxyPut(_)) if !is_response(&request.messages) => {
-                Purpose::Proxy(received.asker())
-            }
-            Some(_) | None => Purpose::Answer { original, spool: request.source },
+            Some(Request::ProxyPut(_)) if !is_response(&request.messages) => Purpose::Proxy(asker),
+            Some(_) | None => Purpose::Answer { asker, spool: request.source },
         }
     }
 
@@ -351,15 +371,19 @@ impl Entity {
             self.core.operations.deferred.push_back((request, purpose));
             return Ok(None);
         }
+        let heard = purpose.heard(request.destination);
         self.core.operations.submitting = true;
-        let begun = self.put(now, request);
+        let begun = self.put_by(now, request, heard);
         self.core.operations.submitting = false;
         match begun {
             Ok(id) => {
                 self.core.operations.puts.insert(id, purpose);
                 Ok(Some(id))
             }
-            Err(_) => Err((purpose, Refusal::Impossible)),
+            Err(error) => {
+                let lost = matches!(error, RequestError::NoPath(_));
+                Err((purpose, if lost { Refusal::NoRoute } else { Refusal::Impossible }))
+            }
         }
     }
 
@@ -371,7 +395,7 @@ impl Entity {
             messages,
             ..PutRequest::default()
         };
-        let purpose = Purpose::Answer { original: asker.original, spool: None };
+        let purpose = Purpose::Answer { asker, spool: None };
         if let Err((_, reason)) = self.submit(now, request, purpose) {
             self.core.refuse(asker, reason);
             self.discharge(asker.original);
@@ -387,11 +411,11 @@ impl Entity {
     fn purpose_ended(&mut self, now: Time, purpose: Purpose, finished: &TransactionFinished) {
         match purpose {
             Purpose::Proxy(asker) => self.proxy_ended(now, asker, finished),
-            Purpose::Answer { original, spool } => {
+            Purpose::Answer { asker, spool } => {
+                self.discharge(asker.original);
                 if let Some(spool) = spool {
                     self.core.delete(spool);
                 }
-                self.discharge(original);
             }
             Purpose::Hop(hop) => self.hop_ended(now, &hop, finished),
             Purpose::Note => {}
@@ -419,6 +443,13 @@ impl Entity {
         let Some(received) = read_owed(finished, metadata) else { return };
         let id = received.id();
         self.core.operations.owed.insert(id, order);
+        let operations = message::operations(&received.finished.messages);
+        let entity = self.core.config.entity;
+        let handed_on = self.core.is_relayed(&received.header)
+            || message::sfo_request(&operations).is_some_and(|r| r.destination.value != entity);
+        if handed_on && received.has_file() {
+            self.core.take_custody_again(id, received.finished.size);
+        }
         self.core.operations.notices.push_back(Notice::Received(Box::new(received)));
     }
 
@@ -485,5 +516,5 @@ fn read_owed(finished: &[u8], metadata: &[u8]) -> Option<Received> {
         filestore_responses: responses.collect(),
         fault_location: None,
     };
-    Some(Received { finished, header, metadata: metadata.to_vec(), restored: true })
+    Some(Received { finished, header, metadata: metadata.to_vec(), path: None, restored: true })
 }

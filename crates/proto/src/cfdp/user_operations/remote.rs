@@ -108,60 +108,63 @@ impl Entity {
 
     /// Tells the user of what answers a request of this entity.
     pub(super) fn answered(&mut self, received: &Received, all: &[UserOperation<'_>]) {
-        let from = received.finished.peer;
-        let id = message::originating(all).unwrap_or(received.id());
-        let good = received.finished.condition == ConditionCode::NoError;
-        for operation in all {
-            let told = match *operation {
-                UserOperation::ProxyPutResponse { condition, delivery, file_status } => {
-                    let filestore_responses = proxy_filestore_responses(all);
-                    OperationIndication::ProxyPutResponse {
-                        from,
-                        id,
-                        condition,
-                        delivery,
-                        file_status,
-                        filestore_responses,
-                    }
-                }
-                UserOperation::DirectoryListingResponse { success, directory, file } => {
-                    OperationIndication::DirectoryListing {
-                        from,
-                        id,
-                        success: success && good,
-                        directory: directory.to_str_lossy().into_owned(),
-                        file: file.to_str_lossy().into_owned(),
-                    }
-                }
-                UserOperation::RemoteStatusReportResponse { status, success, transaction } => {
-                    OperationIndication::RemoteStatusReport {
-                        from,
-                        id,
-                        transaction: transaction.id(),
-                        status,
-                        success: success && good,
-                        file: received.finished.destination_name.clone(),
-                    }
-                }
-                UserOperation::RemoteSuspendResponse { suspended, status, transaction } => {
-                    let transaction = transaction.id();
-                    OperationIndication::RemoteSuspend { from, transaction, suspended, status }
-                }
-                UserOperation::RemoteResumeResponse { suspended, status, transaction } => {
-                    let transaction = transaction.id();
-                    OperationIndication::RemoteResume { from, transaction, suspended, status }
-                }
-                UserOperation::SfoReport(report) => super::sfo::reported(&report, all),
-                ref other => {
-                    // `dispatch` has looked for requests; the rest goes along with something.
-                    debug_assert!(message::request(other).is_none());
-                    continue;
-                }
-            };
+        if let Some(told) = all.iter().find_map(|operation| told_by(operation, received, all)) {
             self.core.tell(told);
-            return;
         }
     }
+}
+
+/// What an operation tells the user, if it answers something.
+fn told_by(
+    operation: &UserOperation<'_>,
+    received: &Received,
+    all: &[UserOperation<'_>],
+) -> Option<OperationIndication> {
+    let from = received.finished.peer;
+    let id = message::originating(all).unwrap_or(received.id());
+    let good = received.finished.condition == ConditionCode::NoError;
+    if let UserOperation::ProxyPutResponse { condition, delivery, file_status } = *operation {
+        let filestore_responses = proxy_filestore_responses(all);
+        return Some(OperationIndication::ProxyPutResponse {
+            from,
+            id,
+            condition,
+            delivery,
+            file_status,
+            filestore_responses,
+        });
+    }
+    if let UserOperation::DirectoryListingResponse { success, directory, file } = *operation {
+        return Some(OperationIndication::DirectoryListing {
+            from,
+            id,
+            success: success && good,
+            directory: directory.to_str_lossy().into_owned(),
+            file: file.to_str_lossy().into_owned(),
+        });
+    }
+    if let UserOperation::RemoteStatusReportResponse { status, success, transaction } = *operation {
+        return Some(OperationIndication::RemoteStatusReport {
+            from,
+            id,
+            transaction: transaction.id(),
+            status,
+            success: success && good,
+            file: received.finished.destination_name.clone(),
+        });
+    }
+    if let UserOperation::RemoteSuspendResponse { suspended, status, transaction } = *operation {
+        let transaction = transaction.id();
+        return Some(OperationIndication::RemoteSuspend { from, transaction, suspended, status });
+    }
+    if let UserOperation::RemoteResumeResponse { suspended, status, transaction } = *operation {
+        let transaction = transaction.id();
+        return Some(OperationIndication::RemoteResume { from, transaction, suspended, status });
+    }
+    if let UserOperation::SfoReport(report) = operation {
+        return Some(super::sfo::reported(report, all));
+    }
+    None
 }
 
 fn proxy_filestore_responses(all: &[UserOperation<'_>]) -> Vec<FilestoreResponse> {

@@ -100,17 +100,13 @@ impl Entity {
             return;
         }
         let asker = received.asker();
-        let has_file = !received.finished.destination_name.is_empty();
-        if received.restored && has_file {
-            self.core.take_custody_again(asker.original, received.finished.size);
-        }
         let refusal = self.core.sfo_refusal(asker.entity, request);
         let next = self.core.config.user_operations.next_hop(request.destination.value);
         let hop = Hop::new(asker.original, next, request);
         let begun = match refusal {
             Some(reason) => Err((Purpose::Hop(Box::new(hop)), reason)),
             None => {
-                let put = hop_request(asker.original, has_file, next, request, received);
+                let put = hop_request(next, request, received);
                 self.submit(now, put, Purpose::Hop(Box::new(hop)))
             }
         };
@@ -138,8 +134,7 @@ impl Entity {
             self.discharge(received.id());
             return;
         }
-        let has_file = !finished.destination_name.is_empty();
-        let name = if has_file { request.destination_name } else { Lv::default() };
+        let name = if received.has_file() { request.destination_name } else { Lv::default() };
         self.core.tell(OperationIndication::SfoReceived {
             id: finished.id,
             source: request.source.entity(),
@@ -163,12 +158,14 @@ impl Entity {
             file_status: finished.file_status,
             responses: &finished.filestore_responses,
         };
-        let purpose = Purpose::Answer { original: received.id(), spool: None };
+        let purpose = Purpose::Answer { asker: received.asker(), spool: None };
         self.send_report(now, &traced, traced.source, outcome, purpose);
     }
 
     /// A hop is over: what was stored for it is not needed any longer, whichever way it ended.
     pub(super) fn hop_ended(&mut self, now: Time, hop: &Hop, finished: &TransactionFinished) {
+        // The record first: a crash in between leaves a file too many, not a record of none.
+        self.discharge(hop.original);
         self.core.release(hop.original);
         self.core.tell(OperationIndication::SfoForwarded {
             original: hop.original,
@@ -197,7 +194,6 @@ impl Entity {
         if to_destination {
             self.send_report(now, traced, traced.destination, outcome, Purpose::Note);
         }
-        self.discharge(hop.original);
     }
 
     fn send_report(
@@ -257,17 +253,12 @@ impl Entity {
 }
 
 /// The put to the next entity: the same messages, with one waypoint more in the request.
-fn hop_request(
-    original: TransactionId,
-    has_file: bool,
-    next: u64,
-    request: &SfoRequest<'_>,
-    received: &Received,
-) -> PutRequest {
+fn hop_request(next: u64, request: &SfoRequest<'_>, received: &Received) -> PutRequest {
+    let has_file = received.has_file();
     let counted = SfoRequest { prior_waypoints: request.prior_waypoints + 1, ..*request };
     let mut put = PutRequest {
         destination: next,
-        source: has_file.then(|| custody::spool_name(original)),
+        source: has_file.then(|| custody::spool_name(received.id())),
         source_name: has_file.then(|| request.source_name.to_str_lossy().into_owned()),
         destination_name: request.destination_name.to_str_lossy().into_owned(),
         mode: Some(request.mode),

@@ -1,1 +1,7 @@
-//! Three entities, and what they ask of each other.
+//! Several entities, and what they ask of each other.
+
+mod extended;
+mod proxy;
+mod remote;
+mod sfo;
+mod world;
