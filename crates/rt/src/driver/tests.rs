@@ -265,7 +265,7 @@ fn a_datagram_the_interface_cannot_take_is_named() {
 }
 
 #[test]
-fn batches_last_a_quarter_of_a_millisecond() {
+fn batches_last_a_millisecond() {
     let at = |rate_bps| {
         let info = PathInfo { rate_bps, overhead: 42, ..PathInfo::datagram(1472) };
         segments_a_batch(&info)
@@ -273,6 +273,7 @@ fn batches_last_a_quarter_of_a_millisecond() {
     assert_eq!(at(None), 64);
     assert_eq!(at(Some(0)), 64);
     assert_eq!(at(Some(1_000_000)), 1);
-    assert_eq!(at(Some(1_000_000_000)), 20);
+    assert_eq!(at(Some(100_000_000)), 8);
+    assert_eq!(at(Some(1_000_000_000)), 64);
     assert_eq!(at(Some(100_000_000_000)), 64);
 }
