@@ -51,13 +51,10 @@ mod tests {
         assert_eq!(rate(115_200.0), "115.2 kbit/s");
         assert_eq!(seconds(12_345.6), "12346 s");
         assert_eq!(seconds(0.0251), "0.025 s");
-        assert_eq!(
-            (bytes(0.0).as_str(), bytes(10_000_000.0).as_str()),
-            ("0 B", "10.000 MB".replace("10.000", "10.00").as_str())
-        );
-        assert_eq!(
-            (count(7.0), count(7.25), percent(0.9861)),
-            ("7".into(), "7.2".into(), "98.6 %".into())
-        );
+        assert_eq!(bytes(0.0), "0 B");
+        assert_eq!(bytes(10_000_000.0), "10.00 MB");
+        assert_eq!(count(7.0), "7");
+        assert_eq!(count(7.25), "7.2");
+        assert_eq!(percent(0.9861), "98.6 %");
     }
 }

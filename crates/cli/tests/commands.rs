@@ -1,0 +1,182 @@
+//! The commands that need no socket, as a user types them.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn slowlight(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+    command.args(args).env_remove("RUST_LOG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    slowlight(args).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// What a command that must succeed prints.
+fn done(args: &[&str]) -> String {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", err(&output));
+    out(&output)
+}
+
+/// What a command that is used wrongly says.
+fn misused(args: &[&str]) -> String {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {} {}", out(&output), err(&output));
+    assert!(output.stdout.is_empty());
+    err(&output)
+}
+
+fn scenario(name: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../scenarios", name].iter().collect();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn compare_prints_a_table_or_json() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), vec![7; 50_000]).unwrap();
+    let path = file.path().to_str().unwrap();
+    let args = ["compare", "--link", "geo", "--per", "1e-2", "--runs", "3", "--file", path];
+    let table = done(&args);
+    assert!(table.contains("cfdp") && table.contains("efficiency"), "{table}");
+    let mut more = args.to_vec();
+    more.extend(["--json", "--jobs", "1", "--protocol", "cfdp,cfdp/gsfc-2007"]);
+    let json: serde_json::Value = serde_json::from_str(&done(&more)).unwrap();
+    let rows = json.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert_eq!((row["runs"].as_u64(), row["completed"].as_u64()), (Some(3), Some(3)));
+        assert_eq!(row["file_bytes"].as_u64(), Some(50_000));
+        assert!(row["goodput_bps"]["mean"].as_f64() > Some(0.0));
+    }
+    let first = rows[0]["goodput_bps"]["mean"].as_f64();
+    assert!(first >= rows[1]["goodput_bps"]["mean"].as_f64(), "ranked by goodput");
+    let one = more.iter().map(|arg| if *arg == "1" { "2" } else { arg }).collect::<Vec<_>>();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&done(&one)).unwrap(), json);
+}
+
+#[test]
+fn a_return_path_of_its_own() {
+    let args =
+        ["compare", "--rate", "1 Mbit/s", "--delay", "1 s", "--size", "20 kB", "--runs", "1"];
+    let back = ["--return-rate", "9600 bit/s", "--return-delay", "3 s", "--json"];
+    let json = done(&[&args[..], &back[..]].concat());
+    let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let mean = |key: &str| rows[0][key]["mean"].as_f64().unwrap();
+    assert!((1.0..1.5).contains(&mean("delivered_s")), "{json}");
+    assert!((4.0..4.6).contains(&mean("confirmed_s")), "{json}");
+}
+
+#[test]
+fn mistakes_exit_with_2_and_name_the_remedy() {
+    let text = misused(&["compare", "--rate", "10"]);
+    assert!(text.contains("--rate") && text.contains("\"10 Mbit/s\""), "{text}");
+    assert!(misused(&["compare", "--link", "goe"]).contains("did you mean \"geo\"?"));
+    assert!(misused(&["compare", "--protocol", "cdfp"]).contains("did you mean \"cfdp\"?"));
+    assert!(misused(&["compare", "--runs", "0"]).contains("--runs"));
+    assert!(misused(&["compare", "--size", "1 MB", "--file", "x"]).contains("cannot be used"));
+    assert!(misused(&["links", "mras-near"]).contains("did you mean \"mars-near\"?"));
+    assert!(misused(&["decode", "zz"]).contains("'z' at character 1"));
+    assert!(misused(&["sim", "no-such-scenario.toml"]).contains("no-such-scenario.toml"));
+    misused(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world.toml");
+    std::fs::write(&path, "seed = 1\nlinks = []\ntransfers = []\ncolor = 3\n").unwrap();
+    let text = misused(&["sim", path.to_str().unwrap()]);
+    assert!(
+        text.contains("world.toml") && text.contains("line 4") && text.contains("color"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_run_folder_keeps_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let out_dir = folder.path().join("run");
+    let dir = out_dir.to_str().unwrap();
+    let json = done(&["sim", &scenario("far-side.toml"), "--out", dir, "--json", "--seed", "5"]);
+    let read = |name: &str| std::fs::read_to_string(out_dir.join(name)).unwrap();
+    assert_eq!(json.trim_end(), read("metrics.json"));
+    let metrics: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(metrics["seed"], 5);
+    assert_eq!(metrics["transfers"][0]["verified"], true);
+    let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    assert_eq!((&manifest["seed"], &manifest["slowlight"]), (&5.into(), &"0.1.0".into()));
+    assert_eq!(read("scenario.toml"), std::fs::read_to_string(scenario("far-side.toml")).unwrap());
+    assert!(read("trace.tsv").starts_with("sent_s\t"));
+    // The resolved scenario is a scenario: it gives the same metrics.
+    let resolved = out_dir.join("resolved.toml");
+    assert_eq!(done(&["sim", resolved.to_str().unwrap(), "--json"]), json);
+    let lines = done(&["decode", out_dir.join("capture.pcapng").to_str().unwrap()]);
+    assert!(lines.lines().count() > 1000 && lines.contains("File Data"), "{}", lines.len());
+}
+
+#[test]
+fn a_transfer_that_fails_exits_with_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world.toml");
+    let link = |from, to| format!("[[links]]\nfrom = \"{from}\"\nto = \"{to}\"\nper = 1\n");
+    let transfer = "[[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"1 kB\"\n";
+    let text = format!("seed = 1\n{}{}{transfer}", link("a", "b"), link("b", "a"));
+    std::fs::write(&path, text).unwrap();
+    let output = run(&["sim", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(err(&output).contains("file-1 failed: sender:"), "{}", err(&output));
+    assert!(out(&output).contains("failed"));
+}
+
+#[test]
+fn decode_shows_one_line_a_pdu() {
+    let ack = "2800031100650001006606 4001";
+    assert!(done(&["decode", ack]).contains("ACK"));
+    assert_eq!(run(&["decode", "28000311006500"]).status.code(), Some(1));
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.pcapng");
+    std::fs::write(&broken, b"not a capture at all").unwrap();
+    let output = run(&["decode", broken.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("broken.pcapng"), "{}", err(&output));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let pcap = folder.path().join("run.pcapng");
+    done(&["sim", &scenario("grc-10mb.toml"), "--pcap", pcap.to_str().unwrap()]);
+    let mut child = slowlight(&["decode", pcap.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("Metadata"), "{line}");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(0), String::new()));
+}
+
+#[test]
+fn lists_completions_and_pages() {
+    let links = done(&["links"]);
+    for name in ["terrestrial", "moon-farside", "grc-10m"] {
+        assert!(links.lines().any(|line| line.starts_with(name)), "{links}");
+    }
+    assert!(done(&["links", "cislunar"]).contains("1.28 s"));
+    assert!(done(&["completions", "bash"]).contains("compare"));
+    let folder = tempfile::tempdir().unwrap();
+    done(&["man", folder.path().to_str().unwrap()]);
+    for page in ["slowlight.1", "slowlight-compare.1", "slowlight-send.1"] {
+        assert!(Path::new(&folder.path().join(page)).exists(), "{page}");
+    }
+}
