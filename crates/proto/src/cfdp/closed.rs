@@ -64,6 +64,10 @@ impl Replies {
         self.waiting.iter().map(|(_, pdu)| pdu.len()).sum()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Queues a PDU; `false` if there is no room.
     pub(crate) fn push(&mut self, path: PathId, pdu: Vec<u8>) -> bool {
         if self.waiting.len() >= self.max {

@@ -27,6 +27,7 @@ mod tests;
 mod user_operations;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use engine::{Deadline, Effect, Engine, IndexRequest, Input, PathId, Rng, Time, Transmit, TxBuf};
 use wire::cfdp::{
@@ -516,15 +517,18 @@ impl Engine for Entity {
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        let paths: Vec<PathId> = self.core.paths.keys().copied().collect();
-        let first = paths.iter().position(|path| *path > self.turn).unwrap_or(0);
-        for path in paths[first..].iter().chain(&paths[..first]) {
-            let transmit = self.transmit_on(now, *path, tx);
+        // Each path once, beginning behind the one that had the last turn.
+        let mut at = self.turn;
+        for _ in 0..self.core.paths.len() {
+            let after = self.core.paths.range((Bound::Excluded(at), Bound::Unbounded)).next();
+            let next = after.or_else(|| self.core.paths.iter().next()).map(|(id, _)| *id)?;
+            let transmit = self.transmit_on(now, next, tx);
             self.serve(now);
             if let Some(transmit) = transmit {
-                self.turn = *path;
+                self.turn = next;
                 return Some(transmit);
             }
+            at = next;
         }
         None
     }
@@ -546,6 +550,9 @@ impl Entity {
     /// Fills a batch for one path with what is most worth sending.
     fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
         let path = self.core.paths.get(&id).filter(|path| path.can_send())?;
+        if !path.has_work() && self.replies.is_empty() {
+            return None;
+        }
         let mut burst = path.burst(now, tx);
         self.replies.emit(id, &mut burst, &mut self.core.stats);
         'classes: for class in Class::ALL {

@@ -102,6 +102,11 @@ impl Path {
         }
     }
 
+    /// Whether any transaction wants to send.
+    pub(crate) fn has_work(&self) -> bool {
+        self.ready.iter().any(|queue| !queue.is_empty())
+    }
+
     /// Puts a transaction into the queue of a class; it must not be in it.
     pub(crate) fn enqueue(&mut self, class: Class, handle: Handle) {
         self.ready[class as usize].push_back(handle);
