@@ -36,7 +36,7 @@ PYTHON = str(INTEROP / ".venv/bin/python")
 PEERS = {
     # Name, command, bit/s to pace it at: each at about what its receiver takes.
     "cfdp-py": ([PYTHON, str(INTEROP / "cfdp-py/peer.py")], (150_000_000, 200_000_000, 0)),
-    "librecube": ([PYTHON, str(INTEROP / "librecube/peer.py")], (40_000_000, 0)),
+    "librecube": ([PYTHON, str(INTEROP / "librecube/peer.py")], (10_000_000, 40_000_000)),
     "cfdp-rs": ([], (200_000_000, 400_000_000, 0)),
 }
 
@@ -70,23 +70,50 @@ class Process:
         self.out = folder / f"{name}.out"
         self.err = folder / f"{name}.err"
         self.end = time.monotonic() + limit
+        self.rss_kb = 0
         environment = {**os.environ, "PYTHONPATH": str(INTEROP)}
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.child = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
 
     def wait(self) -> Ended:
         """Waits for the end; kills the child when its time is over."""
-        while True:
-            pid, status, usage = os.wait4(self.child.pid, os.WNOHANG)
-            if pid != 0:
-                break
+        while (ended := self.poll()) is None:
+            time.sleep(0.005)
+        return ended
+
+    def poll(self) -> Ended | None:
+        """How the child ended, if it has; to be called until then."""
+        self.look_at_memory()
+        pid, status, usage = os.wait4(self.child.pid, os.WNOHANG)
+        if pid == 0:
             if time.monotonic() > self.end:
                 self.child.kill()
-            time.sleep(0.005)
+            return None
         self.child.returncode = os.waitstatus_to_exitcode(status)
         cpu = usage.ru_utime + usage.ru_stime
         text = self.out.read_text() + self.err.read_text()
-        return Ended(self.child.returncode, text, usage.ru_maxrss, cpu)
+        return Ended(self.child.returncode, text, self.rss_kb, cpu)
+
+    def look_at_memory(self) -> None:
+        """Reads the peak so far. `ru_maxrss` would count what this interpreter had at the fork."""
+        try:
+            status = Path(f"/proc/{self.child.pid}/status").read_text()
+        except OSError:
+            return
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+        if found:
+            self.rss_kb = max(self.rss_kb, int(found.group(1)))
+
+
+def wait_for_both(first: Process, second: Process) -> tuple[Ended, Ended]:
+    """Waits for the ends of two processes, and watches the memory of both."""
+    ended_first: Ended | None = None
+    ended_second: Ended | None = None
+    while ended_first is None or ended_second is None:
+        ended_first = ended_first or first.poll()
+        ended_second = ended_second or second.poll()
+        time.sleep(0.005)
+    return ended_first, ended_second
 
 
 def wait_for_port(port: int) -> None:
@@ -169,7 +196,7 @@ class Bench:
         start = time.monotonic()
         send_command = [self.slowlight, "send", *shared, *ends, *settings]
         send = Process(send_command, self.folder, "send", 300)
-        sender, receiver = send.wait(), recv.wait()
+        sender, receiver = wait_for_both(send, recv)
         elapsed = time.monotonic() - start
         same = digest(source) == digest(root / "received.bin")
         report = last_json(sender.output)
@@ -201,7 +228,7 @@ class Bench:
             wait_for_port(5812)
             transmit = [*command, "send", *ends, "1", "2", *tail, str(source), "received.bin"]
             send = Process(transmit, self.folder, "peer-send", 70)
-            sender, receiver = send.wait(), recv.wait()
+            sender, receiver = wait_for_both(send, recv)
             seconds = float(last_json(sender.output).get("elapsed_s", 0))
             if sender.code != 0 or seconds == 0 or digest(source) != digest(root / "received.bin"):
                 continue
