@@ -134,6 +134,9 @@ pub struct Remote {
     /// Most gaps in one NAK.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nak_gaps_max: Option<usize>,
+    /// Most copies of a repair; 1 sends none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair_copies: Option<u32>,
     /// Time to wait for an ACK, or `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack_timer: Option<Timer>,
@@ -504,6 +507,7 @@ impl Remote {
         set(&mut remote.datagram_max, self.datagram_max.map(|size| Some(len(size))));
         set(&mut remote.nak_mode, self.nak_mode);
         set(&mut remote.nak_gaps_max, self.nak_gaps_max.map(Some));
+        set(&mut remote.repair_copies, self.repair_copies);
         set(&mut remote.ack_timer, self.ack_timer);
         set(&mut remote.ack_limit, self.ack_limit);
         set(&mut remote.nak_timer, self.nak_timer);
