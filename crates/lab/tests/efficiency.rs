@@ -1,5 +1,7 @@
 //! How close CFDP with default settings comes to the bound. More seeds with `SLOWLIGHT_SEEDS`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::atomic::AtomicBool;
 
 use slowlight_lab as lab;

@@ -1,6 +1,8 @@
 //! The printed captures of the NASA GRC study (2011), from simulated runs: datagram lengths, the
 //! sequence of PDUs, and the gaps between packets at the receiver's end of the link.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{self, Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
