@@ -5,6 +5,7 @@ use std::time::Duration;
 use wire::cfdp::{ChecksumType, TransmissionMode, Version, Width};
 
 use super::config::{Config, HostDelays, NakMode, Remote, Timer};
+use super::user_operations::Permissions;
 
 /// The settings of a profile; `None` if there is none of this name. The caller sets the entity's
 /// number and its remotes.
@@ -13,13 +14,23 @@ use super::config::{Config, HostDelays, NakMode, Remote, Timer};
 /// * `gsfc-2007`: the engine 3.1a1 of the Goddard Space Flight Center as it was measured in 2011
 ///   over an emulated link: version 000, modular checksum, 997 bytes a PDU, twenty gaps a NAK,
 ///   timers of 50 s, and the time its hosts took to answer.
+/// * `extended-b3`: classes 3 and 4 of issues 1 to 4: version 000, and whoever may send PDUs here
+///   may have them relayed. The caller sets the routes. The layout of the PDUs is sure, the
+///   procedures are not: no other implementation of them was found.
 #[must_use]
 pub fn profile(name: &str) -> Option<Config> {
     match name {
         "default" => Some(Config::default()),
         "gsfc-2007" => Some(gsfc_2007()),
+        "extended-b3" => Some(extended_b3()),
         _ => None,
     }
+}
+
+fn extended_b3() -> Config {
+    let permissions = Permissions { relay: true, ..Permissions::default() };
+    let remote = Remote { version: Version::V0, permissions, ..Remote::default() };
+    Config { default_remote: remote, ..Config::default() }
 }
 
 fn gsfc_2007() -> Config {

@@ -44,6 +44,7 @@ impl Receiver {
             refused = place.refused || refused && place.name.is_none();
             described.destination = place.name;
             described.requests = place.requests.unwrap_or(described.requests);
+            described.size = if place.stored { Some(size) } else { described.size };
         }
         core.indicate(Indication::MetadataReceived(MetadataReceived {
             id: self.base.id(),

@@ -26,10 +26,12 @@ pub(crate) struct Placement {
     pub(crate) name: Option<FileName>,
     /// The filestore requests, in place of those of the Metadata.
     pub(crate) requests: Option<Vec<FilestoreRequest>>,
+    /// It takes no more room than was announced until its end says that it is longer.
+    pub(crate) stored: bool,
 }
 
 impl Placement {
-    const REFUSED: Self = Self { refused: true, name: None, requests: None };
+    const REFUSED: Self = Self { refused: true, name: None, requests: None, stored: false };
 }
 
 /// The working file in which what `id` brought waits to be handed on.
@@ -70,10 +72,10 @@ impl Core {
         });
         let requests = Some(requests.collect());
         if !has_file {
-            return Some(Placement { refused: false, name: None, requests });
+            return Some(Placement { requests, ..Placement::default() });
         }
         let name = request.destination_name.to_str().and_then(|name| FileName::file(name).ok());
-        Some(Placement { refused: name.is_none(), name, requests })
+        Some(Placement { refused: name.is_none(), name, requests, stored: false })
     }
 
     fn place_stored(
@@ -84,10 +86,14 @@ impl Core {
         requests: Option<Vec<FilestoreRequest>>,
     ) -> Placement {
         if !has_file {
-            return Placement { refused: false, name: None, requests };
+            return Placement { requests, ..Placement::default() };
         }
         let settings = &self.config.user_operations;
         let operations = &mut self.operations;
+        if operations.holds(id) {
+            // The file of the same id is still being handed on.
+            return Placement::REFUSED;
+        }
         let known = operations.custody.contains_key(&id);
         if !known
             && (operations.custody.len() >= settings.stored_files
@@ -96,7 +102,7 @@ impl Core {
             return Placement::REFUSED;
         }
         operations.custody.entry(id).or_insert(Custody { bytes: size, held: false });
-        Placement { refused: false, name: Some(spool_name(id)), requests }
+        Placement { refused: false, name: Some(spool_name(id)), requests, stored: true }
     }
 
     /// Whether there is room for a file that turns out to be this long.

@@ -2,6 +2,7 @@
 
 mod extended;
 mod proxy;
+mod random;
 mod remote;
 mod sfo;
 mod world;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use wire::cfdp::{Body, ConditionCode, Direction, FileStatus, Pdu, TransmissionMode, Version};
+use wire::cfdp::{Body, ConditionCode, Direction, FileStatus, Pdu, TransmissionMode};
 
 use engine::PathId;
 
@@ -15,10 +15,10 @@ use crate::cfdp::{Config, OperationIndication, PutRequest, Remote};
 const LINE: [(u64, u64); 3] = [(1, 2), (2, 3), (3, 4)];
 
 fn relays(number: u64, config: &mut Config) {
-    permit(config, |permissions| permissions.relay = true);
-    config.default_remote.version = Version::V0;
+    let profile = crate::cfdp::profile("extended-b3").expect("the profile is there");
+    config.default_remote = profile.default_remote;
     for remote in config.remotes.values_mut() {
-        remote.version = Version::V0;
+        *remote = Remote { path: remote.path, ..config.default_remote.clone() };
     }
     for other in 1..=4 {
         if other == number {
@@ -27,7 +27,7 @@ fn relays(number: u64, config: &mut Config) {
         let next = if other > number { number + 1 } else { number - 1 };
         config.user_operations.routes.insert(other, next);
         let path = PathId(u32::try_from(next).expect("small numbers"));
-        let remote = Remote { version: Version::V0, path: Some(path), ..Remote::default() };
+        let remote = Remote { path: Some(path), ..config.default_remote.clone() };
         config.remotes.entry(other).or_insert(remote);
     }
 }
@@ -179,6 +179,7 @@ fn nothing_is_relayed_without_a_permission() {
     for mode in [TransmissionMode::Unacknowledged, TransmissionMode::Acknowledged] {
         let mut world = World::new(&LINE, |number, config| {
             relays(number, config);
+            config.default_remote.permissions.relay = false;
             permit(config, |permissions| permissions.relay = false);
         });
         world.insert(1, "source", &content(5000));

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use wire::cfdp::{ConditionCode, EntityId, FileStatus, FilestoreAction};
 
 use super::world::{World, content, name, permit};
+use crate::cfdp::user_operations::message;
 use crate::cfdp::{
-    Config, FilestoreRequest, OperationIndication, Refusal, SfoPutRequest, SfoReported,
+    Config, FilestoreRequest, OperationIndication, PutRequest, Refusal, SfoPutRequest, SfoReported,
     TraceControl,
 };
 
@@ -173,6 +174,48 @@ fn a_waypoint_refuses_what_it_may_not_or_cannot_store() {
         assert_eq!(finished.condition, ConditionCode::FilestoreRejection, "{what}");
         assert_eq!(finished.file_status, FileStatus::FilestoreRejection, "{what}");
         assert_eq!(world.file(4, "renamed"), None);
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn a_file_of_unknown_size_keeps_to_the_bounds_too() {
+    for (bytes, fits) in [(4999, false), (5000, true)] {
+        let mut world = World::new(&LINE, |number, config| {
+            waypoints(number, config);
+            config.user_operations.stored_bytes = bytes;
+        });
+        let file = content(5000);
+        world.insert(1, "source", &file);
+        let sfo = wire::cfdp::SfoRequest {
+            trace: TraceControl::None,
+            mode: wire::cfdp::TransmissionMode::Acknowledged,
+            segmentation_control: false,
+            closure_requested: false,
+            prior_waypoints: 0,
+            label: wire::cfdp::Lv::default(),
+            source: message::entity(1),
+            destination: message::entity(4),
+            source_name: "source".into(),
+            destination_name: "copy".into(),
+        };
+        let sfo = message::encode(&wire::cfdp::UserOperation::SfoRequest(sfo));
+        let id = world.put(
+            1,
+            PutRequest {
+                destination: 2,
+                source: Some(name("source")),
+                destination_name: "copy".into(),
+                messages: vec![sfo.expect("short names")],
+                unbounded: true,
+                ..PutRequest::default()
+            },
+        );
+        world.run();
+        let expected =
+            if fits { ConditionCode::NoError } else { ConditionCode::FilestoreRejection };
+        assert_eq!(world.finished(1, id).expect("it ended").condition, expected);
+        assert_eq!(world.file(4, "copy"), fits.then_some(&file[..]));
         world.assert_clean();
     }
 }
