@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use wire::cfdp::{Body, ConditionCode, Direction, FileStatus, Pdu, TransmissionMode};
 
-use engine::PathId;
+use engine::{PathId, Rng};
 
 use super::world::{World, content, name, permit};
-use crate::cfdp::{Config, OperationIndication, PutRequest, Remote};
+use crate::cfdp::{Config, Indication, OperationIndication, PutRequest, Remote};
 
 /// 1 - 2 - 3 - 4.
 const LINE: [(u64, u64); 3] = [(1, 2), (2, 3), (3, 4)];
@@ -193,5 +193,37 @@ fn nothing_is_relayed_without_a_permission() {
         );
         let sent = &world.hosts[&2].entity.stats().sent;
         assert_eq!((sent.metadata, sent.file_data, sent.eof), (0, 0, 0));
+    }
+}
+
+#[test]
+fn class_4_arrives_through_losses_and_restarts_everywhere() {
+    for seed in 0..150 {
+        let mut rng = Rng::new(seed, "class 4");
+        let mut world = World::new(&LINE, relays);
+        world.loss = rng.below(25) as f64 / 100.0;
+        let file = content(1 + rng.below(20_000) as usize);
+        for (from, to) in [(1, 4), (4, 1)] {
+            world.insert(from, "source", &file);
+            let put = PutRequest { destination: to, ..request(TransmissionMode::Acknowledged) };
+            world.put(from, put);
+        }
+        for _ in 0..rng.below(6) {
+            world.run_for(Duration::from_millis(rng.below(400)));
+            world.restart(1 + rng.below(4));
+        }
+        world.run();
+        for end in [1, 4] {
+            assert_eq!(world.file(end, "copy"), Some(&file[..]), "seed {seed}, entity {end}");
+        }
+        for (number, host) in &world.hosts {
+            let left: Vec<_> = host.entity.transactions().collect();
+            assert!(left.is_empty(), "seed {seed}, entity {number}: {left:?}");
+            let failed = host.indications.iter().find(|indication| {
+                matches!(indication, Indication::TransactionFinished(finished)
+                    if finished.condition != ConditionCode::NoError)
+            });
+            assert_eq!(failed, None, "seed {seed}, entity {number}");
+        }
     }
 }
