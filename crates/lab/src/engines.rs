@@ -78,10 +78,10 @@ impl EngineConfig {
     /// When the profile does not exist or the MIB is out of range.
     pub fn new(protocol: &Protocol, entity: u64, mib: Option<&Mib>) -> Result<Self, SpecError> {
         let mut config = cfdp_config(protocol)?;
-        config.entity = entity;
         if let Some(mib) = mib {
             mib.apply(&mut config)?;
         }
+        config.entity = entity;
         Ok(Self::Cfdp(Box::new(config)))
     }
 
@@ -92,6 +92,14 @@ impl EngineConfig {
             Self::Cfdp(config) => {
                 AnyEngine::Cfdp(Box::new(cfdp::Entity::new(config.as_ref().clone(), rng)))
             }
+        }
+    }
+
+    /// The settings written out.
+    #[must_use]
+    pub fn mib(&self) -> Mib {
+        match self {
+            Self::Cfdp(config) => Mib::of(config),
         }
     }
 

@@ -188,6 +188,11 @@ macro_rules! named {
             $($(#[$doc])* $variant,)+
         }
 
+        impl $name {
+            /// Every one there is.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+        }
+
         impl From<$name> for $target {
             fn from(name: $name) -> Self {
                 match name {
@@ -325,6 +330,15 @@ impl From<Timer> for cfdp::Timer {
         match timer {
             Timer::Auto => Self::Auto,
             Timer::Fixed(span) => Self::Fixed(span.duration()),
+        }
+    }
+}
+
+impl From<cfdp::Timer> for Timer {
+    fn from(timer: cfdp::Timer) -> Self {
+        match timer {
+            cfdp::Timer::Auto => Self::Auto,
+            cfdp::Timer::Fixed(duration) => Self::Fixed(Span(duration)),
         }
     }
 }
@@ -473,7 +487,61 @@ impl Mib {
     }
 }
 
+impl Mib {
+    /// Everything that `config` says of the entity and of remote entities in general. What is not
+    /// set there, like a limit that does not exist, is left out.
+    #[must_use]
+    pub fn of(config: &cfdp::Config) -> Self {
+        let handler = |condition: &Condition| {
+            let handler = config.faults.get((*condition).into());
+            Handler::ALL.iter().copied().find(|known| FaultHandler::from(*known) == handler)
+        };
+        let faults = Condition::ALL.iter().filter_map(|c| Some((*c, handler(c)?)));
+        Self {
+            entity: Some(config.entity),
+            sequence_octets: Some(octets(config.sequence_width)),
+            first_sequence: config.first_sequence,
+            keep_incomplete: Some(config.keep_incomplete),
+            journal: Some(Journal {
+                enabled: Some(config.journal.enabled),
+                bytes: Some(Size(config.journal.bytes)),
+                interval: Some(Span(config.journal.interval)),
+            }),
+            limits: Some(Limits::of(&config.limits)),
+            faults: faults.collect(),
+            default: Some(Remote::of(&config.default_remote)),
+            remotes: config
+                .remotes
+                .iter()
+                .map(|(id, remote)| (id.to_string(), Remote::of(remote)))
+                .collect(),
+        }
+    }
+}
+
+fn octets(width: Width) -> u8 {
+    u8::try_from(width.octets()).unwrap_or(u8::MAX)
+}
+
+fn bytes(len: usize) -> Option<Size> {
+    Some(Size(len as u64))
+}
+
 impl Limits {
+    fn of(limits: &cfdp::Limits) -> Self {
+        Self {
+            transactions: Some(limits.transactions),
+            finished: Some(limits.finished),
+            gaps: Some(limits.gaps),
+            write_buffer: bytes(limits.write_buffer),
+            write_piece: bytes(limits.write_piece),
+            read_ahead: bytes(limits.read_ahead),
+            read_piece: bytes(limits.read_piece),
+            options: Some(limits.options),
+            replies: Some(limits.replies),
+        }
+    }
+
     fn apply(self, limits: &mut cfdp::Limits) {
         set(&mut limits.transactions, self.transactions);
         set(&mut limits.finished, self.finished);
@@ -488,6 +556,47 @@ impl Limits {
 }
 
 impl Remote {
+    fn of(remote: &cfdp::Remote) -> Self {
+        let checksums = Checksum::ALL.iter().copied();
+        Self {
+            class: Some(match remote.mode {
+                TransmissionMode::Unacknowledged => Class::Unacknowledged,
+                TransmissionMode::Acknowledged => Class::Acknowledged,
+            }),
+            version: Some(match remote.version {
+                Version::V0 => BookVersion::Old,
+                Version::V1 => BookVersion::Current,
+            }),
+            closure: Some(remote.closure),
+            checksum: checksums.clone().find(|name| ChecksumType::from(*name) == remote.checksum),
+            crc: Some(remote.crc),
+            entity_octets: remote.entity_width.map(octets),
+            segment_max: remote.segment_max.and_then(bytes),
+            datagram_max: remote.datagram_max.and_then(bytes),
+            nak_mode: Some(match remote.nak_mode {
+                cfdp::NakMode::Immediate => NakMode::Immediate,
+                cfdp::NakMode::Deferred => NakMode::Deferred,
+                cfdp::NakMode::Prompted => NakMode::Prompted,
+                cfdp::NakMode::Asynchronous(every) => NakMode::Asynchronous(Span(every)),
+            }),
+            nak_gaps_max: remote.nak_gaps_max,
+            ack_timer: Some(remote.ack_timer.into()),
+            ack_limit: Some(remote.ack_limit),
+            nak_timer: Some(remote.nak_timer.into()),
+            nak_limit: Some(remote.nak_limit),
+            inactivity: Some(remote.inactivity.into()),
+            check_timer: Some(remote.check_timer.into()),
+            check_limit: Some(remote.check_limit),
+            keep_alive: remote.keep_alive.map(Span),
+            keep_alive_discrepancy: remote.keep_alive_discrepancy.map(Size),
+            prompt: remote.prompt.map(Span),
+            probe: Some(remote.probe.into()),
+            repair_copies: Some(remote.repair_copies),
+            rate: remote.rate_bps.map(Rate),
+            initial_rtt: Some(Span(remote.initial_rtt)),
+        }
+    }
+
     fn apply(self, remote: &mut cfdp::Remote) -> Result<(), SpecError> {
         set(&mut remote.mode, self.class);
         set(
@@ -570,6 +679,22 @@ mod tests {
         assert_eq!(remote.segment_max, Some(997));
         let text = toml::to_string(&mib).unwrap();
         assert_eq!(crate::text::parse::<Mib>(&text, "again").unwrap(), mib);
+    }
+
+    #[test]
+    fn what_is_written_out_is_what_was() {
+        for name in crate::engines::CFDP_PROFILES {
+            let config = cfdp::profile(name).unwrap();
+            let mib = Mib::of(&config);
+            let text = toml::to_string(&mib).unwrap();
+            assert_eq!(crate::text::parse::<Mib>(&text, name).unwrap(), mib, "{text}");
+            let mut again = cfdp::profile(name).unwrap();
+            mib.apply(&mut again).unwrap();
+            assert_eq!(again, cfdp::Config { faults: again.faults.clone(), ..config });
+            let mut other = cfdp::Config::default();
+            mib.apply(&mut other).unwrap();
+            assert_eq!(Mib::of(&other), mib);
+        }
     }
 
     #[test]

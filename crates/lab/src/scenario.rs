@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::engines::EngineConfig;
 use crate::link_spec::LinkSpec;
 use crate::mib::Mib;
 use crate::preset::Preset;
@@ -203,7 +204,10 @@ impl Scenario {
                 .map_err(|_| SpecError::invalid("a scenario has at most 255 nodes".to_owned()))?;
             node.address.get_or_insert(Ipv4Addr::new(10, 0, 0, number));
             node.port.get_or_insert(2500 + u16::from(number));
-            node.entity.get_or_insert(u64::from(number));
+            let entity = *node.entity.get_or_insert(u64::from(number));
+            if let Some(protocol) = &node.protocol {
+                node.mib = Some(EngineConfig::new(protocol, entity, node.mib.as_ref())?.mib());
+            }
         }
         self.check_nodes()?;
         self.limits.time.get_or_insert(Span(std::time::Duration::from_secs(3653 * 86_400)));
@@ -313,9 +317,6 @@ impl Scenario {
             }
             if let Some(other) = entities.insert(node.entity, name) {
                 return Err(SpecError::invalid(format!("{name} and {other} are one entity")));
-            }
-            if let Some(mib) = &node.mib {
-                mib.apply(&mut proto::cfdp::Config::default())?;
             }
             for crash in &node.crashes {
                 if crash.restart.is_some_and(|restart| restart < crash.at) {
