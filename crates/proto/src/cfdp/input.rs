@@ -3,7 +3,7 @@
 use engine::{Completion, EffectError, PathEvent, PathId, Ticket, Time};
 use wire::cfdp::{
     Ack, Acknowledged, Body, ConditionCode, Direction, Header, Pdu, TransactionId,
-    TransactionStatus, TransmissionMode,
+    TransactionStatus, TransmissionMode, Version,
 };
 
 use super::core::{Base, Handle, Job, reverse};
@@ -71,7 +71,11 @@ impl Entity {
                 return;
             }
             header.crc = pdu.header.crc;
-            // Offsets of 64 bits can be told back only in kind.
+            // Offsets of 64 bits can be told back only in kind, and version 000 has none.
+            if pdu.header.large_file && header.version == Version::V0 {
+                core.stats.decode_errors += 1;
+                return;
+            }
             header.large_file |= pdu.header.large_file;
         }
         match (transaction, pdu.body) {
