@@ -90,6 +90,9 @@ pub struct Remote {
     pub nak_mode: NakMode,
     /// Most gaps in one NAK PDU; `None` fills the datagram.
     pub nak_gaps_max: Option<usize>,
+    /// Most NAK PDUs sent at once, at least 1; the next follow when those are answered. `None`
+    /// asks for everything that is missing.
+    pub nak_pdus_per_round_max: Option<u32>,
     /// Most copies of a repair that are sent at once. Where a round trip costs more than a few
     /// packets, another copy is cheaper than the chance of another round; how many are worth it
     /// follows from the path's rate and light time and from the losses so far. 1 sends no copies.
@@ -142,6 +145,7 @@ impl Default for Remote {
             datagram_max: None,
             nak_mode: NakMode::Deferred,
             nak_gaps_max: None,
+            nak_pdus_per_round_max: None,
             repair_copies: 4,
             ack_timer: Timer::Auto,
             ack_limit: 30,

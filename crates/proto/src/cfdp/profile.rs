@@ -45,7 +45,9 @@ fn gsfc_2007() -> Config {
         segment_max: Some(997),
         datagram_max: Some(1029),
         nak_mode: NakMode::Deferred,
+        // The engine kept at most twenty gaps of a transaction.
         nak_gaps_max: Some(20),
+        nak_pdus_per_round_max: Some(1),
         repair_copies: 1,
         ack_timer: fifty,
         ack_limit: 250,

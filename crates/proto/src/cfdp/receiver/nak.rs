@@ -39,8 +39,9 @@ pub(super) enum Round {
     /// Nothing is asked for.
     #[default]
     Idle,
-    /// NAK PDUs are being sent; the next speaks of what follows `next`, the last ends at `end`.
-    Asking { next: u64, end: u64, metadata: bool, last: u64 },
+    /// NAK PDUs are being sent, of which `sent` were; the next speaks of what follows `next`, the
+    /// last ends at `end`.
+    Asking { next: u64, end: u64, metadata: bool, last: u64, sent: u32 },
     /// All were sent; the last gap they asked for ends at `last`.
     Waiting { last: u64, asked_at: Time, heard: bool },
 }
@@ -165,7 +166,7 @@ impl Receiver {
             return;
         }
         self.nak.deadline = now + self.base.answer_time(core);
-        self.nak.round = Round::Asking { next: 0, end: 0, metadata: true, last: 0 };
+        self.nak.round = Round::Asking { next: 0, end: 0, metadata: true, last: 0, sent: 0 };
         self.base.want(core, Class::Control);
     }
 
@@ -181,20 +182,22 @@ impl Receiver {
         if !missing || self.phase != Phase::Receiving || !self.base.acknowledged() {
             return;
         }
-        self.nak.round = Round::Asking { next: start, end, metadata, last: start };
+        self.nak.round = Round::Asking { next: start, end, metadata, last: start, sent: 0 };
         // What is asked for comes a round trip later; that pause says nothing about the pace.
         self.nak.pace.last = None;
         let at = self.nak_from.max(now);
         self.base.want_at(core, Class::Control, now, at);
     }
 
-    /// Sends the PDUs of a round: contiguous scopes that do not overlap.
+    /// Sends the PDUs of a round: contiguous scopes that do not overlap. What lies behind the last
+    /// that a round may have is asked for with what was lost again, when the answers are here.
     pub(super) fn emit_naks(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let fss = self.base.header.file_size_len();
         let fixed = self.base.header.encoded_len() + self.base.header.crc_len() + 1 + 2 * fss;
         let room = self.base.pdu_max(burst.mtu()).saturating_sub(fixed) / (2 * fss);
         let max = self.base.remote.nak_gaps_max.map_or(room, |max| max.min(room)).max(1);
-        while let Round::Asking { next, end, metadata, last } = self.nak.round {
+        let pdus_max = self.base.remote.nak_pdus_per_round_max.unwrap_or(u32::MAX).max(1);
+        while let Round::Asking { next, end, metadata, last, sent } = self.nak.round {
             let mut requests = Vec::new();
             if metadata {
                 requests.push(SegmentRequest::METADATA);
@@ -218,8 +221,9 @@ impl Receiver {
                 return Turn::More;
             }
             let last = last.max(last_gap);
-            self.nak.round = if more {
-                Round::Asking { next: scope_end, end, metadata: false, last }
+            let sent = sent + 1;
+            self.nak.round = if more && sent < pdus_max {
+                Round::Asking { next: scope_end, end, metadata: false, last, sent }
             } else {
                 self.asked(core, burst.departure(), last)
             };
