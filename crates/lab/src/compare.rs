@@ -113,6 +113,8 @@ impl Plan {
             transfers: vec![Transfer {
                 from: ENDS.0.to_owned(),
                 to: ENDS.1.to_owned(),
+                via: Vec::new(),
+                overlay: None,
                 protocol: Some(protocol.clone()),
                 file: None,
                 size: Some(crate::quantity::Size(self.content.len() as u64)),

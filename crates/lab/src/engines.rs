@@ -6,6 +6,7 @@ use proto::cfdp;
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
 use crate::mib::{Class, Mib};
+use crate::overlay::Overlay;
 use crate::protocol::Protocol;
 use crate::text::{self, SpecError};
 
@@ -115,7 +116,7 @@ impl EngineConfig {
 }
 
 /// The profiles of CFDP.
-pub const CFDP_PROFILES: &[&str] = &["default", "gsfc-2007"];
+pub const CFDP_PROFILES: &[&str] = &["default", "gsfc-2007", "extended-b3"];
 
 /// The CFDP configuration of a profile, slowlight's own if none is named.
 ///
@@ -148,6 +149,8 @@ pub struct Send {
     pub destination: u64,
     /// The transmission class.
     pub class: Class,
+    /// How waypoints hand it on, if there are any.
+    pub overlay: Option<Overlay>,
 }
 
 impl AnyEngine {
@@ -158,6 +161,18 @@ impl AnyEngine {
     /// Why the engine refuses.
     pub fn send(&mut self, now: Time, send: &Send) -> Result<(), String> {
         match self {
+            Self::Cfdp(entity) if send.overlay == Some(Overlay::Sfo) => {
+                let request = cfdp::SfoPutRequest {
+                    destination: send.destination,
+                    source: Some(send.source.clone()),
+                    destination_name: send.name.clone(),
+                    label: send.name.clone().into(),
+                    trace: cfdp::TraceControl::Source,
+                    mode: send.class.into(),
+                    ..cfdp::SfoPutRequest::default()
+                };
+                entity.sfo_put(now, &request).map(|_| ()).map_err(|error| error.to_string())
+            }
             Self::Cfdp(entity) => {
                 let request = cfdp::PutRequest {
                     destination: send.destination,
@@ -182,6 +197,9 @@ pub struct End {
     pub name: String,
     /// Whether this end believes that the file is there, whole.
     pub success: bool,
+    /// Whether a report of the overlay says so, rather than a transaction that is over, which
+    /// may be one hop of several.
+    pub is_report: bool,
     /// In the protocol's words.
     pub why: String,
 }
@@ -196,11 +214,31 @@ impl AnyIndication {
                 name: finished.destination_name.clone(),
                 success: finished.condition == ConditionCode::NoError
                     && finished.delivery == DeliveryCode::Complete,
+                is_report: false,
                 why: finished.condition.to_string(),
             }),
+            Self::Cfdp(cfdp::Indication::UserOperation(cfdp::OperationIndication::SfoReport(
+                report,
+            ))) => reported(report),
             Self::Cfdp(_) => None,
         }
     }
+}
+
+/// What a report of the store-and-forward overlay says of the end of a transfer; nothing while it
+/// is on its way.
+fn reported(report: &cfdp::SfoReported) -> Option<End> {
+    let delivered = report.code == cfdp::SfoReported::DELIVERED;
+    let failed = report.code == cfdp::SfoReported::FAILED;
+    (delivered || failed).then(|| End {
+        at_sender: true,
+        name: String::from_utf8_lossy(&report.label).into_owned(),
+        success: delivered
+            && report.condition == ConditionCode::NoError
+            && report.delivery == DeliveryCode::Complete,
+        is_report: true,
+        why: format!("{} at entity {}", report.condition, report.reporter),
+    })
 }
 
 /// What a datagram is, for traces.

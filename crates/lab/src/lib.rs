@@ -8,6 +8,7 @@ pub mod engines;
 pub mod link_spec;
 pub mod metrics;
 pub mod mib;
+pub mod overlay;
 pub mod preset;
 pub mod protocol;
 pub mod quantity;

@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRequest};
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, TransferMetrics, Watch};
+use crate::overlay::{self, Overlay};
 use crate::scenario::{Content, Scenario, StoreFaults, Transfer};
 use crate::text::SpecError;
 use crate::topology::Topology;
@@ -183,11 +184,7 @@ impl<'a> Stage<'a> {
             let entity = node.entity.ok_or_else(|| unresolved(name))?;
             let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
             for (peer, (peer_name, peer_node)) in scenario.nodes.iter().enumerate() {
-                let meet = |t: &Transfer| {
-                    (&t.from == name && &t.to == peer_name)
-                        || (&t.to == name && &t.from == peer_name)
-                };
-                if !scenario.transfers.iter().any(meet) {
+                if !overlay::are_neighbours(&scenario.transfers, name, peer_name) {
                     continue;
                 }
                 let Some(route) = self.topology.route(index, peer) else { continue };
@@ -200,10 +197,32 @@ impl<'a> Stage<'a> {
                 let info = self.topology.path_info(&route)?;
                 self.world.add_path(self.hosts[index], path, local, (address, port), info);
                 config.set_path(entity, path);
+                for behind in self.behind(scenario, name, peer_name)? {
+                    config.set_path(behind, path);
+                }
             }
             self.world.install(self.hosts[index], move |_, rng| config.build(rng));
         }
         Ok(())
+    }
+
+    /// The entities with which `name` has transactions that neighbour `next` hands on.
+    fn behind(&self, scenario: &Scenario, name: &str, next: &str) -> Result<Vec<u64>, SpecError> {
+        let mut entities = Vec::new();
+        for transfer in &scenario.transfers {
+            if transfer.overlay != Some(Overlay::Extended) {
+                continue;
+            }
+            let mut stations = transfer.stations();
+            for _ in ["there", "back"] {
+                let far = stations[stations.len() - 1];
+                if stations[..2] == [name, next] {
+                    entities.push(scenario.nodes[far].entity.ok_or_else(|| unresolved(far))?);
+                }
+                stations.reverse();
+            }
+        }
+        Ok(entities)
     }
 
     fn fill_stores(&mut self, scenario: &Scenario, contents: &[Bytes]) -> Result<(), SpecError> {
@@ -213,12 +232,16 @@ impl<'a> Stage<'a> {
             }
         }
         for (transfer, content) in scenario.transfers.iter().zip(contents) {
-            let (sender, receiver) = self.ends(transfer)?;
-            if self.topology.route(sender, receiver).is_none() {
-                return Err(SpecError::invalid(format!(
-                    "no links lead from {} to {}",
-                    transfer.from, transfer.to
-                )));
+            let (sender, _) = self.ends(transfer)?;
+            for pair in self.stations(transfer)?.windows(2) {
+                if self.topology.route(pair[0], pair[1]).is_none() {
+                    let name = |node: usize| self.world.host_name(self.hosts[node]);
+                    return Err(SpecError::invalid(format!(
+                        "no links lead from {} to {}",
+                        name(pair[0]),
+                        name(pair[1])
+                    )));
+                }
             }
             let host = self.hosts[sender];
             self.world.store(host).insert(file_name(transfer)?, content.clone());
@@ -286,6 +309,7 @@ impl<'a> Stage<'a> {
                 .entity
                 .ok_or_else(|| unresolved(&transfer.to))?,
             class: protocol.kind.class(),
+            overlay: transfer.overlay,
         };
         let sender = self.hosts[sender];
         // A world that has not moved yet has made no engine; calling makes it.
@@ -316,12 +340,19 @@ impl<'a> Stage<'a> {
             let (sender_host, receiver_host) = (self.hosts[sender], self.hosts[receiver]);
             let told = |host: HostId, at_sender: bool| {
                 let name = transfer.name.clone().unwrap_or_default();
+                // That the first waypoint has the file does not mean that the receiver has it.
+                let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
                 ends.iter().filter(move |(_, at, end)| {
-                    *at == host && end.at_sender == at_sender && end.name == name
+                    *at == host
+                        && end.at_sender == at_sender
+                        && end.name == name
+                        && (!by_report || end.is_report || !end.success)
                 })
             };
-            let route = self.topology.route(sender, receiver).unwrap_or_default();
-            let back = self.topology.route(receiver, sender).unwrap_or_default();
+            let mut stations = self.stations(transfer)?;
+            let route = self.topology.route_by(&stations).unwrap_or_default();
+            stations.reverse();
+            let back = self.topology.route_by(&stations).unwrap_or_default();
             let verified = self.world.store(receiver_host).get(&file_name(transfer)?)
                 == Some(content.as_ref());
             let watch = Watch {
@@ -358,6 +389,11 @@ impl<'a> Stage<'a> {
             return Err(SpecError::invalid("nothing to capture: no link").into());
         };
         Ok(self.world.capture_host_link(self.hosts[host], self.hosts[peer], sink)?)
+    }
+
+    fn stations(&self, transfer: &Transfer) -> Result<Vec<usize>, SpecError> {
+        let node = |name: &str| self.topology.node(name).ok_or_else(|| unresolved(name));
+        transfer.stations().into_iter().map(node).collect()
     }
 
     fn ends(&self, transfer: &Transfer) -> Result<(usize, usize), SpecError> {

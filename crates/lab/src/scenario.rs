@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::engines::EngineConfig;
 use crate::link_spec::LinkSpec;
 use crate::mib::Mib;
+use crate::overlay::{self, Overlay};
 use crate::preset::Preset;
 use crate::protocol::{Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
@@ -135,6 +136,13 @@ pub struct Transfer {
     pub from: String,
     /// The node that receives.
     pub to: String,
+    /// The waypoints that store the file and hand it on, in order. A waypoint forwards no IP
+    /// packets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<String>,
+    /// How waypoints hand the file on; by the store-and-forward overlay if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<Overlay>,
     /// The protocol; CFDP class 2 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
@@ -204,7 +212,11 @@ impl Scenario {
                 .map_err(|_| SpecError::invalid("a scenario has at most 255 nodes".to_owned()))?;
             node.address.get_or_insert(Ipv4Addr::new(10, 0, 0, number));
             node.port.get_or_insert(2500 + u16::from(number));
-            let entity = *node.entity.get_or_insert(u64::from(number));
+            node.entity.get_or_insert(u64::from(number));
+        }
+        overlay::settle(&self.transfers, &mut self.nodes)?;
+        for node in self.nodes.values_mut() {
+            let entity = node.entity.unwrap_or_default();
             if let Some(protocol) = &node.protocol {
                 node.mib = Some(EngineConfig::new(protocol, entity, node.mib.as_ref())?.mib());
             }
@@ -240,7 +252,8 @@ impl Scenario {
 
     fn resolve_transfer(&mut self, index: usize) -> Result<(), SpecError> {
         let transfer = &self.transfers[index];
-        for (key, name) in [("from", &transfer.from), ("to", &transfer.to)] {
+        let via = transfer.via.iter().map(|name| ("via", name));
+        for (key, name) in [("from", &transfer.from), ("to", &transfer.to)].into_iter().chain(via) {
             if !self.nodes.contains_key(name) {
                 return Err(self.no_node(&format!("transfers[{index}].{key}"), name));
             }
@@ -251,8 +264,19 @@ impl Scenario {
             .or_else(|| self.nodes[&transfer.from].protocol.clone())
             .or_else(|| self.nodes[&transfer.to].protocol.clone())
             .unwrap_or_else(|| Protocol::plain(Kind::Cfdp));
-        let ends = [transfer.from.clone(), transfer.to.clone()];
+        let stations: Vec<_> = transfer.stations().into_iter().map(str::to_owned).collect();
         let transfer = &mut self.transfers[index];
+        if transfer.via.is_empty() {
+            if transfer.overlay.is_some() {
+                return Err(SpecError::invalid(format!(
+                    "transfers[{index}]: an `overlay` needs waypoints; name them with `via`"
+                )));
+            }
+        } else {
+            transfer.overlay.get_or_insert(Overlay::Sfo);
+        }
+        let profile = transfer.overlay.and_then(Overlay::profile).map(str::to_owned);
+        let protocol = Protocol { profile: protocol.profile.or(profile), ..protocol };
         transfer.protocol = Some(protocol.clone());
         transfer.start.get_or_insert_default();
         if transfer.file.is_none() {
@@ -268,8 +292,8 @@ impl Scenario {
             None => None,
         };
         transfer.name.get_or_insert(name.unwrap_or_else(|| format!("file-{}", index + 1)));
-        for end in ends {
-            if let Some(node) = self.nodes.get_mut(&end) {
+        for station in stations {
+            if let Some(node) = self.nodes.get_mut(&station) {
                 node.protocol.get_or_insert_with(|| protocol.clone());
             }
         }
@@ -285,6 +309,15 @@ impl Scenario {
                     transfer.from
                 )));
             }
+            let stations = transfer.stations();
+            if let Some(twice) =
+                (1..stations.len()).find(|i| stations[..*i].contains(&stations[*i]))
+            {
+                return Err(SpecError::invalid(format!(
+                    "transfers[{index}].via: {} is passed twice",
+                    stations[twice]
+                )));
+            }
             let name = transfer.name.as_deref().unwrap_or_default();
             engine::FileName::file(name).map_err(|error| {
                 SpecError::invalid(format!("transfers[{index}].name {name:?}: {error}"))
@@ -295,12 +328,12 @@ impl Scenario {
                     transfer.to
                 )));
             }
-            for end in [&transfer.from, &transfer.to] {
-                let spoken = self.nodes[end].protocol.as_ref().and_then(|p| p.profile.as_ref());
+            for station in stations {
+                let spoken = self.nodes[station].protocol.as_ref().and_then(|p| p.profile.as_ref());
                 let asked = transfer.protocol.as_ref().and_then(|p| p.profile.as_ref());
                 if spoken != asked {
                     return Err(SpecError::invalid(format!(
-                        "transfers[{index}]: node {end:?} speaks another profile; a node has one"
+                        "transfers[{index}]: node {station:?} speaks another profile; a node has one"
                     )));
                 }
             }

@@ -6,6 +6,7 @@ use engine::{PathInfo, PathKind, Time};
 
 use crate::bound::Hop;
 use crate::link_spec::LinkSpec;
+use crate::overlay;
 use crate::scenario::Scenario;
 use crate::text::SpecError;
 use crate::theory::IP_UDP_BYTES;
@@ -14,6 +15,8 @@ use crate::theory::IP_UDP_BYTES;
 #[derive(Debug)]
 pub struct Topology<'a> {
     names: Vec<&'a str>,
+    /// Whether each node forwards packets; waypoints do not.
+    forwards: Vec<bool>,
     links: Vec<Edge<'a>>,
 }
 
@@ -43,7 +46,9 @@ impl<'a> Topology<'a> {
             .iter()
             .map(|spec| Ok(Edge { from: find(&spec.from)?, to: find(&spec.to)?, spec }))
             .collect::<Result<_, SpecError>>()?;
-        Ok(Self { names, links })
+        let waypoints = overlay::waypoints(scenario);
+        let forwards = names.iter().map(|name| !waypoints.contains(name)).collect();
+        Ok(Self { names, forwards, links })
     }
 
     /// A node's number.
@@ -59,12 +64,15 @@ impl<'a> Topology<'a> {
     }
 
     /// The links from one node to another over the fewest hops, the links written first where
-    /// there are several ways. `None` if there is no way.
+    /// there are several ways. `None` if there is no way. No route leads through a waypoint.
     #[must_use]
     pub fn route(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut came_over: Vec<Option<usize>> = vec![None; self.names.len()];
         let mut next = VecDeque::from([from]);
         while let Some(node) = next.pop_front() {
+            if node != from && !self.forwards[node] {
+                continue;
+            }
             for (index, link) in self.links.iter().enumerate().filter(|(_, l)| l.from == node) {
                 if link.to != from && came_over[link.to].is_none() {
                     came_over[link.to] = Some(index);
@@ -81,6 +89,13 @@ impl<'a> Topology<'a> {
         }
         route.reverse();
         Some(route)
+    }
+
+    /// The links of the routes from station to station of an overlay. `None` if there is no way.
+    #[must_use]
+    pub fn route_by(&self, stations: &[usize]) -> Option<Vec<usize>> {
+        let hops = stations.windows(2).map(|pair| self.route(pair[0], pair[1]));
+        Some(hops.collect::<Option<Vec<_>>>()?.concat())
     }
 
     /// What an engine is told of a route: the largest datagram, the slowest hop's rate and

@@ -202,6 +202,8 @@ fn world(seed: u64) -> (Scenario, bool) {
             Transfer {
                 from: from.to_owned(),
                 to: to.to_owned(),
+                via: Vec::new(),
+                overlay: None,
                 protocol: Some(class.parse().unwrap()),
                 file: None,
                 size: Some(size(rng, rate)),

@@ -1,0 +1,119 @@
+//! Transfers over waypoints, which store a file and hand it on.
+//!
+//! A waypoint forwards no IP packets, so what lies behind it is reached through its entity alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::mib::{self, Mib};
+use crate::scenario::{Node, Scenario, Transfer};
+use crate::text::SpecError;
+
+/// How waypoints hand a file on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overlay {
+    /// By the store-and-forward overlay: each hop is a transaction of its own.
+    Sfo,
+    /// By the extended procedures, classes 3 and 4: one transaction over all hops.
+    Extended,
+}
+
+impl Overlay {
+    /// The profile of a transfer that names none: the extended procedures need PDUs of version 000.
+    pub(crate) fn profile(self) -> Option<&'static str> {
+        match self {
+            Self::Sfo => None,
+            Self::Extended => Some("extended-b3"),
+        }
+    }
+}
+
+impl Transfer {
+    /// The nodes it passes whose entities speak with each other, both ends included.
+    pub(crate) fn stations(&self) -> Vec<&str> {
+        let via = self.via.iter().map(String::as_str);
+        [self.from.as_str()].into_iter().chain(via).chain([self.to.as_str()]).collect()
+    }
+}
+
+/// Nodes whose entities speak with each other directly.
+pub(crate) fn are_neighbours(transfers: &[Transfer], one: &str, other: &str) -> bool {
+    transfers.iter().any(|transfer| {
+        let pair = |pair: &[&str]| pair == [one, other] || pair == [other, one];
+        transfer.stations().windows(2).any(pair)
+    })
+}
+
+/// The nodes that are waypoints.
+pub(crate) fn waypoints(scenario: &Scenario) -> BTreeSet<&str> {
+    let via = scenario.transfers.iter().flat_map(|transfer| &transfer.via);
+    via.map(String::as_str).collect()
+}
+
+/// Writes into the nodes' settings what the transfers over waypoints need: the routes there and
+/// back, and that neighbours may have files handed on.
+///
+/// # Errors
+///
+/// When two ways to one node are asked for.
+pub(crate) fn settle(
+    transfers: &[Transfer],
+    nodes: &mut BTreeMap<String, Node>,
+) -> Result<(), SpecError> {
+    for transfer in transfers.iter().filter(|transfer| !transfer.via.is_empty()) {
+        let mut stations = transfer.stations();
+        for _ in ["there", "back"] {
+            let to = stations[stations.len() - 1];
+            for (index, pair) in stations.windows(2).enumerate() {
+                if pair[1] != to {
+                    route(nodes, pair[0], to, pair[1])?;
+                }
+                if index > 0 {
+                    permit(nodes, pair[0], stations[index - 1], transfer.overlay);
+                }
+            }
+            stations.reverse();
+        }
+    }
+    Ok(())
+}
+
+fn entity(nodes: &BTreeMap<String, Node>, name: &str) -> u64 {
+    nodes.get(name).and_then(|node| node.entity).unwrap_or_default()
+}
+
+/// At `at`, what is meant for `to` goes to `next`.
+fn route(
+    nodes: &mut BTreeMap<String, Node>,
+    at: &str,
+    to: &str,
+    next: &str,
+) -> Result<(), SpecError> {
+    let (to_entity, next_entity) = (entity(nodes, to), entity(nodes, next));
+    let Some(mib) = mib_of(nodes, at) else { return Ok(()) };
+    let routes = &mut mib.user_operations.get_or_insert_default().routes;
+    match routes.insert(to_entity.to_string(), next_entity) {
+        Some(other) if other != next_entity => Err(SpecError::invalid(format!(
+            "two ways lead from {at} to {to}: by {next}, entity {next_entity}, and by entity {other}"
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// At `at`, what comes from `from` is handed on, unless the scenario says otherwise.
+fn permit(nodes: &mut BTreeMap<String, Node>, at: &str, from: &str, overlay: Option<Overlay>) {
+    let from = entity(nodes, from);
+    let Some(mib) = mib_of(nodes, at) else { return };
+    let remote = mib.remotes.entry(from.to_string()).or_default();
+    let permissions: &mut mib::Permissions = remote.permissions.get_or_insert_default();
+    match overlay.unwrap_or(Overlay::Sfo) {
+        Overlay::Sfo => permissions.store_and_forward.get_or_insert(true),
+        Overlay::Extended => permissions.relay.get_or_insert(true),
+    };
+}
+
+fn mib_of<'a>(nodes: &'a mut BTreeMap<String, Node>, name: &str) -> Option<&'a mut Mib> {
+    Some(nodes.get_mut(name)?.mib.get_or_insert_default())
+}
