@@ -115,6 +115,8 @@ impl Receiver {
     fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
         match event {
             rt::Event::Tick => self.progress(now, entity),
+            // It has no single peer that could refuse.
+            rt::Event::Refused(_) => {}
             rt::Event::Indication(indication) => self.indication(now, entity, indication),
         }
         let closed = self.once

@@ -2,6 +2,7 @@
 
 mod state;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -124,7 +125,7 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     };
     let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
-    driver.add_peer(to);
+    driver.connect_peer(to).with_context(|| format!("there is no way to {to}"))?;
     let sender = Sender::new(args, put, path, driver.now());
     Ok((driver, sender, state))
 }
@@ -175,6 +176,8 @@ struct Sender {
     began: Time,
     before: u64,
     resumed: bool,
+    /// Whether the user was told that nobody listens.
+    refused: bool,
 }
 
 /// Where the command is.
@@ -204,12 +207,14 @@ impl Sender {
             began: now,
             before: 0,
             resumed: false,
+            refused: false,
         }
     }
 
     fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
         match event {
             rt::Event::Tick => self.progress(now, entity),
+            rt::Event::Refused(address) => self.refused(address),
             rt::Event::Indication(indication) => self.indication(now, indication),
         }
         if matches!(self.phase, Phase::Loading) && entity.is_restored() {
@@ -224,6 +229,14 @@ impl Sender {
             Phase::Loading | Phase::Sending(_) => rt::Control::Continue,
             Phase::Over(_, _, until) if now < *until => rt::Control::Continue,
             Phase::Over(..) | Phase::GivenUp(_) => rt::Control::Stop,
+        }
+    }
+
+    /// It is no reason to end: the receiver may be started later.
+    fn refused(&mut self, address: SocketAddr) {
+        if !self.refused && matches!(self.phase, Phase::Sending(_)) {
+            self.refused = true;
+            self.screen.say(format_args!("nobody listens on {address}; trying on"));
         }
     }
 

@@ -55,6 +55,8 @@ pub enum Event<I> {
     Indication(I),
     /// A [`Config::tick`] passed: time to show progress.
     Tick,
+    /// Nobody listens at the address of the [`Driver::connect_peer`]; told at most once a tick.
+    Refused(SocketAddr),
 }
 
 /// Whether to go on.
@@ -124,6 +126,8 @@ pub struct Driver<E: Engine> {
     /// Paths whose datagrams the engine does not want now.
     paused: BTreeSet<PathId>,
     next_tick: Time,
+    /// The one peer there is, if it is so, and how many of its refusals were told.
+    connected: Option<(SocketAddr, u64)>,
     statistics: Statistics,
 }
 
@@ -182,6 +186,7 @@ impl<E: Engine> Driver<E> {
             received: ReceiveBuffers::new(),
             paused: BTreeSet::new(),
             next_tick: Time::ZERO + config.tick,
+            connected: None,
             statistics: Statistics::default(),
             config,
         })
@@ -193,6 +198,17 @@ impl<E: Engine> Driver<E> {
         let up = PathEvent::Up(self.config.path.clone());
         self.engine.handle_input(self.clock.now(), Input::Path(path, up));
         path
+    }
+
+    /// Adds the one peer that this driver shall ever have. In exchange for that the observer is
+    /// told when nobody listens there.
+    ///
+    /// # Errors
+    /// There is no way to that address.
+    pub fn connect_peer(&mut self, address: SocketAddr) -> io::Result<PathId> {
+        self.socket.connect(address)?;
+        self.connected = Some((address, 0));
+        Ok(self.add_peer(address))
     }
 
     /// The address the socket is bound to.
@@ -281,6 +297,11 @@ impl<E: Engine> Driver<E> {
         if now >= self.next_tick {
             self.next_tick = now + self.config.tick;
             on(now, &mut self.engine, Event::Tick);
+            let refusals = self.socket.refusals();
+            if let Some((address, told)) = self.connected.as_mut().filter(|(_, n)| *n < refusals) {
+                *told = refusals;
+                on(now, &mut self.engine, Event::Refused(*address));
+            }
             next = Next::More;
         }
         Ok(next)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::Ecn;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
@@ -24,6 +25,7 @@ pub struct Socket {
     socket: std::net::UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
+    refusals: AtomicU64,
 }
 
 /// Sizes of the kernel's socket buffers, in bytes of datagrams.
@@ -36,9 +38,9 @@ pub struct Buffers {
 }
 
 impl Default for Buffers {
-    /// 16 MiB to receive, 10 ms at 10 Gbit/s with the kernel's bookkeeping; 4 MiB to send.
+    /// 32 MiB to receive, 20 ms at 10 Gbit/s with the kernel's bookkeeping; 4 MiB to send.
     fn default() -> Self {
-        Self { receive: 16 << 20, send: 4 << 20 }
+        Self { receive: 32 << 20, send: 4 << 20 }
     }
 }
 
@@ -91,7 +93,26 @@ impl Socket {
         let socket = std::net::UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
-        Ok(Self { socket, state, local })
+        Ok(Self { socket, state, local, refusals: AtomicU64::new(0) })
+    }
+
+    /// Talks to one peer only from now on: what others send is not received, and the system tells
+    /// when nobody listens there, which [`Socket::refusals`] counts.
+    ///
+    /// # Errors
+    /// There is no way to that address.
+    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(peer)
+    }
+
+    /// How often the system said that nobody listens at a peer's port.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Relaxed)
+    }
+
+    fn refused(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The address it is bound to.
@@ -141,7 +162,7 @@ impl Socket {
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::NOBUFS) => return Ok(Sent::Congested(done)),
                     // The answer to an earlier datagram; this one was not sent.
-                    Some(Errno::CONNREFUSED) => {}
+                    Some(Errno::CONNREFUSED) => self.refused(),
                     // The first refusal of a batch turned batches off: try again in pieces.
                     Some(Errno::IO | Errno::INVAL) if piece > segment => {}
                     _ => return Err(error),
@@ -170,7 +191,10 @@ impl Socket {
         let count = match self.state.recv((&self.socket).into(), &mut slices, &mut buffers.metas) {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.refused();
+                return Ok(0);
+            }
             Err(error) => return Err(error),
         };
         for (meta, slice) in buffers.metas.iter().zip(&slices).take(count) {
@@ -337,6 +361,19 @@ mod tests {
             assert_eq!(a.send(gone, None, Ecn::NotEct, b"x", 1).unwrap(), Sent::All);
         }
         assert_eq!(a.receive(&mut ReceiveBuffers::new(), |_| {}).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_connected_socket_hears_that_nobody_listens() {
+        let (a, b) = pair();
+        let gone = b.local();
+        drop(b);
+        a.connect(gone).unwrap();
+        for _ in 0..3 {
+            assert_eq!(a.send(gone, None, Ecn::NotEct, b"x", 1).unwrap(), Sent::All);
+        }
+        assert_eq!(a.receive(&mut ReceiveBuffers::new(), |_| {}).unwrap(), 0);
+        assert!(a.refusals() > 0);
     }
 
     #[test]
