@@ -20,6 +20,13 @@ use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, Width};
 /// Bytes that IPv4, UDP and Ethernet without FCS add to a datagram, which a rate counts.
 const OVERHEAD: usize = 28 + 14;
 
+/// At a given rate, a sender that was kept from the processor for this long loses nothing of it.
+const CATCH_UP: Duration = Duration::from_millis(10);
+
+/// Without a rate, how far a sender runs ahead of its receiver: half of what the receiver's socket
+/// holds where the kernel lets it, so that some datagrams of others have room too.
+const UNPACED_WINDOW: u64 = 16 << 20;
+
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -90,6 +97,8 @@ impl Options {
         }
         let mut config = lab::engines::cfdp_config(&protocol)?;
         config.entity = entity;
+        config.catch_up = CATCH_UP;
+        config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
         if protocol.profile.is_none() {
             // Numbers that are drawn shall not meet again: 2^32 of them.
             config.sequence_width = Width::FOUR;

@@ -31,6 +31,9 @@ pub struct Config {
     pub faults: Faults,
     /// When it saves the progress of a reception.
     pub journal: JournalPolicy,
+    /// How much of a path's rate may be made up for when the driver comes late: as much as leaves
+    /// in this time, at once. Zero keeps every datagram at its distance from the one before.
+    pub catch_up: Duration,
     /// Whether an incomplete file is delivered when its transaction ends early, rather than
     /// discarded.
     pub keep_incomplete: bool,
@@ -50,6 +53,7 @@ impl Default for Config {
             indications: Indications::default(),
             faults: Faults::default(),
             journal: JournalPolicy::default(),
+            catch_up: Duration::ZERO,
             keep_incomplete: false,
             user_operations: UserOperations::default(),
         }
@@ -116,6 +120,10 @@ pub struct Remote {
     pub keep_alive: Option<Duration>,
     /// How far, in bytes, the receiver may be behind before it is a fault.
     pub keep_alive_discrepancy: Option<u64>,
+    /// On a path without a rate, bytes that new data may run ahead of what the receiver says it
+    /// has, when prompted for a Keep Alive; `None` sends as fast as the path takes it. A receiver
+    /// that does not answer is soon not asked any more.
+    pub unpaced_window: Option<u64>,
     /// Time between prompts for a NAK while a file is sent; `None` sends none.
     pub prompt: Option<Duration>,
     /// Time after which a sender that waits in silence for Finished sends its EOF again; it
@@ -156,6 +164,7 @@ impl Default for Remote {
             check_limit: 3,
             keep_alive: None,
             keep_alive_discrepancy: None,
+            unpaced_window: None,
             prompt: None,
             probe: Timer::Auto,
             rate_bps: None,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use engine::{
     Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, PathId, Ticket, Time,
     Timers,
@@ -42,6 +43,8 @@ pub(crate) enum Alarm {
     KeepAlive,
     /// Send a Prompt.
     Prompt,
+    /// The receiver does not say how far it is.
+    Window,
     /// Ask for gaps while the file still comes.
     Periodic,
     /// Save the progress.
@@ -60,6 +63,7 @@ impl Alarm {
             Self::Probe => "probe",
             Self::KeepAlive => "keep alive",
             Self::Prompt => "prompt",
+            Self::Window => "window",
             Self::Periodic => "periodic nak",
             Self::Journal => "journal",
             Self::Ready(_) => "host delay",
@@ -67,7 +71,7 @@ impl Alarm {
     }
 
     /// Timers that stand still while a transaction is suspended or its path is down.
-    pub(crate) const PROTOCOL: [Self; 8] = [
+    pub(crate) const PROTOCOL: [Self; 9] = [
         Self::Ack,
         Self::Nak,
         Self::Inactivity,
@@ -75,6 +79,7 @@ impl Alarm {
         Self::Probe,
         Self::KeepAlive,
         Self::Prompt,
+        Self::Window,
         Self::Periodic,
     ];
 }
@@ -123,6 +128,9 @@ pub(crate) struct Core {
     ticket: u64,
     /// Bytes received that are not written yet, in all transactions.
     pub(crate) unwritten: usize,
+    /// Buffers of writes lately begun: one that is written is filled again, because memory that
+    /// was never touched costs more than the copying.
+    spare: VecDeque<Bytes>,
     /// Bytes received before their Metadata, in all transactions.
     pub(crate) parked: usize,
     /// Too much waits to be written: all collected data shall go to the store now.
@@ -146,6 +154,7 @@ impl Core {
             tickets: BTreeMap::new(),
             ticket: 0,
             unwritten: 0,
+            spare: VecDeque::new(),
             parked: 0,
             flush_wanted: false,
             finished: 0,
@@ -196,6 +205,28 @@ impl Core {
     pub(crate) fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
         let ticket = self.ticket(handle, Job::Read { offset, len });
         self.effects.push_back(Effect::Read { ticket, file, offset, len });
+    }
+
+    /// An empty buffer for a write of up to `len` bytes.
+    pub(crate) fn write_buffer(&mut self, len: usize) -> BytesMut {
+        if self.spare.front().is_some_and(Bytes::is_unique)
+            && let Some(Ok(mut buffer)) = self.spare.pop_front().map(Bytes::try_into_mut)
+        {
+            buffer.clear();
+            if buffer.capacity() >= len {
+                return buffer;
+            }
+        }
+        BytesMut::with_capacity(len)
+    }
+
+    /// Keeps a buffer that is about to be written, to be filled again afterwards.
+    pub(crate) fn keep_buffer(&mut self, bytes: &Bytes) {
+        let limits = &self.config.limits;
+        if self.spare.len() > limits.write_buffer / limits.write_piece.max(1) {
+            self.spare.pop_front();
+        }
+        self.spare.push_back(bytes.clone());
     }
 
     pub(crate) fn filestore(&mut self, handle: Handle, job: Job, request: FilestoreRequest) {

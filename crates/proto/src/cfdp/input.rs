@@ -217,7 +217,8 @@ impl Entity {
         let config = &self.core.config;
         let remote = config.remotes.values().find(|remote| remote.path == Some(id));
         let rate_bps = remote.unwrap_or(&config.default_remote).rate_bps;
-        let path = self.core.paths.entry(id).or_insert_with(Path::new);
+        let catch_up = config.catch_up;
+        let path = self.core.paths.entry(id).or_insert_with(|| Path::new(catch_up));
         let was_up = path.is_up();
         path.event(event, rate_bps);
         let is_up = path.is_up();

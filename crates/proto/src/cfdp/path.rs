@@ -38,13 +38,17 @@ pub(crate) struct Path {
     free_at: Time,
     ready: [VecDeque<Handle>; 4],
     pub(crate) rtt: RoundTrip,
+    /// How far behind its rate it may be and make up for that.
+    catch_up: Duration,
     /// Whether the driver was asked to hold back what arrives.
     pub(crate) paused: bool,
 }
 
 impl Path {
-    pub(crate) fn new() -> Self {
+    /// A path that is down. A driver that comes late makes up for at most `catch_up` of it.
+    pub(crate) fn new(catch_up: Duration) -> Self {
         Self {
+            catch_up,
             info: PathInfo::datagram(0),
             up: false,
             blocked: false,
@@ -82,6 +86,11 @@ impl Path {
         let round_trip = self.rtt.light.or(self.rtt.smoothed)?;
         self.info.rate_bps.filter(|rate| *rate > 0)?;
         Some((self.info.transmission_time(len), round_trip))
+    }
+
+    /// Whether it has a rate at which it is sent.
+    pub(crate) fn is_paced(&self) -> bool {
+        self.info.rate_bps.is_some()
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -124,14 +133,15 @@ impl Path {
     /// Starts a batch into `tx`.
     pub(crate) fn burst<'a>(&self, now: Time, tx: &'a mut TxBuf) -> Burst<'a> {
         let info = self.info.clone();
-        let start = if info.rate_bps.is_some() { now.max(self.free_at) } else { now };
-        Burst { mtu: self.mtu(), tx, info, start, at: start, timed: (0, Duration::ZERO) }
+        let earliest = now - self.catch_up;
+        let start = if info.rate_bps.is_some() { earliest.max(self.free_at) } else { now };
+        Burst { mtu: self.mtu(), tx, info, now, start, at: start, timed: (0, Duration::ZERO) }
     }
 
     /// Ends a batch and says how to send it.
     pub(crate) fn finish(&mut self, id: PathId, burst: &Burst<'_>) -> Option<Transmit> {
         self.free_at = burst.at;
-        burst.tx.transmit(id, burst.start)
+        burst.tx.transmit(id, burst.start.max(burst.now))
     }
 }
 
@@ -141,6 +151,8 @@ pub(crate) struct Burst<'a> {
     tx: &'a mut TxBuf,
     info: PathInfo,
     mtu: usize,
+    now: Time,
+    /// When it begins to leave at the path's rate: before `now`, if the driver is late.
     start: Time,
     at: Time,
     /// The last datagram's length and its time on the path.
@@ -150,7 +162,7 @@ pub(crate) struct Burst<'a> {
 impl Burst<'_> {
     /// When the next datagram begins to leave.
     pub(crate) fn departure(&self) -> Time {
-        self.at
+        self.at.max(self.now)
     }
 
     /// Bytes in the batch.
@@ -244,7 +256,7 @@ mod tests {
 
     #[test]
     fn datagrams_of_a_batch_leave_one_after_the_other() {
-        let mut path = Path::new();
+        let mut path = Path::new(Duration::ZERO);
         let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1000) };
         path.event(PathEvent::Up(info), None);
         let mut tx = TxBuf::new(8);
@@ -257,5 +269,32 @@ mod tests {
         tx.clear();
         let burst = path.burst(Time::from_nanos(600), &mut tx);
         assert_eq!(burst.departure(), Time::from_nanos(2_000_500));
+    }
+
+    #[test]
+    fn a_late_driver_catches_up_as_far_as_allowed() {
+        let mut path = Path::new(Duration::from_millis(3));
+        let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1000) };
+        path.event(PathEvent::Up(info), None);
+        // A datagram a millisecond; the driver asks for as many as are due every `wait`.
+        let mut sent_by = |mut now: Time, wait: Duration, end: Time| {
+            let mut sent = 0;
+            while now < end {
+                let mut tx = TxBuf::new(1);
+                let mut burst = path.burst(now, &mut tx);
+                burst.push(1000).expect("room");
+                assert!(burst.departure() >= now);
+                let at = path.finish(PathId(1), &burst).expect("something to send").not_before;
+                sent += u64::from(at < end);
+                now = if at > now { at.max(now + wait) } else { now };
+            }
+            sent
+        };
+        let millis = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let sent = sent_by(millis(100), Duration::from_micros(2500), millis(1100));
+        // At the beginning it is late by what it may catch up.
+        assert!((1000..=1004).contains(&sent), "{sent}");
+        let sent = sent_by(millis(2000), Duration::from_millis(10), millis(3000));
+        assert!((395..=510).contains(&sent), "four of ten that were due, and one ahead: {sent}");
     }
 }

@@ -309,7 +309,7 @@ impl Receiver {
                     self.save_progress(core);
                 }
             }
-            Alarm::Probe | Alarm::Prompt => {}
+            Alarm::Probe | Alarm::Prompt | Alarm::Window => {}
         }
     }
 

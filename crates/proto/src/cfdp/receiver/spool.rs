@@ -127,7 +127,10 @@ impl Spool {
         if !contiguous || self.buffer.capacity() - self.buffer.len() < data.len() {
             self.flush(core, handle);
             self.start = offset;
-            self.buffer.reserve(core.config.limits.write_piece.max(data.len()));
+            let len = core.config.limits.write_piece.max(data.len());
+            if self.buffer.capacity() < len {
+                self.buffer = core.write_buffer(len);
+            }
         }
         self.buffer.extend_from_slice(data);
         if self.opening {
@@ -154,7 +157,14 @@ impl Spool {
         if self.buffer.is_empty() {
             return;
         }
-        let bytes = self.buffer.split().freeze();
+        let bytes = if self.buffer.len() > self.buffer.capacity() / 2 {
+            let bytes = std::mem::take(&mut self.buffer).freeze();
+            core.keep_buffer(&bytes);
+            bytes
+        } else {
+            // A short piece leaves the rest of the buffer to the next one.
+            self.buffer.split().freeze()
+        };
         let start = self.start;
         self.start += bytes.len() as u64;
         if self.file.is_some() {

@@ -178,6 +178,14 @@ impl Sender {
 
     pub(crate) fn on_keep_alive(&mut self, core: &mut Core, now: Time, report: KeepAlive) {
         self.heard(now);
+        let sent = self.progress();
+        if let Some(window) = self.window.as_mut() {
+            window.answered(report.progress, sent);
+            if window.room(sent) > 0 {
+                self.base.disarm(core, Alarm::Window);
+                self.base.want(core, Class::Bulk);
+            }
+        }
         let Some(limit) = self.base.remote.keep_alive_discrepancy else { return };
         if self.phase == Phase::Sending && self.progress().saturating_sub(report.progress) > limit {
             self.fault(core, now, ConditionCode::KeepAliveLimitReached);
@@ -265,6 +273,13 @@ impl Sender {
                     self.want_prompt(core, PromptResponse::Nak);
                     let every = every.max(std::time::Duration::from_nanos(1));
                     self.base.alarm(core, Alarm::Prompt, now + every);
+                }
+            }
+            Alarm::Window => {
+                let sent = self.progress();
+                if let Some(window) = self.window.as_mut().filter(|window| window.room(sent) == 0) {
+                    window.silent(sent);
+                    self.base.want(core, Class::Bulk);
                 }
             }
             Alarm::Nak | Alarm::KeepAlive | Alarm::Periodic | Alarm::Journal => {}
@@ -372,7 +387,7 @@ impl Sender {
         Ok(())
     }
 
-    fn want_prompt(&mut self, core: &mut Core, response: PromptResponse) {
+    pub(super) fn want_prompt(&mut self, core: &mut Core, response: PromptResponse) {
         if !self.prompts_due.contains(&response) {
             self.prompts_due.push(response);
         }

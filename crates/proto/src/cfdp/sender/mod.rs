@@ -2,6 +2,9 @@
 
 mod events;
 mod source;
+mod window;
+
+use std::time::Duration;
 
 use engine::{FileName, IndexRequest, OpenMode, Time};
 use wire::cfdp::{
@@ -10,11 +13,15 @@ use wire::cfdp::{
 };
 
 use self::source::Source;
+use self::window::Window;
 use super::core::{Alarm, Base, Core};
 use super::indication::{Indication, Report, Role, State, TransactionFinished};
 use super::journal::{self, JournalSlot};
 use super::path::{Burst, Class};
 use super::request::{FilestoreResponse, PutRequest};
+
+/// The longest wait for a receiver that was asked how far it is.
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
 /// Whether a transaction used its turn up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,8 @@ pub(crate) struct Sender {
     closure: bool,
     checksum: wire::cfdp::ChecksumType,
     source: Option<Source>,
+    /// How far new data may run ahead; made when the first is sent.
+    window: Option<Window>,
     /// The Metadata PDU, once the file's size is known.
     metadata: Option<Vec<u8>>,
     metadata_due: bool,
@@ -101,6 +110,7 @@ impl Sender {
             closure,
             checksum,
             source: None,
+            window: None,
             metadata: None,
             metadata_due: false,
             metadata_sent: false,
@@ -382,6 +392,8 @@ impl Sender {
     }
 
     fn emit_data(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let now = burst.departure();
+        let until = self.progress().saturating_add(self.room(core));
         let segment = self.segment(burst.mtu());
         let overhead = self.data_header(0).overhead();
         let metadata = self.request.segment_metadata.as_ref();
@@ -391,14 +403,42 @@ impl Sender {
             metadata: &metadata.metadata,
         });
         let mut head = FileDataHeader { header: self.base.header, segment_metadata, offset: 0 };
-        loop {
-            let Some(next) = source.next_new(segment) else { return Turn::Over };
+        let turn = loop {
+            // The last datagram may exceed the room: short ones would cost more than that.
+            let next = source.next_new(segment).filter(|next| next.offset < until);
+            let Some(next) = next else { break Turn::Over };
             let len = next.data.len();
-            let Some(place) = burst.push(overhead + len) else { return Turn::More };
+            let Some(place) = burst.push(overhead + len) else { break Turn::More };
             head.offset = next.offset;
             write_data(head, next.data, place);
             core.stats.sent.file_data += 1;
             source.new_sent(len);
+        };
+        self.look_at_window(core, now);
+        turn
+    }
+
+    /// Bytes of new data that may be sent now.
+    fn room(&mut self, core: &Core) -> u64 {
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let free = path.is_some_and(|path| !path.is_paced()) && self.base.acknowledged();
+        let Some(most) = self.base.remote.unpaced_window.filter(|_| free) else { return u64::MAX };
+        let sent = self.progress();
+        self.window.get_or_insert_with(|| Window::new(most, sent)).room(sent)
+    }
+
+    /// After data was sent: asks the receiver how far it is when that is due, and without any
+    /// room left waits for its answer.
+    fn look_at_window(&mut self, core: &mut Core, now: Time) {
+        let sent = self.progress();
+        let Some(window) = self.window.as_mut() else { return };
+        let (asks, full) = (window.asks(sent), window.room(sent) == 0);
+        if asks {
+            self.want_prompt(core, PromptResponse::KeepAlive);
+        }
+        if full {
+            let patience = self.base.answer_time(core).min(PATIENCE_MAX);
+            self.base.alarm_no_later(core, Alarm::Window, now + patience);
         }
     }
 
@@ -458,14 +498,14 @@ impl Sender {
         }
     }
 
-    fn check_time(&self, core: &Core) -> std::time::Duration {
-        let auto = self.base.answer_time(core).max(std::time::Duration::from_secs(1)) * 2;
+    fn check_time(&self, core: &Core) -> Duration {
+        let auto = self.base.answer_time(core).max(Duration::from_secs(1)) * 2;
         Base::duration(self.base.remote.check_timer, auto, 0)
     }
 
     /// Waits for Finished, and asks again by an EOF if nothing is heard for long.
     fn wait(&mut self, core: &mut Core, now: Time) {
-        let auto = (self.base.answer_time(core) * 8).max(std::time::Duration::from_secs(2));
+        let auto = (self.base.answer_time(core) * 8).max(Duration::from_secs(2));
         let wait = Base::duration(self.base.remote.probe, auto, self.eof.waits + 2);
         self.base.alarm(core, Alarm::Probe, now + wait);
     }

@@ -6,5 +6,6 @@ mod hostile;
 mod operations;
 mod restarts;
 mod transcripts;
+mod unpaced;
 mod variants;
 mod world;

@@ -1,0 +1,107 @@
+//! How far a sender that has no rate runs ahead of its receiver.
+//!
+//! Over a path without a rate nothing tells a sender that its receiver is slower than itself:
+//! what the receiver's host cannot hold is lost, and sent again. CFDP has the means to find out:
+//! a Prompt asks for a Keep Alive, which says how far the receiver is (CCSDS 727.0-B-5 §4.6.5).
+//! New data beyond a bound waits for that. This is flow control between two hosts; it is no
+//! congestion control, and shares a network with nobody.
+
+/// Prompts for each window: enough that the answer to one comes before the window is used up.
+const PROMPTS: u64 = 4;
+
+/// Waits in vain after which the receiver counts as one that does not answer Prompts, or only
+/// after a round trip so long that a window of this kind would slow the transfer down.
+const SILENCES_MAX: u32 = 3;
+
+/// The bound, and what is known of the receiver.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The bound as it was set.
+    most: u64,
+    /// The bound that holds: less after a silence, which is the sign of losses.
+    now: u64,
+    /// How far the receiver is.
+    told: u64,
+    /// How much was sent when it was last asked.
+    asked: u64,
+    /// Waits in a row that ended without an answer.
+    silences: u32,
+}
+
+impl Window {
+    /// A bound of `most` bytes for a transfer that begins after `sent` bytes.
+    pub(crate) fn new(most: u64, sent: u64) -> Self {
+        let most = most.max(1);
+        Self { most, now: most, told: sent, asked: sent, silences: 0 }
+    }
+
+    /// Bytes that may be sent now, of which `sent` were.
+    pub(crate) fn room(&self, sent: u64) -> u64 {
+        if self.silences >= SILENCES_MAX {
+            return u64::MAX;
+        }
+        (self.told + self.now).saturating_sub(sent)
+    }
+
+    /// Whether to ask the receiver, `sent` bytes having left.
+    pub(crate) fn asks(&mut self, sent: u64) -> bool {
+        let due = self.silences < SILENCES_MAX && sent >= self.asked + self.now / PROMPTS;
+        if due {
+            self.asked = sent;
+        }
+        due
+    }
+
+    /// The receiver is at `progress`, while `sent` bytes have left.
+    pub(crate) fn answered(&mut self, progress: u64, sent: u64) {
+        if progress > self.told && self.silences < SILENCES_MAX {
+            self.told = progress.min(sent);
+            self.silences = 0;
+            self.now = (self.now + self.now / 16 + 1).min(self.most);
+        }
+    }
+
+    /// A wait for room ended without an answer: what was sent is lost, and is repaired at the end.
+    pub(crate) fn silent(&mut self, sent: u64) {
+        self.told = sent;
+        self.asked = sent;
+        self.silences += 1;
+        self.now = (self.now / 2).max(self.most / 64).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_make_room_and_silence_halves_it() {
+        let mut window = Window::new(1600, 100);
+        assert_eq!(window.room(100), 1600);
+        assert!(!window.asks(499) && window.asks(500) && !window.asks(899) && window.asks(900));
+        assert_eq!(window.room(1700), 0);
+        window.answered(900, 1700);
+        window.answered(500, 1700);
+        assert_eq!(window.room(1700), 800, "an old answer takes nothing back");
+        window.silent(2500);
+        assert_eq!(window.room(2500), 800);
+        for step in 1..100 {
+            window.answered(2500 + step, 3000);
+        }
+        assert_eq!(window.room(2599), 1600, "it grows again, to what was set");
+        window.answered(u64::MAX, 3000);
+        assert_eq!(window.room(3000), 1600, "nobody has what was not sent");
+    }
+
+    #[test]
+    fn a_receiver_that_never_answers_is_not_waited_for() {
+        let mut window = Window::new(1000, 0);
+        for sent in [1000, 1500, 1750] {
+            window.silent(sent);
+        }
+        assert_eq!(window.room(1750), u64::MAX);
+        assert!(!window.asks(1_000_000));
+        window.answered(1_000_000, 2_000_000);
+        assert_eq!(window.room(2_000_000), u64::MAX, "too late: its round trip is long");
+    }
+}

@@ -1,0 +1,104 @@
+//! A sender without a rate, held back by how far its receiver says it is.
+
+use std::time::Duration;
+
+use engine::PathInfo;
+
+use super::world::{World, config, content, name, put_request};
+
+const WINDOW: u64 = 20_000;
+
+/// A world without a rate in which `file` is being sent in batches of eight.
+fn world(file: &[u8]) -> World {
+    let owlt = Some(Duration::from_millis(5));
+    let info = PathInfo { owlt, ..PathInfo::datagram(1024) };
+    let config = config(|remote| remote.unpaced_window = Some(WINDOW));
+    let mut world = World::with_path(&config, info);
+    world.batch = 8;
+    world.sides[0].store.insert(name("source"), file.to_vec());
+    world
+}
+
+fn arrived(world: &World, file: &[u8]) -> bool {
+    world.sides[1].store.get(&name("copy")) == Some(file)
+}
+
+/// How far new data ran ahead of the Keep Alives that had arrived, at most.
+fn furthest_ahead(world: &World) -> u64 {
+    let mut told: Vec<(engine::Time, u64)> = Vec::new();
+    let mut most = 0;
+    for (at, side, line, lost) in &world.log {
+        if let Some(progress) = line.strip_prefix("Keep Alive ").filter(|_| !lost) {
+            told.push((*at + Duration::from_millis(5), progress.parse().expect("a number")));
+        } else if let Some((offset, len)) =
+            line.strip_prefix("data ").filter(|_| *side == 0).and_then(|data| data.split_once('+'))
+        {
+            let heard = told.iter().rev().find(|(heard, _)| heard <= at).map_or(0, |told| told.1);
+            let end: u64 = offset.parse::<u64>().expect("a number") + len.parse::<u64>().unwrap();
+            most = most.max(end.saturating_sub(heard));
+        }
+    }
+    most
+}
+
+#[test]
+fn new_data_waits_for_the_receiver() {
+    let file = content(300_000);
+    let mut world = world(&file);
+    world.put(put_request());
+    world.run();
+    assert!(arrived(&world, &file));
+    let ahead = furthest_ahead(&world);
+    assert!((WINDOW..WINDOW + 1024).contains(&ahead), "{ahead}");
+    // A quarter of the window each 10 ms round trip at the least, all of it at the most.
+    let finished = world.log.iter().find(|(_, _, line, _)| line.starts_with("Finished"));
+    let took = finished.expect("it is told").0.since(engine::Time::ZERO);
+    assert!(took >= Duration::from_millis(140) && took < Duration::from_millis(700), "{took:?}");
+}
+
+#[test]
+fn a_receiver_that_does_not_answer_prompts_gets_the_file_all_the_same() {
+    let file = content(300_000);
+    let mut world = world(&file);
+    world.put(put_request());
+    world.lose = Box::new(|side, _, datagram| {
+        side == 1
+            && matches!(
+                wire::cfdp::Pdu::decode(datagram).map(|pdu| pdu.body),
+                Ok(wire::cfdp::Body::KeepAlive(_))
+            )
+    });
+    world.run();
+    assert!(arrived(&world, &file));
+    let prompts = world.log.iter().filter(|(_, _, line, _)| line.starts_with("Prompt")).count();
+    assert!((4..=20).contains(&prompts), "{prompts}");
+    let eof = world.log.iter().find(|(_, _, line, _)| line.starts_with("EOF")).expect("an end");
+    assert!(eof.0.since(engine::Time::ZERO) < Duration::from_secs(1), "{:?}", eof.0);
+}
+
+#[test]
+fn lost_data_and_lost_answers_end_no_transfer() {
+    for every in [2, 3, 5, 10] {
+        let file = content(300_000);
+        let mut world = world(&file);
+        world.put(put_request());
+        world.lose = Box::new(move |_, number, _| number % every == every - 1);
+        world.run();
+        assert!(arrived(&world, &file), "every {every}th lost: {:#?}", world.transcript());
+    }
+}
+
+#[test]
+fn a_suspended_sender_goes_on_with_its_window() {
+    let file = content(300_000);
+    let mut world = world(&file);
+    let id = world.put(put_request());
+    world.run_until(engine::Time::ZERO + Duration::from_millis(30));
+    let now = world.now;
+    world.sides[0].entity.suspend(now, id).expect("it can");
+    world.run_until(now + Duration::from_secs(2));
+    world.sides[0].entity.resume(world.now, id).expect("it can");
+    world.drain(0);
+    world.run();
+    assert!(arrived(&world, &file));
+}
