@@ -17,11 +17,12 @@ setup: ## install what is missing (packages, Python tools); quiet when nothing i
 	@.ci/setup
 
 build: ## the release binary, target/release/slowlight
+	@.ci/setup build
 	@cargo build --release --locked --package slowlight
 
-demo: setup build ## a 10 MB file over a GEO link at three error levels, in the simulator
+demo: build ## a 10 MB file over a GEO link at three error levels, in the simulator
 	@mkdir -p demo-out
-	@test -s demo-out/file.bin || head -c 10000000 /dev/urandom > demo-out/file.bin
+	@test -e demo-out/file.bin || { head -c 10000000 /dev/urandom > demo-out/file.tmp; mv demo-out/file.tmp demo-out/file.bin; }
 	@for per in 0 1e-3 1e-1; do \
 	  echo; echo "== 10 MB over GEO, packet error probability $$per"; \
 	  $(SLOWLIGHT) compare --link geo --file demo-out/file.bin --per $$per --runs 5 --seed 1; \

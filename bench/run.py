@@ -6,8 +6,9 @@
 * the peers of `interop/`, class 2 at the same datagram size, each against itself;
 * the simulator: processor time of a 10 MB run; the link model's own benchmark.
 
-Nothing here passes or fails by its time: machines differ, so read the ratios. A file that
-arrives different, or not at all, ends the run with exit code 1.
+The targets of the project are judged below the table: "holds" or "does not hold". A target that
+does not hold is no failure, for machines differ and have other work, unless `--strict` is given. A
+file that arrives different, or not at all, ends the run with exit code 1 in any case.
 """
 
 from __future__ import annotations
@@ -32,6 +33,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 INTEROP = ROOT / "interop"
 PEER_BYTES = 20_000_000
+# The targets: three tenths of the raw pair, 3 Gbit/s where it reaches 10 or more; memory
+# that no file size moves; ten times the best peer; a simulated 10 MB run in little time.
+GOODPUT_BPS, RAW_BPS = 3e9, 10e9
+RSS_KB = 64 * 1024
+TIMES_BEST_PEER = 10.0
+CPU_S = 0.050
+# What fits an Ethernet frame, with IPv4 and UDP around it.
+DATAGRAM_MAX = 1472
 PYTHON = str(INTEROP / ".venv/bin/python")
 PEERS = {
     # Name, command, bit/s to pace it at: each at about what its receiver takes.
@@ -287,6 +296,44 @@ def table(rows: list[Row], raw_bps: float) -> str:
     return "\n".join(lines)
 
 
+def judgements(
+    raw_bps: float, gigabyte: Row, transfers: list[Row], times_best_peer: float, cpu_s: float
+) -> list[tuple[str, bool]]:
+    """Each target in words with what was measured, and whether it holds."""
+    goodput = gigabyte.goodput_bps or 0.0
+    wanted = GOODPUT_BPS * min(1.0, raw_bps / RAW_BPS)
+    # A process whose memory could not be read proves nothing.
+    peaks = [kb or 1 << 40 for row in transfers for kb in (row.sender_rss_kb, row.receiver_rss_kb)]
+    return [
+        (
+            f"goodput {goodput / 1e9:.2f} Gbit/s, at least {wanted / 1e9:.2f}"
+            f" beside a raw pair of {raw_bps / 1e9:.1f}",
+            goodput >= wanted,
+        ),
+        (
+            f"memory {max(peaks) / 1024:.0f} MiB, at most {RSS_KB / 1024:.0f} a process",
+            max(peaks) <= RSS_KB,
+        ),
+        (
+            f"{times_best_peer:.1f} times the best peer, at least {TIMES_BEST_PEER:g}",
+            times_best_peer >= TIMES_BEST_PEER,
+        ),
+        (
+            f"{cpu_s * 1e3:.0f} ms of processor time a simulated 10 MB run,"
+            f" at most {CPU_S * 1e3:.0f}",
+            cpu_s <= CPU_S,
+        ),
+    ]
+
+
+def datagram_size(text: str) -> int:
+    """A datagram's size that no link below has to cut."""
+    size = int(text)
+    if not 64 <= size <= DATAGRAM_MAX:
+        raise argparse.ArgumentTypeError(f"64 to {DATAGRAM_MAX} bytes")
+    return size
+
+
 def build(target: Path) -> None:
     """Builds what `make build` does not: the raw pair and the Rust peer."""
     cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
@@ -298,7 +345,10 @@ def main() -> int:
     """Measures everything; 1 if a file did not arrive as it was."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
-    parser.add_argument("--datagram", type=int, default=1024, help="bytes of a datagram")
+    parser.add_argument(
+        "--datagram", type=datagram_size, default=DATAGRAM_MAX, help="bytes of a datagram (1472)"
+    )
+    parser.add_argument("--strict", action="store_true", help="fail if a target does not hold")
     parser.add_argument("--quick", action="store_true", help="no 4 GB file, no link benchmark")
     given = parser.parse_args()
 
@@ -309,34 +359,40 @@ def main() -> int:
         build(bench.target)
         raw = bench.raw(2_000_000_000)
         gigabyte = bench.transfer(1_000_000_000)
-        bench.transfer(100_000_000)
+        transfers = [gigabyte, bench.transfer(100_000_000)]
         if not given.quick:
-            bench.transfer(4_000_000_000)
+            transfers.append(bench.transfer(4_000_000_000))
         peers = []
         for peer, (command, rates) in PEERS.items():
             command = command or [str(bench.target / "release/cfdp-rs-peer")]
             peers.append(bench.peer(peer, command, rates))
-        bench.simulator(10)
+        cpu_s = bench.simulator(10).seconds or float("inf")
         if not given.quick:
             bench.link()
-    raw_bps = raw.goodput_bps or 1.0
+    # Without a raw pair there is nothing to compare with, and the full target stands.
+    raw_bps = raw.goodput_bps or RAW_BPS
     best_peer = max(peer.goodput_bps or 0 for peer in peers)
-    ratio = (gigabyte.goodput_bps or 0) / best_peer if best_peer else float("inf")
+    # Without a peer that completes, there is no comparison, and the target does not hold.
+    ratio = (gigabyte.goodput_bps or 0) / best_peer if best_peer else 0.0
+    judged = judgements(raw_bps, gigabyte, transfers, ratio, cpu_s)
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
     )
     print(table(bench.rows, raw_bps))
-    print(f"slowlight is {ratio:.1f} times as fast as the best peer")
+    for target, holds in judged:
+        print(f"{'holds' if holds else 'does not hold':<14} {target}")
     results = {
         "datagram": given.datagram,
         "processors": os.cpu_count(),
         "system": platform.platform(),
         "times_best_peer": ratio,
+        "targets": [{"target": target, "holds": holds} for target, holds in judged],
         "rows": [asdict(row) for row in bench.rows],
         "own_rss_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    return 1 if bench.failed else 0
+    missed = given.strict and not all(holds for _, holds in judged)
+    return 1 if bench.failed or missed else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ not end as expected. What is expected:
 * class 2: both entities say "complete" and the file is the same;
 * class 1, clean: the file is the same;
 * class 1 with losses: nothing repairs them, so the file is incomplete, and the receiver must not
-  call it complete.
+  call it complete. When its time is over it may still wait for what was lost, but must end when
+  interrupted.
 
 With `--self` the peers also talk to themselves, which shows what is the peer's own limit.
 """
@@ -20,6 +21,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +34,9 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 UNSUPPORTED = 127
+# In place of an exit code: the process still ran when its time was over, and ended when it was
+# interrupted (it waited) or did not (it hung).
+WAITED, HUNG = 1000, 1001
 ENTITY = {"send": 1, "recv": 2}
 LOST_SHARE = 0.05
 
@@ -169,13 +174,18 @@ def relay(target: Path, case: Case, ports: list[int], folder: Path) -> Iterator[
 
 
 def finish(process: subprocess.Popen[bytes], limit: float) -> int:
-    """Waits for a process; one that outlives the limit is killed and counts as failed."""
+    """Waits for a process; one that outlives the limit is interrupted (ctrl-C), then killed."""
     try:
         return process.wait(limit)
     except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(5)
+        return WAITED
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        return 1
+        return HUNG
 
 
 def run(case: Case, target: Path, source: Path, folder: Path, limit: float) -> Outcome:
@@ -197,7 +207,7 @@ def run(case: Case, target: Path, source: Path, folder: Path, limit: float) -> O
             send = command(case.sender, "send", sender_port, near, case, rate, source, limit)
             sender = subprocess.Popen(send, stdout=out, stderr=err, env=environment)
         sender_exit = finish(sender, limit + 5)
-        # A class 1 receiver that lost its EOF waits for its inactivity timer: not for us.
+        # A class 1 receiver that misses data or its EOF waits for its timers: not for us.
         patience = 4.0 if case.cfdp_class == 1 and case.lost_share > 0 else limit
         receiver_exit = finish(receiver, patience)
         elapsed = time.monotonic() - start
@@ -243,10 +253,19 @@ def judge(case: Case, same: bool, sender_exit: int, receiver_exit: int) -> tuple
             return "ok", ""
         why = "the file differs" if not same else "an entity does not say that it is complete"
         return "FAILED", why
+    if sender_exit != 0:
+        return "FAILED", "the sender did not say that it sent the file"
+    if receiver_exit not in (0, 1, WAITED) and case.receiver.name == "slowlight":
+        return "FAILED", "slowlight hung" if receiver_exit == HUNG else "slowlight crashed"
     if same:
         return "ok", "no data was among the losses"
-    if receiver_exit != 0:
+    if receiver_exit == 1:
         return "ok", "incomplete, and the receiver says so: nothing repairs class 1"
+    if receiver_exit == WAITED:
+        return "ok", "incomplete, and the receiver waits for more: nothing repairs class 1"
+    if receiver_exit != 0:
+        how = "hung" if receiver_exit == HUNG else f"ended with exit code {receiver_exit}"
+        return "ok", f"incomplete; the peer {how}, a fault of the peer"
     if case.receiver.name == "slowlight":
         return "FAILED", "slowlight calls an incomplete file complete"
     return "ok", "incomplete; the peer calls it complete, a fault of the peer"

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from run import UNSUPPORTED, Case, Peer, cases, digest, free_ports, judge, peers, reported_seconds
+from run import (
+    HUNG,
+    UNSUPPORTED,
+    WAITED,
+    Case,
+    Peer,
+    cases,
+    digest,
+    finish,
+    free_ports,
+    judge,
+    peers,
+    reported_seconds,
+)
 
 OURS = Peer("slowlight", ("slowlight",), 1)
 THEIRS = Peer("theirs", ("theirs",), 1)
@@ -29,12 +44,34 @@ class Judgement(unittest.TestCase):
         self.assertEqual(verdict, "ok")
         self.assertIn("fault of the peer", note)
 
+    def test_class_1_with_losses_needs_us_to_end_by_ourselves_or_when_interrupted(self) -> None:
+        ours = Case(THEIRS, OURS, 1, 0.05)
+        self.assertEqual(judge(ours, False, 0, WAITED)[0], "ok")
+        for receiver_exit in (HUNG, 2, 101, -11):
+            self.assertEqual(judge(ours, False, 0, receiver_exit)[0], "FAILED", receiver_exit)
+            verdict, note = judge(Case(OURS, THEIRS, 1, 0.05), False, 0, receiver_exit)
+            self.assertEqual(verdict, "ok")
+            self.assertIn("fault of the peer", note)
+        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.05), False, 1, 1)[0], "FAILED")
+
     def test_class_1_without_losses_needs_the_file(self) -> None:
         self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.0), False, 0, 1)[0], "FAILED")
         self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.0), True, 0, 0)[0], "ok")
 
     def test_a_peer_that_cannot_is_no_failure(self) -> None:
         self.assertEqual(judge(Case(OURS, THEIRS, 2, 0.0), False, 1, UNSUPPORTED)[0], "unsupported")
+
+
+class Ends(unittest.TestCase):
+    """How a process ended."""
+
+    def test_an_exit_code_is_passed_on(self) -> None:
+        process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+        self.assertEqual(finish(process, 30), 3)
+
+    def test_a_process_that_waits_ends_when_interrupted(self) -> None:
+        process = subprocess.Popen(["sleep", "60"])
+        self.assertEqual(finish(process, 0.1), WAITED)
 
 
 class Matrix(unittest.TestCase):

@@ -1,5 +1,6 @@
 //! `slowlight compare`.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::compare::{self, Plan, Row};
@@ -238,61 +240,73 @@ fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
+/// Two lines a protocol, so that the table fits a terminal of 80 columns.
 fn table(rows: &[Row]) -> Table {
+    let best = rows.iter().filter_map(|row| row.goodput_bps).map(|g| g.mean).fold(0.0, f64::max);
+    let unit = show::RateUnit::for_rate(best);
     let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
     table.set_header([
-        "",
-        "protocol",
-        "goodput",
-        "min",
-        "max",
-        "delivered",
-        "confirmed",
-        "bound",
-        "efficiency",
-        "STR",
-        "",
-        "RTS",
-        "",
-        "failed",
+        String::new(),
+        "protocol".to_owned(),
+        format!("goodput {}\nmin to max", unit.name),
+        "delivered\nconfirmed".to_owned(),
+        "bound\nefficiency".to_owned(),
+        "STR pkts\nSTR bytes".to_owned(),
+        "RTS pkts\nRTS bytes".to_owned(),
+        "failed\nof runs".to_owned(),
     ]);
-    let mean = |summary: Option<Summary>, show: fn(f64) -> String| {
-        summary.map_or("-".to_owned(), |summary| show(summary.mean))
+    let mean = |summary: Option<Summary>| {
+        summary.map_or("-".to_owned(), |summary| show::seconds(summary.mean))
     };
     for (rank, row) in rows.iter().enumerate() {
-        let goodput = |show: fn(Summary) -> String| row.goodput_bps.map_or("-".to_owned(), show);
+        let goodput = |g: Summary| {
+            let (mean, sem) = unit.with_deviation(g.mean, g.sem);
+            format!("{mean} ± {sem}\n{} to {}", unit.digits(g.min), unit.digits(g.max))
+        };
         table.add_row([
             (rank + 1).to_string(),
             row.protocol.clone(),
-            goodput(|g| format!("{} ± {}", show::rate(g.mean), show::rate(g.sem))),
-            goodput(|g| show::rate(g.min)),
-            goodput(|g| show::rate(g.max)),
-            mean(row.delivered_s, show::seconds),
-            mean(row.confirmed_s, show::seconds),
-            row.bound_s.map_or("-".to_owned(), show::seconds),
-            row.efficiency.map_or("-".to_owned(), show::percent),
-            show::count(row.packets_str),
-            show::bytes(row.bytes_str),
-            show::count(row.packets_rts),
-            show::bytes(row.bytes_rts),
-            format!("{} of {}", row.runs - row.completed, row.runs),
+            row.goodput_bps.map_or("-".to_owned(), goodput),
+            format!("{}\n{}", mean(row.delivered_s), mean(row.confirmed_s)),
+            format!(
+                "{}\n{}",
+                row.bound_s.map_or("-".to_owned(), show::seconds),
+                row.efficiency.map_or("-".to_owned(), show::percent)
+            ),
+            format!("{}\n{}", show::count(row.packets_str), show::bytes(row.bytes_str)),
+            format!("{}\n{}", show::count(row.packets_rts), show::bytes(row.bytes_rts)),
+            format!("{}\nof {}", row.runs - row.completed, row.runs),
         ]);
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if index >= 2 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     table
 }
 
-/// Tells people of failures; whether there were any.
+/// Tells people of failures, by their reasons; whether there were any.
 fn explain(rows: &[Row]) -> io::Result<bool> {
     let mut err = io::stderr().lock();
     for row in rows {
-        for (seed, why) in row.failures.iter().take(3) {
-            writeln!(err, "{} failed with seed {seed}: {why}", row.protocol)?;
+        let mut reasons = BTreeMap::<&str, Vec<u64>>::new();
+        for (seed, why) in &row.failures {
+            reasons.entry(why).or_default().push(*seed);
         }
-        if row.failures.len() > 3 {
-            writeln!(err, "{} failed {} more times", row.protocol, row.failures.len() - 3)?;
+        for (why, seeds) in reasons {
+            let shown: Vec<_> = seeds.iter().take(5).map(u64::to_string).collect();
+            let more = if seeds.len() > shown.len() { ", ..." } else { "" };
+            writeln!(
+                err,
+                "{}: {} of {} failed: {why} (seeds {}{more})",
+                row.protocol,
+                seeds.len(),
+                row.runs,
+                shown.join(", ")
+            )?;
         }
     }
     Ok(rows.iter().any(|row| row.completed < row.runs))

@@ -9,6 +9,7 @@ mod compare;
 mod decode;
 mod generate;
 mod links;
+mod operations;
 mod recv;
 mod send;
 mod show;
@@ -39,6 +40,8 @@ enum Command {
     Recv(recv::Args),
     /// Send a file over UDP
     Send(send::Args),
+    /// Ask a CFDP entity for something: a listing, a status, one of its files
+    Cfdp(operations::Args),
     /// Show what a capture or hexadecimal digits say, one line a PDU
     Decode(decode::Args),
     /// List the links that have names, or show one
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => simulate::run(&args),
         Command::Recv(args) => recv::run(args),
         Command::Send(args) => send::run(args),
+        Command::Cfdp(args) => operations::run(args),
         Command::Decode(args) => decode::run(&args),
         Command::Links(args) => links::run(&args),
         Command::Completions(args) => generate::completions(&args),
@@ -95,7 +99,9 @@ fn report(error: &anyhow::Error) -> ExitCode {
     // Nothing can be done about a standard error that is closed.
     let _ = writeln!(io::stderr(), "error: {error:#}");
     let usage = |e: &(dyn std::error::Error + 'static)| {
-        e.is::<Usage>() || e.is::<SpecError>() || matches!(e.downcast_ref(), Some(RunError::Spec(_)))
+        e.is::<Usage>()
+            || e.is::<SpecError>()
+            || matches!(e.downcast_ref(), Some(RunError::Spec(_)))
     };
     ExitCode::from(if error.chain().any(usage) { 2 } else { 1 })
 }

@@ -1,14 +1,17 @@
 //! `slowlight recv`: receives files over UDP.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use engine::Time;
+use engine::{PathId, Time};
 use indicatif::ProgressBar;
-use proto::cfdp::{Entity, Indication, Limit, MetadataReceived, Role, TransactionFinished};
+use proto::cfdp::{
+    Entity, Indication, Limit, MetadataReceived, OperationIndication, Role, TransactionFinished,
+};
 use wire::cfdp::TransactionId;
 
 use crate::transfer::{
@@ -38,6 +41,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024)]
     peers_max: usize,
 
+    /// Another entity and its address, as 3=192.0.2.7:7542, for what is handed on or sent to it on
+    /// behalf of others; may be repeated
+    #[arg(long, value_name = "ID=ADDR")]
+    peer: Vec<String>,
+
     #[command(flatten)]
     options: Options,
 }
@@ -55,14 +63,29 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     let listen = resolve(&args.listen)?;
-    let config = args.options.entity(args.entity)?;
+    let mut config = args.options.entity(args.entity)?;
+    let peers = args.peer.iter().map(|text| known_peer(text)).collect::<Result<Vec<_>>>()?;
     let waker = rt::Waker::new().context("cannot start")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(&args.root), &waker)?;
+    // The driver numbers the paths of its static peers from zero, one for each address.
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for (id, address) in &peers {
+        let index = addresses.iter().position(|known| known == address).unwrap_or_else(|| {
+            addresses.push(*address);
+            addresses.len() - 1
+        });
+        let remote = config.remote(*id).clone();
+        let path = Some(PathId(u32::try_from(index)?));
+        config.remotes.entry(*id).or_insert(remote).path = path;
+    }
     let entity = Entity::new(config, rt::entropy().context("no entropy")?);
     let settings =
         rt::Config { peers_max: args.peers_max, ..rt::Config::new(listen, args.options.path()) };
-    let driver = rt::Driver::new(settings, entity, store, waker)
+    let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
+    for address in addresses {
+        driver.add_peer(address);
+    }
     let screen = Screen::new(args.options.json);
     screen.say(format_args!(
         "receiving on {} into {} as entity {}",
@@ -71,6 +94,15 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
         args.entity
     ));
     Ok((driver, Receiver::new(args, screen)))
+}
+
+/// A peer's entity number and address.
+fn known_peer(text: &str) -> Result<(u64, SocketAddr)> {
+    let (id, address) = text
+        .split_once('=')
+        .and_then(|(id, address)| Some((id.parse().ok()?, address)))
+        .with_context(|| format!("peer {text:?}: write it like 3=192.0.2.7:7542"))?;
+    Ok((id, resolve(address)?))
 }
 
 /// How long after the first transaction its last acknowledgement is waited for.
@@ -170,8 +202,8 @@ impl Receiver {
             | Indication::EofReceived(_)
             | Indication::TransactionFinished(_)
             | Indication::Resumed { .. }
-            | Indication::Report(_)
-            | Indication::UserOperation(_) => {}
+            | Indication::Report(_) => {}
+            Indication::UserOperation(told) => self.served(&told),
         }
     }
 
@@ -184,7 +216,40 @@ impl Receiver {
         }
     }
 
+    /// What was done for another entity, or refused.
+    fn served(&self, told: &OperationIndication) {
+        match told {
+            OperationIndication::Refused { from, id, reason } => {
+                self.screen.say(format_args!("{id}: entity {from} asked in vain: {reason}"));
+            }
+            OperationIndication::ProxyPut { from, original, id } => {
+                self.screen
+                    .say(format_args!("{id}: sending a file for entity {from} ({original})"));
+            }
+            OperationIndication::SfoForwarded { original, next, condition } => {
+                self.screen
+                    .say(format_args!("{original}: handed on to entity {next}: {condition}"));
+            }
+            OperationIndication::Relayed { id, condition } => {
+                self.screen.say(format_args!("{id}: relayed: {condition}"));
+            }
+            // The transaction that brings a file or an answer is told of itself.
+            OperationIndication::SfoReceived { .. }
+            | OperationIndication::SfoReport(_)
+            | OperationIndication::ProxyPutResponse { .. }
+            | OperationIndication::DirectoryListing { .. }
+            | OperationIndication::RemoteStatusReport { .. }
+            | OperationIndication::RemoteSuspend { .. }
+            | OperationIndication::RemoteResume { .. } => {}
+        }
+    }
+
     fn begun(&mut self, now: Time, metadata: &MetadataReceived) {
+        if metadata.destination_name.is_empty() {
+            let from = metadata.source;
+            self.screen.say(format_args!("{}: messages from entity {from}", metadata.id));
+            return;
+        }
         let bar = self.screen.bar(&metadata.destination_name, metadata.size);
         let size = metadata.size.map_or_else(|| "unknown size".to_owned(), bytes_text);
         self.screen.say(format_args!(
@@ -208,7 +273,9 @@ impl Receiver {
         }
         let file = self.root.join(&finished.destination_name);
         let outcome = Outcome::new(&self.options.protocol, finished, file, resumed, measures);
-        if outcome.completed {
+        if finished.destination_name.is_empty() && outcome.completed {
+            // What they ask for is told of when it is carried out.
+        } else if outcome.completed {
             self.screen.say(format_args!(
                 "{}: received {}: {}",
                 finished.id,

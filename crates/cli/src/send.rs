@@ -1,5 +1,6 @@
 //! `slowlight send`: sends a file over UDP.
 
+mod request;
 mod state;
 
 use std::net::SocketAddr;
@@ -13,13 +14,12 @@ use indicatif::ProgressBar;
 use lab::mib::Checksum;
 use lab::quantity::Span;
 use proto::cfdp::{self, Entity, Indication, PutRequest, TransactionFinished};
-use serde::Deserialize as _;
-use serde::de::IntoDeserializer as _;
 use wire::cfdp::{TransactionId, TransmissionMode};
 
 use crate::transfer::{
     self, Measures, Options, Outcome, Screen, bind_error, bytes_text, rate_text, resolve,
 };
+use request::RequestOptions;
 use state::State;
 
 /// Send a file over UDP
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     class: Option<u8>,
 
     /// File checksum: modular, proximity1, crc32c, crc32 or null [default: crc32c]
-    #[arg(long, value_name = "TYPE", value_parser = checksum)]
+    #[arg(long, value_name = "TYPE", value_parser = request::named::<Checksum>)]
     checksum: Option<Checksum>,
 
     /// Give up after this time; the same command goes on later
@@ -66,12 +66,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     options: Options,
-}
 
-fn checksum(text: &str) -> Result<Checksum, String> {
-    let text: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
-        text.into_deserializer();
-    Checksum::deserialize(text).map_err(|error| error.to_string())
+    #[command(flatten)]
+    request: RequestOptions,
 }
 
 /// Sends the file; returns when the receiver has it, or with class 1 when it is sent.
@@ -152,7 +149,7 @@ fn put_request(args: &Args, name: &str) -> Result<PutRequest> {
         None => args.options.protocol.kind.class().into(),
     };
     let asked = args.file.file_name().and_then(|name| name.to_str()).unwrap_or(name);
-    Ok(PutRequest {
+    let mut put = PutRequest {
         destination: args.remote_entity,
         source: Some(FileName::file(name)?),
         source_name: Some(asked.to_owned()),
@@ -161,7 +158,9 @@ fn put_request(args: &Args, name: &str) -> Result<PutRequest> {
         checksum: args.checksum.map(Into::into),
         resume: true,
         ..PutRequest::default()
-    })
+    };
+    args.request.apply(&mut put);
+    Ok(put)
 }
 
 /// The one transaction of this command.
@@ -350,6 +349,9 @@ impl Sender {
                 finished.condition,
                 finished.file_status
             ));
+        }
+        for response in &finished.filestore_responses {
+            self.screen.say(request::described(response));
         }
         if self.options.json {
             outcome.print()?;

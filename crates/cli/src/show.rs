@@ -25,6 +25,39 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
+/// One unit for all rates of a column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateUnit {
+    /// Its name, like `Mbit/s`.
+    pub(crate) name: &'static str,
+    scale: f64,
+}
+
+impl RateUnit {
+    /// The unit in which `bps` has one to three digits before the point.
+    pub(crate) fn for_rate(bps: f64) -> Self {
+        let (scale, name) = match bps {
+            v if v >= 1e9 => (1e9, "Gbit/s"),
+            v if v >= 1e6 => (1e6, "Mbit/s"),
+            v if v >= 1e3 => (1e3, "kbit/s"),
+            _ => (1.0, "bit/s"),
+        };
+        Self { name, scale }
+    }
+
+    /// A rate in this unit, with four significant digits.
+    pub(crate) fn digits(self, bps: f64) -> String {
+        digits(bps / self.scale)
+    }
+
+    /// A rate and how much it varies, with the same digits after the point.
+    pub(crate) fn with_deviation(self, bps: f64, deviation_bps: f64) -> (String, String) {
+        let rate = self.digits(bps);
+        let decimals = rate.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        (rate, format!("{:.decimals$}", deviation_bps / self.scale))
+    }
+}
+
 fn scaled(value: f64, unit: &str) -> String {
     let (scale, prefix) = match value {
         v if v >= 1e9 => (1e9, "G"),
@@ -55,6 +88,10 @@ mod tests {
         assert_eq!(bytes(10_000_000.0), "10.00 MB");
         assert_eq!(count(7.0), "7");
         assert_eq!(count(7.25), "7.2");
+        let unit = RateUnit::for_rate(8_346_123.0);
+        assert_eq!((unit.name, unit.digits(346_123.0).as_str()), ("Mbit/s", "0.346"));
+        let (rate, sem) = unit.with_deviation(8_346_123.0, 12_345.0);
+        assert_eq!((rate.as_str(), sem.as_str()), ("8.346", "0.012"));
         assert_eq!(percent(0.9861), "98.6 %");
     }
 }

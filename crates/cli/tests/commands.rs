@@ -52,6 +52,10 @@ fn compare_prints_a_table_or_json() {
     let args = ["compare", "--link", "geo", "--per", "1e-2", "--runs", "3", "--file", path];
     let table = done(&args);
     assert!(table.contains("cfdp") && table.contains("efficiency"), "{table}");
+    for column in ["STR pkts", "STR bytes", "RTS pkts", "RTS bytes"] {
+        assert!(table.contains(column), "{column}: {table}");
+    }
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     let mut more = args.to_vec();
     more.extend(["--json", "--jobs", "1", "--protocol", "cfdp,cfdp/gsfc-2007"]);
     let json: serde_json::Value = serde_json::from_str(&done(&more)).unwrap();

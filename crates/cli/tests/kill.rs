@@ -3,6 +3,8 @@
 //!
 //! `SLOWLIGHT_KILLS` is how many transfers are made (6), `SLOWLIGHT_SEED` the first one's seed (1).
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs::{self, File};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};

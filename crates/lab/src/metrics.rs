@@ -51,9 +51,12 @@ pub struct TransferMetrics {
     pub goodput_grc_bps: Option<f64>,
     /// The least time to delivery on this route; `None` if the route never carries the file.
     pub bound_s: Option<f64>,
+    /// Whether the bound is that of a mean of many runs, because losses are drawn. A lucky run
+    /// may be faster.
+    pub bound_is_mean: bool,
     /// The genie's payload.
     pub bound_payload: u64,
-    /// Bound / delivered.
+    /// Bound / delivered; `None` where the bound is that of a mean.
     pub efficiency: Option<f64>,
     /// Bits the first link was given, frames included, / quiet.
     pub throughput_bps: Option<f64>,
@@ -143,6 +146,10 @@ impl Watch<'_> {
         let rate = |seconds: f64| (seconds > 0.0).then_some(bits / seconds);
         let bound = bound::bound(&self.hops, self.file_bytes, first, seed);
         let bound_s = bound.seconds.is_finite().then_some(bound.seconds);
+        let bound_is_mean = self.hops.iter().any(Hop::is_random);
+        let efficiency = |(bound, delivered): (f64, f64)| {
+            (delivered > 0.0 && !bound_is_mean).then_some(bound / delivered)
+        };
         TransferMetrics {
             from: transfer.from.clone(),
             to: transfer.to.clone(),
@@ -160,8 +167,9 @@ impl Watch<'_> {
             goodput_bps: delivered_s.and_then(rate),
             goodput_grc_bps: wire_s.filter(|_| completed).and_then(|wire| rate(wire + self.rtt)),
             bound_s,
+            bound_is_mean,
             bound_payload: bound.payload,
-            efficiency: bound_s.zip(delivered_s).map(|(bound, delivered)| bound / delivered),
+            efficiency: bound_s.zip(delivered_s).and_then(efficiency),
             throughput_bps: self.throughput(quiet_s),
             packets_str: self.sender.sent.packets,
             packets_rts: self.receiver.sent.packets,

@@ -135,7 +135,7 @@ pub fn best_payload_bits(overhead_bits: f64, ber: f64) -> f64 {
     (overhead_bits.powi(2) / 4.0 + overhead_bits / rate).sqrt() - overhead_bits / 2.0
 }
 
-/// E[N], the expected rounds until `packets` independent packets have all arrived when each round
+/// E(N), the expected rounds until `packets` independent packets have all arrived when each round
 /// repeats the missing ones: Σ_{n≥0} [1 − (1 − p^n)^K].
 #[must_use]
 pub fn expected_rounds(packets: f64, p: f64) -> f64 {
@@ -182,7 +182,7 @@ impl Transfer {
     }
 
     /// Expected time with reports after the last packet of each round (deferred NAK):
-    /// D + K·Tp / (1 − p) + 2D·(E[N] − 1).
+    /// D + K·Tp / (1 − p) + 2D·(E(N) − 1).
     #[must_use]
     pub fn deferred_nak(&self) -> f64 {
         self.bound() + 2.0 * self.delay * (expected_rounds(self.packets, self.p) - 1.0)

@@ -48,7 +48,7 @@ impl State {
             bytes: found.len(),
             modified_ns: modified.as_nanos(),
             to,
-            request: format!("{:?}", (put.destination, &put.destination_name, put.mode)),
+            request: described(put),
         };
         let key = format!("{}\n{to}\n{}", file.display(), transfer.request);
         let directory = base.join(format!("send-{:016x}", hash(key.as_bytes())));
@@ -86,6 +86,13 @@ impl State {
             tracing::warn!(directory = %self.directory.display(), %error, "cannot be removed");
         }
     }
+}
+
+/// What is asked for, so that a request that differs is not taken for an interrupted one.
+fn described(put: &PutRequest) -> String {
+    let way = (put.destination, &put.destination_name, put.mode, put.closure, put.unbounded);
+    let along = (&put.messages, &put.filestore_requests, &put.fault_handlers);
+    format!("{way:?} {along:?}")
 }
 
 fn state_home() -> Result<PathBuf> {

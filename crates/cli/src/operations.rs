@@ -1,0 +1,482 @@
+//! `slowlight cfdp`: asks a CFDP entity for something (CCSDS 727.0-B-5 §6).
+//!
+//! Each command is an entity of its own for as long as it takes: it sends the request, receives
+//! the answer, and stays until the other side knows that the answer came.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use engine::{FileName, Time};
+use lab::quantity::Span;
+use proto::cfdp::{
+    Entity, Indication, OperationIndication, ProxyPutRequest, RequestError, Role,
+    TransactionFinished,
+};
+use serde_json::{Value, json};
+use wire::cfdp::{
+    ConditionCode, DeliveryCode, EntityId, TransactionId, TransactionStatus, TransmissionMode,
+};
+
+use crate::transfer::{self, Options, Screen, bind_error, resolve};
+
+/// Ask a CFDP entity for something
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    operation: Operation,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Operation {
+    /// List a directory of the entity at ADDR
+    Ls {
+        #[command(flatten)]
+        common: Common,
+
+        /// Directory below its root
+        #[arg(default_value = "")]
+        directory: String,
+    },
+    /// Ask the entity at ADDR how far a transaction is
+    Status {
+        #[command(flatten)]
+        common: Common,
+
+        /// The transaction, as 1_4711: source entity and sequence number
+        transaction: Id,
+    },
+    /// Have the entity at ADDR suspend a transaction
+    Suspend {
+        #[command(flatten)]
+        common: Common,
+
+        /// The transaction, as 1_4711: source entity and sequence number
+        transaction: Id,
+    },
+    /// Have the entity at ADDR go on with a suspended transaction
+    Resume {
+        #[command(flatten)]
+        common: Common,
+
+        /// The transaction, as 1_4711: source entity and sequence number
+        transaction: Id,
+    },
+    /// Have the entity at ADDR send one of its files, here or to a third entity
+    PutFrom {
+        #[command(flatten)]
+        common: Common,
+
+        /// The file there, below its root
+        file: String,
+
+        /// Name the file shall have where it goes [default: the same]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+
+        /// Directory here that receives the file
+        #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "to_entity")]
+        root: PathBuf,
+
+        /// Entity to send it to, in place of this end; the entity at ADDR must know the way
+        #[arg(long, value_name = "ID")]
+        to_entity: Option<u64>,
+    },
+}
+
+/// What all operations need.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// The entity's address, as 192.0.2.1:7542 or host:7542
+    #[arg(value_name = "ADDR")]
+    address: String,
+
+    /// Address to ask from [default: any]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+
+    /// Entity number of this end
+    #[arg(long, value_name = "ID", default_value_t = 1)]
+    entity: u64,
+
+    /// Entity number of the one at ADDR
+    #[arg(long, value_name = "ID", default_value_t = 2)]
+    remote_entity: u64,
+
+    /// Give up after this time
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Span>,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A transaction as people write it.
+#[derive(Clone, Copy, Debug)]
+struct Id(TransactionId);
+
+impl FromStr for Id {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text
+            .split_once('_')
+            .and_then(|(source, sequence)| Some((source.parse().ok()?, sequence.parse().ok()?)));
+        let (source, sequence) = parsed.ok_or_else(|| {
+            format!("{text:?} is no transaction; write it like 1_4711: source entity, sequence")
+        })?;
+        Ok(Self(TransactionId { source: EntityId(source), sequence }))
+    }
+}
+
+impl Operation {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ls { .. } => "ls",
+            Self::Status { .. } => "status",
+            Self::Suspend { .. } => "suspend",
+            Self::Resume { .. } => "resume",
+            Self::PutFrom { .. } => "put-from",
+        }
+    }
+
+    fn common(&self) -> &Common {
+        match self {
+            Self::Ls { common, .. }
+            | Self::Status { common, .. }
+            | Self::Suspend { common, .. }
+            | Self::Resume { common, .. }
+            | Self::PutFrom { common, .. } => common,
+        }
+    }
+
+    /// Where the answer arrives: `place`, unless it is a file to keep.
+    fn root<'a>(&'a self, place: &'a Path) -> &'a Path {
+        match self {
+            Self::PutFrom { root, to_entity: None, .. } => root,
+            Self::PutFrom { .. }
+            | Self::Ls { .. }
+            | Self::Status { .. }
+            | Self::Suspend { .. }
+            | Self::Resume { .. } => place,
+        }
+    }
+
+    /// Sends the request.
+    fn ask(&self, now: Time, entity: &mut Entity) -> Result<TransactionId, RequestError> {
+        let remote = self.common().remote_entity;
+        match self {
+            Self::Ls { directory, .. } => entity.list_directory(now, remote, directory, ANSWER),
+            Self::Status { transaction, .. } => {
+                entity.remote_status_report(now, remote, transaction.0, ANSWER)
+            }
+            Self::Suspend { transaction, .. } => entity.remote_suspend(now, remote, transaction.0),
+            Self::Resume { transaction, .. } => entity.remote_resume(now, remote, transaction.0),
+            Self::PutFrom { common, file, name, to_entity, .. } => {
+                let request = ProxyPutRequest {
+                    destination: to_entity.unwrap_or(common.entity),
+                    source_name: file.clone(),
+                    destination_name: name.clone().unwrap_or_else(|| file.clone()),
+                    mode: Some(TransmissionMode::from(common.options.protocol.kind.class())),
+                    ..ProxyPutRequest::default()
+                };
+                entity.proxy_put(now, remote, &request)
+            }
+        }
+    }
+}
+
+/// The name under which a listing or report arrives.
+const ANSWER: &str = "answer";
+
+/// How long an operation takes that has no time limit and one light time of zero. Timers of an
+/// entity would try for hours.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the other side may take to learn that its answer came.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Asks, waits for the answer and prints it.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    // Listings and reports are files; nobody wants to keep them.
+    let place = tempfile::tempdir().context("cannot make a working directory")?;
+    let spool = args.operation.root(place.path()).join(FileName::SPOOL_DIRECTORY);
+    let is_ours = !spool.exists();
+    let (mut driver, mut asking) =
+        prepare(args.operation, place.path()).map_err(|error| transfer::usage(&error))?;
+    let stop = transfer::stop_flag()?;
+    driver.run(&stop, |now, entity, event| asking.on(now, entity, event))?;
+    drop(driver);
+    if is_ours && let Err(error) = std::fs::remove_dir_all(&spool) {
+        tracing::warn!(directory = %spool.display(), %error, "cannot be removed");
+    }
+    asking.end(place.path())
+}
+
+/// Everything that can be wrong with the command is found out here.
+fn prepare(operation: Operation, place: &Path) -> Result<(rt::Driver<Entity>, Asking)> {
+    let common = operation.common();
+    let to = resolve(&common.address)?;
+    let listen = match &common.listen {
+        Some(address) => resolve(address)?,
+        None if to.is_ipv4() => ([0, 0, 0, 0], 0).into(),
+        None => ([0u16; 8], 0).into(),
+    };
+    let mut config = common.options.entity(common.entity)?;
+    // A command that was stopped is asked again rather than gone on with.
+    config.journal.enabled = false;
+    let waker = rt::Waker::new().context("cannot start")?;
+    let store = rt::FileStore::open(rt::StoreConfig::new(operation.root(place)), &waker)?;
+    let entity = Entity::new(config, rt::entropy().context("no entropy")?);
+    let settings = rt::Config {
+        peers_max: 0,
+        tick: Duration::from_millis(10),
+        ..rt::Config::new(listen, common.options.path())
+    };
+    let mut driver = rt::Driver::new(settings, entity, store, waker)
+        .map_err(|error| bind_error(listen, error))?;
+    driver.add_peer(to);
+    let asking = Asking::new(operation, driver.now());
+    Ok((driver, asking))
+}
+
+/// One request and its answer.
+struct Asking {
+    operation: Operation,
+    screen: Screen,
+    phase: Phase,
+    /// When the answer is not waited for any longer.
+    until: Time,
+}
+
+/// Where the command is.
+enum Phase {
+    Beginning,
+    Asked(TransactionId),
+    Answered(Answer, Time),
+    Failed(String),
+}
+
+/// What came of a request.
+enum Answer {
+    Listing { success: bool },
+    Status { status: TransactionStatus, report: bool },
+    Suspended { suspended: bool, status: TransactionStatus },
+    Put { condition: ConditionCode, delivery: DeliveryCode },
+}
+
+impl Asking {
+    fn new(operation: Operation, now: Time) -> Self {
+        let common = operation.common();
+        let patience = common.timeout.map_or(PATIENCE + 20 * common.options.light_time(), |t| t.0);
+        Self {
+            screen: Screen::new(common.options.json),
+            until: now + patience,
+            operation,
+            phase: Phase::Beginning,
+        }
+    }
+
+    fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
+        if matches!(self.phase, Phase::Beginning) {
+            self.phase = match self.operation.ask(now, entity) {
+                Ok(id) => Phase::Asked(id),
+                Err(error) => Phase::Failed(error.to_string()),
+            };
+        }
+        match event {
+            rt::Event::Tick | rt::Event::Refused(_) => {}
+            rt::Event::Indication(indication) => self.indication(now, indication),
+        }
+        match &self.phase {
+            Phase::Beginning | Phase::Asked(_) if now >= self.until => {
+                self.phase = Phase::Failed("no answer within the time given".to_owned());
+                rt::Control::Stop
+            }
+            Phase::Beginning | Phase::Asked(_) => rt::Control::Continue,
+            Phase::Answered(_, until) if now < *until && entity.transactions().next().is_some() => {
+                rt::Control::Continue
+            }
+            Phase::Answered(..) | Phase::Failed(_) => rt::Control::Stop,
+        }
+    }
+
+    fn indication(&mut self, now: Time, indication: Indication) {
+        let Phase::Asked(asked) = self.phase else { return };
+        match indication {
+            Indication::UserOperation(told) => {
+                if let Some(answer) = answer(asked, &self.operation, &told) {
+                    let light = self.operation.common().options.light_time();
+                    self.phase = Phase::Answered(answer, now + CLOSING + 4 * light);
+                }
+            }
+            Indication::TransactionFinished(finished) => self.finished(asked, &finished),
+            Indication::Abandoned { id, condition, .. } if id == asked => {
+                self.phase = Phase::Failed(condition.to_string());
+            }
+            Indication::Fault { id, condition, .. } => {
+                self.screen.say(format_args!("{id}: {condition}"));
+            }
+            Indication::PeerError { id, error, .. } => {
+                self.screen.say(format_args!("{id}: {error}"));
+            }
+            Indication::Abandoned { .. }
+            | Indication::Transaction(_)
+            | Indication::EofSent(_)
+            | Indication::MetadataReceived(_)
+            | Indication::FileSegmentReceived { .. }
+            | Indication::EofReceived(_)
+            | Indication::Suspended { .. }
+            | Indication::Resumed { .. }
+            | Indication::Report(_)
+            | Indication::LimitReached(_)
+            | Indication::RecordRefused { .. }
+            | Indication::Restored { .. } => {}
+        }
+    }
+
+    /// The request itself must get there; the file of the answer is told of with the answer.
+    fn finished(&mut self, asked: TransactionId, finished: &TransactionFinished) {
+        let failed = finished.condition != ConditionCode::NoError;
+        if failed && finished.role == Role::Sender && finished.id == asked {
+            self.phase = Phase::Failed(format!("the request failed: {}", finished.condition));
+        } else if !failed && finished.role == Role::Receiver {
+            let name = &finished.destination_name;
+            if matches!(self.operation, Operation::PutFrom { .. }) && !name.is_empty() {
+                self.screen.say(format_args!(
+                    "{}: received {name}: {}",
+                    finished.id,
+                    transfer::bytes_text(finished.size)
+                ));
+            }
+        }
+    }
+
+    /// Prints the answer.
+    fn end(&self, place: &Path) -> Result<ExitCode> {
+        let answer = match &self.phase {
+            Phase::Answered(answer, _) => answer,
+            Phase::Failed(why) => return self.failed(why),
+            Phase::Beginning | Phase::Asked(_) => return self.failed("stopped"),
+        };
+        let text = || {
+            let path = place.join(ANSWER);
+            std::fs::read_to_string(&path).context("the answer cannot be read")
+        };
+        match answer {
+            Answer::Listing { success: false } => self.failed("refused, or no such directory"),
+            Answer::Listing { success: true } => {
+                let text = text()?;
+                self.print(true, &json!({ "entries": text.lines().collect::<Vec<_>>() }), &text)
+            }
+            Answer::Status { status, report } => {
+                let text = if *report { text()? } else { format!("state: {}\n", word(*status)) };
+                let fields = text.lines().filter_map(|line| line.split_once(": "));
+                let fields: serde_json::Map<_, _> =
+                    fields.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+                let known = match status {
+                    TransactionStatus::Active | TransactionStatus::Terminated => true,
+                    TransactionStatus::Undefined
+                    | TransactionStatus::Unrecognized
+                    | TransactionStatus::Other(_) => false,
+                };
+                self.print(known, &json!({ "status": word(*status), "report": fields }), &text)
+            }
+            Answer::Suspended { suspended, status } => {
+                let wanted = matches!(self.operation, Operation::Suspend { .. });
+                let active = *status == TransactionStatus::Active;
+                let state = match (active, suspended) {
+                    (true, true) => "suspended",
+                    (true, false) => "going on",
+                    (false, _) => word(*status),
+                };
+                let fields = json!({ "status": word(*status), "suspended": suspended });
+                self.print(active && *suspended == wanted, &fields, &format!("{state}\n"))
+            }
+            Answer::Put { condition, delivery } => {
+                let complete = *delivery == DeliveryCode::Complete;
+                let sent = *condition == ConditionCode::NoError && complete;
+                let text =
+                    if sent { "sent\n".to_owned() } else { format!("failed: {condition}\n") };
+                self.print(sent, &json!({ "condition": condition.to_string() }), &text)
+            }
+        }
+    }
+
+    fn failed(&self, why: &str) -> Result<ExitCode> {
+        self.screen.say(format_args!("failed: {why}"));
+        self.print(false, &json!({ "failure": why }), "")
+    }
+
+    /// The answer as an object or as text.
+    fn print(&self, completed: bool, fields: &Value, text: &str) -> Result<ExitCode> {
+        let mut out = std::io::stdout().lock();
+        let common = self.operation.common();
+        if common.options.json {
+            let mut object = json!({
+                "operation": self.operation.name(),
+                "entity": common.remote_entity,
+                "completed": completed,
+            });
+            if let (Some(object), Some(fields)) = (object.as_object_mut(), fields.as_object()) {
+                object.extend(fields.clone());
+            }
+            writeln!(out, "{object}")?;
+        } else {
+            out.write_all(text.as_bytes())?;
+        }
+        Ok(ExitCode::from(u8::from(!completed)))
+    }
+}
+
+/// The answer to the request `asked`, if it is one.
+fn answer(
+    asked: TransactionId,
+    operation: &Operation,
+    told: &OperationIndication,
+) -> Option<Answer> {
+    match (operation, told) {
+        (Operation::Ls { .. }, OperationIndication::DirectoryListing { id, success, .. }) => {
+            (*id == asked).then_some(Answer::Listing { success: *success })
+        }
+        (
+            Operation::Status { .. },
+            OperationIndication::RemoteStatusReport { id, status, success, .. },
+        ) => (*id == asked).then_some(Answer::Status { status: *status, report: *success }),
+        (
+            Operation::Suspend { transaction: wanted, .. },
+            OperationIndication::RemoteSuspend { transaction, suspended, status, .. },
+        )
+        | (
+            Operation::Resume { transaction: wanted, .. },
+            OperationIndication::RemoteResume { transaction, suspended, status, .. },
+        ) => (*transaction == wanted.0)
+            .then_some(Answer::Suspended { suspended: *suspended, status: *status }),
+        (
+            Operation::PutFrom { .. },
+            OperationIndication::ProxyPutResponse { id, condition, delivery, .. },
+        ) => (*id == asked).then_some(Answer::Put { condition: *condition, delivery: *delivery }),
+        (
+            Operation::Ls { .. }
+            | Operation::Status { .. }
+            | Operation::Suspend { .. }
+            | Operation::Resume { .. }
+            | Operation::PutFrom { .. },
+            _,
+        ) => None,
+    }
+}
+
+fn word(status: TransactionStatus) -> &'static str {
+    match status {
+        // A transaction it knows nothing of, or does not speak of to everybody.
+        TransactionStatus::Undefined => "refused",
+        TransactionStatus::Active => "active",
+        TransactionStatus::Terminated => "terminated",
+        TransactionStatus::Unrecognized => "unrecognized",
+        TransactionStatus::Other(_) => "unknown",
+    }
+}

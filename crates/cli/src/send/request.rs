@@ -1,0 +1,164 @@
+//! What a sender may ask for along with its file.
+
+use bytes::Bytes;
+use lab::mib::{Condition, Handler};
+use proto::cfdp::{FilestoreRequest, FilestoreResponse, PutRequest};
+use serde::de::value::{Error, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use wire::cfdp::{FilestoreAction, FilestoreStatus};
+
+/// Options of the Metadata PDU.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Along with the file")]
+pub(crate) struct RequestOptions {
+    /// Message to the receiver's user: a text, or bytes as hex:00ff; may be repeated
+    #[arg(long, value_name = "TEXT|hex:BYTES", value_parser = message)]
+    message: Vec<Bytes>,
+
+    /// Something to do in the receiver's filestore once the file is there, like "delete NAME",
+    /// "rename OLD NEW" or "create-directory NAME"; may be repeated, and is done in this order
+    #[arg(long, value_name = "ACTION NAME [NAME]", value_parser = filestore)]
+    filestore: Vec<FilestoreRequest>,
+
+    /// What both ends do about a fault, like "nak-limit=suspend"; may be repeated
+    #[arg(long, value_name = "CONDITION=HANDLER", value_parser = fault)]
+    fault: Vec<(Condition, Handler)>,
+
+    /// Have a class 1 receiver say how it ended
+    #[arg(long)]
+    closure: bool,
+
+    /// Leave the file's size open until its end, as for a file that is still being written
+    #[arg(long)]
+    unbounded: bool,
+}
+
+impl RequestOptions {
+    /// Adds what is asked for.
+    pub(crate) fn apply(&self, put: &mut PutRequest) {
+        put.messages.clone_from(&self.message);
+        put.filestore_requests.clone_from(&self.filestore);
+        put.fault_handlers =
+            self.fault.iter().map(|(what, how)| ((*what).into(), (*how).into())).collect();
+        put.closure = self.closure.then_some(true);
+        put.unbounded = self.unbounded;
+    }
+}
+
+/// A value by the name that it has in a MIB.
+pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let text: StrDeserializer<'_, Error> = text.into_deserializer();
+    T::deserialize(text).map_err(|error| error.to_string())
+}
+
+fn message(text: &str) -> Result<Bytes, String> {
+    let bytes = match text.strip_prefix("hex:") {
+        Some(digits) => hex(digits)?,
+        None => text.as_bytes().to_vec(),
+    };
+    if bytes.len() > 255 {
+        return Err(format!("{} bytes; a message has at most 255", bytes.len()));
+    }
+    Ok(bytes.into())
+}
+
+fn hex(digits: &str) -> Result<Vec<u8>, String> {
+    let value =
+        |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(value(*high)? << 4 | value(*low)?),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(pair).collect();
+    bytes.ok_or_else(|| format!("{digits:?} is not pairs of hexadecimal digits"))
+}
+
+/// The filestore actions by their names here.
+const ACTIONS: &[(&str, FilestoreAction)] = &[
+    ("create", FilestoreAction::CreateFile),
+    ("delete", FilestoreAction::DeleteFile),
+    ("rename", FilestoreAction::RenameFile),
+    ("append", FilestoreAction::AppendFile),
+    ("replace", FilestoreAction::ReplaceFile),
+    ("create-directory", FilestoreAction::CreateDirectory),
+    ("remove-directory", FilestoreAction::RemoveDirectory),
+    ("deny", FilestoreAction::DenyFile),
+    ("deny-directory", FilestoreAction::DenyDirectory),
+];
+
+/// What became of a request, for people.
+pub(crate) fn described(response: &FilestoreResponse) -> String {
+    let known = ACTIONS.iter().find(|(_, known)| *known == response.action);
+    let action = known.map_or_else(|| response.action.to_string(), |(name, _)| (*name).to_owned());
+    let result = match response.status {
+        FilestoreStatus::SUCCESSFUL => "done".to_owned(),
+        FilestoreStatus::NOT_PERFORMED => "not carried out".to_owned(),
+        FilestoreStatus(code) => format!("refused (status {code})"),
+    };
+    let names = [action.as_str(), &response.first, &response.second];
+    let said = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ");
+    format!("{said}: {result}")
+}
+
+/// An action with its name or names. The name of an action that takes one may hold blanks.
+fn filestore(text: &str) -> Result<FilestoreRequest, String> {
+    let (verb, names) = text.trim().split_once(' ').unwrap_or((text, ""));
+    let Some((_, action)) = ACTIONS.iter().find(|(name, _)| *name == verb) else {
+        let names = ACTIONS.iter().map(|(name, _)| *name);
+        let near = lab::text::nearest(verb, names.clone())
+            .map(|near| format!("; did you mean {near:?}?"))
+            .unwrap_or_default();
+        let known = names.collect::<Vec<_>>().join(", ");
+        return Err(format!("there is no action {verb:?}{near} (actions: {known})"));
+    };
+    let (first, second) = if action.has_second_name() {
+        let mut names = names.split_whitespace();
+        match (names.next(), names.next(), names.next()) {
+            (Some(first), Some(second), None) => (first, second),
+            _ => return Err(format!("{verb} takes two names without blanks")),
+        }
+    } else {
+        (names.trim(), "")
+    };
+    if first.is_empty() {
+        return Err(format!("{verb} takes a name"));
+    }
+    Ok(FilestoreRequest { action: *action, first: first.to_owned(), second: second.to_owned() })
+}
+
+fn fault(text: &str) -> Result<(Condition, Handler), String> {
+    let (condition, handler) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is no fault; write it like nak-limit=suspend"))?;
+    Ok((named(condition)?, named(handler)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_users_write() {
+        assert_eq!(message("hello").unwrap(), "hello");
+        assert_eq!(message("hex:00fF").unwrap(), Bytes::from_static(b"\x00\xff"));
+        assert!(message("hex:0").is_err() && message("hex:0g").is_err());
+        assert!(message(&"x".repeat(256)).is_err());
+        let request = filestore("rename a b").unwrap();
+        assert_eq!(request.action, FilestoreAction::RenameFile);
+        assert_eq!((request.first.as_str(), request.second.as_str()), ("a", "b"));
+        assert_eq!(filestore("delete two words").unwrap().first, "two words");
+        assert!(filestore("rename a").is_err() && filestore("delete").is_err());
+        assert!(filestore("delte a").unwrap_err().contains("did you mean \"delete\"?"));
+        assert_eq!(fault("nak-limit=suspend").unwrap(), (Condition::NakLimit, Handler::Suspend));
+        assert!(fault("nak-limit").is_err());
+        assert!(fault("nak=cancel").unwrap_err().contains("nak-limit"));
+        let response = FilestoreResponse {
+            action: FilestoreAction::DeleteFile,
+            status: FilestoreStatus::DELETE_FILE_MISSING,
+            first: "a".to_owned(),
+            second: String::new(),
+            message: String::new(),
+        };
+        assert_eq!(described(&response), "delete a: refused (status 1)");
+    }
+}

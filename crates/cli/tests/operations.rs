@@ -1,0 +1,249 @@
+//! What entities ask of each other, by the program itself over loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest time anything here may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+    command.args(arguments);
+    command
+}
+
+/// A process that does not outlive its test.
+struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    said: String,
+}
+
+impl Ended {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+    }
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::with_capacity(1, child.stderr.take().unwrap());
+        Self { child, stderr }
+    }
+
+    /// What it says after `mark`, up to the next blank or colon-and-blank.
+    fn word_after(&mut self, before: &str, after: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "it ended before {after:?}");
+            if let Some((_, rest)) = line.split_once(before)
+                && let Some((word, _)) = rest.split_once(after)
+            {
+                return word.to_owned();
+            }
+        }
+    }
+
+    fn end(mut self) -> Ended {
+        let start = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            if start.elapsed() > LIMIT {
+                self.child.kill().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(start.elapsed() <= LIMIT, "no end after {LIMIT:?}");
+        let (mut out, mut said) = (String::new(), String::new());
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.stderr.read_to_string(&mut said).unwrap();
+        Ended { code: self.child.wait().unwrap().code(), out, said }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An entity that receives, its root and its address.
+struct Server {
+    place: tempfile::TempDir,
+    address: String,
+    _process: Running,
+}
+
+impl Server {
+    fn start(entity: &str, mib: &str, more: &[&str]) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(place.path().join("mib.toml"), mib).unwrap();
+        let mut command = program(&["recv", "--listen", "127.0.0.1:0", "--entity", entity]);
+        command.arg("--root").arg(&root).arg("--mib").arg(place.path().join("mib.toml"));
+        command.args(more);
+        let mut process = Running::start(command);
+        let address = process.word_after("receiving on ", " ");
+        Self { place, address, _process: process }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.place.path().join("root").join(name)
+    }
+
+    /// Runs `slowlight cfdp OPERATION ADDRESS MORE`.
+    fn ask(&self, operation: &str, more: &[&str]) -> Ended {
+        let mut command = program(&["cfdp", operation, &self.address, "--timeout", "30 s"]);
+        command.args(more);
+        Running::start(command).end()
+    }
+}
+
+fn send(file: &Path, address: &str, state: &Path, more: &[&str]) -> Running {
+    let mut command = program(&["send"]);
+    command.arg(file).arg(address).arg("--state").arg(state).args(more);
+    Running::start(command)
+}
+
+#[test]
+fn a_listing() {
+    let server = Server::start("2", "", &[]);
+    std::fs::create_dir(server.file("images")).unwrap();
+    std::fs::write(server.file("images/one.raw"), b"1").unwrap();
+    std::fs::write(server.file("log"), b"x").unwrap();
+    let ended = server.ask("ls", &[]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "images/\nlog\n"), "{}", ended.said);
+    let ended = server.ask("ls", &["images", "--json"]);
+    let answer = ended.json();
+    assert_eq!((&answer["operation"], &answer["completed"]), (&"ls".into(), &true.into()));
+    assert_eq!(answer["entries"].as_array().unwrap().len(), 1, "{answer}");
+    let ended = server.ask("ls", &["nothing"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    assert!(ended.said.contains("no such directory"), "{}", ended.said);
+}
+
+#[test]
+fn what_is_not_permitted_is_refused() {
+    let mib = "[default.permissions]\ndirectory_listing = false\nstatus_report = \"nothing\"\n\
+               suspend = \"nothing\"\n";
+    let server = Server::start("2", mib, &[]);
+    std::fs::write(server.file("secret"), b"x").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().to_str().unwrap();
+    for (operation, more) in [
+        ("ls", vec![]),
+        ("status", vec!["1_7"]),
+        ("suspend", vec!["1_7"]),
+        ("resume", vec!["1_7"]),
+        ("put-from", vec!["secret", "--root", root]),
+    ] {
+        let ended = server.ask(operation, &[more, vec!["--json"]].concat());
+        assert_eq!(ended.code, Some(1), "{operation}: {}{}", ended.out, ended.said);
+        assert_eq!(ended.json()["completed"], false, "{operation}");
+    }
+    assert!(!place.path().join("secret").exists());
+}
+
+#[test]
+fn a_file_is_fetched_and_sent_on() {
+    let third = Server::start("3", "", &[]);
+    let peer = format!("3={}", third.address);
+    let mib = "[remotes.1.permissions]\nproxy_put = true\n";
+    let server = Server::start("2", mib, &["--peer", &peer]);
+    let content = vec![7; 300_000];
+    std::fs::write(server.file("image.raw"), &content).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().to_str().unwrap();
+    let ended = server.ask("put-from", &["image.raw", "--root", root, "--name", "mine"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.said);
+    assert!(std::fs::read(place.path().join("mine")).unwrap() == content);
+    let ended = server.ask("put-from", &["image.raw", "--to-entity", "3"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.said);
+    assert!(std::fs::read(third.file("image.raw")).unwrap() == content);
+    let left: Vec<_> = place.path().read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["mine"], "nothing else stays behind");
+    let ended = server.ask("put-from", &["missing", "--root", root]);
+    assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.said);
+}
+
+#[test]
+fn a_transfer_is_looked_at_suspended_and_resumed() {
+    let server = Server::start("2", "", &[]);
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("image.raw");
+    std::fs::write(&file, vec![3; 400_000]).unwrap();
+    let mut sending =
+        send(&file, &server.address, &place.path().join("state"), &["--rate", "1 Mbit/s"]);
+    let id = sending.word_after("", ": sending");
+    let status = || {
+        let ended = server.ask("status", &[&id, "--json"]);
+        assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.said);
+        ended.json()
+    };
+    assert_eq!(status()["report"]["role"], "receiver");
+    let ended = server.ask("suspend", &[&id]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "suspended\n"), "{}", ended.said);
+    assert_eq!(status()["report"]["state"], "suspended");
+    let ended = server.ask("resume", &[&id]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "going on\n"), "{}", ended.said);
+    let ended = sending.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert_eq!(status()["status"], "terminated");
+    let ended = server.ask("status", &["1_7"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), "state: unrecognized\n"));
+    assert_eq!(server.ask("status", &["seven"]).code, Some(2));
+}
+
+#[test]
+fn what_goes_along_with_a_file() {
+    let server = Server::start("2", "", &[]);
+    std::fs::write(server.file("old"), b"x").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("new");
+    std::fs::write(&file, vec![3; 10_000]).unwrap();
+    let more = [
+        "--filestore=delete old",
+        "--filestore=create-directory taken",
+        "--filestore=rename new taken/new",
+        "--message=hello",
+        "--fault=nak-limit=suspend",
+        "--unbounded",
+    ];
+    let ended = send(&file, &server.address, &place.path().join("state"), &more).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert!(ended.said.contains("delete old: done"), "{}", ended.said);
+    assert!(ended.said.contains("rename new taken/new: done"), "{}", ended.said);
+    assert!(!server.file("old").exists());
+    assert_eq!(std::fs::read(server.file("taken/new")).unwrap().len(), 10_000);
+    let more = ["--class=1", "--closure", "--filestore=delete missing"];
+    let ended = send(&file, &server.address, &place.path().join("state"), &more).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert!(ended.said.contains("delete missing: refused"), "{}", ended.said);
+    let usage = ["--filestore=vanish x"];
+    let ended = send(&file, &server.address, &place.path().join("state"), &usage).end();
+    assert_eq!(ended.code, Some(2), "{}", ended.said);
+}
+
+#[test]
+fn nobody_answers() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let ended =
+        Running::start(program(&["cfdp", "ls", &address, "--timeout", "300 ms", "--json"])).end();
+    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    assert_eq!(ended.json()["failure"], "no answer within the time given");
+}
