@@ -254,7 +254,7 @@ fn table(rows: &[Row]) -> Table {
         "bound\nefficiency".to_owned(),
         "STR pkts\nSTR bytes".to_owned(),
         "RTS pkts\nRTS bytes".to_owned(),
-        "failed\nof runs".to_owned(),
+        "failed\nruns".to_owned(),
     ]);
     let mean = |summary: Option<Summary>| {
         summary.map_or("-".to_owned(), |summary| show::seconds(summary.mean))
@@ -280,7 +280,8 @@ fn table(rows: &[Row]) -> Table {
         ]);
     }
     for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 1));
+        // The last column ends at the margin, so that 80 columns hold the table.
+        column.set_padding((0, u16::from(index < 7)));
         if index >= 2 {
             column.set_cell_alignment(CellAlignment::Right);
         }
