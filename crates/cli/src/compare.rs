@@ -248,13 +248,13 @@ fn table(rows: &[Row]) -> Table {
     table.load_style(UTF8_HORIZONTAL_ONLY);
     table.set_header([
         String::new(),
-        "protocol".to_owned(),
+        "protocol\n/profile".to_owned(),
         format!("goodput {}\nmin to max", unit.name),
         "delivered\nconfirmed".to_owned(),
         "bound\nefficiency".to_owned(),
         "STR pkts\nSTR bytes".to_owned(),
         "RTS pkts\nRTS bytes".to_owned(),
-        "failed\nruns".to_owned(),
+        "failed".to_owned(),
     ]);
     let mean = |summary: Option<Summary>| {
         summary.map_or("-".to_owned(), |summary| show::seconds(summary.mean))
@@ -266,7 +266,7 @@ fn table(rows: &[Row]) -> Table {
         };
         table.add_row([
             (rank + 1).to_string(),
-            row.protocol.clone(),
+            row.protocol.replace('/', "\n/"),
             row.goodput_bps.map_or("-".to_owned(), goodput),
             format!("{}\n{}", mean(row.delivered_s), mean(row.confirmed_s)),
             format!(
@@ -280,8 +280,7 @@ fn table(rows: &[Row]) -> Table {
         ]);
     }
     for (index, column) in table.column_iter_mut().enumerate() {
-        // The last column ends at the margin, so that 80 columns hold the table.
-        column.set_padding((0, u16::from(index < 7)));
+        column.set_padding((0, 0));
         if index >= 2 {
             column.set_cell_alignment(CellAlignment::Right);
         }

@@ -273,19 +273,18 @@ impl Receiver {
         }
         let file = self.root.join(&finished.destination_name);
         let outcome = Outcome::new(&self.options.protocol, finished, file, resumed, measures);
-        if finished.destination_name.is_empty() && outcome.completed {
-            // What they ask for is told of when it is carried out.
-        } else if outcome.completed {
+        if !outcome.completed {
+            self.screen.say(format_args!(
+                "{}: {} failed: {} (file: {})",
+                finished.id, finished.destination_name, finished.condition, finished.file_status
+            ));
+        } else if !finished.destination_name.is_empty() {
+            // Messages alone were told of when they came.
             self.screen.say(format_args!(
                 "{}: received {}: {}",
                 finished.id,
                 finished.destination_name,
                 outcome.summary()
-            ));
-        } else {
-            self.screen.say(format_args!(
-                "{}: {} failed: {} (file: {})",
-                finished.id, finished.destination_name, finished.condition, finished.file_status
             ));
         }
         if self.options.json {

@@ -56,6 +56,8 @@ fn compare_prints_a_table_or_json() {
         assert!(table.contains(column), "{column}: {table}");
     }
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let long = done(&[&args[..], &["--protocol", "cfdp/extended-b3"]].concat());
+    assert!(long.lines().all(|line| line.chars().count() <= 80), "{long}");
     let mut more = args.to_vec();
     more.extend(["--json", "--jobs", "1", "--protocol", "cfdp,cfdp/gsfc-2007"]);
     let json: serde_json::Value = serde_json::from_str(&done(&more)).unwrap();
