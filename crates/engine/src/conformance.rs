@@ -79,8 +79,10 @@ pub trait Subject {
     /// Puts into the store what this end has before the transfer: the sender's file.
     fn prepare(&self, role: Role, store: &mut MemoryStore);
 
-    /// Asks the sender to send the file to the peer of [`PATH`]; that path is up.
-    fn start(&self, engine: &mut Self::Engine, now: Time);
+    /// Asks the sender to send the file to the peer of [`PATH`]; that path is up. Says whether that
+    /// is done; if not, it is called again after each event, until it is: an engine may have to
+    /// load its records first.
+    fn start(&self, engine: &mut Self::Engine, now: Time) -> bool;
 
     /// The verdict an indication means, if it ends a transfer. An engine that took damage for the
     /// beginning of another transfer may give several; a `Delivered` outweighs the others.
@@ -134,8 +136,7 @@ pub trait Subject {
     }
 
     /// Called on an engine made anew after a restart, when its path is up again: take up what was
-    /// under way. Says whether that is done; if not, it is called again after each event, until it
-    /// is: an engine may have to load its records first.
+    /// under way. Says whether that is done, as [`Subject::start`] does.
     fn restart(&self, _role: Role, _engine: &mut Self::Engine, _now: Time) -> bool {
         true
     }

@@ -154,6 +154,14 @@ pub struct Send {
 }
 
 impl AnyEngine {
+    /// Whether it can be asked for a transfer: not while it takes up the records of an earlier run.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        match self {
+            Self::Cfdp(entity) => entity.is_restored(),
+        }
+    }
+
     /// Asks for a transfer.
     ///
     /// # Errors

@@ -312,9 +312,17 @@ impl<'a> Stage<'a> {
             overlay: transfer.overlay,
         };
         let sender = self.hosts[sender];
-        // A world that has not moved yet has made no engine; calling makes it.
-        let crashed = self.world.now() > Time::ZERO && self.world.engine(sender).is_none();
-        self.answers[index] = Some(if crashed {
+        let crashed = |world: &World<AnyEngine>| {
+            // A world that has not moved yet has made no engine; calling makes it.
+            world.now() > Time::ZERO && world.engine(sender).is_none()
+        };
+        // An engine that just began may wait for its store.
+        while !crashed(&self.world) && !self.world.call(sender, |engine, _| engine.is_ready()) {
+            if self.world.step().is_none() {
+                break;
+            }
+        }
+        self.answers[index] = Some(if crashed(&self.world) {
             Err(format!("{} was down", transfer.from))
         } else {
             self.world.call(sender, |engine, now| engine.send(now, &request))

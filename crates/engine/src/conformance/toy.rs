@@ -469,8 +469,9 @@ impl Subject for ToySubject {
         }
     }
 
-    fn start(&self, engine: &mut Toy, _now: Time) {
+    fn start(&self, engine: &mut Toy, _now: Time) -> bool {
         engine.put();
+        true
     }
 
     fn verdict(&self, _role: Role, indication: &Verdict) -> Option<Verdict> {

@@ -161,12 +161,21 @@ enum Event {
     Writable,
 }
 
+/// What an engine is asked to do as soon as it can.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    /// Begin the transfer.
+    Start,
+    /// Go on with what was under way when it was lost.
+    Restart,
+}
+
 struct Host<E> {
     engine: E,
     /// How often the engine was made again.
     life: u64,
-    /// It was made again and has not taken up everything yet.
-    restarting: bool,
+    /// What it was not able to take up yet.
+    request: Option<Request>,
     store: MemoryStore,
     tx: TxBuf,
     path: PathState,
@@ -241,7 +250,7 @@ impl<'a, S: Subject> World<'a, S> {
             Host {
                 engine: subject.engine(role, plan.seed.wrapping_mul(2) + role as u64),
                 life: 0,
-                restarting: false,
+                request: None,
                 store,
                 tx: TxBuf::new(plan.batch_tx),
                 path: PathState::Down,
@@ -277,8 +286,8 @@ impl<'a, S: Subject> World<'a, S> {
 
     /// Lets the sender begin.
     pub(super) fn start(&mut self) -> Result<(), Broken> {
-        self.subject.start(&mut self.hosts[0].engine, self.now);
-        self.drain(Role::Sender)
+        self.hosts[0].request = Some(Request::Start);
+        self.ask(Role::Sender)
     }
 
     /// Lets the next thing happen. `false` if nothing will ever happen again.
@@ -303,7 +312,7 @@ impl<'a, S: Subject> World<'a, S> {
             Some(_) | None => self.event()?,
         }
         for role in Role::BOTH {
-            self.take_up(role)?;
+            self.ask(role)?;
         }
         Ok(true)
     }
@@ -536,18 +545,22 @@ impl<'a, S: Subject> World<'a, S> {
         host.held = None;
         host.paused = None;
         host.call = None;
-        host.restarting = true;
+        host.request = Some(Request::Restart);
         self.path_up(role)?;
-        self.take_up(role)
+        self.ask(role)
     }
 
-    /// Lets an engine that was made again take up what was under way, as soon as it can.
-    fn take_up(&mut self, role: Role) -> Result<(), Broken> {
+    /// Lets an engine begin, or take up what was under way, as soon as it can.
+    fn ask(&mut self, role: Role) -> Result<(), Broken> {
         let host = &mut self.hosts[role as usize];
-        if !host.restarting {
-            return Ok(());
+        let Some(request) = host.request else { return Ok(()) };
+        let done = match request {
+            Request::Start => self.subject.start(&mut host.engine, self.now),
+            Request::Restart => self.subject.restart(role, &mut host.engine, self.now),
+        };
+        if done {
+            host.request = None;
         }
-        host.restarting = !self.subject.restart(role, &mut host.engine, self.now);
         self.drain(role)
     }
 

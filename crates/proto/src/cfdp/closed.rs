@@ -85,6 +85,12 @@ impl Replies {
                 i += 1;
                 continue;
             }
+            // A path that is narrower than the one it came by may not take a relayed PDU.
+            if pdu.len() > burst.mtu() {
+                stats.oversize += 1;
+                self.waiting.remove(i);
+                continue;
+            }
             let Some(place) = burst.push(pdu.len()) else { return };
             place.copy_from_slice(pdu);
             if let Ok(pdu) = wire::cfdp::Pdu::decode(pdu) {

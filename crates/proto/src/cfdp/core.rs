@@ -19,6 +19,9 @@ use super::path::{Burst, Class, Path, RoundTrip};
 use super::stats::Stats;
 use super::user_operations::Operations;
 
+/// The least time a timer waits, so that it cannot go off twice at one moment.
+pub(crate) const TICK: Duration = Duration::from_nanos(1);
+
 /// Where a transaction lives in its entity; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Handle {
@@ -109,6 +112,8 @@ pub(crate) enum Job {
     Request,
     /// A record was kept or forgotten.
     Journal,
+    /// Sequence numbers below this were set aside.
+    Sequence(u64),
     /// Nobody waits for the answer.
     Forget,
     /// A step of a user operation, by its number.
@@ -346,9 +351,14 @@ impl Base {
     }
 
     /// Moves the transaction to another path; what it wants to send must be asked for again.
-    pub(crate) fn set_path(&mut self, path: PathId) -> bool {
+    pub(crate) fn set_path(&mut self, paths: &mut BTreeMap<PathId, Path>, path: PathId) -> bool {
         if self.path == Some(path) {
             return false;
+        }
+        if self.queued != 0
+            && let Some(old) = self.path.and_then(|old| paths.get_mut(&old))
+        {
+            old.forget(self.handle);
         }
         self.path = Some(path);
         self.queued = 0;
@@ -402,15 +412,16 @@ impl Base {
 
     /// A timer's length after `misses` expiries in a row without a sign of life.
     pub(crate) fn duration(timer: Timer, auto: Duration, misses: u32) -> Duration {
-        match timer {
-            Timer::Fixed(fixed) => fixed.max(Duration::from_nanos(1)),
+        let time = match timer {
+            Timer::Fixed(fixed) => fixed,
             // The first three repeat at once, because a single loss is the likely cause; then
             // the peer is probably out of reach and waits get longer.
             Timer::Auto => {
                 let longer = auto.saturating_mul(1 << misses.saturating_sub(2).min(10));
                 longer.min(auto.saturating_mul(4).max(Duration::from_secs(60)))
             }
-        }
+        };
+        time.max(TICK)
     }
 
     /// Silence after which the transaction is faulty. A receiver that can ask for the rest keeps
@@ -433,10 +444,15 @@ impl Base {
         self.remote.datagram_max.map_or(mtu, |max| max.min(mtu))
     }
 
-    /// Writes one PDU into the batch; whether it fitted.
+    /// Writes one PDU into the batch; `false` if it must wait for the next one. A PDU that is
+    /// larger than the path takes cannot be sent at all, and is left out.
     pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let pdu = Pdu { header: self.header, body };
         let len = pdu.encoded_len();
+        if len > burst.mtu() {
+            core.stats.oversize += 1;
+            return true;
+        }
         let Some(place) = burst.push(len) else { return false };
         if pdu.encode(place).is_err() {
             // Nothing this entity sends is out of range; an empty datagram is ignored by all.

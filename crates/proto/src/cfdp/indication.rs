@@ -219,6 +219,9 @@ pub enum PeerError {
     /// More options than [`Limits::options`](super::Limits).
     #[error("a Metadata PDU has too many options")]
     TooManyOptions,
+    /// It said that it has the whole file before it was told how long the file is.
+    #[error("a Finished PDU without an error came before the EOF was sent")]
+    FinishedBeforeEof,
 }
 
 /// How a fault was handled, kept for the seam to user operations.

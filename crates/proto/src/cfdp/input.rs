@@ -7,6 +7,7 @@ use wire::cfdp::{
 };
 
 use super::core::{Base, Handle, Job, reverse};
+use super::finished;
 use super::indication::Limit;
 use super::path::Path;
 use super::receiver::Receiver;
@@ -58,7 +59,7 @@ impl Entity {
         let slot = &mut self.slots[handle.index as usize];
         let Some(transaction) = slot.transaction.as_mut() else { return };
         let base = transaction.base_mut();
-        if base.remote.path.is_none() && base.set_path(from) {
+        if base.remote.path.is_none() && base.set_path(&mut self.core.paths, from) {
             transaction.want_all(&mut self.core);
         }
         let core = &mut self.core;
@@ -206,6 +207,8 @@ impl Entity {
 
     pub(super) fn reply(&mut self, path: PathId, pdu: Option<Vec<u8>>) {
         let Some(pdu) = pdu else { return };
+        let mtu = self.core.paths.get(&path).map_or(usize::MAX, Path::mtu);
+        let pdu = finished::fitted(pdu, mtu);
         if self.replies.push(path, pdu) {
             return;
         }
@@ -232,7 +235,7 @@ impl Entity {
             if base.path.is_none()
                 && let Some(only) = only
             {
-                base.set_path(only);
+                base.set_path(&mut self.core.paths, only);
             }
             if base.path != Some(id) {
                 continue;
@@ -256,6 +259,12 @@ impl Entity {
         if handle == NOBODY || job == Job::Forget {
             match job {
                 Job::Load => self.restore(now, answer),
+                Job::Sequence(safe) => {
+                    if answer.is_err() {
+                        self.core.stats.record_errors += 1;
+                    }
+                    self.sequences_reserved(now, safe);
+                }
                 Job::Operation(number) => self.job_done(now, number, answer),
                 Job::Forget
                 | Job::Open

@@ -11,6 +11,7 @@
 mod closed;
 mod config;
 mod core;
+mod finished;
 mod indication;
 mod input;
 mod journal;
@@ -75,8 +76,12 @@ pub struct Entity {
     closed: Closed,
     replies: Replies,
     sequence: u64,
-    /// Sequence numbers below this may be given without another record.
+    /// Sequence numbers below this are asked to be set aside.
     sequence_reserved: u64,
+    /// Sequence numbers below this are set aside for good, so that no restart gives them again.
+    sequence_safe: u64,
+    /// Puts that begin once their sequence number is safe.
+    unsafe_puts: Vec<Handle>,
     loaded: bool,
     /// The path that has the next turn.
     turn: PathId,
@@ -169,6 +174,8 @@ impl Entity {
             replies,
             sequence,
             sequence_reserved: sequence,
+            sequence_safe: sequence,
+            unsafe_puts: Vec::new(),
             loaded,
             turn: PathId(0),
         }
@@ -228,13 +235,14 @@ impl Entity {
         request: PutRequest,
         heard: Option<PathId>,
     ) -> Result<TransactionId, RequestError> {
-        if request.resume {
-            if !self.loaded {
-                return Err(RequestError::NotReady);
-            }
-            if let Some(id) = self.resumable(&request) {
-                return Ok(id);
-            }
+        if !self.loaded {
+            return Err(RequestError::NotReady);
+        }
+        if request.destination == self.core.config.entity {
+            return Err(RequestError::Conflict("an entity sends nothing to itself"));
+        }
+        if let Some(id) = self.resumable(&request).filter(|_| request.resume) {
+            return Ok(id);
         }
         if self.by_id.len() >= self.core.config.limits.transactions {
             return Err(RequestError::TooManyTransactions);
@@ -252,7 +260,11 @@ impl Entity {
         base.path = way.or_else(|| self.only_path());
         let mut sender = Sender::new(base, request, None);
         self.core.indicate(Indication::Transaction(id));
-        sender.start(&mut self.core, now);
+        if self.is_safe(id.sequence) {
+            sender.start(&mut self.core, now);
+        } else {
+            self.unsafe_puts.push(handle);
+        }
         self.fill_slot(handle, id, Transaction::Sender(Box::new(sender)));
         self.settle(handle);
         Ok(id)
@@ -288,35 +300,66 @@ impl Entity {
             entity_width,
             sequence_width: self.core.config.sequence_width,
             source: EntityId(entity),
-            sequence: self.next_sequence(),
+            sequence: self.next_sequence().ok_or(RequestError::NoSequenceNumber)?,
             destination: EntityId(request.destination),
         })
     }
 
     /// A sequence number that no transaction under way has.
-    fn next_sequence(&mut self) -> u64 {
+    fn next_sequence(&mut self) -> Option<u64> {
         let max = self.core.config.sequence_width.max_value();
         let source = EntityId(self.core.config.entity);
-        let mut sequence = self.sequence.min(max);
-        while self.by_id.contains_key(&TransactionId { source, sequence }) {
-            sequence = if sequence >= max { 0 } else { sequence + 1 };
-        }
-        self.sequence = if sequence >= max { 0 } else { sequence + 1 };
+        let after = |sequence: u64| if sequence >= max { 0 } else { sequence + 1 };
+        let first = self.sequence.min(max);
+        let candidates = std::iter::successors(Some(first), |sequence| {
+            Some(after(*sequence)).filter(|next| *next != first)
+        });
+        let is_free = |sequence: &u64| {
+            !self.by_id.contains_key(&TransactionId { source, sequence: *sequence })
+        };
+        // Of one more number than there are transactions, one is free.
+        let sequence = candidates.take(self.by_id.len() + 1).find(is_free)?;
+        self.sequence = after(sequence);
         self.reserve_sequences();
-        sequence
+        Some(sequence)
     }
 
-    /// Sets sequence numbers aside, so that a restart does not give them again.
+    /// Sets sequence numbers aside, so that a restart does not give them again: well before they
+    /// are needed, because nothing is sent under a number that is not safe.
     fn reserve_sequences(&mut self) {
-        let wrapped = self.sequence_reserved > self.sequence + SEQUENCE_BLOCK;
-        if self.loaded
-            && self.core.config.journal.enabled
-            && (self.sequence >= self.sequence_reserved || wrapped)
-        {
-            self.sequence_reserved = self.sequence + SEQUENCE_BLOCK;
-            let value = journal::encode_sequence(self.sequence_reserved);
+        if !self.core.config.journal.enabled {
+            return;
+        }
+        let block = self.sequence.saturating_add(SEQUENCE_BLOCK);
+        let wrapped = self.sequence_reserved > block;
+        if self.sequence.saturating_add(SEQUENCE_BLOCK / 2) >= self.sequence_reserved || wrapped {
+            self.sequence_reserved = block;
+            let value = journal::encode_sequence(block);
             let key = journal::SEQUENCE_KEY.to_owned();
-            self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
+            self.core.index(NOBODY, Job::Sequence(block), IndexRequest::Put { key, value });
+        }
+    }
+
+    fn is_safe(&self, sequence: u64) -> bool {
+        sequence < self.sequence_safe || self.sequence_safe == self.sequence_reserved
+    }
+
+    /// Sequence numbers below `safe` were set aside, or cannot be.
+    fn sequences_reserved(&mut self, now: Time, safe: u64) {
+        self.sequence_safe = safe;
+        if safe != self.sequence_reserved {
+            // More were asked for since; the answer to that is under way.
+            return;
+        }
+        let waiting = std::mem::take(&mut self.unsafe_puts);
+        for handle in waiting {
+            let slot = self.slots.get_mut(handle.index as usize);
+            let slot = slot.filter(|slot| slot.generation == handle.generation);
+            let Some(Slot { transaction: Some(Transaction::Sender(sender)), .. }) = slot else {
+                continue;
+            };
+            sender.start(&mut self.core, now);
+            self.settle(handle);
         }
     }
 

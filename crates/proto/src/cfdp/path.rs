@@ -121,6 +121,13 @@ impl Path {
         self.ready[class as usize].push_back(handle);
     }
 
+    /// Takes a transaction out of all queues.
+    pub(crate) fn forget(&mut self, handle: Handle) {
+        for queue in &mut self.ready {
+            queue.retain(|other| *other != handle);
+        }
+    }
+
     pub(crate) fn dequeue(&mut self, class: Class) -> Option<Handle> {
         self.ready[class as usize].pop_front()
     }

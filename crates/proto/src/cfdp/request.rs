@@ -195,7 +195,11 @@ pub enum RequestError {
     /// Two settings exclude each other.
     #[error("{0}")]
     Conflict(&'static str),
-    /// The records of an earlier run are not loaded yet, so nothing can be resumed.
+    /// All sequence numbers of the configured width belong to transactions under way.
+    #[error("every sequence number of this width is under way")]
+    NoSequenceNumber,
+    /// The records of an earlier run are not loaded yet, so it is not known what can be resumed,
+    /// and which sequence numbers were given.
     #[error("the records of an earlier run are not loaded yet")]
     NotReady,
 }

@@ -31,6 +31,7 @@ impl Entity {
                 Some(Record::Sequence(next)) => {
                     self.sequence = self.core.config.first_sequence.unwrap_or(0).max(next);
                     self.sequence_reserved = self.sequence;
+                    self.sequence_safe = self.sequence;
                     continue;
                 }
                 Some(Record::Sender { source, unbounded, metadata }) => {

@@ -4,15 +4,15 @@
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
 use wire::cfdp::{
-    Body, ConditionCode, DeliveryCode, EntityId, FaultHandler, FileStatus, FilestoreAction,
-    FilestoreStatus, Finished, IdField, Pdu, Tlv, Tlvs,
+    ConditionCode, DeliveryCode, EntityId, FaultHandler, FileStatus, FilestoreAction,
+    FilestoreStatus,
 };
 
 use super::{Phase, Receiver};
 use crate::cfdp::core::{Alarm, Core, Job};
 use crate::cfdp::indication::{Indication, Role, TransactionFinished};
 use crate::cfdp::journal::{self, ReceiverRecord};
-use crate::cfdp::path::Class;
+use crate::cfdp::path::{Class, Path};
 use crate::cfdp::request::{FilestoreRequest, FilestoreResponse};
 
 impl Receiver {
@@ -57,6 +57,7 @@ impl Receiver {
                 return;
             }
             self.outcome.condition = ConditionCode::FileChecksumFailure;
+            self.outcome.fault_location = Some(EntityId(core.config.entity));
         }
         self.phase = Phase::Syncing;
         self.sync(core);
@@ -206,7 +207,12 @@ impl Receiver {
         self.base.suspended = false;
         self.base.disarm_protocol(core);
         self.base.disarm(core, Alarm::Journal);
-        self.finished_pdu = self.encode_finished(core);
+        // A waypoint that gives up is where the transaction ends.
+        let end_system =
+            !core.is_relayed(&self.base.header) || self.outcome.condition != ConditionCode::NoError;
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let max = self.base.pdu_max(path.map_or(usize::MAX, Path::mtu));
+        self.finished_pdu = self.outcome.encode(&self.base.header, end_system, max);
         self.phase = Phase::Concluding;
         if core.config.journal.enabled && self.base.acknowledged() {
             let order = core.finished_order();
@@ -221,41 +227,6 @@ impl Receiver {
         } else {
             self.tell(core, now);
         }
-    }
-
-    fn encode_finished(&self, core: &Core) -> Vec<u8> {
-        let outcome = &self.outcome;
-        let mut tlvs: Vec<Tlv<'_>> = outcome
-            .responses
-            .iter()
-            .map(|response| Tlv::FilestoreResponse(response.to_wire()))
-            .collect();
-        let blameless = matches!(
-            outcome.condition,
-            ConditionCode::NoError | ConditionCode::UnsupportedChecksumType
-        );
-        if !blameless {
-            let id = outcome.fault_location.unwrap_or(EntityId(core.config.entity));
-            let width = self.base.header.entity_width;
-            if id.0 <= width.max_value() {
-                tlvs.push(Tlv::EntityId(IdField::new(id, width)));
-            }
-        }
-        let finished = |tlvs| Pdu {
-            header: self.base.header,
-            body: Body::Finished(Finished {
-                condition: outcome.condition,
-                // A waypoint that gives up is where the transaction ends.
-                end_system: !core.is_relayed(&self.base.header)
-                    || outcome.condition != ConditionCode::NoError,
-                delivery: outcome.delivery,
-                file_status: outcome.file_status,
-                tlvs,
-            }),
-        };
-        let pdu = finished(Tlvs::new(&tlvs)).to_vec();
-        // A name that came in fits a response, unless an action was unknown; then it goes without.
-        pdu.or_else(|_| finished(Tlvs::NONE).to_vec()).unwrap_or_default()
     }
 
     /// Tells the user, and the sender if it waits.

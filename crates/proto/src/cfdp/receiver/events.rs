@@ -8,7 +8,7 @@ use wire::cfdp::{
 };
 
 use super::{End, Metadata, Phase, Receiver, Round};
-use crate::cfdp::core::{Alarm, Core, Job};
+use crate::cfdp::core::{Alarm, Core, Job, TICK};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
 use crate::cfdp::path::Class;
 use crate::cfdp::request::FilestoreRequest;
@@ -264,7 +264,10 @@ impl Receiver {
                 }
             }
             (Job::Open | Job::Read { .. } | Job::Sync, _) => self.storage_failed(core, now),
-            (Job::Load | Job::Repair { .. } | Job::Forget | Job::Operation(_), _) => {}
+            (
+                Job::Load | Job::Repair { .. } | Job::Forget | Job::Sequence(_) | Job::Operation(_),
+                _,
+            ) => {}
         }
     }
 
@@ -297,8 +300,7 @@ impl Receiver {
                 {
                     self.keep_alive_due = true;
                     self.base.want(core, Class::Control);
-                    let every = every.max(std::time::Duration::from_nanos(1));
-                    self.base.alarm(core, Alarm::KeepAlive, now + every);
+                    self.base.alarm(core, Alarm::KeepAlive, now + every.max(TICK));
                 }
             }
             Alarm::Inactivity => self.look_for_life(core, now),

@@ -5,27 +5,23 @@ mod events;
 mod nak;
 mod spool;
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use engine::{FileName, Time};
 use wire::cfdp::{
-    Acknowledged, Body, ChecksumType, ConditionCode, DeliveryCode, EntityId, FileData, FileStatus,
-    KeepAlive, Pdu,
+    Acknowledged, Body, ChecksumType, ConditionCode, DeliveryCode, EntityId, FileData, KeepAlive,
+    Pdu,
 };
 
 use self::nak::{NakState, Round};
 use self::spool::Spool;
-use super::core::{Alarm, Base, Core};
+use super::core::{Alarm, Base, Core, TICK};
+use super::finished::{self, Outcome};
 use super::indication::{Indication, Limit, Report, Role, State};
 use super::journal::{JournalSlot, ReceiverRecord};
 use super::path::{Burst, Class};
 use super::ranges::Ranges;
-use super::request::{FilestoreRequest, FilestoreResponse};
+use super::request::FilestoreRequest;
 use super::sender::Turn;
-
-/// The least time a repeating timer waits, so that it cannot go off twice at one moment.
-const TICK: Duration = Duration::from_nanos(1);
 
 /// A transaction that receives.
 #[derive(Debug)]
@@ -121,16 +117,6 @@ struct Saved {
     alarmed: bool,
 }
 
-/// How it ends.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) condition: ConditionCode,
-    pub(crate) delivery: DeliveryCode,
-    pub(crate) file_status: FileStatus,
-    pub(crate) responses: Vec<FilestoreResponse>,
-    pub(crate) fault_location: Option<EntityId>,
-}
-
 impl Receiver {
     pub(crate) fn new(base: Base, core: &mut Core, now: Time) -> Self {
         let id = base.id();
@@ -155,13 +141,7 @@ impl Receiver {
             progress: Saved::default(),
             journal: JournalSlot::default(),
             restored_verified: false,
-            outcome: Outcome {
-                condition: ConditionCode::NoError,
-                delivery: DeliveryCode::Incomplete,
-                file_status: FileStatus::Unreported,
-                responses: Vec::new(),
-                fault_location: None,
-            },
+            outcome: Outcome::new(DeliveryCode::Incomplete),
             complete_at: Time::ZERO,
             finished_pdu: Vec::new(),
         };
@@ -389,9 +369,15 @@ impl Receiver {
     }
 
     fn emit_finished(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        let Some(place) = burst.push(self.finished_pdu.len()) else { return Turn::More };
-        place.copy_from_slice(&self.finished_pdu);
-        core.stats.sent.finished += 1;
+        let pdu = std::mem::take(&mut self.finished_pdu);
+        self.finished_pdu = finished::fitted(pdu, self.base.pdu_max(burst.mtu()));
+        if self.finished_pdu.len() > burst.mtu() {
+            core.stats.oversize += 1;
+        } else {
+            let Some(place) = burst.push(self.finished_pdu.len()) else { return Turn::More };
+            place.copy_from_slice(&self.finished_pdu);
+            core.stats.sent.finished += 1;
+        }
         self.finished_due = None;
         if self.base.acknowledged() {
             self.finished_attempts += 1;

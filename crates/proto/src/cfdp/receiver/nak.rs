@@ -11,7 +11,7 @@ use wire::cfdp::{Body, ConditionCode, Nak, SegmentRequest, SegmentRequests};
 
 use super::{Phase, Receiver};
 use crate::cfdp::config::{NakMode, Timer};
-use crate::cfdp::core::{Alarm, Base, Core};
+use crate::cfdp::core::{Alarm, Base, Core, TICK};
 use crate::cfdp::path::{Burst, Class};
 use crate::cfdp::sender::Turn;
 
@@ -273,6 +273,6 @@ impl Receiver {
         if self.nak.round == Round::Idle {
             self.ask_for_all(core, now);
         }
-        self.base.alarm(core, Alarm::Periodic, now + every.max(Duration::from_nanos(1)));
+        self.base.alarm(core, Alarm::Periodic, now + every.max(TICK));
     }
 }

@@ -3,14 +3,15 @@
 use engine::{Completion, EffectError, FileId, Time};
 use wire::cfdp::{
     Ack, Acknowledged, ConditionCode, DeliveryCode, FaultHandler, Finished, KeepAlive, Nak,
-    PromptResponse, SegmentRequest, Tlv,
+    PromptResponse, SegmentRequest, TransactionStatus,
 };
 
-use super::{Outcome, Phase, Sender, Source};
-use crate::cfdp::core::{Alarm, Base, Core, Job};
+use super::{Phase, Sender, Source};
+use crate::cfdp::core::{Alarm, Base, Core, Job, TICK};
+use crate::cfdp::finished::Outcome;
 use crate::cfdp::indication::{Indication, PeerError};
 use crate::cfdp::path::{Class, Path};
-use crate::cfdp::request::{FilestoreResponse, RequestError};
+use crate::cfdp::request::RequestError;
 
 type Answer = Result<Completion, EffectError>;
 
@@ -31,7 +32,7 @@ impl Sender {
                 let Some(source) = self.source.as_mut() else { return };
                 match source.read_done(offset, len, bytes, size_max) {
                     Ok(()) => self.data_ready(core),
-                    Err(()) => self.fault(core, now, ConditionCode::FileSizeError),
+                    Err(()) => self.unreadable(core, ConditionCode::FileSizeError),
                 }
             }
             (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
@@ -41,7 +42,7 @@ impl Sender {
                         self.base.want_at(core, Class::Repair, now, self.repair_from);
                     }
                     Ok(()) => {}
-                    Err(()) => self.fault(core, now, ConditionCode::FileSizeError),
+                    Err(()) => self.unreadable(core, ConditionCode::FileSizeError),
                 }
             }
             (Job::Journal, answer) => {
@@ -55,7 +56,7 @@ impl Sender {
                 if self.phase == Phase::Opening {
                     self.give_up(core, ConditionCode::FilestoreRejection);
                 } else {
-                    self.fault(core, now, ConditionCode::FilestoreRejection);
+                    self.unreadable(core, ConditionCode::FilestoreRejection);
                 }
             }
             (
@@ -65,6 +66,7 @@ impl Sender {
                 | Job::Install
                 | Job::Request
                 | Job::Forget
+                | Job::Sequence(_)
                 | Job::Operation(_),
                 _,
             ) => {}
@@ -84,8 +86,27 @@ impl Sender {
         if self.restored.flatten().is_some_and(|announced| announced != len) {
             // The file changed since its size was announced.
             self.metadata_sent = true;
-            self.fault(core, now, ConditionCode::FileSizeError);
+            self.unreadable(core, ConditionCode::FileSizeError);
         }
+    }
+
+    /// The file is not what it was, or cannot be read. No handler can suspend or ignore that: the
+    /// piece would be missing for good.
+    fn unreadable(&mut self, core: &mut Core, condition: ConditionCode) {
+        match self.base.handler(core, condition) {
+            FaultHandler::Abandon if self.phase == Phase::Sending => self.abandon(core, condition),
+            FaultHandler::Abandon
+            | FaultHandler::Cancel
+            | FaultHandler::Suspend
+            | FaultHandler::Ignore
+            | FaultHandler::Other(_) => self.cancel(core, condition),
+        }
+    }
+
+    fn abandon(&mut self, core: &mut Core, condition: ConditionCode) {
+        let (id, progress) = (self.base.id(), self.progress());
+        core.indicate(Indication::Abandoned { id, condition, progress });
+        self.close(core);
     }
 
     fn data_ready(&mut self, core: &mut Core) {
@@ -102,9 +123,23 @@ impl Sender {
             // Only receivers get those.
             Acknowledged::Finished | Acknowledged::Other(_) => return,
         }
-        self.heard(now);
         if !self.eof.ever_sent {
             return;
+        }
+        if let Phase::Cancelled { condition } = self.phase
+            && ack.condition != condition
+        {
+            // It answers an EOF from before the cancellation, of which the receiver must hear.
+            return;
+        }
+        match ack.status {
+            TransactionStatus::Active => self.heard(now),
+            // Nobody works on the transaction there: that is an answer, but no sign of life, so
+            // that the inactivity limit ends the wait if no Finished comes either.
+            TransactionStatus::Terminated
+            | TransactionStatus::Unrecognized
+            | TransactionStatus::Undefined
+            | TransactionStatus::Other(_) => {}
         }
         if let Some(left) = self.eof_left.take().filter(|_| self.eof.attempts == 1)
             && let Some(path) = self.base.path.and_then(|id| core.paths.get_mut(&id))
@@ -133,7 +168,7 @@ impl Sender {
         self.eof.waits = 0;
         let max = core.config.limits.gaps;
         let path = self.base.path.and_then(|id| core.paths.get(&id));
-        let segment = self.segment(path.map_or(0, Path::mtu).max(64));
+        let segment = self.segment(path.map_or(0, Path::mtu).max(64)).unwrap_or(1);
         let mut beyond = false;
         let mut idle = true;
         let Some(source) = self.source.as_mut() else {
@@ -194,6 +229,13 @@ impl Sender {
 
     /// The receiver is done, well or badly.
     pub(crate) fn on_finished(&mut self, core: &mut Core, now: Time, finished: &Finished<'_>) {
+        let good = finished.condition == ConditionCode::NoError && finished.end_system;
+        if good && !self.eof.ever_sent && self.restored.is_none() {
+            // Nobody can have a whole file whose end was not told: this is about another one that
+            // had the same number.
+            self.peer_error(core, PeerError::FinishedBeforeEof);
+            return;
+        }
         self.heard(now);
         if self.base.acknowledged() {
             self.heard_end_system |= finished.end_system;
@@ -210,25 +252,10 @@ impl Sender {
             return;
         }
         let told = matches!(self.phase, Phase::Cancelled { .. });
+        self.base.suspended = false;
         self.base.disarm_protocol(core);
         if !told {
-            let responses = finished.tlvs.iter().filter_map(|tlv| match tlv {
-                Tlv::FilestoreResponse(response) => Some(FilestoreResponse::from_wire(&response)),
-                Tlv::FilestoreRequest(_)
-                | Tlv::MessageToUser(_)
-                | Tlv::FaultHandlerOverride { .. }
-                | Tlv::FlowLabel(_)
-                | Tlv::EntityId(_)
-                | Tlv::Other { .. } => None,
-            });
-            let outcome = Outcome {
-                condition: finished.condition,
-                delivery: finished.delivery,
-                file_status: finished.file_status,
-                responses: responses.collect(),
-                fault_location: finished.fault_location().map(|id| id.entity()),
-            };
-            self.finished(core, outcome);
+            self.finished(core, Outcome::from_wire(finished));
         }
         if self.ack_due.is_some() {
             self.phase = Phase::Acknowledging;
@@ -253,7 +280,7 @@ impl Sender {
                     self.eof.waits = 0;
                     self.fault(core, now, ConditionCode::CheckLimitReached);
                 }
-                if self.phase == Phase::Sending {
+                if self.phase == Phase::Sending && !self.base.suspended {
                     self.base.alarm(core, Alarm::Check, now + self.check_time(core));
                 }
             }
@@ -263,7 +290,7 @@ impl Sender {
                     self.base.last_heard = now;
                     self.fault(core, now, ConditionCode::InactivityDetected);
                 }
-                if self.phase == Phase::Sending {
+                if self.phase == Phase::Sending && !self.base.suspended {
                     let next = self.base.last_heard + self.base.inactivity(core);
                     self.base.alarm(core, Alarm::Inactivity, next);
                 }
@@ -271,8 +298,7 @@ impl Sender {
             Alarm::Prompt => {
                 if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
                     self.want_prompt(core, PromptResponse::Nak);
-                    let every = every.max(std::time::Duration::from_nanos(1));
-                    self.base.alarm(core, Alarm::Prompt, now + every);
+                    self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));
                 }
             }
             Alarm::Window => {
@@ -307,18 +333,15 @@ impl Sender {
         if self.phase != Phase::Sending {
             return;
         }
-        let (id, progress) = (self.base.id(), self.progress());
         match self.base.handler(core, condition) {
             FaultHandler::Cancel | FaultHandler::Other(_) => self.cancel(core, condition),
             FaultHandler::Suspend => self.suspend(core, condition),
             FaultHandler::Ignore => {
+                let (id, progress) = (self.base.id(), self.progress());
                 core.indicate(Indication::Fault { id, condition, progress });
                 self.base.last_heard = now;
             }
-            FaultHandler::Abandon => {
-                core.indicate(Indication::Abandoned { id, condition, progress });
-                self.close(core);
-            }
+            FaultHandler::Abandon => self.abandon(core, condition),
         }
     }
 
@@ -329,13 +352,16 @@ impl Sender {
             Phase::Cancelled { .. } | Phase::Acknowledging | Phase::Done => return,
         }
         let silent = !self.metadata_sent;
+        if let Some(source) = self.source.as_mut() {
+            source.forget_repairs();
+        }
         self.base.suspended = false;
         self.base.disarm_protocol(core);
         let outcome = Outcome {
             condition,
             delivery: DeliveryCode::Incomplete,
             fault_location: Some(wire::cfdp::EntityId(core.config.entity)),
-            ..Outcome::unconfirmed()
+            ..Outcome::new(DeliveryCode::Complete)
         };
         self.finished(core, outcome);
         if silent {
@@ -416,7 +442,7 @@ impl Sender {
             }
         }
         if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
-            self.base.alarm(core, Alarm::Prompt, now + every);
+            self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));
         }
     }
 

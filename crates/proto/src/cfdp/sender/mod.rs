@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use engine::{FileName, IndexRequest, OpenMode, Time};
 use wire::cfdp::{
-    Body, ConditionCode, DeliveryCode, EntityId, Eof, FileDataHeader, FileStatus, IdField, Lv,
-    Metadata, Pdu, Prompt, PromptResponse, SegmentMetadata, Tlv, Tlvs, Version,
+    Body, ConditionCode, DeliveryCode, EntityId, Eof, FileDataHeader, IdField, Lv, Metadata, Pdu,
+    Prompt, PromptResponse, SegmentMetadata, Tlv, Tlvs, Version,
 };
 
 use self::source::Source;
 use self::window::Window;
-use super::core::{Alarm, Base, Core};
+use super::core::{Alarm, Base, Core, TICK};
+use super::finished::Outcome;
 use super::indication::{Indication, Report, Role, State, TransactionFinished};
 use super::journal::{self, JournalSlot};
 use super::path::{Burst, Class};
-use super::request::{FilestoreResponse, PutRequest};
+use super::request::PutRequest;
 
 /// The longest wait for a receiver that was asked how far it is.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
@@ -87,16 +88,6 @@ enum Phase {
     Acknowledging,
     /// Over.
     Done,
-}
-
-/// What the receiver said of the end.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) condition: ConditionCode,
-    pub(crate) delivery: DeliveryCode,
-    pub(crate) file_status: FileStatus,
-    pub(crate) responses: Vec<FilestoreResponse>,
-    pub(crate) fault_location: Option<EntityId>,
 }
 
 impl Sender {
@@ -182,7 +173,7 @@ impl Sender {
         self.read_ahead(core);
         self.eof_when_ready(core);
         if let Some(every) = self.base.remote.prompt {
-            self.base.alarm(core, Alarm::Prompt, now + every);
+            self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));
         }
     }
 
@@ -233,11 +224,12 @@ impl Sender {
         self.journal.submit(core, self.base.handle, request);
     }
 
-    /// The largest piece of file data a PDU takes.
-    fn segment(&self, mtu: usize) -> usize {
+    /// The largest piece of file data a PDU takes; `None` if not even one byte fits.
+    fn segment(&self, mtu: usize) -> Option<usize> {
         let overhead = self.data_header(0).overhead();
         let room = self.base.pdu_max(mtu).saturating_sub(overhead);
-        self.base.remote.segment_max.map_or(room, |max| max.min(room)).clamp(1, 65_000)
+        let most = self.base.remote.segment_max.map_or(room, |max| max.min(room));
+        (most > 0).then_some(most.min(65_000))
     }
 
     fn data_header(&self, offset: u64) -> FileDataHeader<'_> {
@@ -254,7 +246,7 @@ impl Sender {
 
     fn read_ahead(&mut self, core: &mut Core) {
         let path = self.base.path.and_then(|id| core.paths.get(&id));
-        let segment = self.segment(path.map_or(0, |path| path.mtu()).max(64));
+        let segment = self.segment(path.map_or(0, |path| path.mtu()).max(64)).unwrap_or(1);
         if let Some(source) = self.source.as_mut() {
             source.read_ahead(core, self.base.handle, segment);
         }
@@ -341,13 +333,18 @@ impl Sender {
     }
 
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if self.phase != Phase::Sending {
+            return Turn::Over;
+        }
         if self.repair_from > burst.departure() {
             self.base.alarm(core, Alarm::Ready(Class::Repair), self.repair_from);
             return Turn::Over;
         }
-        let segment = self.segment(burst.mtu());
-        let template = self.data_header(0);
-        let overhead = template.overhead();
+        let Some(segment) = self.segment(burst.mtu()) else {
+            self.cancel(core, ConditionCode::InvalidTransmissionMode);
+            return Turn::Over;
+        };
+        let overhead = self.data_header(0).overhead();
         let metadata = self.request.segment_metadata.clone();
         let header = self.base.header;
         let Some(source) = self.source.as_mut() else { return Turn::Over };
@@ -394,7 +391,11 @@ impl Sender {
     fn emit_data(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let now = burst.departure();
         let until = self.progress().saturating_add(self.room(core));
-        let segment = self.segment(burst.mtu());
+        let Some(segment) = self.segment(burst.mtu()) else {
+            // The path does not take a single byte of the file at a time.
+            self.cancel(core, ConditionCode::InvalidTransmissionMode);
+            return Turn::Over;
+        };
         let overhead = self.data_header(0).overhead();
         let metadata = self.request.segment_metadata.as_ref();
         let Some(source) = self.source.as_mut() else { return Turn::Over };
@@ -493,7 +494,7 @@ impl Sender {
         } else if self.closure {
             self.base.alarm(core, Alarm::Check, at + self.check_time(core));
         } else {
-            self.finished(core, Outcome::unconfirmed());
+            self.finished(core, Outcome::new(DeliveryCode::Complete));
             self.close(core);
         }
     }
@@ -532,7 +533,7 @@ impl Sender {
 
     /// Ends the transaction before it began.
     fn give_up(&mut self, core: &mut Core, condition: ConditionCode) {
-        let outcome = Outcome { condition, ..Outcome::unconfirmed() };
+        let outcome = Outcome { condition, ..Outcome::new(DeliveryCode::Complete) };
         self.finished(core, Outcome { delivery: DeliveryCode::Incomplete, ..outcome });
         self.close(core);
     }
@@ -592,19 +593,6 @@ impl Sender {
 
     pub(crate) fn progress(&self) -> u64 {
         self.source.as_ref().map_or(0, Source::sent)
-    }
-}
-
-impl Outcome {
-    /// All was sent, and nobody was asked to say more.
-    fn unconfirmed() -> Self {
-        Self {
-            condition: ConditionCode::NoError,
-            delivery: DeliveryCode::Complete,
-            file_status: FileStatus::Unreported,
-            responses: Vec::new(),
-            fault_location: None,
-        }
     }
 }
 

@@ -239,6 +239,14 @@ impl Source {
         }
     }
 
+    /// Nothing will be sent again. What is being read for that is dropped when it comes.
+    pub(crate) fn forget_repairs(&mut self) {
+        self.repairs.clear();
+        self.repairing.clear();
+        self.repairs_held = 0;
+        self.requested = Ranges::new();
+    }
+
     /// Whether anything waits to be sent again.
     pub(crate) fn has_repairs(&self) -> bool {
         !self.repairs.is_empty() || !self.repairing.is_empty()

@@ -9,7 +9,7 @@ use wire::cfdp::{
 };
 
 use super::world::{content, name};
-use crate::cfdp::{Config, Entity, Indication, Limits, PutRequest, Remote};
+use crate::cfdp::{Config, Entity, Indication, Limits, PutRequest, Remote, RequestError};
 
 /// Twelve datagrams of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
@@ -69,8 +69,12 @@ impl Subject for Cfdp {
         }
     }
 
-    fn start(&self, engine: &mut Entity, now: Time) {
-        engine.put(now, self.request()).expect("the put is sound");
+    fn start(&self, engine: &mut Entity, now: Time) -> bool {
+        match engine.put(now, self.request()) {
+            Ok(_) => true,
+            Err(RequestError::NotReady) => false,
+            Err(error) => panic!("the put is refused: {error}"),
+        }
     }
 
     fn verdict(&self, role: Role, indication: &Indication) -> Option<Verdict> {

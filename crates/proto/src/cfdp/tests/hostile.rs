@@ -11,7 +11,7 @@ use wire::cfdp::{
 use super::world::{PATH, World, config, content, name, put_request};
 use crate::cfdp::{Config, Indication, Limit, Limits, NakMode, PeerError};
 
-fn header(sequence: u64) -> Header {
+pub(super) fn header(sequence: u64) -> Header {
     Header {
         version: Version::V1,
         direction: Direction::TowardReceiver,
@@ -27,7 +27,7 @@ fn header(sequence: u64) -> Header {
     }
 }
 
-fn say(world: &mut World, to: usize, header: Header, body: Body<'_>) {
+pub(super) fn say(world: &mut World, to: usize, header: Header, body: Body<'_>) {
     let pdu = Pdu { header, body }.to_vec().expect("a sound PDU");
     world.input(to, Input::Receive(Receive::datagram(PATH, &pdu)));
 }

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod efficiency;
+mod faults;
 mod hostile;
 mod operations;
 mod restarts;

@@ -17,12 +17,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use engine::{IndexRequest, PathId, Time};
 use wire::cfdp::{
-    Body, ConditionCode, Direction, EntityId, Finished, Header, IdField, Metadata, Pdu, Tlv, Tlvs,
-    TransactionId, TransmissionMode, Version,
+    Body, ConditionCode, Direction, EntityId, Header, Metadata, Pdu, TransactionId,
+    TransmissionMode, Version,
 };
 
 use super::{OperationIndication, Received, custody};
 use crate::cfdp::core::{Base, Handle, Job, reverse};
+use crate::cfdp::finished::Outcome;
 use crate::cfdp::indication::TransactionFinished;
 use crate::cfdp::request::PutRequest;
 use crate::cfdp::restore::described_put;
@@ -158,7 +159,7 @@ impl Entity {
             return;
         };
         if let Some(receiver) = self.slots[handle.index as usize].transaction.as_mut() {
-            receiver.base_mut().set_path(from);
+            receiver.base_mut().set_path(&mut self.core.paths, from);
         }
         self.deliver(now, from, handle, pdu, datagram);
     }
@@ -228,7 +229,8 @@ impl Entity {
         let Some(forward) = self.core.operations.relays.forwards.remove(&id) else { return };
         self.core.release(id);
         self.core.tell(OperationIndication::Relayed { id, condition: finished.condition });
-        let pdu = end_system_finished(&forward.back, finished);
+        // The word of the end system; the path takes as much of it as it can.
+        let pdu = Outcome::told(finished).encode(&forward.back, true, usize::MAX);
         if let Some(from) = forward.from {
             self.reply(from, Some(pdu.clone()));
         }
@@ -246,24 +248,4 @@ impl Entity {
             self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
         }
     }
-}
-
-/// The word of the end system, as a waypoint hands it on.
-fn end_system_finished(back: &Header, finished: &TransactionFinished) -> Vec<u8> {
-    let responses = finished.filestore_responses.iter();
-    let mut tlvs: Vec<Tlv<'_>> =
-        responses.map(|response| Tlv::FilestoreResponse(response.to_wire())).collect();
-    if let Some(location) = finished.fault_location
-        && location.0 <= back.entity_width.max_value()
-    {
-        tlvs.push(Tlv::EntityId(IdField::new(location, back.entity_width)));
-    }
-    let body = Body::Finished(Finished {
-        condition: finished.condition,
-        end_system: true,
-        delivery: finished.delivery,
-        file_status: finished.file_status,
-        tlvs: Tlvs::new(&tlvs),
-    });
-    Pdu { header: *back, body }.to_vec().unwrap_or_default()
 }
