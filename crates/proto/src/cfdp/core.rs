@@ -291,6 +291,15 @@ pub(crate) struct Base {
     queued: u8,
     /// Fault handlers that the Metadata sets for this transaction.
     pub(crate) overrides: Vec<(ConditionCode, FaultHandler)>,
+    /// Set while the path is down.
+    paused: Option<Paused>,
+}
+
+/// Timers that stand still, because the path is down.
+#[derive(Debug)]
+struct Paused {
+    since: Time,
+    left: Vec<(Alarm, Duration)>,
 }
 
 impl Base {
@@ -305,6 +314,7 @@ impl Base {
             last_heard: Time::ZERO,
             queued: 0,
             overrides: Vec::new(),
+            paused: None,
         }
     }
 
@@ -383,6 +393,36 @@ impl Base {
     pub(crate) fn disarm_protocol(&self, core: &mut Core) {
         for alarm in Alarm::PROTOCOL {
             self.disarm(core, alarm);
+        }
+    }
+
+    /// Stops the timers, and keeps what was left of them.
+    pub(crate) fn pause(&mut self, core: &mut Core, now: Time) {
+        let armed = |alarm| {
+            let deadline = core.timers.get((self.handle, alarm))?;
+            Some((alarm, deadline.at.since(now)))
+        };
+        let left = Alarm::PROTOCOL.into_iter().filter_map(armed).collect();
+        self.paused = Some(Paused { since: now, left });
+        self.disarm_protocol(core);
+    }
+
+    /// The silence so far ends here, unless the path was down: then it goes on.
+    pub(crate) fn hear_again(&mut self, now: Time) {
+        self.last_heard = match &self.paused {
+            Some(paused) => self.last_heard + now.since(paused.since),
+            None => now,
+        };
+    }
+
+    /// Lets timers that are armed again end no later than what was left of them. Otherwise none
+    /// would ever go off where contacts are short.
+    pub(crate) fn rearm_no_later(&mut self, core: &mut Core, now: Time) {
+        let Some(paused) = self.paused.take() else { return };
+        for (alarm, left) in paused.left {
+            if core.timers.get((self.handle, alarm)).is_some() {
+                self.alarm_no_later(core, alarm, now + left.max(TICK));
+            }
         }
     }
 

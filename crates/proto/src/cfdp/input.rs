@@ -174,6 +174,8 @@ impl Entity {
             Body::Eof(eof) if pdu.header.direction == Direction::TowardReceiver => {
                 let status = match self.closed.get(id) {
                     Some(_) => TransactionStatus::Terminated,
+                    // It would have begun a reception if there were room: the sender may ask again.
+                    None if eof.condition == ConditionCode::NoError => return,
                     None => TransactionStatus::Unrecognized,
                 };
                 (Acknowledged::Eof, eof.condition, status)
@@ -243,8 +245,7 @@ impl Entity {
             if is_up {
                 transaction.rearm(&mut self.core, now);
             } else {
-                // A link that is known to be down lets no time count (§4.12).
-                base.disarm_protocol(&mut self.core);
+                transaction.path_down(&mut self.core, now);
             }
         }
     }

@@ -6,12 +6,12 @@
 
 use bytes::Bytes;
 use engine::{Area, FileName, IndexRequest};
-use wire::cfdp::{Checksum, ChecksumType, TransactionId};
+use wire::cfdp::{Checksum, ChecksumType, ConditionCode, EntityId, TransactionId};
 
 use super::core::{Core, Handle, Job};
 use super::ranges::Ranges;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CHECK_LEN: usize = 4;
 
 /// The key of the next sequence number.
@@ -45,14 +45,21 @@ pub(crate) enum Record {
 /// A reception under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReceiverRecord {
-    /// The whole file was verified, and is being given its name.
-    pub(crate) verified: bool,
+    /// How it ended, if that is decided and the file is being given its name.
+    pub(crate) decided: Option<Decided>,
     /// The Metadata PDU; empty if it did not arrive.
     pub(crate) metadata: Vec<u8>,
     /// The EOF PDU; empty if it did not arrive.
     pub(crate) eof: Vec<u8>,
     /// What is written and synced.
     pub(crate) ranges: Ranges,
+}
+
+/// What is known of a reception's end when its file is about to be given its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decided {
+    pub(crate) condition: ConditionCode,
+    pub(crate) fault_location: Option<EntityId>,
 }
 
 fn begin(kind: u8) -> Vec<u8> {
@@ -92,7 +99,14 @@ pub(crate) fn encode_sender(source: Option<&FileName>, unbounded: bool, metadata
 
 pub(crate) fn encode_receiver(record: &ReceiverRecord) -> Bytes {
     let mut out = begin(2);
-    out.push(u8::from(record.verified));
+    let location = record.decided.and_then(|decided| decided.fault_location);
+    out.push(match (record.decided, location) {
+        (None, _) => 0,
+        (Some(_), None) => 1,
+        (Some(_), Some(_)) => 2,
+    });
+    out.push(record.decided.map_or(0, |decided| decided.condition.code()));
+    out.extend_from_slice(&location.map_or(0, |id| id.0).to_be_bytes());
     put_bytes(&mut out, &record.metadata);
     put_bytes(&mut out, &record.eof);
     for (start, end) in record.ranges.iter() {
@@ -142,7 +156,14 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
             Record::Sender { source, unbounded, metadata: fields.bytes()? }
         }
         2 => {
-            let verified = fields.u8()? != 0;
+            let (stage, condition, location) = (fields.u8()?, fields.u8()?, fields.u64()?);
+            let condition = ConditionCode::from_code(condition);
+            let decided = match stage {
+                0 => None,
+                1 => Some(Decided { condition, fault_location: None }),
+                2 => Some(Decided { condition, fault_location: Some(EntityId(location)) }),
+                _ => return None,
+            };
             let (metadata, eof) = (fields.bytes()?, fields.bytes()?);
             let mut ranges = Ranges::new();
             while !fields.0.is_empty() {
@@ -153,7 +174,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
                 }
                 ranges.insert(start, end);
             }
-            Record::Receiver(ReceiverRecord { verified, metadata, eof, ranges })
+            Record::Receiver(ReceiverRecord { decided, metadata, eof, ranges })
         }
         3 => Record::Finished { order: fields.u64()?, pdu: fields.bytes()? },
         4 => Record::Owed { order: fields.u64()?, pdu: fields.bytes()?, metadata: fields.bytes()? },
@@ -243,7 +264,11 @@ mod tests {
         let mut ranges = Ranges::new();
         ranges.insert(0, 10);
         ranges.insert(20, 1 << 40);
-        let record = ReceiverRecord { verified: true, metadata: vec![], eof: vec![3], ranges };
+        let decided = Some(Decided {
+            condition: ConditionCode::CancelRequestReceived,
+            fault_location: Some(EntityId(7)),
+        });
+        let record = ReceiverRecord { decided, metadata: vec![], eof: vec![3], ranges };
         let source = FileName::file("a/b").unwrap();
         let encoded = [
             (encode_sequence(7), Record::Sequence(7)),

@@ -135,6 +135,13 @@ impl Transaction {
         }
     }
 
+    fn path_down(&mut self, core: &mut Core, now: Time) {
+        match self {
+            Self::Sender(sender) => sender.base.pause(core, now),
+            Self::Receiver(receiver) => receiver.path_down(core, now),
+        }
+    }
+
     fn rearm(&mut self, core: &mut Core, now: Time) {
         match self {
             Self::Sender(sender) => sender.rearm(core, now),

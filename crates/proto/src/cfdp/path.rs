@@ -236,6 +236,11 @@ impl RoundTrip {
         }
     }
 
+    /// Time within which no answer can be there.
+    pub(crate) fn least(&self) -> Duration {
+        self.light.or(self.smoothed.map(|smoothed| smoothed / 2)).unwrap_or_default()
+    }
+
     /// Allowance for the hosts and for jitter.
     pub(crate) fn margin(&self) -> Duration {
         let round_trip = self.light.or(self.smoothed).unwrap_or_default();

@@ -11,7 +11,7 @@ use wire::cfdp::{
 use super::{Phase, Receiver};
 use crate::cfdp::core::{Alarm, Core, Job};
 use crate::cfdp::indication::{Indication, Role, TransactionFinished};
-use crate::cfdp::journal::{self, ReceiverRecord};
+use crate::cfdp::journal::{self, Decided, ReceiverRecord};
 use crate::cfdp::path::{Class, Path};
 use crate::cfdp::request::{FilestoreRequest, FilestoreResponse};
 
@@ -29,6 +29,11 @@ impl Receiver {
             return;
         }
         if self.spool.file().is_none() {
+            return;
+        }
+        if self.spool.was_longer_than(eof.size) {
+            // An earlier run wrote something beyond the end, which cannot be cut off.
+            self.fatal(core, now, ConditionCode::FileSizeError);
             return;
         }
         if self.ranges.covered() < eof.size {
@@ -69,7 +74,7 @@ impl Receiver {
     }
 
     /// What was written is safe.
-    pub(super) fn synced(&mut self, core: &mut Core) {
+    pub(super) fn synced(&mut self, core: &mut Core, now: Time) {
         self.progress.syncs = self.progress.syncs.saturating_sub(1);
         match self.phase {
             // An earlier sync says nothing about what was written after it was asked for.
@@ -77,7 +82,7 @@ impl Receiver {
             Phase::Syncing => {
                 self.spool.close(core);
                 if !core.config.journal.enabled {
-                    self.install(core);
+                    self.install(core, now);
                     return;
                 }
                 self.phase = Phase::Recording;
@@ -102,7 +107,7 @@ impl Receiver {
     /// The last record is safe.
     pub(super) fn recorded(&mut self, core: &mut Core, now: Time) {
         match self.phase {
-            Phase::Recording => self.install(core),
+            Phase::Recording => self.install(core, now),
             Phase::Concluding => self.tell(core, now),
             Phase::Receiving
             | Phase::Verifying
@@ -114,9 +119,13 @@ impl Receiver {
         }
     }
 
-    fn install(&mut self, core: &mut Core) {
+    pub(super) fn install(&mut self, core: &mut Core, now: Time) {
         let destination = self.metadata.as_ref().and_then(|metadata| metadata.destination.clone());
-        let to = destination.expect("a file that was verified has a name");
+        let Some(to) = destination else {
+            // The settings changed since the record was made, and refuse the name now.
+            self.installed(core, now, Some(&EffectError::NotAllowed));
+            return;
+        };
         self.phase = Phase::Installing;
         let request = engine::FilestoreRequest::Install { from: self.spool.name.clone(), to };
         core.filestore(self.base.handle, Job::Install, request);
@@ -124,13 +133,18 @@ impl Receiver {
 
     /// The file has its name, or the store refused it.
     pub(super) fn installed(&mut self, core: &mut Core, now: Time, error: Option<&EffectError>) {
-        if error.is_none() {
+        let done_before = self.installed_before && error == Some(&EffectError::NotFound);
+        if error.is_none() || done_before {
             self.outcome.file_status = FileStatus::Retained;
-            self.outcome.delivery = match self.outcome.condition {
-                ConditionCode::NoError => DeliveryCode::Complete,
-                _ => DeliveryCode::Incomplete,
-            };
-            self.next_request(core, now, 0);
+            if self.outcome.condition == ConditionCode::NoError {
+                self.outcome.delivery = DeliveryCode::Complete;
+                self.next_request(core, now, 0);
+            } else {
+                // What was asked for was meant for the whole file.
+                self.outcome.delivery = DeliveryCode::Incomplete;
+                self.refuse_requests(0);
+                self.conclude(core, now);
+            }
             return;
         }
         core.stats.storage_errors += 1;
@@ -278,20 +292,34 @@ impl Receiver {
         let (id, progress) = (self.base.id(), self.ranges.covered());
         match self.base.handler(core, condition) {
             FaultHandler::Cancel | FaultHandler::Other(_) => self.cancel(core, now, condition),
-            FaultHandler::Suspend => self.suspend(core, condition),
+            FaultHandler::Suspend if self.phase == Phase::Receiving => {
+                self.suspend(core, condition);
+            }
+            // A whole file that is wrong does not become right by waiting.
+            FaultHandler::Suspend => self.cancel(core, now, condition),
             FaultHandler::Ignore => {
                 core.indicate(Indication::Fault { id, condition, progress });
-                if condition == ConditionCode::FilestoreRejection {
-                    // A file that cannot be stored cannot be completed.
-                    self.cancel(core, now, condition);
-                }
             }
-            FaultHandler::Abandon => {
-                core.indicate(Indication::Abandoned { id, condition, progress });
-                self.discard(core);
-                self.close(core);
-            }
+            FaultHandler::Abandon => self.abandon(core, condition),
         }
+    }
+
+    /// Something went wrong that no handler can make good: the file cannot be completed.
+    pub(super) fn fatal(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
+        match self.base.handler(core, condition) {
+            FaultHandler::Abandon => self.abandon(core, condition),
+            FaultHandler::Cancel
+            | FaultHandler::Suspend
+            | FaultHandler::Ignore
+            | FaultHandler::Other(_) => self.cancel(core, now, condition),
+        }
+    }
+
+    fn abandon(&mut self, core: &mut Core, condition: ConditionCode) {
+        let (id, progress) = (self.base.id(), self.ranges.covered());
+        core.indicate(Indication::Abandoned { id, condition, progress });
+        self.discard(core);
+        self.close(core);
     }
 
     /// Cancels: the file is discarded, and the sender is told by Finished.
@@ -368,7 +396,7 @@ impl Receiver {
     pub(super) fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
         self.finished_due = None;
-        self.spool.close(core);
+        self.spool.abandon(core);
         let remembered = self.base.acknowledged() && !self.finished_pdu.is_empty();
         if self.journal.is_used() && !remembered {
             let key = journal::receiver_key(self.base.id());
@@ -411,7 +439,10 @@ impl Receiver {
             return;
         }
         let record = ReceiverRecord {
-            verified: self.phase == Phase::Recording,
+            decided: (self.phase == Phase::Recording).then_some(Decided {
+                condition: self.outcome.condition,
+                fault_location: self.outcome.fault_location,
+            }),
             metadata: self.metadata_pdu.clone(),
             eof: self.eof_pdu.clone(),
             ranges: self.progress.saved.clone(),

@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, OpenMode, Time};
 use wire::cfdp::{
-    self, Ack, Acknowledged, ChecksumType, ConditionCode, Eof, FaultHandler, Prompt,
-    PromptResponse, Tlv,
+    self, Ack, Acknowledged, ChecksumType, ConditionCode, Eof, Prompt, PromptResponse, Tlv,
 };
 
 use super::{End, Metadata, Phase, Receiver, Round};
@@ -37,6 +36,51 @@ impl Receiver {
             self.peer_error(core, PeerError::TooManyOptions);
             return;
         }
+        let refused = self.take_metadata(core, metadata, pdu);
+        let described = self.metadata.as_ref();
+        let size = described.and_then(|described| described.size);
+        let has_file = described.is_some_and(|described| described.destination.is_some());
+        let checksum = described.map_or(ChecksumType::Null, |described| described.checksum);
+        if refused {
+            core.stats.names_refused += 1;
+            self.fatal(core, now, ConditionCode::FilestoreRejection);
+            return;
+        }
+        if let (Some(announced), Some(eof)) = (size, self.eof)
+            && announced > 0
+            && announced != eof.size
+        {
+            self.fatal(core, now, ConditionCode::FileSizeError);
+            return;
+        }
+        if !metadata.checksum_type.is_supported() {
+            self.fault(core, now, ConditionCode::UnsupportedChecksumType);
+            if self.phase != Phase::Receiving {
+                return;
+            }
+        }
+        if has_file {
+            let mode = match self.progress.saved.len() {
+                0 => OpenMode::Truncate,
+                _ => OpenMode::Write,
+            };
+            self.spool.open(core, self.base.handle, checksum, mode, &self.progress.saved);
+        }
+        self.save(core);
+        if matches!(self.nak.round, Round::Asking { metadata: true, end: 0, .. }) {
+            self.nak.round = Round::Idle;
+        }
+        self.nak.misses = 0;
+        self.check_complete(core, now);
+    }
+
+    /// Takes note of what a Metadata PDU says, and tells the user; whether its name is refused.
+    pub(super) fn take_metadata(
+        &mut self,
+        core: &mut Core,
+        metadata: &cfdp::Metadata<'_>,
+        pdu: &[u8],
+    ) -> bool {
         self.metadata_pdu = pdu.to_vec();
         let (mut described, mut refused) = self.describe(metadata);
         let (has_file, size) = (!metadata.destination_name.is_empty(), metadata.file_size);
@@ -54,34 +98,8 @@ impl Receiver {
             destination_name: described.destination_name.clone(),
             messages: described.messages.clone(),
         }));
-        let has_file = described.destination.is_some();
-        let checksum = described.checksum;
         self.metadata = Some(described);
-        if refused {
-            core.stats.names_refused += 1;
-            self.fault(core, now, ConditionCode::FilestoreRejection);
-            return;
-        }
-        if !metadata.checksum_type.is_supported() {
-            self.fault(core, now, ConditionCode::UnsupportedChecksumType);
-            if self.phase != Phase::Receiving {
-                return;
-            }
-        }
-        if has_file {
-            let mode = match (self.restored_verified, self.progress.saved.len()) {
-                (true, _) => OpenMode::Read,
-                (false, 0) => OpenMode::Truncate,
-                (false, _) => OpenMode::Write,
-            };
-            self.spool.open(core, self.base.handle, checksum, mode, &self.progress.saved);
-        }
-        self.save(core);
-        if matches!(self.nak.round, Round::Asking { metadata: true, end: 0, .. }) {
-            self.nak.round = Round::Idle;
-        }
-        self.nak.misses = 0;
-        self.check_complete(core, now);
+        refused
     }
 
     /// Reads a Metadata PDU; whether its name is refused.
@@ -128,7 +146,10 @@ impl Receiver {
 
     pub(crate) fn on_eof(&mut self, core: &mut Core, now: Time, eof: &Eof, pdu: &[u8]) {
         self.base.last_heard = now;
-        if self.base.acknowledged() {
+        // A suspended reception answers once. Then it is for the sender to say, by its inactivity
+        // limit, how long it waits.
+        let answers = !self.base.suspended || self.eof.is_none();
+        if self.base.acknowledged() && answers {
             let at = now + self.base.remote.host_delays.eof_to_ack;
             self.ack_due = Some((eof.condition, at));
             self.nak_from = at;
@@ -147,7 +168,7 @@ impl Receiver {
             self.cancelled_by_sender(core, now, eof.condition, location);
             return;
         }
-        let end = End { size: eof.file_size, checksum: eof.checksum };
+        let end = End::of(eof);
         match self.eof {
             Some(known) if known == end => return,
             Some(_) => {
@@ -162,20 +183,19 @@ impl Receiver {
         self.eof_pdu = pdu.to_vec();
         self.eof = Some(end);
         if !core.admits(self.base.id(), end.size) {
-            self.fault(core, now, ConditionCode::FilestoreRejection);
+            self.fatal(core, now, ConditionCode::FilestoreRejection);
             return;
         }
-        if end.size < self.ranges.end() {
-            self.fault(core, now, ConditionCode::FileSizeError);
-            if self.phase != Phase::Receiving {
-                return;
-            }
-            self.ranges.remove(end.size, u64::MAX);
+        let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
+        let differs = announced.is_some_and(|size| size > 0 && size != end.size);
+        if differs || end.size < self.ranges.end() {
+            // Which of the sender's words is true cannot be known, so no handler saves the file.
+            self.fatal(core, now, ConditionCode::FileSizeError);
+            return;
         }
-        self.spool.flush(core, self.base.handle);
-        self.save(core);
         self.check_complete(core, now);
         if self.phase == Phase::Receiving {
+            self.save(core);
             if self.base.acknowledged() {
                 self.ask_after_eof(core, now);
             } else {
@@ -211,6 +231,10 @@ impl Receiver {
                 if self.nak.round == Round::Idle {
                     self.ask_for_all(core, now);
                 }
+                if self.nak.round == Round::Idle {
+                    self.nak.empty_due = true;
+                    self.base.want(core, Class::Control);
+                }
             }
             PromptResponse::KeepAlive => {
                 self.keep_alive_due = true;
@@ -235,10 +259,6 @@ impl Receiver {
                     self.ask_after_eof(core, now);
                 }
             }
-            (Job::Open, Err(EffectError::NotFound)) if self.restored_verified => {
-                // The earlier run had given the file its name already.
-                self.installed(core, now, None);
-            }
             (Job::Write { len }, answer) => {
                 self.spool.written();
                 core.written(len);
@@ -252,7 +272,7 @@ impl Receiver {
                     Err(()) => self.storage_failed(core, now),
                 }
             }
-            (Job::Sync, Ok(_)) => self.synced(core),
+            (Job::Sync, Ok(_)) => self.synced(core, now),
             (Job::Install, answer) => self.installed(core, now, answer.err().as_ref()),
             (Job::Request, answer) => self.request_done(core, now, answer),
             (Job::Journal, answer) => {
@@ -274,8 +294,9 @@ impl Receiver {
     fn storage_failed(&mut self, core: &mut Core, now: Time) {
         core.stats.storage_errors += 1;
         match self.phase {
+            // What was not written is missing for good, although it counts as received.
             Phase::Receiving | Phase::Verifying | Phase::Syncing => {
-                self.fault(core, now, ConditionCode::FilestoreRejection);
+                self.fatal(core, now, ConditionCode::FilestoreRejection);
             }
             Phase::Recording
             | Phase::Installing
@@ -330,7 +351,7 @@ impl Receiver {
     }
 
     fn check_again(&mut self, core: &mut Core, now: Time) {
-        if self.phase != Phase::Receiving || self.eof.is_none() {
+        if self.phase != Phase::Receiving || self.eof.is_none() || self.base.suspended {
             return;
         }
         self.checks += 1;
@@ -350,13 +371,8 @@ impl Receiver {
         if self.finished_attempts >= self.base.remote.ack_limit.max(1) {
             // The user knows how it ended; only the sender does not, and it asks if it is there.
             let condition = ConditionCode::PositiveAckLimitReached;
-            match self.base.handler(core, condition) {
-                FaultHandler::Suspend | FaultHandler::Ignore => {
-                    let (id, progress) = (self.base.id(), self.ranges.covered());
-                    core.indicate(Indication::Fault { id, condition, progress });
-                }
-                FaultHandler::Cancel | FaultHandler::Abandon | FaultHandler::Other(_) => {}
-            }
+            let (id, progress) = (self.base.id(), self.ranges.covered());
+            core.indicate(Indication::Fault { id, condition, progress });
             self.close(core);
             return;
         }
@@ -394,13 +410,12 @@ impl Receiver {
         if !self.base.running(core) {
             return;
         }
-        self.base.last_heard = now;
+        self.base.hear_again(now);
         match self.phase {
             Phase::Receiving => {
                 self.start_timers(core, now);
                 if self.eof.is_some() && self.base.acknowledged() {
-                    self.nak.round = Round::Idle;
-                    self.ask_for_all(core, now);
+                    self.ask_again(core, now);
                 } else if self.eof.is_some() {
                     self.base.alarm(core, Alarm::Check, now + self.check_time(core));
                 }
@@ -417,6 +432,13 @@ impl Receiver {
             | Phase::Concluding
             | Phase::Done => {}
         }
+        self.base.rearm_no_later(core, now);
+    }
+
+    /// The path went down: a link that is known to be down lets no time count (§4.12).
+    pub(crate) fn path_down(&mut self, core: &mut Core, now: Time) {
+        self.stop_asking(now);
+        self.base.pause(core, now);
     }
 
     /// Asks for a turn for all that waits to be sent.

@@ -8,8 +8,8 @@ mod spool;
 use bytes::Bytes;
 use engine::{FileName, Time};
 use wire::cfdp::{
-    Acknowledged, Body, ChecksumType, ConditionCode, DeliveryCode, EntityId, FileData, KeepAlive,
-    Pdu,
+    Acknowledged, Body, ChecksumType, ConditionCode, DeliveryCode, EntityId, Eof, FileData,
+    KeepAlive, Nak, Pdu, SegmentRequests,
 };
 
 use self::nak::{NakState, Round};
@@ -47,8 +47,8 @@ pub(crate) struct Receiver {
     checks: u32,
     progress: Saved,
     journal: JournalSlot,
-    /// An earlier run had verified the file and was giving it its name.
-    restored_verified: bool,
+    /// An earlier run was giving the file its name, and perhaps did.
+    installed_before: bool,
     outcome: Outcome,
     /// When the last byte arrived, to model a slow host.
     complete_at: Time,
@@ -76,6 +76,12 @@ struct Metadata {
 struct End {
     size: u64,
     checksum: u32,
+}
+
+impl End {
+    fn of(eof: &Eof) -> Self {
+        Self { size: eof.file_size, checksum: eof.checksum }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +146,7 @@ impl Receiver {
             checks: 0,
             progress: Saved::default(),
             journal: JournalSlot::default(),
-            restored_verified: false,
+            installed_before: false,
             outcome: Outcome::new(DeliveryCode::Incomplete),
             complete_at: Time::ZERO,
             finished_pdu: Vec::new(),
@@ -155,12 +161,30 @@ impl Receiver {
         self.ranges = record.ranges;
         self.progress.covered = self.ranges.covered();
         self.progress.saved = self.ranges.clone();
-        self.restored_verified = record.verified;
+        let metadata = match Pdu::decode(&record.metadata) {
+            Ok(Pdu { body: Body::Metadata(metadata), .. }) => Some(metadata),
+            Ok(_) | Err(_) => None,
+        };
+        let eof = match Pdu::decode(&record.eof) {
+            Ok(Pdu { body: Body::Eof(eof), .. }) => Some(eof),
+            Ok(_) | Err(_) => None,
+        };
+        if let (Some(decided), Some(metadata)) = (record.decided, &metadata) {
+            self.take_metadata(core, metadata, &record.metadata);
+            self.eof = eof.map(|eof| End::of(&eof));
+            self.eof_pdu.clone_from(&record.eof);
+            self.outcome.condition = decided.condition;
+            self.outcome.fault_location = decided.fault_location;
+            self.installed_before = true;
+            self.complete_at = now;
+            self.install(core, now);
+            return;
+        }
         self.progress.restoring = true;
-        if let Ok(Pdu { body: Body::Metadata(metadata), .. }) = Pdu::decode(&record.metadata) {
+        if let Some(metadata) = metadata {
             self.on_metadata(core, now, &metadata, &record.metadata);
         }
-        if let Ok(Pdu { body: Body::Eof(eof), .. }) = Pdu::decode(&record.eof) {
+        if let Some(eof) = eof {
             self.on_eof(core, now, &eof, &record.eof);
             self.ack_due = None;
         }
@@ -168,7 +192,8 @@ impl Receiver {
     }
 
     fn start_timers(&self, core: &mut Core, now: Time) {
-        self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
+        let limit = self.base.last_heard + self.base.inactivity(core);
+        self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
         if let Some(every) = self.base.remote.keep_alive.filter(|_| self.base.acknowledged()) {
             self.base.alarm(core, Alarm::KeepAlive, now + every.max(TICK));
         }
@@ -329,9 +354,6 @@ impl Receiver {
     /// Sends what it has of one class: a receiver only has control PDUs.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let now = burst.departure();
-        if self.base.suspended {
-            return Turn::Over;
-        }
         if let Some((condition, at)) = self.ack_due {
             if at > now {
                 self.base.alarm(core, Alarm::Ready(Class::Control), at);
@@ -343,6 +365,10 @@ impl Receiver {
             }
             self.ack_due = None;
             self.nak_from = now + self.base.remote.host_delays.ack_to_nak;
+        }
+        // A suspended sender must still know that its EOF arrived.
+        if self.base.suspended {
+            return Turn::Over;
         }
         if let Some(at) = self.finished_due {
             if at > now {
@@ -357,6 +383,14 @@ impl Receiver {
                 return Turn::More;
             }
             self.keep_alive_due = false;
+        }
+        if self.nak.empty_due {
+            let requests = SegmentRequests::new(&[]);
+            let nak = Nak { scope_start: 0, scope_end: self.ranges.end(), requests };
+            if !self.base.push(core, burst, Body::Nak(nak)) {
+                return Turn::More;
+            }
+            self.nak.empty_due = false;
         }
         if matches!(self.nak.round, Round::Asking { .. }) {
             if self.nak_from > now {

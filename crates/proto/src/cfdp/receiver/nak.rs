@@ -31,6 +31,10 @@ pub(crate) struct NakState {
     pace: Pace,
     /// When the last gap was asked for before the file's end.
     immediate_at: Option<Time>,
+    /// How long an unanswered round waited before the path went down, in rounds in a row.
+    waited: Duration,
+    /// A NAK that asks for nothing is due, because the sender prompted.
+    pub(super) empty_due: bool,
 }
 
 /// One sequence of NAK PDUs and the answers to it.
@@ -90,6 +94,7 @@ impl Receiver {
         end: u64,
     ) {
         self.nak.pace.arrived(now);
+        self.nak.waited = Duration::ZERO;
         match self.nak.round {
             Round::Idle => {
                 if offset > before && self.eof.is_none() {
@@ -126,7 +131,9 @@ impl Receiver {
             path.rtt.sample(now.since(asked_at));
         }
         self.nak.misses = 0;
-        if end >= last {
+        // What comes sooner than light was asked for before this round.
+        let possible = now.since(asked_at) >= self.base.round_trip(core).least();
+        if end >= last && possible {
             self.nak.round = Round::Idle;
             self.base.disarm(core, Alarm::Nak);
             self.ask_for_all(core, now);
@@ -247,17 +254,47 @@ impl Receiver {
     /// The answers stopped, or never came.
     pub(super) fn nak_overdue(&mut self, core: &mut Core, now: Time) {
         let Round::Waiting { heard, .. } = self.nak.round else { return };
+        if self.base.suspended {
+            return;
+        }
         if now < self.nak.deadline {
             self.base.alarm(core, Alarm::Nak, self.nak.deadline);
             return;
         }
         self.nak.round = Round::Idle;
         if !heard {
-            self.nak.misses += 1;
-            if self.nak.misses > self.base.remote.nak_limit {
-                self.nak.misses = 0;
-                self.fault(core, now, ConditionCode::NakLimitReached);
-            }
+            self.missed(core, now);
+        }
+        if !self.base.suspended {
+            self.ask_for_all(core, now);
+        }
+    }
+
+    /// A round brought nothing.
+    fn missed(&mut self, core: &mut Core, now: Time) {
+        self.nak.misses += 1;
+        if self.nak.misses > self.base.remote.nak_limit {
+            self.nak.misses = 0;
+            self.fault(core, now, ConditionCode::NakLimitReached);
+        }
+    }
+
+    /// The path goes down. Asking begins anew when it is up, but time that was waited in vain
+    /// counts, however short the contacts are.
+    pub(super) fn stop_asking(&mut self, now: Time) {
+        if let Round::Waiting { asked_at, heard: false, .. } = self.nak.round {
+            self.nak.waited += now.since(asked_at);
+        }
+    }
+
+    /// The path is up again: asks for all that is missing.
+    pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
+        self.nak.round = Round::Idle;
+        let auto = self.base.answer_time(core);
+        let patience = Base::duration(self.base.remote.nak_timer, auto, self.nak.misses);
+        if self.nak.waited >= patience {
+            self.nak.waited = Duration::ZERO;
+            self.missed(core, now);
         }
         if !self.base.suspended {
             self.ask_for_all(core, now);

@@ -13,11 +13,16 @@ use crate::cfdp::ranges::Ranges;
 /// Reads of the working file under way at one time, to sum it up.
 const READS_MAX: usize = 4;
 
+/// What a piece of data costs beside its bytes.
+const PIECE_COST: usize = 64;
+
 /// The working file of a reception.
 #[derive(Debug)]
 pub(crate) struct Spool {
     pub(crate) name: FileName,
     file: Option<FileId>,
+    /// The file's length when it was opened.
+    len: u64,
     /// Data not handed to the store yet: `buffer` begins at `start`.
     start: u64,
     buffer: BytesMut,
@@ -48,6 +53,7 @@ impl Spool {
         Self {
             name,
             file: None,
+            len: 0,
             start: 0,
             buffer: BytesMut::new(),
             parked: VecDeque::new(),
@@ -96,8 +102,12 @@ impl Spool {
         ranges: &mut Ranges,
     ) {
         self.file = Some(file);
+        self.len = len;
         if let Some(digest) = self.digest.as_mut() {
-            digest.owed.retain(|(_, end)| *end <= len);
+            digest.owed.retain_mut(|(start, end)| {
+                *end = (*end).min(len);
+                *start < *end
+            });
         }
         ranges.remove(len, u64::MAX);
         ranges.insert(self.start, self.start + self.buffer.len() as u64);
@@ -111,6 +121,11 @@ impl Spool {
         self.file
     }
 
+    /// Whether an earlier run wrote something beyond `size`.
+    pub(crate) fn was_longer_than(&self, size: u64) -> bool {
+        self.len > size
+    }
+
     /// Takes new data. `false` if there is no room for it.
     #[inline]
     pub(crate) fn append(
@@ -120,24 +135,27 @@ impl Spool {
         offset: u64,
         data: &[u8],
     ) -> bool {
-        if !self.has_room(core, data.len()) {
+        if !self.has_room(core, data.len() + PIECE_COST) {
             return false;
         }
         let contiguous = self.start + self.buffer.len() as u64 == offset;
         if !contiguous || self.buffer.capacity() - self.buffer.len() < data.len() {
             self.flush(core, handle);
             self.start = offset;
-            let len = core.config.limits.write_piece.max(data.len());
-            if self.buffer.capacity() < len {
+            // Pieces that do not follow each other share a buffer, or each would hold one.
+            if self.buffer.capacity() < data.len() {
+                let len = core.config.limits.write_piece.max(data.len());
                 self.buffer = core.write_buffer(len);
             }
         }
+        let begins = self.buffer.is_empty();
         self.buffer.extend_from_slice(data);
+        let cost = if begins { data.len() + PIECE_COST } else { data.len() };
         if self.opening {
-            core.unwritten += data.len();
+            core.unwritten += cost;
         } else {
-            core.parked += data.len();
-            self.parked_len += data.len();
+            core.parked += cost;
+            self.parked_len += cost;
         }
         true
     }
@@ -180,7 +198,7 @@ impl Spool {
             digest.feed(offset, &bytes);
         }
         self.writes += 1;
-        let ticket = core.ticket(handle, Job::Write { len: bytes.len() });
+        let ticket = core.ticket(handle, Job::Write { len: bytes.len() + PIECE_COST });
         core.effects.push_back(Effect::Write { ticket, file, offset, bytes });
     }
 
@@ -263,8 +281,12 @@ impl Spool {
     pub(crate) fn abandon(&mut self, core: &mut Core) {
         if self.opening {
             // Writes under way are given back when they are answered.
-            let parked: usize = self.parked.iter().map(|(_, bytes)| bytes.len()).sum();
-            core.unwritten = core.unwritten.saturating_sub(self.buffer.len() + parked);
+            let pieces = self.parked.iter().map(|(_, bytes)| bytes.len());
+            let pieces = pieces.chain([self.buffer.len()]).filter(|len| *len > 0);
+            let held: usize = pieces.map(|len| len + PIECE_COST).sum();
+            if held > 0 {
+                core.written(held);
+            }
         } else {
             core.parked = core.parked.saturating_sub(self.parked_len);
             self.parked_len = 0;

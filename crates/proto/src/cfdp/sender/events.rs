@@ -426,10 +426,11 @@ impl Sender {
         if !self.base.running(core) {
             return;
         }
-        self.base.last_heard = now;
+        self.base.hear_again(now);
         if self.eof.ever_sent && matches!(self.phase, Phase::Sending | Phase::Cancelled { .. }) {
             if self.base.acknowledged() {
-                self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
+                let limit = self.base.last_heard + self.base.inactivity(core);
+                self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
                 if self.eof.acknowledged {
                     self.wait(core, now);
                 } else {
@@ -444,6 +445,7 @@ impl Sender {
         if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
             self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));
         }
+        self.base.rearm_no_later(core, now);
     }
 
     /// Asks for a turn for all that waits to be sent.

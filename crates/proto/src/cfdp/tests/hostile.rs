@@ -32,7 +32,7 @@ pub(super) fn say(world: &mut World, to: usize, header: Header, body: Body<'_>) 
     world.input(to, Input::Receive(Receive::datagram(PATH, &pdu)));
 }
 
-fn metadata(size: u64) -> Body<'static> {
+pub(super) fn metadata(size: u64) -> Body<'static> {
     Body::Metadata(Metadata {
         closure_requested: false,
         checksum_type: ChecksumType::Crc32c,
@@ -43,11 +43,11 @@ fn metadata(size: u64) -> Body<'static> {
     })
 }
 
-fn data(offset: u64, data: &[u8]) -> Body<'_> {
+pub(super) fn data(offset: u64, data: &[u8]) -> Body<'_> {
     Body::FileData(FileData { segment_metadata: None, offset, data })
 }
 
-fn eof(file: &[u8]) -> Body<'static> {
+pub(super) fn eof(file: &[u8]) -> Body<'static> {
     Body::Eof(Eof {
         condition: ConditionCode::NoError,
         checksum: ChecksumType::Crc32c.of(file),

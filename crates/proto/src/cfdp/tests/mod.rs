@@ -5,6 +5,7 @@ mod efficiency;
 mod faults;
 mod hostile;
 mod operations;
+mod receptions;
 mod restarts;
 mod transcripts;
 mod unpaced;
