@@ -90,6 +90,9 @@ pub struct LinkSpec {
     /// A stored pattern of bit errors, laid over the bits round and round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_vector: Option<Vector>,
+    /// The fates of successive packets, as they were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
     /// What becomes of a packet that an error strikes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
@@ -255,6 +258,18 @@ pub struct Vector {
     pub errors: Vec<u64>,
 }
 
+/// The fates of successive packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// One character a packet: `x` for one that is struck, `.` for one that is not. White space
+    /// is left out.
+    pub fates: String,
+    /// Whether it begins again at its end; otherwise nothing is struck after it.
+    #[serde(default)]
+    pub repeat: bool,
+}
+
 /// What becomes of a packet that an error strikes (see [`link::OnError`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -283,6 +298,12 @@ impl FromStr for Queue {
         match packets.map(|number| number.trim_end().parse()) {
             Some(Ok(packets)) => Ok(Self::Packets(packets)),
             Some(Err(_)) => Err(QuantityError::NotANumber {
+                text: text.to_owned(),
+                kind: "a queue length",
+                example: "1000 packets",
+            }),
+            // A bare 0 is a fine size, but here it could mean packets, or no limit.
+            None if text == "0" => Err(QuantityError::NotANumber {
                 text: text.to_owned(),
                 kind: "a queue length",
                 example: "1000 packets",
@@ -340,7 +361,7 @@ impl LinkSpec {
         let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());
         let mut layered = layered!(from to link rate rate_steps delay delay_points delay_between
             bucket framing per_packet release queue mtu datagram outages outage_every contacts
-            while_down per ber burst drop loss_times error_vector on_error back);
+            while_down per ber burst drop loss_times error_vector trace on_error back);
         // A constant replaces a table.
         if rate_said {
             layered.rate_steps = None;
@@ -368,10 +389,18 @@ impl LinkSpec {
         })
     }
 
-    /// The way back: this direction with what `return` says.
+    /// The way back: this direction with what `return` says. Losses that are listed are this
+    /// direction's own: they name packets of the way there.
     #[must_use]
     pub fn way_back(&self) -> Self {
-        let forward = Self { back: None, ..self.clone() };
+        let forward = Self {
+            drop: None,
+            loss_times: None,
+            error_vector: None,
+            trace: None,
+            back: None,
+            ..self.clone()
+        };
         self.back.as_deref().cloned().unwrap_or_default().over(&forward)
     }
 
@@ -405,7 +434,7 @@ impl LinkSpec {
                 WhileDown::Hold => link::WhileDown::Hold,
                 WhileDown::Drop => link::WhileDown::Drop,
             },
-            errors: self.errors(),
+            errors: self.errors()?,
         };
         config.validate().map_err(|error| SpecError::invalid(format!("link: {error}")))?;
         Ok(config)
@@ -456,7 +485,7 @@ impl LinkSpec {
         }
     }
 
-    fn errors(&self) -> Vec<link::ErrorModel> {
+    fn errors(&self) -> Result<Vec<link::ErrorModel>, SpecError> {
         use link::ErrorKind;
         let positive = |p: Option<Probability>| p.map(Probability::value).filter(|p| *p > 0.0);
         let kinds = [
@@ -470,13 +499,14 @@ impl LinkSpec {
             self.error_vector.clone().map(|vector| {
                 ErrorKind::Vector(link::ErrorVector { period: vector.bits, errors: vector.errors })
             }),
+            self.trace.as_ref().map(Trace::model).transpose()?,
         ];
         let on_error = match self.on_error.unwrap_or_default() {
             OnError::Drop => link::OnError::Drop,
             OnError::Damage => link::OnError::Damage,
         };
         let model = |kind| link::ErrorModel { kind, on_error };
-        kinds.into_iter().flatten().map(model).collect()
+        Ok(kinds.into_iter().flatten().map(model).collect())
     }
 }
 
@@ -530,6 +560,21 @@ impl Window {
     fn model(&self) -> link::Window {
         let start = time(self.at);
         link::Window { start, end: start + self.lasts.duration() }
+    }
+}
+
+impl Trace {
+    fn model(&self) -> Result<link::ErrorKind, SpecError> {
+        let fate = |fate: char| match fate {
+            'x' => Ok(true),
+            '.' => Ok(false),
+            other => Err(SpecError::invalid(format!(
+                "link: {other:?} in `trace`; a fate is `x` (struck) or `.`"
+            ))),
+        };
+        let fates = self.fates.chars().filter(|fate| !fate.is_whitespace());
+        let struck = fates.map(fate).collect::<Result<_, _>>()?;
+        Ok(link::ErrorKind::Trace { struck, repeat: self.repeat })
     }
 }
 
@@ -619,6 +664,37 @@ mod tests {
     }
 
     #[test]
+    fn listed_losses_are_of_one_direction() {
+        let spec: LinkSpec = crate::text::parse(
+            r#"
+            drop = [3]
+            loss_times = [{ at = "0 s", for = "2 s" }]
+            error_vector = { bits = 100, errors = [5] }
+            trace = { fates = "..x" }
+            per = "1e-4"
+            return = { drop = [7] }
+            "#,
+            "test",
+        )
+        .unwrap();
+        assert_eq!(spec.config().unwrap().errors.len(), 5);
+        let back = spec.way_back();
+        assert_eq!((back.per, &back.drop), (spec.per, &Some(vec![7])));
+        assert_eq!(back.config().unwrap().errors.len(), 2);
+    }
+
+    #[test]
+    fn a_trace_is_replayed() {
+        let spec: LinkSpec =
+            crate::text::parse("trace = { fates = \"..x\\n .x\", repeat = true }", "test").unwrap();
+        let struck = vec![false, false, true, false, true];
+        let kind = link::ErrorKind::Trace { struck, repeat: true };
+        assert_eq!(spec.config().unwrap().errors, [link::ErrorModel::dropping(kind)]);
+        let text = toml::to_string(&spec).unwrap();
+        assert_eq!(crate::text::parse::<LinkSpec>(&text, "again").unwrap(), spec);
+    }
+
+    #[test]
     fn contradictions_are_refused() {
         let refused = |text: &str| {
             let spec: LinkSpec = crate::text::parse(text, "test").unwrap();
@@ -629,6 +705,8 @@ mod tests {
                 .contains("not several")
         );
         assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
+        assert!(refused("trace = { fates = \"01\" }").contains("`x` (struck) or `.`"));
+        assert!("0".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
         assert!("10 s".parse::<Window>().is_err());
         assert!("many packets".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
     }
