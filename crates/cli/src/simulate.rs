@@ -136,8 +136,8 @@ fn table(run: &Run) -> Table {
             or_dash(transfer.goodput_bps, show::rate),
             or_dash(transfer.bound_s, show::seconds),
             or_dash(transfer.efficiency, show::percent),
-            transfer.packets_str.to_string(),
-            transfer.packets_rts.to_string(),
+            or_dash(transfer.packets_str.map(|count| count as f64), show::count),
+            or_dash(transfer.packets_rts.map(|count| count as f64), show::count),
             if transfer.completed { "verified".to_owned() } else { "failed".to_owned() },
         ]);
     }

@@ -11,18 +11,19 @@ use crate::{
 
 /// Files, directories and records in memory.
 ///
-/// Without a capacity a file may grow to [`MemoryStore::FILE_MAX`]: a gap takes memory here, so a
-/// write at an offset that a damaged datagram made up must be refused.
+/// Without a capacity a file may grow to a limit, [`MemoryStore::FILE_MAX`] unless raised: a gap
+/// takes memory here, so a write at an offset that a damaged datagram made up must be refused.
 ///
 /// Simulated hosts and the conformance suite keep their files here. Reading a file that was put
 /// in by [`MemoryStore::insert`] copies nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MemoryStore {
     nodes: BTreeMap<FileName, Node>,
     open: BTreeMap<FileId, Open>,
     records: BTreeMap<String, Bytes>,
     opened: u64,
     capacity: Option<u64>,
+    file_max: u64,
     used: u64,
 }
 
@@ -59,8 +60,22 @@ impl Node {
 
 type Answer = Result<Completion, EffectError>;
 
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self {
+            nodes: BTreeMap::new(),
+            open: BTreeMap::new(),
+            records: BTreeMap::new(),
+            opened: 0,
+            capacity: None,
+            file_max: Self::FILE_MAX,
+            used: 0,
+        }
+    }
+}
+
 impl MemoryStore {
-    /// The longest file of a store without a capacity, in bytes: 1 GiB.
+    /// The longest file of a store without a capacity, in bytes, unless raised: 1 GiB.
     pub const FILE_MAX: u64 = 1 << 30;
 
     /// An empty store without a capacity.
@@ -72,6 +87,17 @@ impl MemoryStore {
     /// Refuses changes that would make the files together larger than this many bytes.
     pub fn set_capacity(&mut self, bytes: Option<u64>) {
         self.capacity = bytes;
+    }
+
+    /// The longest file of a store without a capacity, in bytes.
+    #[must_use]
+    pub fn file_max(&self) -> u64 {
+        self.file_max
+    }
+
+    /// Lets files of a store without a capacity become at least this many bytes long.
+    pub fn raise_file_max(&mut self, bytes: u64) {
+        self.file_max = self.file_max.max(bytes);
     }
 
     /// Puts a file in, in place of what has its name.
@@ -186,8 +212,11 @@ impl MemoryStore {
             *node = Node::Owned(shared.to_vec());
         }
         let Node::Owned(content) = node else { return Err(EffectError::WrongKind) };
-        self.used += growth;
         let (start, end) = (offset as usize, end as usize);
+        // The machine may have less memory than the store has capacity.
+        let more = end.saturating_sub(content.len());
+        content.try_reserve(more).map_err(|_| EffectError::NoSpace)?;
+        self.used += growth;
         if start == content.len() {
             content.extend_from_slice(bytes);
         } else {
@@ -201,7 +230,7 @@ impl MemoryStore {
     fn has_room(&self, len: u64, growth: u64) -> Result<(), EffectError> {
         let fits = match self.capacity {
             Some(capacity) => self.used.saturating_add(growth) <= capacity,
-            None => len <= Self::FILE_MAX,
+            None => len <= self.file_max,
         };
         if growth == 0 || fits { Ok(()) } else { Err(EffectError::NoSpace) }
     }

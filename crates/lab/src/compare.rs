@@ -126,10 +126,19 @@ impl Plan {
         .resolved()
     }
 
-    fn once(&self, protocol: &Protocol, seed: u64) -> Result<TransferMetrics, RunError> {
+    /// One run; `None` if it was cancelled.
+    fn once(
+        &self,
+        cancelled: &AtomicBool,
+        protocol: &Protocol,
+        seed: u64,
+    ) -> Result<Option<TransferMetrics>, RunError> {
         let scenario = self.scenario(protocol, seed)?;
         let contents = std::slice::from_ref(&self.content);
-        let run = run::run(&scenario, contents, Recorders::default())?;
+        let run = run::run_unless(cancelled, &scenario, contents, Recorders::default())?;
+        if cancelled.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let ended = run.ended;
         let mut transfers = run.transfers.into_iter();
         let mut transfer = transfers
@@ -139,7 +148,7 @@ impl Plan {
             transfer.completed = false;
             transfer.failure.get_or_insert(ended);
         }
-        Ok(transfer)
+        Ok(Some(transfer))
     }
 }
 
@@ -155,16 +164,16 @@ pub fn compare(
     cancelled: &AtomicBool,
     done: &(dyn Fn() + Sync),
 ) -> Result<Option<Vec<Row>>, RunError> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(plan.jobs.unwrap_or(0))
-        .build()
-        .map_err(std::io::Error::other)?;
     let seeds = (0..u64::from(plan.runs)).map(|run| plan.seed.wrapping_add(run));
     let tasks: Vec<_> = plan
         .protocols
         .iter()
         .flat_map(|protocol| seeds.clone().map(move |seed| (protocol, seed)))
         .collect();
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(plan.jobs.unwrap_or(0).min(tasks.len()))
+        .build()
+        .map_err(std::io::Error::other)?;
     let runs: Vec<Option<TransferMetrics>> = pool.install(|| {
         tasks
             .par_iter()
@@ -173,9 +182,9 @@ pub fn compare(
                 if cancelled.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                let metrics = plan.once(protocol, *seed)?;
+                let metrics = plan.once(cancelled, protocol, *seed)?;
                 done();
-                Ok(Some(metrics))
+                Ok(metrics)
             })
             .collect::<Result<_, RunError>>()
     })?;
@@ -198,12 +207,15 @@ impl Row {
         let summary = |field: fn(&TransferMetrics) -> Option<f64>| {
             Summary::of(&completed.iter().filter_map(|run| field(run)).collect::<Vec<_>>())
         };
-        let average = |field: fn(&TransferMetrics) -> u64| {
-            mean(&runs.iter().map(|run| field(run) as f64).collect::<Vec<_>>())
+        let average = |field: fn(&TransferMetrics) -> Option<u64>| {
+            let counts = runs.iter().filter_map(field).map(|count| count as f64);
+            mean(&counts.collect::<Vec<_>>())
         };
         let bounds: Option<Vec<_>> = runs.iter().map(|run| run.bound_s).collect();
         let delivered_s = summary(|run| run.delivered_s);
-        let reached = summary(|run| run.bound_s).zip(delivered_s);
+        let reached = summary(|run| run.bound_s)
+            .zip(delivered_s)
+            .filter(|(_, delivered)| delivered.mean > 0.0);
         let failures = runs.iter().enumerate().filter_map(|(index, run)| {
             Some((plan.seed.wrapping_add(index as u64), run.failure.clone()?))
         });

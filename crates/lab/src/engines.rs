@@ -271,11 +271,13 @@ pub fn describe(datagram: &[u8]) -> (String, Option<u64>) {
 }
 
 /// Made-up content, the same for the same seed.
+///
+/// # Panics
+///
+/// When memory cannot hold it; [`made_up`](crate::run::made_up) says so instead.
 #[must_use]
 pub fn random_content(seed: u64, len: u64) -> Bytes {
-    let mut content = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-    Rng::new(seed, "file content").fill(&mut content);
-    content.into()
+    crate::run::made_up(seed, 0, len).expect("the content fits into memory")
 }
 
 #[cfg(test)]

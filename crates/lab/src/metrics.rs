@@ -2,8 +2,8 @@
 //!
 //! Times of a transfer are from its first packet sent: **delivered** (the receiver has the whole
 //! file), **confirmed** (the sender knows), **quiet** (the last packet of the exchange) and
-//! **wire** (first to last packet at the receiver's end). In a world with several transfers they
-//! are from the request, because packets are counted by host.
+//! **wire** (first to last packet at the receiver's end). Packets are counted by host, so in a world
+//! with several transfers the times are from the request, and what counts packets is left out.
 
 use engine::Time;
 use link::LossCause;
@@ -41,7 +41,8 @@ pub struct TransferMetrics {
     pub delivered_s: Option<f64>,
     /// Seconds until the sender knew.
     pub confirmed_s: Option<f64>,
-    /// Seconds until the last packet.
+    /// Seconds until the last packet. This and all that follows from packets is `None` where other
+    /// transfers share the world.
     pub quiet_s: Option<f64>,
     /// Seconds from the first to the last packet at the receiver.
     pub wire_s: Option<f64>,
@@ -58,16 +59,16 @@ pub struct TransferMetrics {
     pub bound_payload: u64,
     /// Bound / delivered; `None` where the bound is that of a mean.
     pub efficiency: Option<f64>,
-    /// Bits the first link was given, frames included, / quiet.
+    /// Bits the first link took, frames included, / quiet.
     pub throughput_bps: Option<f64>,
     /// Packets the sender sent.
-    pub packets_str: u64,
+    pub packets_str: Option<u64>,
     /// Packets the receiver sent.
-    pub packets_rts: u64,
+    pub packets_rts: Option<u64>,
     /// Bytes of IP packets the sender sent.
-    pub bytes_str: u64,
+    pub bytes_str: Option<u64>,
     /// Bytes of IP packets the receiver sent.
-    pub bytes_rts: u64,
+    pub bytes_rts: Option<u64>,
 }
 
 /// What one link did.
@@ -140,8 +141,9 @@ impl Watch<'_> {
         let first = self.first();
         let since = |at: Time| at.since(first).as_secs_f64();
         let delivered_s = delivered_at.filter(|_| self.verified).map(since);
-        let quiet_s = self.last().map(since);
-        let wire_s = self.wire_s();
+        let quiet_s = self.last().map(since).filter(|_| self.alone);
+        let wire_s = self.wire_s().filter(|_| self.alone);
+        let counted = |count: u64| self.alone.then_some(count);
         let bits = 8.0 * self.file_bytes as f64;
         let rate = |seconds: f64| (seconds > 0.0).then_some(bits / seconds);
         let bound = bound::bound(&self.hops, self.file_bytes, first, seed);
@@ -171,10 +173,10 @@ impl Watch<'_> {
             bound_payload: bound.payload,
             efficiency: bound_s.zip(delivered_s).and_then(efficiency),
             throughput_bps: self.throughput(quiet_s),
-            packets_str: self.sender.sent.packets,
-            packets_rts: self.receiver.sent.packets,
-            bytes_str: self.sender.sent.ip_bytes,
-            bytes_rts: self.receiver.sent.ip_bytes,
+            packets_str: counted(self.sender.sent.packets),
+            packets_rts: counted(self.receiver.sent.packets),
+            bytes_str: counted(self.sender.sent.ip_bytes),
+            bytes_rts: counted(self.receiver.sent.ip_bytes),
         }
     }
 
@@ -203,7 +205,7 @@ impl Watch<'_> {
     fn throughput(&self, quiet_s: Option<f64>) -> Option<f64> {
         let (spec, stats) = self.first_link.as_ref()?;
         let overhead = spec.config().ok()?.framing.overhead() as u64;
-        let bits = 8 * (stats.pushed.bytes + overhead * stats.pushed.packets);
+        let bits = taken_bits(stats, overhead);
         quiet_s.filter(|seconds| *seconds > 0.0).map(|seconds| bits as f64 / seconds)
     }
 
@@ -225,5 +227,30 @@ impl Watch<'_> {
         } else {
             format!("{receiver}{whole}")
         }
+    }
+}
+
+/// Bits of the frames that a link took. What its full queue refused never was on it.
+fn taken_bits(stats: &link::Stats, overhead: u64) -> u64 {
+    let refused = stats.lost(LossCause::QueueFull);
+    let packets = stats.pushed.packets - refused.packets;
+    8 * (stats.pushed.bytes - refused.bytes + overhead * packets)
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Rng;
+    use link::{Config, Link, Queue, Rate};
+
+    use super::*;
+
+    #[test]
+    fn what_a_full_queue_refuses_was_never_on_the_link() {
+        let queue = Queue { packets: Some(2), bytes: None };
+        let config = Config { rate: Rate::Constant(1000), queue, ..Config::default() };
+        let mut link = Link::new(config, Rng::new(1, "link")).unwrap();
+        let taken = (0..10).filter(|_| link.push(Time::ZERO, 100, ()).is_ok()).count() as u64;
+        assert!((1..10).contains(&taken), "{taken}");
+        assert_eq!(taken_bits(link.stats(), 14), 8 * 114 * taken);
     }
 }

@@ -1,10 +1,11 @@
 //! One world, from its beginning to its end.
 
 use std::io::{self, Write};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use engine::{FileName, PathId, Time};
+use engine::{FileName, PathId, Rng, Time};
 use serde::Serialize;
 use sim::{Action, HostConfig, HostId, Limit, LinkId, Outcome, TraceRow, World};
 use thiserror::Error;
@@ -13,6 +14,7 @@ use crate::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRe
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, TransferMetrics, Watch};
 use crate::overlay::{self, Overlay};
+use crate::quantity::Size;
 use crate::scenario::{Content, Scenario, StoreFaults, Transfer};
 use crate::text::SpecError;
 use crate::topology::Topology;
@@ -31,7 +33,7 @@ pub struct Recorders {
 pub struct Run {
     /// The seed.
     pub seed: u64,
-    /// How the run ended: `idle`, `time limit`, `event limit` or `stuck: ...`.
+    /// How the run ended: `idle`, `time limit`, `event limit`, `cancelled` or `stuck: ...`.
     pub ended: String,
     /// The virtual time then, in seconds.
     pub time_s: f64,
@@ -50,7 +52,7 @@ pub enum RunError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A recorder failed.
-    #[error("cannot record the run: {0}")]
+    #[error("cannot record the run")]
     Record(#[from] io::Error),
 }
 
@@ -66,12 +68,13 @@ impl Run {
 ///
 /// # Errors
 ///
-/// When a file cannot be read.
+/// When a file cannot be read or held in memory.
 pub fn contents(scenario: &Scenario) -> Result<Vec<Bytes>, SpecError> {
-    scenario.transfers.iter().map(|transfer| content(scenario.seed, transfer)).collect()
+    let transfers = scenario.transfers.iter().enumerate();
+    transfers.map(|(index, transfer)| content(scenario.seed, index, transfer)).collect()
 }
 
-fn content(seed: u64, transfer: &Transfer) -> Result<Bytes, SpecError> {
+fn content(seed: u64, index: usize, transfer: &Transfer) -> Result<Bytes, SpecError> {
     if let Some(path) = &transfer.file {
         return match std::fs::read(path) {
             Ok(content) => Ok(content.into()),
@@ -79,10 +82,34 @@ fn content(seed: u64, transfer: &Transfer) -> Result<Bytes, SpecError> {
         };
     }
     let size = transfer.size.unwrap_or(crate::scenario::SIZE).bytes();
-    Ok(match transfer.content.unwrap_or_default() {
-        Content::Random => crate::engines::random_content(seed, size),
-        Content::Zeros => vec![0; usize::try_from(size).unwrap_or(usize::MAX)].into(),
-    })
+    match transfer.content.unwrap_or_default() {
+        Content::Random => made_up(seed, index, size),
+        Content::Zeros => Ok(zeros(size)?.into()),
+    }
+}
+
+/// The made-up content of the transfer of this index, the same for the same seed.
+///
+/// # Errors
+///
+/// When memory cannot hold it.
+pub fn made_up(seed: u64, index: usize, len: u64) -> Result<Bytes, SpecError> {
+    let mut content = zeros(len)?;
+    let name = match index {
+        0 => "file content".to_owned(),
+        _ => format!("file content {index}"),
+    };
+    Rng::new(seed, &name).fill(&mut content);
+    Ok(content.into())
+}
+
+fn zeros(len: u64) -> Result<Vec<u8>, SpecError> {
+    let mut content = Vec::new();
+    let too_large = || SpecError::invalid(format!("no memory for a file of {}", Size(len)));
+    let len = usize::try_from(len).map_err(|_| too_large())?;
+    content.try_reserve_exact(len).map_err(|_| too_large())?;
+    content.resize(len, 0);
+    Ok(content)
 }
 
 /// Runs a resolved scenario with the given files.
@@ -91,17 +118,32 @@ fn content(seed: u64, transfer: &Transfer) -> Result<Bytes, SpecError> {
 ///
 /// When the scenario cannot be used or a recorder fails.
 pub fn run(scenario: &Scenario, contents: &[Bytes], recorders: Recorders) -> Result<Run, RunError> {
+    run_unless(&AtomicBool::new(false), scenario, contents, recorders)
+}
+
+/// Runs a resolved scenario with the given files until another thread sets `cancelled`.
+///
+/// # Errors
+///
+/// When the scenario cannot be used or a recorder fails.
+pub fn run_unless(
+    cancelled: &AtomicBool,
+    scenario: &Scenario,
+    contents: &[Bytes],
+    recorders: Recorders,
+) -> Result<Run, RunError> {
     let mut stage = Stage::build(scenario, contents)?;
-    let trace_error = stage.record(recorders)?;
-    let outcome = stage.play(scenario)?;
+    let trace = stage.record(recorders)?;
+    let outcome = stage.play(scenario, cancelled)?;
     stage.world.finish_captures()?;
-    if let Some(error) = trace_error.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        return Err(error.into());
+    if let Some(trace) = trace {
+        trace.lock().unwrap_or_else(PoisonError::into_inner).finish()?;
     }
     let ended = match outcome {
         Outcome::Idle => "idle".to_owned(),
         Outcome::TimeLimit => "time limit".to_owned(),
         Outcome::EventLimit => "event limit".to_owned(),
+        Outcome::Cancelled => "cancelled".to_owned(),
         Outcome::Stuck { host, why } => format!("stuck: {}: {why}", stage.world.host_name(host)),
     };
     let transfers = stage.transfer_metrics(scenario, contents)?;
@@ -117,6 +159,26 @@ pub fn run(scenario: &Scenario, contents: &[Bytes], recorders: Recorders) -> Res
         transfers,
         links,
     })
+}
+
+/// A trace that is being written.
+struct TraceFile {
+    sink: Box<dyn Write + Send>,
+    /// The first error.
+    error: Option<io::Error>,
+}
+
+impl TraceFile {
+    fn line(&mut self, row: &TraceRow<'_>) {
+        if self.error.is_none() {
+            self.error = writeln!(self.sink, "{row}").err();
+        }
+    }
+
+    /// Writes what a buffer still holds.
+    fn finish(&mut self) -> io::Result<()> {
+        self.error.take().map_or_else(|| self.sink.flush(), Err)
+    }
 }
 
 /// A world with what was put into it.
@@ -231,6 +293,11 @@ impl<'a> Stage<'a> {
                 self.world.store(*host).set_faults(store_faults(faults));
             }
         }
+        // What is sent is held in memory already; any host may come to hold a copy of it.
+        let longest = contents.iter().map(|content| content.len() as u64).max().unwrap_or(0);
+        for host in &self.hosts {
+            self.world.store(*host).files_mut().raise_file_max(longest);
+        }
         for (transfer, content) in scenario.transfers.iter().zip(contents) {
             let (sender, _) = self.ends(transfer)?;
             for pair in self.stations(transfer)?.windows(2) {
@@ -260,27 +327,23 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Attaches the recorders; the answer will hold the first error of writing the trace.
-    fn record(&mut self, recorders: Recorders) -> Result<Arc<Mutex<Option<io::Error>>>, RunError> {
-        let trace_error = Arc::new(Mutex::new(None));
+    /// Attaches the recorders; the answer is the trace, to be finished after the run.
+    fn record(&mut self, recorders: Recorders) -> Result<Option<Arc<Mutex<TraceFile>>>, RunError> {
         if let Some(pcap) = recorders.pcap {
             self.capture(pcap)?;
         }
-        if let Some(mut sink) = recorders.trace {
-            writeln!(sink, "{}", TraceRow::HEADER)?;
-            let failed = Arc::clone(&trace_error);
-            self.world.trace(crate::engines::describe, move |row| {
-                if let Err(error) = writeln!(sink, "{row}") {
-                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    failed.get_or_insert(error);
-                }
-            });
-        }
-        Ok(trace_error)
+        let Some(mut sink) = recorders.trace else { return Ok(None) };
+        writeln!(sink, "{}", TraceRow::HEADER)?;
+        let trace = Arc::new(Mutex::new(TraceFile { sink, error: None }));
+        let lines = Arc::clone(&trace);
+        self.world.trace(crate::engines::describe, move |row| {
+            lines.lock().unwrap_or_else(PoisonError::into_inner).line(row);
+        });
+        Ok(Some(trace))
     }
 
     /// Lets everything happen.
-    fn play(&mut self, scenario: &Scenario) -> Result<Outcome, SpecError> {
+    fn play(&mut self, scenario: &Scenario, cancelled: &AtomicBool) -> Result<Outcome, SpecError> {
         let until = scenario.limits.time.map_or(Time::MAX, time);
         let events = scenario.limits.events.unwrap_or(u64::MAX);
         let mut order: Vec<_> = (0..scenario.transfers.len()).collect();
@@ -288,14 +351,20 @@ impl<'a> Stage<'a> {
         order.sort_by_key(|index| start(*index));
         for index in order {
             if start(index) > Time::ZERO {
-                match self.world.run_until(start(index).min(until)) {
-                    Outcome::Idle | Outcome::TimeLimit => {}
-                    over @ (Outcome::EventLimit | Outcome::Stuck { .. }) => return Ok(over),
+                let limit = Limit { until: start(index).min(until), events };
+                match self.world.run_unless(cancelled, limit) {
+                    // Nothing is left to happen before: the clock moves on.
+                    Outcome::Idle | Outcome::TimeLimit => {
+                        let _ = self.world.run_until(limit.until);
+                    }
+                    over @ (Outcome::EventLimit | Outcome::Cancelled | Outcome::Stuck { .. }) => {
+                        return Ok(over);
+                    }
                 }
             }
             self.start(scenario, index)?;
         }
-        Ok(self.world.run(Limit { until, events }))
+        Ok(self.world.run_unless(cancelled, Limit { until, events }))
     }
 
     fn start(&mut self, scenario: &Scenario, index: usize) -> Result<(), SpecError> {
@@ -425,7 +494,28 @@ fn store_faults(faults: &StoreFaults) -> sim::StoreFaults {
         bytes_per_second: faults.rate.map(|rate| rate.bps() / 8),
         fail_writes: faults.fail_writes.iter().copied().collect(),
         fail_write_probability: faults.fail_write_probability.unwrap_or_default().value(),
-        capacity: faults.capacity.map(crate::quantity::Size::bytes),
+        capacity: faults.capacity.map(Size::bytes),
         lose_unsynced: faults.lose_unsynced.unwrap_or_default().value(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_take_the_longest_file_there_is() {
+        let world = r#"
+            seed = 1
+            links = [{ from = "a", to = "b" }, { from = "b", to = "a" }]
+            transfers = [{ from = "a", to = "b" }]
+        "#;
+        let world = crate::text::parse::<Scenario>(world, "world").unwrap().resolved().unwrap();
+        // Pages of zeros that nobody touches take no memory.
+        let len = (1 << 30) + 1;
+        let mut stage = Stage::build(&world, &[vec![0; len].into()]).unwrap();
+        for host in stage.hosts.clone() {
+            assert_eq!(stage.world.store(host).files().file_max(), len as u64);
+        }
     }
 }

@@ -46,7 +46,8 @@ pub struct Limits {
     /// Virtual time after which a run ends; 10 years unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Span>,
-    /// Events after which a run ends.
+    /// Events after which a run ends; a hundred million and ten a byte of the files unless said
+    /// otherwise, many times what any transfer needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
 }
@@ -163,6 +164,16 @@ pub struct Transfer {
     pub start: Option<Span>,
 }
 
+impl Transfer {
+    /// The file's size; 0 for a file that cannot be looked at.
+    fn bytes(&self) -> u64 {
+        match &self.file {
+            Some(path) => std::fs::metadata(path).map_or(0, |metadata| metadata.len()),
+            None => self.size.unwrap_or(SIZE).bytes(),
+        }
+    }
+}
+
 /// What a made-up file holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -223,7 +234,8 @@ impl Scenario {
         }
         self.check_nodes()?;
         self.limits.time.get_or_insert(Span(std::time::Duration::from_secs(3653 * 86_400)));
-        self.limits.events.get_or_insert(10_000_000_000);
+        let bytes = self.transfers.iter().map(Transfer::bytes).fold(0, u64::saturating_add);
+        self.limits.events.get_or_insert(bytes.saturating_mul(10).saturating_add(100_000_000));
         if self.capture.at.is_none() {
             self.capture.at = self.transfers.first().map(|transfer| transfer.to.clone());
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Engine, PathEvent, PathId, PathInfo, Rng, Time};
 use link::{ConfigError, Link};
@@ -78,6 +79,8 @@ pub enum Outcome {
     TimeLimit,
     /// The limit of events was reached.
     EventLimit,
+    /// The caller did not want to wait any longer.
+    Cancelled,
     /// An engine broke the contract; the world stands still from now on.
     Stuck {
         /// Whose engine.
@@ -275,6 +278,12 @@ impl<E: Engine> World<E> {
 
     /// Lets everything happen until nothing is left or a limit is reached.
     pub fn run(&mut self, limit: Limit) -> Outcome {
+        self.run_unless(&AtomicBool::new(false), limit)
+    }
+
+    /// Lets everything happen until nothing is left, a limit is reached or another thread sets
+    /// `cancelled`.
+    pub fn run_unless(&mut self, cancelled: &AtomicBool, limit: Limit) -> Outcome {
         self.start_engines();
         let events_max = self.events.saturating_add(limit.events);
         let outcome = loop {
@@ -287,6 +296,9 @@ impl<E: Engine> World<E> {
             }
             if self.events >= events_max {
                 break Outcome::EventLimit;
+            }
+            if cancelled.load(Ordering::Relaxed) {
+                break Outcome::Cancelled;
             }
             self.happen(at, source);
         };

@@ -81,6 +81,21 @@ fn a_gap_that_would_take_the_memory_is_refused() {
 }
 
 #[test]
+fn the_longest_file_can_be_longer_but_not_longer_than_memory() {
+    let mut store = MemoryStore::new();
+    store.raise_file_max(1);
+    assert_eq!(store.file_max(), MemoryStore::FILE_MAX);
+    store.raise_file_max(1 << 60);
+    assert_eq!(store.has_room(1 << 60, 1), Ok(()));
+    assert_eq!(store.has_room((1 << 60) + 1, 1), Err(EffectError::NoSpace));
+    let file = open(&mut store, "a", OpenMode::Write);
+    let bytes = Bytes::from_static(b"x");
+    let write = Effect::Write { ticket: Ticket(2), file, offset: (1 << 60) - 1, bytes };
+    assert_eq!(store.execute(write).unwrap().1, Err(EffectError::NoSpace));
+    assert_eq!(store.used(), 0);
+}
+
+#[test]
 fn the_root_is_a_directory_and_stays_one() {
     use FilestoreRequest as R;
     let mut store = MemoryStore::new();

@@ -1,6 +1,7 @@
 //! Packets in the world: times, routes, queues, outages, damage.
 
 use std::net::Ipv4Addr;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::toy::*;
@@ -286,6 +287,9 @@ fn limits_and_stubborn_engines_end_a_run() {
     let Pair { mut world, earth, moon, .. } = pair(|host| host, &line(Duration::from_secs(1)));
     world.call(earth, |toy, _| toy.send(100, 1000));
     assert_eq!(world.run(Limit { events: 5, ..Limit::default() }), Outcome::EventLimit);
+    assert_eq!(world.events(), 5);
+    let cancelled = AtomicBool::new(true);
+    assert_eq!(world.run_unless(&cancelled, Limit::default()), Outcome::Cancelled);
     assert_eq!(world.events(), 5);
     assert_eq!(world.run_until(Time::from_nanos(500 * MS)), Outcome::TimeLimit);
     assert_eq!(world.now(), Time::from_nanos(500 * MS));
