@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
+use engine::FileName;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::SpecError;
 use lab::compare::{self, Plan, Row};
 use lab::link_spec::{LinkSpec, Queue, Window};
 use lab::preset::Preset;
@@ -20,6 +19,7 @@ use lab::quantity::{Probability, Rate, Size, Span};
 use lab::stats::Summary;
 
 use crate::show;
+use crate::transfer::stop_flag;
 
 /// Options of `compare`.
 #[derive(Debug, clap::Args)]
@@ -27,12 +27,6 @@ pub(crate) struct Args {
     /// Link to start from: a name (see `slowlight links`) or a file like theirs
     #[arg(long, value_name = "NAME|FILE", default_value = "terrestrial")]
     link: String,
-
-    #[command(flatten)]
-    forward: Forward,
-
-    #[command(flatten)]
-    back: Back,
 
     /// File to send; its bytes cross and the copy is verified
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
@@ -47,7 +41,7 @@ pub(crate) struct Args {
     protocol: Vec<Protocol>,
 
     /// Runs of each protocol, each with a seed of its own
-    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value = "10", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
 
     /// The first seed; the same seeds are used for every protocol
@@ -61,6 +55,13 @@ pub(crate) struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+
+    // Flattened groups come last: their headings hold for every option after them.
+    #[command(flatten)]
+    forward: Forward,
+
+    #[command(flatten)]
+    back: Back,
 }
 
 /// Changes to the link; with several hops they hold for each of them.
@@ -68,19 +69,19 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Link")]
 struct Forward {
     /// Line rate, like "10 Mbit/s"; 0 is without limit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     rate: Option<Rate>,
 
     /// One-way delay, like "250 ms"
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     delay: Option<Span>,
 
     /// Probability to lose a packet, whatever its length
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     per: Option<Probability>,
 
     /// Bit error rate
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     ber: Option<Probability>,
 
     /// Largest IP packet, like "1500B"
@@ -105,19 +106,19 @@ struct Forward {
 #[command(next_help_heading = "Way back, like the way there if left out")]
 struct Back {
     /// Line rate
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     return_rate: Option<Rate>,
 
     /// One-way delay
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     return_delay: Option<Span>,
 
     /// Probability to lose a packet
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     return_per: Option<Probability>,
 
     /// Bit error rate
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     return_ber: Option<Probability>,
 }
 
@@ -151,12 +152,15 @@ impl Args {
 
     fn content(&self) -> anyhow::Result<(String, Bytes)> {
         let Some(path) = &self.file else {
-            let content = lab::engines::random_content(self.seed, self.size.bytes());
+            let content = lab::run::made_up(self.seed, 0, self.size.bytes())?;
             return Ok(("file".to_owned(), content));
         };
-        let content =
-            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let content = std::fs::read(path)
+            .map_err(|error| SpecError::Unreadable { path: path.clone(), error })?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        // A name that cannot be a receiver's, such as that of its working folder, is no matter
+        // here: nobody sees it.
+        let name = name.filter(|name| FileName::file(name).is_ok());
         Ok((name.unwrap_or_else(|| "file".to_owned()), content.into()))
     }
 
@@ -167,9 +171,15 @@ impl Args {
             [] => every().map(Protocol::plain).collect(),
             some => some.to_vec(),
         };
+        let mut seen = Vec::new();
+        let protocols = protocols.into_iter().filter(|protocol| {
+            let new = !seen.contains(protocol);
+            seen.push(protocol.clone());
+            new
+        });
         Ok(Plan {
             link: self.link()?,
-            protocols,
+            protocols: protocols.collect(),
             content,
             name,
             runs: self.runs,
@@ -182,9 +192,7 @@ impl Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
-    let cancelled = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&cancelled))
-        .context("cannot listen to ctrl-C")?;
+    let cancelled = stop_flag()?;
     let bar = progress(u64::from(plan.runs) * plan.protocols.len() as u64);
     let rows = compare::compare(&plan, &cancelled, &|| bar.inc(1));
     bar.finish_and_clear();
@@ -224,7 +232,9 @@ fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
     )?;
     for hop in &plan.link.hops {
         let line = |spec: &LinkSpec| {
-            let rate = spec.rate.map_or("any rate".to_owned(), |rate| rate.to_string());
+            // A rate of 0 is without limit.
+            let limit = spec.rate.filter(|rate| rate.bps() > 0);
+            let rate = limit.map_or("any rate".to_owned(), |rate| rate.to_string());
             let delay = spec.delay.unwrap_or_default();
             let per = spec.per.map(|per| format!(", packet errors {per}")).unwrap_or_default();
             let ber = spec.ber.map(|ber| format!(", bit errors {ber}")).unwrap_or_default();

@@ -10,9 +10,14 @@ pub(crate) fn bytes(bytes: f64) -> String {
     scaled(bytes, "B")
 }
 
-/// Seconds with four significant digits and no more than microseconds.
+/// A time with four significant digits.
 pub(crate) fn seconds(seconds: f64) -> String {
-    format!("{} s", digits(seconds))
+    let (scale, unit) = match seconds {
+        v if v >= 1.0 || v == 0.0 => (1.0, "s"),
+        v if v >= 1e-3 => (1e-3, "ms"),
+        _ => (1e-6, "us"),
+    };
+    format!("{} {unit}", digits(seconds / scale))
 }
 
 /// A count, or a mean of counts.
@@ -83,7 +88,9 @@ mod tests {
         assert_eq!(rate(8_346_123.0), "8.346 Mbit/s");
         assert_eq!(rate(115_200.0), "115.2 kbit/s");
         assert_eq!(seconds(12_345.6), "12346 s");
-        assert_eq!(seconds(0.0251), "0.025 s");
+        assert_eq!(seconds(0.0251), "25.10 ms");
+        assert_eq!(seconds(0.000_4), "400.0 us");
+        assert_eq!(seconds(0.0), "0 s");
         assert_eq!(bytes(0.0), "0 B");
         assert_eq!(bytes(10_000_000.0), "10.00 MB");
         assert_eq!(count(7.0), "7");

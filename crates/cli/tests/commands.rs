@@ -75,6 +75,62 @@ fn compare_prints_a_table_or_json() {
 }
 
 #[test]
+fn compare_takes_what_is_odd_but_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".slowlight");
+    std::fs::write(&path, b"not a receiver's working folder").unwrap();
+    let link = ["compare", "--rate", "0 bit/s", "--delay", "0 s", "--runs", "2"];
+    let more = ["--jobs", "60000", "--protocol", "cfdp,cfdp", "--file", path.to_str().unwrap()];
+    let output = run(&[&link[..], &more[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("any rate, 0 s"), "{}", err(&output));
+    let table = out(&output);
+    assert_eq!(table.matches("cfdp").count(), 1, "one row: {table}");
+    assert!(!table.contains("NaN"), "{table}");
+}
+
+#[test]
+fn the_options_of_compare_stand_under_their_headings() {
+    let help = done(&["compare", "--help"]);
+    let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
+    assert!(at("--json") < at("Link:") && at("--runs") < at("Link:"), "{help}");
+    assert!(at("Link:") < at("--outage <") && at("--outage <") < at("Way back"), "{help}");
+}
+
+#[test]
+fn ctrl_c_stops_compare() {
+    let mut child = slowlight(&["compare", "--size", "100 MB", "--per", "0.5", "--runs", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let listens = || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        // Bit 1 is SIGINT, number 2.
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
+    };
+    while !listens() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let kill = format!("kill -INT {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(130), "stopped\n".to_owned()));
+}
+
+#[test]
+fn a_trace_that_is_lost_is_told() {
+    for option in ["--trace", "--pcap"] {
+        let output = run(&["sim", &scenario("grc-10mb.toml"), option, "/dev/full"]);
+        assert_eq!(output.status.code(), Some(1), "{option}");
+        assert_eq!(err(&output).matches("No space left").count(), 1, "{}", err(&output));
+    }
+}
+
+#[test]
 fn a_return_path_of_its_own() {
     let args =
         ["compare", "--rate", "1 Mbit/s", "--delay", "1 s", "--size", "20 kB", "--runs", "1"];
@@ -94,6 +150,12 @@ fn mistakes_exit_with_2_and_name_the_remedy() {
     assert!(misused(&["compare", "--protocol", "cdfp"]).contains("did you mean \"cfdp\"?"));
     assert!(misused(&["compare", "--runs", "0"]).contains("--runs"));
     assert!(misused(&["compare", "--size", "1 MB", "--file", "x"]).contains("cannot be used"));
+    for arg in ["--per", "--return-ber"] {
+        assert!(misused(&["compare", arg, "-1"]).contains("from 0 to 1"), "{arg}");
+    }
+    assert!(misused(&["compare", "--queue", "0"]).contains("\"1000 packets\""));
+    assert!(misused(&["compare", "--size", "100 TB"]).contains("no memory"));
+    assert!(misused(&["compare", "--file", "no-such-file"]).contains("no-such-file"));
     assert!(misused(&["links", "mras-near"]).contains("did you mean \"mars-near\"?"));
     assert!(misused(&["decode", "zz"]).contains("'z' at character 1"));
     assert!(misused(&["sim", "no-such-scenario.toml"]).contains("no-such-scenario.toml"));
