@@ -40,6 +40,9 @@ pub struct Mib {
     /// Whether an incomplete file is delivered when its transaction ends early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_incomplete: Option<bool>,
+    /// Whether entities that `remotes` does not name may send files here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept_unknown: Option<bool>,
     /// When the progress of a reception is saved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<Journal>,
@@ -91,6 +94,9 @@ pub struct Limits {
     /// Gaps tracked in a reception.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gaps: Option<usize>,
+    /// Gaps tracked in all receptions together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gaps_total: Option<usize>,
     /// Received data that waits to be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_buffer: Option<Size>,
@@ -100,6 +106,9 @@ pub struct Limits {
     /// Data read ahead of what is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_ahead: Option<Size>,
+    /// The same for all transactions together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_ahead_total: Option<Size>,
     /// Data asked for in one read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_piece: Option<Size>,
@@ -212,6 +221,7 @@ impl Mib {
             config.first_sequence = self.first_sequence;
         }
         set(&mut config.keep_incomplete, self.keep_incomplete);
+        set(&mut config.accept_unknown, self.accept_unknown);
         if let Some(journal) = self.journal {
             set(&mut config.journal.enabled, journal.enabled);
             set(&mut config.journal.bytes, journal.bytes.map(Size::bytes));
@@ -259,6 +269,7 @@ impl Mib {
             sequence_octets: Some(octets(config.sequence_width)),
             first_sequence: config.first_sequence,
             keep_incomplete: Some(config.keep_incomplete),
+            accept_unknown: Some(config.accept_unknown),
             journal: Some(Journal {
                 enabled: Some(config.journal.enabled),
                 bytes: Some(Size(config.journal.bytes)),
@@ -292,9 +303,11 @@ impl Limits {
             transactions: Some(limits.transactions),
             finished: Some(limits.finished),
             gaps: Some(limits.gaps),
+            gaps_total: Some(limits.gaps_total),
             write_buffer: bytes(limits.write_buffer),
             write_piece: bytes(limits.write_piece),
             read_ahead: bytes(limits.read_ahead),
+            read_ahead_total: bytes(limits.read_ahead_total),
             read_piece: bytes(limits.read_piece),
             file_size: Some(Size(limits.file_size)),
             options: Some(limits.options),
@@ -306,9 +319,11 @@ impl Limits {
         set(&mut limits.transactions, self.transactions);
         set(&mut limits.finished, self.finished);
         set(&mut limits.gaps, self.gaps);
+        set(&mut limits.gaps_total, self.gaps_total);
         set(&mut limits.write_buffer, self.write_buffer.map(len));
         set(&mut limits.write_piece, self.write_piece.map(len));
         set(&mut limits.read_ahead, self.read_ahead.map(len));
+        set(&mut limits.read_ahead_total, self.read_ahead_total.map(len));
         set(&mut limits.read_piece, self.read_piece.map(len));
         set(&mut limits.file_size, self.file_size.map(Size::bytes));
         set(&mut limits.options, self.options);

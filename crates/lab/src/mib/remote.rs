@@ -134,6 +134,9 @@ pub struct Permissions {
     /// Have files of this entity sent to any entity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_put: Option<bool>,
+    /// Have filestore requests carried out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filestore: Option<bool>,
     /// List directories below the root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory_listing: Option<bool>,
@@ -272,6 +275,7 @@ impl Permissions {
     fn of(permissions: cfdp::Permissions) -> Self {
         Self {
             proxy_put: Some(permissions.proxy_put),
+            filestore: Some(permissions.filestore),
             directory_listing: Some(permissions.directory_listing),
             status_report: Some(permissions.status_report.into()),
             suspend: Some(permissions.suspend.into()),
@@ -282,6 +286,7 @@ impl Permissions {
 
     fn apply(self, permissions: &mut cfdp::Permissions) {
         set(&mut permissions.proxy_put, self.proxy_put);
+        set(&mut permissions.filestore, self.filestore);
         set(&mut permissions.directory_listing, self.directory_listing);
         set(&mut permissions.status_report, self.status_report);
         set(&mut permissions.suspend, self.suspend);

@@ -112,7 +112,7 @@ pending = 6
 listing_bytes = "10 kB"
 flows = 9
 [default]
-permissions = { directory_listing = false, status_report = "own" }
+permissions = { directory_listing = false, filestore = false, status_report = "own" }
 [remotes.2]
 nak_gaps_max = 20
 nak_pdus_per_round_max = 1
@@ -145,6 +145,7 @@ fn user_operations_permissions_and_host_delays() {
     assert_eq!((remote.nak_gaps_max, remote.nak_pdus_per_round_max), (Some(20), Some(1)));
     let expected = cfdp::Permissions {
         proxy_put: true,
+        filestore: false,
         directory_listing: false,
         status_report: cfdp::Access::Own,
         suspend: cfdp::Access::All,

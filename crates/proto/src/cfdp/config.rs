@@ -23,6 +23,8 @@ pub struct Config {
     pub remotes: BTreeMap<u64, Remote>,
     /// What holds for all others.
     pub default_remote: Remote,
+    /// Whether entities that `remotes` does not name may send files here.
+    pub accept_unknown: bool,
     /// Bounds on what the entity holds.
     pub limits: Limits,
     /// Which optional indications it gives.
@@ -49,6 +51,7 @@ impl Default for Config {
             first_sequence: None,
             remotes: BTreeMap::new(),
             default_remote: Remote::default(),
+            accept_unknown: true,
             limits: Limits::default(),
             indications: Indications::default(),
             faults: Faults::default(),
@@ -82,7 +85,7 @@ pub struct Remote {
     pub closure: bool,
     /// Checksum of puts that do not say.
     pub checksum: ChecksumType,
-    /// Whether each PDU carries a CRC.
+    /// Whether each PDU carries a CRC, in both directions: what comes without one is refused.
     pub crc: bool,
     /// Octets of entity numbers on the wire; `None` takes the fewest that fit both.
     pub entity_width: Option<Width>,
@@ -222,12 +225,14 @@ pub struct HostDelays {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Transactions under way. A put beyond it is refused; a peer's is ignored, with an
-    /// indication.
+    /// indication. An eighth of it is kept for puts, and one path gets at most three quarters.
     pub transactions: usize,
     /// Finished transactions remembered, to answer repeated PDUs. The oldest is forgotten.
     pub finished: usize,
     /// Gaps tracked in a reception. Data that would open one more is dropped and asked for later.
     pub gaps: usize,
+    /// Gaps tracked in all receptions together.
+    pub gaps_total: usize,
     /// Bytes of received data that wait to be written, in all. Beyond it the driver is asked to
     /// pause, and what still arrives is dropped and asked for later.
     pub write_buffer: usize,
@@ -235,6 +240,8 @@ pub struct Limits {
     pub write_piece: usize,
     /// Bytes read ahead of what is sent, for each transaction.
     pub read_ahead: usize,
+    /// The same for all transactions together, which share it equally.
+    pub read_ahead_total: usize,
     /// Bytes asked for in one read.
     pub read_piece: usize,
     /// Bytes of a file whose size was not announced. Data beyond it is dropped.
@@ -252,9 +259,11 @@ impl Default for Limits {
             transactions: 1000,
             finished: 4096,
             gaps: 65_536,
+            gaps_total: 1 << 20,
             write_buffer: 8 << 20,
             write_piece: 128 << 10,
             read_ahead: 1 << 20,
+            read_ahead_total: 64 << 20,
             read_piece: 256 << 10,
             file_size: 1 << 40,
             options: 64,

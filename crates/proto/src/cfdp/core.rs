@@ -138,6 +138,10 @@ pub(crate) struct Core {
     spare: VecDeque<Bytes>,
     /// Bytes received before their Metadata, in all transactions.
     pub(crate) parked: usize,
+    /// Ranges tracked, in all receptions.
+    pub(crate) ranges: usize,
+    /// Puts under way.
+    pub(crate) senders: usize,
     /// Too much waits to be written: all collected data shall go to the store now.
     pub(crate) flush_wanted: bool,
     /// How many receptions were over; orders the records of them.
@@ -161,11 +165,20 @@ impl Core {
             unwritten: 0,
             spare: VecDeque::new(),
             parked: 0,
+            ranges: 0,
+            senders: 0,
             flush_wanted: false,
             finished: 0,
             limits_reported: Vec::new(),
             operations: Operations::default(),
         }
+    }
+
+    /// Bytes that one put may read ahead.
+    pub(crate) fn read_ahead(&self) -> usize {
+        let limits = &self.config.limits;
+        let share = limits.read_ahead_total / self.senders.max(1);
+        limits.read_ahead.min(share).max(1)
     }
 
     /// The place of one more finished reception in their order.
@@ -373,6 +386,19 @@ impl Base {
         self.path = Some(path);
         self.queued = 0;
         true
+    }
+
+    /// Whether the peer may go on by another path than the one it used: not if the settings name
+    /// its path, nor while it is heard on the other, because anybody can write its number into a
+    /// PDU.
+    pub(crate) fn may_move(&self, core: &Core, now: Time) -> bool {
+        let Some(path) = self.path else { return true };
+        if self.remote.path.is_some() {
+            return false;
+        }
+        let patience = self.answer_time(core).max(Duration::from_secs(1));
+        let is_up = core.paths.get(&path).is_some_and(Path::is_up);
+        !is_up || now.since(self.last_heard) >= patience
     }
 
     pub(crate) fn alarm(&self, core: &mut Core, alarm: Alarm, at: Time) {

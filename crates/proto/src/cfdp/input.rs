@@ -17,7 +17,14 @@ impl Entity {
     /// One datagram arrived.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
-        let Ok(pdu) = Pdu::decode(datagram) else {
+        let pdu = Pdu::decode(datagram).ok().filter(|pdu| {
+            let peer = match pdu.header.direction {
+                Direction::TowardReceiver => pdu.header.source,
+                Direction::TowardSender => pdu.header.destination,
+            };
+            pdu.header.crc || !self.core.config.remote(peer.0).crc
+        });
+        let Some(pdu) = pdu else {
             self.core.stats.decode_errors += 1;
             return;
         };
@@ -38,7 +45,7 @@ impl Entity {
             Some((last, handle)) if last == id => Some(handle),
             Some(_) | None => self.by_id.get(&id).copied(),
         };
-        match handle.or_else(|| self.accept(now, from, &pdu)) {
+        match handle.or_else(|| self.accept(now, from, &pdu, datagram)) {
             Some(handle) => {
                 self.last = Some((id, handle));
                 self.deliver(now, from, handle, &pdu, datagram);
@@ -57,9 +64,17 @@ impl Entity {
         datagram: &[u8],
     ) {
         let slot = &mut self.slots[handle.index as usize];
+        if slot.generation != handle.generation {
+            return;
+        }
         let Some(transaction) = slot.transaction.as_mut() else { return };
         let base = transaction.base_mut();
-        if base.remote.path.is_none() && base.set_path(&mut self.core.paths, from) {
+        if base.path != Some(from) {
+            if !base.may_move(&self.core, now) {
+                self.core.stats.stray += 1;
+                return;
+            }
+            base.set_path(&mut self.core.paths, from);
             transaction.want_all(&mut self.core);
         }
         let core = &mut self.core;
@@ -118,7 +133,13 @@ impl Entity {
     }
 
     /// Begins a reception, if this PDU may begin one.
-    pub(super) fn accept(&mut self, now: Time, from: PathId, pdu: &Pdu<'_>) -> Option<Handle> {
+    pub(super) fn accept(
+        &mut self,
+        now: Time,
+        from: PathId,
+        pdu: &Pdu<'_>,
+        datagram: &[u8],
+    ) -> Option<Handle> {
         let begins = match pdu.body {
             Body::Metadata(_) | Body::FileData(_) => true,
             // The end of a file without its beginning is enough to ask for the rest; a cancelled
@@ -136,14 +157,67 @@ impl Entity {
         };
         let id = pdu.header.transaction();
         let toward_receiver = pdu.header.direction == Direction::TowardReceiver;
-        if !begins || !toward_receiver || self.closed.get(id).is_some() || !self.loaded {
+        if !begins || !toward_receiver || !self.loaded || !self.may_send_here(from, pdu) {
             return None;
         }
-        if self.by_id.len() >= self.core.config.limits.transactions {
+        if let Some(over) = self.closed.get(id) {
+            if !over.is_about_another(now, pdu, datagram) {
+                return None;
+            }
+            self.closed.forget(id);
+        }
+        if !self.has_place(now, from) {
             self.core.limit_reached(Limit::Transactions);
             return None;
         }
         Some(self.begin_reception(now, Some(from), &pdu.header))
+    }
+
+    /// Whether the source may send files here, by this path.
+    fn may_send_here(&self, from: PathId, pdu: &Pdu<'_>) -> bool {
+        let (config, source) = (&self.core.config, pdu.header.source.0);
+        let known = config.accept_unknown || config.remotes.contains_key(&source);
+        // What is relayed comes from the last entity on its way, not from its source.
+        let relayed = pdu.header.destination.0 != config.entity;
+        let right_way = relayed || config.remote(source).path.is_none_or(|path| path == from);
+        known && right_way && source != config.entity
+    }
+
+    /// Whether one more reception has a place. Some places are kept for this entity's own puts,
+    /// and no path gets more than its share. When all are taken, the reception that was silent
+    /// longest and has nothing yet makes room.
+    fn has_place(&mut self, now: Time, from: PathId) -> bool {
+        let most = self.core.config.limits.transactions;
+        let receptions = || {
+            self.slots.iter().filter_map(|slot| match slot.transaction.as_ref() {
+                Some(Transaction::Receiver(receiver)) => Some(receiver),
+                Some(Transaction::Sender(_)) | None => None,
+            })
+        };
+        let places = most - most / 8;
+        if self.by_id.len() < most / 2 {
+            return true;
+        }
+        let of_path = receptions().filter(|receiver| receiver.base.path == Some(from)).count();
+        if of_path < most - most / 4 && self.by_id.len() < most && receptions().count() < places {
+            return true;
+        }
+        let idle = receptions().filter(|receiver| receiver.is_half_open(&self.core, now));
+        let idle =
+            idle.filter(|receiver| of_path < most - most / 4 || receiver.base.path == Some(from));
+        let Some(handle) = idle
+            .min_by_key(|receiver| receiver.base.last_heard)
+            .map(|receiver| receiver.base.handle)
+        else {
+            return false;
+        };
+        if let Some(Transaction::Receiver(receiver)) =
+            self.slots[handle.index as usize].transaction.as_mut()
+        {
+            receiver.make_room(&mut self.core);
+        }
+        self.settle(handle);
+        true
     }
 
     pub(super) fn begin_reception(
@@ -202,8 +276,8 @@ impl Entity {
         let ack = Pdu { header: reverse(&pdu.header), body };
         self.reply(from, ack.to_vec().ok());
         if of == Acknowledged::Eof {
-            let known = self.closed.get(id).filter(|pdu| !pdu.is_empty()).map(<[u8]>::to_vec);
-            self.reply(from, known);
+            let known = self.closed.get(id).map(|over| over.pdu.clone());
+            self.reply(from, known.filter(|pdu| !pdu.is_empty()));
         }
     }
 
@@ -221,6 +295,7 @@ impl Entity {
     pub(super) fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {
         let config = &self.core.config;
         let remote = config.remotes.values().find(|remote| remote.path == Some(id));
+        let configured = remote.is_some() || config.default_remote.path == Some(id);
         let rate_bps = remote.unwrap_or(&config.default_remote).rate_bps;
         let catch_up = config.catch_up;
         let path = self.core.paths.entry(id).or_insert_with(|| Path::new(catch_up));
@@ -231,6 +306,7 @@ impl Entity {
             return;
         }
         let only = self.only_path();
+        let mut in_use = false;
         for slot in &mut self.slots {
             let Some(transaction) = slot.transaction.as_mut() else { continue };
             let base = transaction.base_mut();
@@ -242,10 +318,18 @@ impl Entity {
             if base.path != Some(id) {
                 continue;
             }
+            in_use = true;
             if is_up {
                 transaction.rearm(&mut self.core, now);
             } else {
                 transaction.path_down(&mut self.core, now);
+            }
+        }
+        if !is_up {
+            self.replies.drop_path(id);
+            if !in_use && !configured {
+                // Addresses that were heard once would otherwise be kept for ever.
+                self.core.paths.remove(&id);
             }
         }
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use engine::{Area, FileName, IndexRequest};
 use wire::cfdp::{Checksum, ChecksumType, ConditionCode, EntityId, TransactionId};
 
+use super::closed::Subject;
 use super::core::{Core, Handle, Job};
 use super::ranges::Ranges;
 
@@ -37,9 +38,9 @@ pub(crate) enum Record {
     /// A reception under way.
     Receiver(ReceiverRecord),
     /// A reception that is over: the Finished PDU that says so.
-    Finished { order: u64, pdu: Vec<u8> },
+    Finished { order: u64, pdu: Vec<u8>, subject: Subject },
     /// The same, and the Metadata PDU, which asks for something that is not done yet.
-    Owed { order: u64, pdu: Vec<u8>, metadata: Vec<u8> },
+    Owed { order: u64, pdu: Vec<u8>, subject: Subject, metadata: Vec<u8> },
 }
 
 /// A reception under way.
@@ -116,17 +117,27 @@ pub(crate) fn encode_receiver(record: &ReceiverRecord) -> Bytes {
     finish(out)
 }
 
-pub(crate) fn encode_finished(order: u64, pdu: &[u8]) -> Bytes {
+fn put_subject(out: &mut Vec<u8>, subject: &Subject) {
+    out.push(u8::from(subject.metadata.is_some()) | u8::from(subject.end.is_some()) << 1);
+    let (size, checksum) = subject.end.unwrap_or_default();
+    out.extend_from_slice(&subject.metadata.unwrap_or_default().to_be_bytes());
+    out.extend_from_slice(&size.to_be_bytes());
+    out.extend_from_slice(&checksum.to_be_bytes());
+}
+
+pub(crate) fn encode_finished(order: u64, pdu: &[u8], subject: &Subject) -> Bytes {
     let mut out = begin(3);
     out.extend_from_slice(&order.to_be_bytes());
     put_bytes(&mut out, pdu);
+    put_subject(&mut out, subject);
     finish(out)
 }
 
-pub(crate) fn encode_owed(order: u64, pdu: &[u8], metadata: &[u8]) -> Bytes {
+pub(crate) fn encode_owed(order: u64, pdu: &[u8], subject: &Subject, metadata: &[u8]) -> Bytes {
     let mut out = begin(4);
     out.extend_from_slice(&order.to_be_bytes());
     put_bytes(&mut out, pdu);
+    put_subject(&mut out, subject);
     put_bytes(&mut out, metadata);
     finish(out)
 }
@@ -176,8 +187,17 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
             }
             Record::Receiver(ReceiverRecord { decided, metadata, eof, ranges })
         }
-        3 => Record::Finished { order: fields.u64()?, pdu: fields.bytes()? },
-        4 => Record::Owed { order: fields.u64()?, pdu: fields.bytes()?, metadata: fields.bytes()? },
+        3 => Record::Finished {
+            order: fields.u64()?,
+            pdu: fields.bytes()?,
+            subject: fields.subject()?,
+        },
+        4 => Record::Owed {
+            order: fields.u64()?,
+            pdu: fields.bytes()?,
+            subject: fields.subject()?,
+            metadata: fields.bytes()?,
+        },
         _ => return None,
     };
     fields.0.is_empty().then_some(record)
@@ -196,6 +216,22 @@ impl Fields<'_> {
         let (number, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
         Some(u64::from_be_bytes(*number))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        let (number, rest) = self.0.split_first_chunk::<4>()?;
+        self.0 = rest;
+        Some(u32::from_be_bytes(*number))
+    }
+
+    fn subject(&mut self) -> Option<Subject> {
+        let known = self.u8()?;
+        let metadata = self.u32()?;
+        let end = (self.u64()?, self.u32()?);
+        Some(Subject {
+            metadata: (known & 1 != 0).then_some(metadata),
+            end: (known & 2 != 0).then_some(end),
+        })
     }
 
     fn bytes(&mut self) -> Option<Vec<u8>> {
@@ -270,6 +306,7 @@ mod tests {
         });
         let record = ReceiverRecord { decided, metadata: vec![], eof: vec![3], ranges };
         let source = FileName::file("a/b").unwrap();
+        let subject = Subject { metadata: Some(7), end: Some((1 << 33, 9)) };
         let encoded = [
             (encode_sequence(7), Record::Sequence(7)),
             (
@@ -281,11 +318,14 @@ mod tests {
                 Record::Sender { source: None, unbounded: false, metadata: b"pdu".to_vec() },
             ),
             (
-                encode_owed(3, b"f", b"m"),
-                Record::Owed { order: 3, pdu: b"f".to_vec(), metadata: b"m".to_vec() },
+                encode_owed(3, b"f", &subject, b"m"),
+                Record::Owed { order: 3, pdu: b"f".to_vec(), subject, metadata: b"m".to_vec() },
             ),
             (encode_receiver(&record), Record::Receiver(record)),
-            (encode_finished(3, b"f"), Record::Finished { order: 3, pdu: b"f".to_vec() }),
+            (
+                encode_finished(3, b"f", &Subject::default()),
+                Record::Finished { order: 3, pdu: b"f".to_vec(), subject: Subject::default() },
+            ),
         ];
         for (bytes, record) in encoded {
             assert_eq!(decode(&bytes), Some(record));

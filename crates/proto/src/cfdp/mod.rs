@@ -52,7 +52,7 @@ pub use self::user_operations::{
 };
 pub use wire::cfdp as pdu;
 
-use self::closed::{Closed, Replies};
+use self::closed::{Closed, Over, Replies};
 use self::core::{Base, Core, Handle, Job};
 use self::path::{Class, Path};
 use self::receiver::Receiver;
@@ -486,6 +486,7 @@ impl Entity {
     }
 
     fn fill_slot(&mut self, handle: Handle, id: TransactionId, transaction: Transaction) {
+        self.core.senders += usize::from(transaction.role() == Role::Sender);
         self.slots[handle.index as usize].transaction = Some(transaction);
         self.by_id.insert(id, handle);
     }
@@ -497,6 +498,7 @@ impl Entity {
             slot.generation = slot.generation.wrapping_add(1);
             let Some(transaction) = slot.transaction.take() else { return };
             self.free.push(handle.index);
+            self.core.senders -= usize::from(transaction.role() == Role::Sender);
             let id = transaction.base().id();
             // The two halves of a relayed transaction have the same id.
             if self.by_id.get(&id) == Some(&handle) {
@@ -507,8 +509,9 @@ impl Entity {
             self.core.limit_left(Limit::Transactions);
             transaction.base().disarm_all(&mut self.core);
             if let Transaction::Receiver(mut receiver) = transaction {
+                let (subject, since) = (receiver.subject(), receiver.base.last_heard);
                 let pdu = receiver.take_finished_pdu();
-                self.remember(receiver.base.id(), pdu);
+                self.remember(receiver.base.id(), Over { pdu, subject, since });
             }
         }
         if self.core.flush_wanted {
@@ -522,8 +525,8 @@ impl Entity {
     }
 
     /// Remembers how a reception ended, in place of the oldest if there are too many.
-    fn remember(&mut self, id: TransactionId, pdu: Vec<u8>) {
-        for forgotten in self.closed.insert(id, pdu) {
+    fn remember(&mut self, id: TransactionId, over: Over) {
+        for forgotten in self.closed.insert(id, over) {
             if self.core.config.journal.enabled {
                 let key = journal::receiver_key(forgotten);
                 self.core.index(NOBODY, Job::Forget, IndexRequest::Remove { key });

@@ -5,6 +5,7 @@ use wire::cfdp::{Body, Direction, Header, Lv, Metadata, Pdu, Tlv};
 
 use bytes::Bytes;
 
+use super::closed::Over;
 use super::core::{Base, Job};
 use super::indication::Indication;
 use super::journal::{self, ReceiverRecord, Record};
@@ -38,12 +39,12 @@ impl Entity {
                     self.restore_sender(now, &key, source, unbounded, &metadata)
                 }
                 Some(Record::Receiver(record)) => self.restore_receiver(now, record),
-                Some(Record::Finished { order, pdu }) => {
-                    finished.push((order, pdu));
+                Some(Record::Finished { order, pdu, subject }) => {
+                    finished.push((order, Over { pdu, subject, since: now }));
                     continue;
                 }
-                Some(Record::Owed { order, pdu, metadata }) => {
-                    finished.push((order, pdu.clone()));
+                Some(Record::Owed { order, pdu, subject, metadata }) => {
+                    finished.push((order, Over { pdu: pdu.clone(), subject, since: now }));
                     owed.push((order, pdu, metadata));
                     continue;
                 }
@@ -55,12 +56,12 @@ impl Entity {
                 self.refuse_record(key);
             }
         }
-        finished.sort_unstable();
-        for (order, pdu) in finished {
+        finished.sort_by_key(|(order, _)| *order);
+        for (order, over) in finished {
             self.core.finished = self.core.finished.max(order);
-            let id = Pdu::decode(&pdu).ok().map(|pdu| pdu.header.transaction());
+            let id = Pdu::decode(&over.pdu).ok().map(|pdu| pdu.header.transaction());
             if let Some(id) = id {
-                self.remember(id, pdu);
+                self.remember(id, over);
             }
         }
         owed.sort_unstable();

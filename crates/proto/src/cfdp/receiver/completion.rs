@@ -164,7 +164,8 @@ impl Receiver {
             return;
         };
         self.phase = Phase::Requests(index);
-        match store_request(request) {
+        let permitted = self.base.remote.permissions.filestore;
+        match store_request(request).filter(|_| permitted) {
             Some(store) => core.filestore(self.base.handle, Job::Request, store),
             None => {
                 core.stats.names_refused += 1;
@@ -230,11 +231,12 @@ impl Receiver {
         self.phase = Phase::Concluding;
         if core.config.journal.enabled && self.base.acknowledged() {
             let order = core.finished_order();
+            let subject = self.subject();
             let messages = self.metadata.as_ref().map_or(&[][..], |metadata| &metadata.messages);
             let value = if core.owes(&self.base, self.outcome.condition, messages, order) {
-                journal::encode_owed(order, &self.finished_pdu, &self.metadata_pdu)
+                journal::encode_owed(order, &self.finished_pdu, &subject, &self.metadata_pdu)
             } else {
-                journal::encode_finished(order, &self.finished_pdu)
+                journal::encode_finished(order, &self.finished_pdu, &subject)
             };
             let key = journal::receiver_key(self.base.id());
             self.journal.submit(core, self.base.handle, IndexRequest::Put { key, value });
@@ -313,6 +315,12 @@ impl Receiver {
             | FaultHandler::Ignore
             | FaultHandler::Other(_) => self.cancel(core, now, condition),
         }
+    }
+
+    /// Gives its place up for another. A sender that is still there will be asked for everything
+    /// when it speaks again.
+    pub(crate) fn make_room(&mut self, core: &mut Core) {
+        self.abandon(core, ConditionCode::InactivityDetected);
     }
 
     fn abandon(&mut self, core: &mut Core, condition: ConditionCode) {
@@ -397,6 +405,7 @@ impl Receiver {
         self.base.disarm_all(core);
         self.finished_due = None;
         self.spool.abandon(core);
+        self.count_ranges(core, 0);
         let remembered = self.base.acknowledged() && !self.finished_pdu.is_empty();
         if self.journal.is_used() && !remembered {
             let key = journal::receiver_key(self.base.id());

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, OpenMode, Time};
 use wire::cfdp::{
-    self, Ack, Acknowledged, ChecksumType, ConditionCode, Eof, Prompt, PromptResponse, Tlv,
+    self, Ack, Acknowledged, ChecksumType, ConditionCode, Eof, FaultHandler, Prompt,
+    PromptResponse, Tlv,
 };
 
 use super::{End, Metadata, Phase, Receiver, Round};
@@ -116,7 +117,9 @@ impl Receiver {
                 }
                 Tlv::MessageToUser(message) => messages.push(Bytes::copy_from_slice(message.0)),
                 Tlv::FaultHandlerOverride { condition, handler } => {
-                    self.base.overrides.push((condition, handler));
+                    if is_permitted(condition, handler) {
+                        self.base.overrides.push((condition, handler));
+                    }
                 }
                 Tlv::FilestoreResponse(_)
                 | Tlv::FlowLabel(_)
@@ -447,4 +450,19 @@ impl Receiver {
             self.base.want(core, Class::Control);
         }
     }
+}
+
+/// Whether a sender may set this handler. The limits are what ends a transaction whose sender is
+/// gone: if it could have them ignored, it could fill an entity for good.
+fn is_permitted(condition: ConditionCode, handler: FaultHandler) -> bool {
+    let is_limit = matches!(
+        condition,
+        ConditionCode::InactivityDetected
+            | ConditionCode::NakLimitReached
+            | ConditionCode::CheckLimitReached
+            | ConditionCode::PositiveAckLimitReached
+            | ConditionCode::KeepAliveLimitReached
+    );
+    let waits = matches!(handler, FaultHandler::Suspend | FaultHandler::Ignore);
+    !(is_limit && waits)
 }

@@ -14,6 +14,7 @@ use wire::cfdp::{
 
 use self::nak::{NakState, Round};
 use self::spool::Spool;
+use super::closed::Subject;
 use super::core::{Alarm, Base, Core, TICK};
 use super::finished::{self, Outcome};
 use super::indication::{Indication, Limit, Report, Role, State};
@@ -33,6 +34,8 @@ pub(crate) struct Receiver {
     eof: Option<End>,
     eof_pdu: Vec<u8>,
     ranges: Ranges,
+    /// What of them this entity accounts for.
+    ranges_counted: usize,
     spool: Spool,
     nak: NakState,
     phase: Phase,
@@ -135,6 +138,7 @@ impl Receiver {
             eof: None,
             eof_pdu: Vec::new(),
             ranges: Ranges::new(),
+            ranges_counted: 0,
             spool,
             nak: NakState::default(),
             phase: Phase::Receiving,
@@ -159,6 +163,7 @@ impl Receiver {
     pub(crate) fn restore(&mut self, core: &mut Core, now: Time, record: ReceiverRecord) {
         self.journal.mark_used();
         self.ranges = record.ranges;
+        self.count_ranges(core, self.ranges.len());
         self.progress.covered = self.ranges.covered();
         self.progress.saved = self.ranges.clone();
         let metadata = match Pdu::decode(&record.metadata) {
@@ -211,9 +216,27 @@ impl Receiver {
         matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing)
     }
 
+    /// Whether it came no further than its first PDUs, and its sender went silent since.
+    pub(crate) fn is_half_open(&self, core: &Core, now: Time) -> bool {
+        let begun = self.metadata.is_some() && self.ranges.covered() > 0;
+        let patience = self.base.answer_time(core) * 2;
+        self.phase == Phase::Receiving
+            && !begun
+            && !self.base.suspended
+            && now.since(self.base.last_heard) >= patience
+    }
+
     /// The Finished PDU; empty until it is decided how the transaction ends.
     pub(crate) fn finished_pdu(&self) -> &[u8] {
         &self.finished_pdu
+    }
+
+    /// What the transaction is about, as far as it is known.
+    pub(crate) fn subject(&self) -> Subject {
+        Subject {
+            metadata: Subject::digest(&self.metadata_pdu),
+            end: self.eof.map(|eof| (eof.size, eof.checksum)),
+        }
     }
 
     /// Tells the sender something else from now on: what the end system said.
@@ -291,7 +314,9 @@ impl Receiver {
 
     /// Takes the parts of `offset..end` that are new; whether there were any.
     fn accept_parts(&mut self, core: &mut Core, offset: u64, end: u64, data: &[u8]) -> bool {
-        if self.ranges.would_add_range(offset, end) && self.ranges.len() > core.config.limits.gaps {
+        let limits = &core.config.limits;
+        let full = self.ranges.len() > limits.gaps || core.ranges > limits.gaps_total;
+        if full && self.ranges.would_add_range(offset, end) {
             core.stats.data_dropped += 1;
             core.limit_reached(Limit::Gaps);
             return false;
@@ -322,7 +347,16 @@ impl Receiver {
             return false;
         }
         self.ranges.insert(offset, offset + data.len() as u64);
+        if self.ranges.len() != self.ranges_counted {
+            self.count_ranges(core, self.ranges.len());
+        }
         true
+    }
+
+    /// Accounts for the ranges tracked here.
+    fn count_ranges(&mut self, core: &mut Core, len: usize) {
+        core.ranges = core.ranges - self.ranges_counted + len;
+        self.ranges_counted = len;
     }
 
     /// The store is behind: what arrives now is dropped, and asked for later.

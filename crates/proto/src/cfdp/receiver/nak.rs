@@ -19,6 +19,9 @@ use crate::cfdp::sender::Turn;
 /// packet in ten lost, eight in a row are one in 10^8.
 const LOSSES_IN_A_ROW: u32 = 8;
 
+/// Times in a row that a silent sender is asked at the regular interval; then it gets longer.
+const PATIENT_ASKS: u32 = 8;
+
 /// Where a reception is with its NAKs.
 #[derive(Debug, Default)]
 pub(crate) struct NakState {
@@ -33,6 +36,8 @@ pub(crate) struct NakState {
     immediate_at: Option<Time>,
     /// How long an unanswered round waited before the path went down, in rounds in a row.
     waited: Duration,
+    /// Times in a row that it asked at regular intervals and nothing came.
+    fruitless: u32,
     /// A NAK that asks for nothing is due, because the sender prompted.
     pub(super) empty_due: bool,
 }
@@ -95,6 +100,11 @@ impl Receiver {
     ) {
         self.nak.pace.arrived(now);
         self.nak.waited = Duration::ZERO;
+        if std::mem::take(&mut self.nak.fruitless) > PATIENT_ASKS
+            && let NakMode::Asynchronous(every) = self.base.remote.nak_mode
+        {
+            self.base.alarm_no_later(core, Alarm::Periodic, now + every.max(TICK));
+        }
         match self.nak.round {
             Round::Idle => {
                 if offset > before && self.eof.is_none() {
@@ -310,6 +320,11 @@ impl Receiver {
         if self.nak.round == Round::Idle {
             self.ask_for_all(core, now);
         }
-        self.base.alarm(core, Alarm::Periodic, now + every.max(TICK));
+        // A sender that is silent need not be asked as often.
+        let doublings = self.nak.fruitless.saturating_sub(PATIENT_ASKS).min(20);
+        self.nak.fruitless = self.nak.fruitless.saturating_add(1);
+        let longest = every.max(Duration::from_secs(60));
+        let every = every.max(TICK).saturating_mul(1 << doublings).min(longest).max(TICK);
+        self.base.alarm(core, Alarm::Periodic, now + every);
     }
 }

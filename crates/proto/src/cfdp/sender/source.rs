@@ -104,9 +104,8 @@ impl Source {
 
     /// Asks for as much of the file as may be held; pieces are whole multiples of `segment`.
     pub(crate) fn read_ahead(&mut self, core: &mut Core, handle: Handle, segment: usize) {
-        let limits = &core.config.limits;
-        let ahead = limits.read_ahead.max(1);
-        let piece = (limits.read_piece.min(ahead) / segment * segment).max(segment);
+        let ahead = core.read_ahead();
+        let piece = (core.config.limits.read_piece.min(ahead) / segment * segment).max(segment);
         while self.size.is_none_or(|size| self.next_read < size)
             && (self.held == 0 || self.held + piece <= ahead)
         {
@@ -259,8 +258,8 @@ impl Source {
 
     /// Reads the parts to send again, within the bound on what is held.
     pub(crate) fn read_repairs(&mut self, core: &mut Core, handle: Handle) {
-        let piece = core.config.limits.read_piece.max(1) as u64;
-        let ahead = core.config.limits.read_ahead;
+        let ahead = core.read_ahead();
+        let piece = core.config.limits.read_piece.clamp(1, ahead) as u64;
         while self.repairing.len() < REPAIRS_AHEAD
             && (self.repairs_held == 0 || self.repairs_held < ahead)
         {

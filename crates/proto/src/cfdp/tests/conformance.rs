@@ -1,5 +1,7 @@
 //! The engine contract's own suite, over both classes.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
 use engine::{MemoryStore, PathInfo, Rng, Time};
@@ -9,7 +11,7 @@ use wire::cfdp::{
 };
 
 use super::world::{content, name};
-use crate::cfdp::{Config, Entity, Indication, Limits, PutRequest, Remote, RequestError};
+use crate::cfdp::{Config, Entity, Indication, Limits, NakMode, PutRequest, Remote, RequestError};
 
 /// Twelve datagrams of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
@@ -17,7 +19,16 @@ const SIZE: usize = 2_200;
 struct Cfdp {
     mode: TransmissionMode,
     checksum: ChecksumType,
+    nak_mode: NakMode,
+    transactions: usize,
 }
+
+const CLASS_2: Cfdp = Cfdp {
+    mode: TransmissionMode::Acknowledged,
+    checksum: ChecksumType::Crc32c,
+    nak_mode: NakMode::Deferred,
+    transactions: 16,
+};
 
 impl Cfdp {
     fn config(&self, role: Role) -> Config {
@@ -27,12 +38,13 @@ impl Cfdp {
                 mode: self.mode,
                 closure: true,
                 checksum: self.checksum,
+                nak_mode: self.nak_mode,
                 crc: true,
                 datagram_max: Some(200),
                 ..Remote::default()
             },
             limits: Limits {
-                transactions: 16,
+                transactions: self.transactions,
                 finished: 64,
                 gaps: 64,
                 write_buffer: 64 << 10,
@@ -167,18 +179,25 @@ impl Subject for Cfdp {
 
 #[test]
 fn class_2_keeps_the_contract() {
-    let subject = Cfdp { mode: TransmissionMode::Acknowledged, checksum: ChecksumType::Crc32c };
-    conformance::check_all(&subject, &Options::default());
+    conformance::check_all(&CLASS_2, &Options::default());
 }
 
 #[test]
 fn class_2_with_a_checksum_in_any_order_keeps_the_contract() {
-    let subject = Cfdp { mode: TransmissionMode::Acknowledged, checksum: ChecksumType::Modular };
+    let subject = Cfdp { checksum: ChecksumType::Modular, ..CLASS_2 };
     conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
 }
 
 #[test]
+fn class_2_with_early_naks_keeps_the_contract() {
+    for nak_mode in [NakMode::Asynchronous(Duration::from_millis(40)), NakMode::Immediate] {
+        let subject = Cfdp { nak_mode, transactions: 8, ..CLASS_2 };
+        conformance::check_all(&subject, &Options { seed: 117, ..Options::default() });
+    }
+}
+
+#[test]
 fn class_1_keeps_the_contract() {
-    let subject = Cfdp { mode: TransmissionMode::Unacknowledged, checksum: ChecksumType::Crc32c };
+    let subject = Cfdp { mode: TransmissionMode::Unacknowledged, ..CLASS_2 };
     conformance::check_all(&subject, &Options::default());
 }

@@ -7,6 +7,7 @@ mod hostile;
 mod operations;
 mod receptions;
 mod restarts;
+mod strangers;
 mod transcripts;
 mod unpaced;
 mod variants;

@@ -22,6 +22,7 @@ use wire::cfdp::{
 };
 
 use super::{OperationIndication, Received, custody};
+use crate::cfdp::closed::Over;
 use crate::cfdp::core::{Base, Handle, Job, reverse};
 use crate::cfdp::finished::Outcome;
 use crate::cfdp::indication::TransactionFinished;
@@ -153,7 +154,7 @@ impl Entity {
         let way = self.core.config.remote(next).path;
         let has_way = next != self.core.config.entity && way.is_some_and(|path| path != from);
         let known = self.core.operations.relays.forwards(id);
-        let begun = if has_way && !known { self.accept(now, from, pdu) } else { None };
+        let begun = if has_way && !known { self.accept(now, from, pdu, datagram) } else { None };
         let Some(handle) = begun else {
             self.answer_stranger(from, pdu);
             return;
@@ -219,6 +220,7 @@ impl Entity {
         let forward = Forward { handle, back: reverse(header), from };
         self.core.operations.relays.forwards.insert(id, forward);
         sender.start(&mut self.core, now);
+        self.core.senders += 1;
         self.slots[handle.index as usize].transaction = Some(Transaction::Sender(Box::new(sender)));
         self.settle(handle);
     }
@@ -238,12 +240,21 @@ impl Entity {
         let order = self.core.operations.owed.remove(&id);
         let telling = self.by_id.get(&id).copied();
         let slot = telling.and_then(|handle| self.slots.get_mut(handle.index as usize));
-        match slot.and_then(|slot| slot.transaction.as_mut()) {
-            Some(Transaction::Receiver(receiver)) => receiver.set_finished_pdu(pdu.clone()),
-            Some(Transaction::Sender(_)) | None => self.remember(id, pdu.clone()),
-        }
+        let subject = match slot.and_then(|slot| slot.transaction.as_mut()) {
+            Some(Transaction::Receiver(receiver)) => {
+                receiver.set_finished_pdu(pdu.clone());
+                receiver.subject()
+            }
+            Some(Transaction::Sender(_)) | None => {
+                let before = self.closed.get(id);
+                let since = before.map_or(Time::ZERO, |over| over.since);
+                let subject = before.map(|over| over.subject).unwrap_or_default();
+                self.remember(id, Over { pdu: pdu.clone(), subject, since });
+                subject
+            }
+        };
         if let Some(order) = order.filter(|_| self.core.config.journal.enabled) {
-            let value = journal::encode_finished(order, &pdu);
+            let value = journal::encode_finished(order, &pdu, &subject);
             let key = journal::receiver_key(id);
             self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
         }

@@ -426,14 +426,17 @@ impl Entity {
     fn discharge(&mut self, id: TransactionId) {
         let Some(order) = self.core.operations.owed.remove(&id) else { return };
         let telling = self.by_id.get(&id).and_then(|handle| self.get(*handle));
-        let pdu = match telling {
-            Some(Transaction::Receiver(receiver)) => receiver.finished_pdu(),
-            Some(Transaction::Sender(_)) | None => self.closed.get(id).unwrap_or_default(),
+        let (pdu, subject) = match telling {
+            Some(Transaction::Receiver(receiver)) => (receiver.finished_pdu(), receiver.subject()),
+            Some(Transaction::Sender(_)) | None => match self.closed.get(id) {
+                Some(over) => (&over.pdu[..], over.subject),
+                None => return,
+            },
         };
         if pdu.is_empty() || !self.core.config.journal.enabled {
             return;
         }
-        let value = journal::encode_finished(order, pdu);
+        let value = journal::encode_finished(order, pdu, &subject);
         let key = journal::receiver_key(id);
         self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
     }

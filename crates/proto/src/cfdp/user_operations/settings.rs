@@ -19,6 +19,9 @@ pub enum Access {
 pub struct Permissions {
     /// Have files of this entity sent to any entity (§6.2). Off by default.
     pub proxy_put: bool,
+    /// Have filestore requests carried out that come with a file (§4.9): create, delete, rename,
+    /// append. On by default, as is sending files.
+    pub filestore: bool,
     /// List directories below the root (§6.3). On by default.
     pub directory_listing: bool,
     /// Ask for the state of transactions (§6.4). All of them by default.
@@ -35,6 +38,7 @@ impl Default for Permissions {
     fn default() -> Self {
         Self {
             proxy_put: false,
+            filestore: true,
             directory_listing: true,
             status_report: Access::All,
             suspend: Access::Own,
