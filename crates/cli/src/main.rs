@@ -1,6 +1,7 @@
 //! slowlight: transport over links where light is slow.
 //!
-//! Exit codes: 0 done, 1 a transfer failed, 2 wrong usage. What is asked for goes to the standard
+//! Exit codes: 0 done, 1 a transfer failed, 2 wrong usage; 130 where ctrl-C stopped a comparison, as
+//! shells have it. What is asked for goes to the standard
 //! output, what is said to people to the standard error.
 
 #![forbid(unsafe_code)]

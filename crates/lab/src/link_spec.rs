@@ -285,6 +285,9 @@ pub enum OnError {
 pub const MTU: Size = Size(1500);
 /// A datagram's most bytes of protocol data, unless said otherwise.
 pub const DATAGRAM: Size = Size(1024);
+/// The fewest bytes of protocol data a datagram must be able to hold: below that no protocol's
+/// headers fit.
+pub const DATAGRAM_MIN: Size = Size(32);
 
 impl FromStr for Queue {
     type Err = QuantityError;
@@ -418,6 +421,7 @@ impl LinkSpec {
     ///
     /// [`SpecError::Invalid`] when the parts contradict each other.
     pub fn config(&self) -> Result<link::Config, SpecError> {
+        self.check_sizes()?;
         let config = link::Config {
             rate: self.line_rate(),
             shaper: self.bucket.map(Bucket::shaper),
@@ -438,6 +442,19 @@ impl LinkSpec {
         };
         config.validate().map_err(|error| SpecError::invalid(format!("link: {error}")))?;
         Ok(config)
+    }
+
+    fn check_sizes(&self) -> Result<(), SpecError> {
+        let datagram = DATAGRAM_MIN;
+        let mtu = Size(datagram.bytes() + crate::theory::IP_UDP_BYTES);
+        for (key, given, least) in [("mtu", self.mtu, mtu), ("datagram", self.datagram, datagram)] {
+            if let Some(given) = given.filter(|given| *given < least) {
+                return Err(SpecError::invalid(format!(
+                    "link: `{key}` is {given}; no protocol works with less than {least}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn line_rate(&self) -> link::Rate {
@@ -705,6 +722,8 @@ mod tests {
                 .contains("not several")
         );
         assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
+        assert!(refused("mtu = \"59 B\"").contains("less than 60 B"));
+        assert!(refused("datagram = \"0 B\"").contains("less than 32 B"));
         assert!(refused("trace = { fates = \"01\" }").contains("`x` (struck) or `.`"));
         assert!("0".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
         assert!("10 s".parse::<Window>().is_err());
