@@ -9,7 +9,7 @@ use wire::cfdp::{
 
 use super::hostile::{header, say};
 use super::world::{World, config, content, lose_these, name, put_request};
-use crate::cfdp::{FilestoreRequest, Indication, PeerError, PutRequest, RequestError};
+use crate::cfdp::{FilestoreRequest, Indication, PeerError, PutRequest, RequestError, State};
 
 const DAY: u64 = 86_400;
 
@@ -197,4 +197,20 @@ fn nothing_leaves_under_a_number_that_a_restart_would_give_again() {
     }
     world.run();
     assert!(world.sides[1].store.get(&name("copy")).is_some());
+}
+
+#[test]
+fn no_timer_of_a_sender_runs_while_it_is_suspended() {
+    let mut world = World::new(&config(|remote| remote.closure = true));
+    world.sides[0].store.insert(name("source"), content(500));
+    // The receiver is never heard.
+    world.lose = Box::new(|side, _, _| side == 1);
+    let suspend = vec![(ConditionCode::CheckLimitReached, FaultHandler::Suspend)];
+    let mode = Some(TransmissionMode::Unacknowledged);
+    let id = world.put(PutRequest { mode, fault_handlers: suspend, ..put_request() });
+    world.run_until(Time::from_secs(DAY));
+    let entity = &world.sides[0].entity;
+    let mut states = entity.transactions().map(|report| (report.id, report.state));
+    assert_eq!(states.next(), Some((id, State::Suspended)));
+    assert_eq!(engine::Engine::poll_timeout(entity), None);
 }
