@@ -433,10 +433,16 @@ impl Base {
         self.disarm_protocol(core);
     }
 
+    /// Whether the timers stand still since the path went down.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
     /// The silence so far ends here, unless the path was down: then it goes on.
     pub(crate) fn hear_again(&mut self, now: Time) {
         self.last_heard = match &self.paused {
-            Some(paused) => self.last_heard + now.since(paused.since),
+            // While suspended, the peer may have been heard after the path came up again.
+            Some(paused) => (self.last_heard + now.since(paused.since)).min(now),
             None => now,
         };
     }

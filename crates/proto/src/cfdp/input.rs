@@ -75,7 +75,12 @@ impl Entity {
                 return;
             }
             base.set_path(&mut self.core.paths, from);
-            transaction.want_all(&mut self.core);
+            // Timers that stood still with the old path would not be started by the new one.
+            if base.is_paused() {
+                transaction.rearm(&mut self.core, now);
+            } else {
+                transaction.want_all(&mut self.core);
+            }
         }
         let core = &mut self.core;
         if let Transaction::Receiver(receiver) = transaction {

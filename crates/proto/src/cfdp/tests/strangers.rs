@@ -239,3 +239,33 @@ fn a_path_that_is_gone_is_forgotten() {
     world.sides[1].entity.put(now, put).expect("there is one path");
     assert!(world.sides[1].entity.poll_timeout().is_none());
 }
+
+#[test]
+fn a_reception_that_moved_from_a_path_that_is_down_still_ends() {
+    let mut world = World::new(&config(|_| {}));
+    open_other(&mut world);
+    say(&mut world, 1, header(1), metadata(10_000));
+    say(&mut world, 1, header(1), data(0, &[1; 500]));
+    world.input(1, Input::Path(PATH, PathEvent::Down));
+    world.now += Duration::from_secs(5);
+    // The sender goes on from elsewhere, and then falls silent: that is noticed there as well.
+    say_from(&mut world, OTHER, header(1), data(500, &[1; 500]));
+    world.run_until(Time::from_secs(86_400));
+    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+}
+
+#[test]
+fn time_suspended_does_not_make_a_later_silence_longer() {
+    let mut world = World::new(&config(|_| {}));
+    say(&mut world, 1, header(1), metadata(10_000));
+    let id = header(1).transaction();
+    world.sides[1].entity.suspend(world.now, id).expect("it is under way");
+    world.input(1, Input::Path(PATH, PathEvent::Down));
+    world.up(1);
+    world.now += Duration::from_secs(86_400);
+    say(&mut world, 1, header(1), data(0, &[1; 500]));
+    world.sides[1].entity.resume(world.now, id).expect("it is under way");
+    world.drain(1);
+    world.run_until(world.now + Duration::from_secs(7200));
+    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+}
