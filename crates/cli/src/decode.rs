@@ -21,7 +21,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     let whole = match args.what.as_slice() {
-        [file] if Path::new(file).is_file() => capture(Path::new(file), &mut out)?,
+        [file] if Path::new(file).exists() && !Path::new(file).is_dir() => {
+            capture(Path::new(file), &mut out)?
+        }
         digits => one(&digits.join(" "), &mut out)?,
     };
     out.flush()?;

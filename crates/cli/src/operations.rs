@@ -334,6 +334,7 @@ impl Asking {
             | Indication::Report(_)
             | Indication::LimitReached(_)
             | Indication::RecordRefused { .. }
+            | Indication::ToldAgain { .. }
             | Indication::Restored { .. } => {}
         }
     }
@@ -349,7 +350,7 @@ impl Asking {
                 self.screen.say(format_args!(
                     "{}: received {name}: {}",
                     finished.id,
-                    transfer::bytes_text(finished.size)
+                    crate::show::bytes(finished.size as f64)
                 ));
             }
         }

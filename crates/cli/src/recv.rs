@@ -12,11 +12,10 @@ use indicatif::ProgressBar;
 use proto::cfdp::{
     Entity, Indication, Limit, MetadataReceived, OperationIndication, Role, TransactionFinished,
 };
-use wire::cfdp::TransactionId;
+use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
-use crate::transfer::{
-    self, Measures, Options, Outcome, Screen, bind_error, bytes_text, rate_text, resolve,
-};
+use crate::show;
+use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 
 /// Receive files over UDP
 #[derive(Debug, clap::Args)]
@@ -108,6 +107,9 @@ fn known_peer(text: &str) -> Result<(u64, SocketAddr)> {
 /// How long after the first transaction its last acknowledgement is waited for.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// How long a sender that asked again may need to hear the answer.
+const TOLD_AGAIN: Duration = Duration::from_secs(2);
+
 /// What is shown of the transactions under way.
 struct Receiver {
     options: Options,
@@ -118,6 +120,8 @@ struct Receiver {
     /// Whether the first transaction to end was complete.
     first: Option<bool>,
     closing_until: Time,
+    /// Whether the first transaction was over before this process began.
+    told_again: bool,
     failure: Option<anyhow::Error>,
 }
 
@@ -140,6 +144,7 @@ impl Receiver {
             under_way: BTreeMap::new(),
             first: None,
             closing_until: Time::MAX,
+            told_again: false,
             failure: None,
         }
     }
@@ -153,7 +158,8 @@ impl Receiver {
         }
         let closed = self.once
             && self.first.is_some()
-            && (entity.transactions().next().is_none() || now >= self.closing_until);
+            && (now >= self.closing_until
+                || !self.told_again && entity.transactions().next().is_none());
         if closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
     }
 
@@ -166,6 +172,13 @@ impl Receiver {
             Indication::Abandoned { id, condition, .. } => {
                 self.under_way.remove(&id);
                 self.screen.say(format_args!("{id}: abandoned: {condition}"));
+                if self.options.json {
+                    let names = (self.root.clone(), String::new());
+                    let (protocol, why) = (&self.options.protocol, condition.to_string());
+                    let outcome =
+                        Outcome::given_up(protocol, "receiver", Some(id), id.source.0, names, &why);
+                    self.failure = outcome.print().err();
+                }
                 self.first.get_or_insert(false);
                 self.closing_until = self.closing_until.min(now + CLOSING);
             }
@@ -195,6 +208,16 @@ impl Receiver {
                     ));
                 }
                 self.restored(now, entity);
+            }
+            Indication::ToldAgain { id, condition, delivery } => {
+                // An earlier process had received it, and its sender had not heard of that.
+                if self.once && self.first.is_none() {
+                    self.screen.say(format_args!("{id}: was received before: {condition}"));
+                    let good = condition == ConditionCode::NoError;
+                    self.first = Some(good && delivery == DeliveryCode::Complete);
+                    self.closing_until = self.closing_until.min(now + TOLD_AGAIN);
+                    self.told_again = true;
+                }
             }
             Indication::Transaction(_)
             | Indication::EofSent(_)
@@ -251,10 +274,14 @@ impl Receiver {
             return;
         }
         let bar = self.screen.bar(&metadata.destination_name, metadata.size);
-        let size = metadata.size.map_or_else(|| "unknown size".to_owned(), bytes_text);
+        let size = metadata
+            .size
+            .map_or_else(|| "unknown size".to_owned(), |size| show::bytes(size as f64));
         self.screen.say(format_args!(
             "{}: receiving {} ({size}) from entity {}",
-            metadata.id, metadata.destination_name, metadata.source
+            metadata.id,
+            metadata.destination_name.escape_debug(),
+            metadata.source
         ));
         let under_way = UnderWay { bar, began: now, before: 0, resumed: false };
         self.under_way.entry(metadata.id).or_insert(under_way);
@@ -263,9 +290,11 @@ impl Receiver {
     fn finished(&mut self, now: Time, finished: &TransactionFinished) {
         let under_way = self.under_way.remove(&finished.id);
         let measures = Measures {
+            pdus: None,
             elapsed: under_way.as_ref().map(|under_way| now.since(under_way.began)),
-            before: under_way.as_ref().map_or(0, |under_way| under_way.before),
-            statistics: None,
+            moved: under_way
+                .as_ref()
+                .map_or(0, |under_way| finished.size.saturating_sub(under_way.before)),
         };
         let resumed = under_way.as_ref().is_some_and(|under_way| under_way.resumed);
         if let Some(under_way) = under_way {
@@ -276,14 +305,17 @@ impl Receiver {
         if !outcome.completed {
             self.screen.say(format_args!(
                 "{}: {} failed: {} (file: {})",
-                finished.id, finished.destination_name, finished.condition, finished.file_status
+                finished.id,
+                finished.destination_name.escape_debug(),
+                finished.condition,
+                finished.file_status
             ));
         } else if !finished.destination_name.is_empty() {
             // Messages alone were told of when they came.
             self.screen.say(format_args!(
                 "{}: received {}: {}",
                 finished.id,
-                finished.destination_name,
+                finished.destination_name.escape_debug(),
                 outcome.summary()
             ));
         }
@@ -301,7 +333,7 @@ impl Receiver {
             under_way.bar.set_position(report.progress);
             let elapsed = now.since(under_way.began).as_secs_f64();
             let moved = report.progress.saturating_sub(under_way.before);
-            under_way.bar.set_message(rate_text(moved as f64 * 8.0 / elapsed.max(1e-3)));
+            under_way.bar.set_message(show::rate(moved as f64 * 8.0 / elapsed.max(1e-3)));
         }
     }
 }

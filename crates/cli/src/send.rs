@@ -16,11 +16,13 @@ use lab::quantity::Span;
 use proto::cfdp::{self, Entity, Indication, PutRequest, TransactionFinished};
 use wire::cfdp::{TransactionId, TransmissionMode};
 
-use crate::transfer::{
-    self, Measures, Options, Outcome, Screen, bind_error, bytes_text, rate_text, resolve,
-};
+use crate::show;
+use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 use request::RequestOptions;
 use state::State;
+
+/// How long a receiver is answered after the end: longer than the acknowledgement timer of most.
+const LINGER: Duration = Duration::from_millis(1500);
 
 /// Send a file over UDP
 #[derive(Debug, clap::Args)]
@@ -59,6 +61,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME")]
     timeout: Option<Span>,
 
+    /// How long to stay after the end to answer the receiver if it asks again, because the last
+    /// acknowledgement may be lost [default: 1.5 s, or three round trips if that is longer]
+    #[arg(long, value_name = "TIME")]
+    linger: Option<Span>,
+
     /// Directory for the state of unfinished transfers
     /// [default: $XDG_STATE_HOME/slowlight or ~/.local/state/slowlight]
     #[arg(long, value_name = "DIR")]
@@ -76,18 +83,23 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let (mut driver, mut sender, state) = prepare(args).map_err(|error| transfer::usage(&error))?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| sender.on(now, entity, event))?;
-    let statistics = driver.statistics();
     drop(driver);
-    let code = sender.end(statistics)?;
     if sender.is_over() {
         state.remove();
     }
-    Ok(code)
+    sender.end()
 }
 
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     let to = resolve(&args.address)?;
+    ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address);
+    ensure!(
+        args.entity != args.remote_entity,
+        "--entity and --remote-entity are both {}; the two ends need numbers of their own",
+        args.entity
+    );
+    ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
     let (root, name) = source(&args.file)?;
     let listen = match &args.listen {
         Some(address) => resolve(address)?,
@@ -171,9 +183,9 @@ struct Sender {
     screen: Screen,
     bar: ProgressBar,
     timeout: Option<Time>,
+    linger: Option<Duration>,
     phase: Phase,
     began: Time,
-    before: u64,
     resumed: bool,
     /// Whether the user was told that nobody listens.
     refused: bool,
@@ -185,10 +197,12 @@ enum Phase {
     Loading,
     /// The file is on its way.
     Sending(TransactionId),
-    /// It is over; repeated questions of the receiver are answered until then.
-    Over(Box<TransactionFinished>, Duration, Time),
+    /// It is over, well or not; repeated questions of the receiver are answered until then.
+    Over(Result<bool>, Time),
     /// It was given up by this side without the receiver's knowledge.
     GivenUp(String),
+    /// The request makes no sense.
+    Refused(String),
 }
 
 impl Sender {
@@ -197,6 +211,7 @@ impl Sender {
         let bar = screen.bar(&put.destination_name, None);
         Self {
             timeout: args.timeout.map(|timeout| now + timeout.duration()),
+            linger: args.linger.map(Span::duration),
             options: args.options,
             file,
             put,
@@ -204,7 +219,6 @@ impl Sender {
             bar,
             phase: Phase::Loading,
             began: now,
-            before: 0,
             resumed: false,
             refused: false,
         }
@@ -214,7 +228,7 @@ impl Sender {
         match event {
             rt::Event::Tick => self.progress(now, entity),
             rt::Event::Refused(address) => self.refused(address),
-            rt::Event::Indication(indication) => self.indication(now, indication),
+            rt::Event::Indication(indication) => self.indication(now, entity, indication),
         }
         if matches!(self.phase, Phase::Loading) && entity.is_restored() {
             self.start(now, entity);
@@ -226,8 +240,8 @@ impl Sender {
                 rt::Control::Stop
             }
             Phase::Loading | Phase::Sending(_) => rt::Control::Continue,
-            Phase::Over(_, _, until) if now < *until => rt::Control::Continue,
-            Phase::Over(..) | Phase::GivenUp(_) => rt::Control::Stop,
+            Phase::Over(_, until) if now < *until => rt::Control::Continue,
+            Phase::Over(..) | Phase::GivenUp(_) | Phase::Refused(_) => rt::Control::Stop,
         }
     }
 
@@ -239,10 +253,10 @@ impl Sender {
         }
     }
 
-    fn indication(&mut self, now: Time, indication: Indication) {
+    fn indication(&mut self, now: Time, entity: &Entity, indication: Indication) {
         match indication {
             Indication::Restored { transactions } => self.resumed = transactions > 0,
-            Indication::TransactionFinished(finished) => self.finished(now, finished),
+            Indication::TransactionFinished(finished) => self.finished(now, entity, &finished),
             Indication::Abandoned { condition, .. } => {
                 self.phase = Phase::GivenUp(condition.to_string());
             }
@@ -264,6 +278,7 @@ impl Sender {
             | Indication::EofReceived(_)
             | Indication::Resumed { .. }
             | Indication::Report(_)
+            | Indication::ToldAgain { .. }
             | Indication::UserOperation(_) => {}
         }
     }
@@ -274,25 +289,55 @@ impl Sender {
             Ok(id) => {
                 self.phase = Phase::Sending(id);
                 self.began = now;
-                let report = entity.transactions().find(|report| report.id == id);
-                self.before = report.map_or(0, |report| report.progress);
                 let verb = if self.resumed { "going on with" } else { "sending" };
                 self.screen.say(format_args!("{id}: {verb} {}", self.file.display()));
             }
-            Err(error) => self.phase = Phase::GivenUp(error.to_string()),
+            Err(error) => self.phase = Phase::Refused(error.to_string()),
         }
     }
 
-    fn finished(&mut self, now: Time, finished: TransactionFinished) {
-        let elapsed = now.since(self.began);
-        // The receiver repeats its Finished until it has our ACK, which may be lost once.
+    /// Tells how it ended, at once: the wait for the receiver's questions is nobody's business.
+    fn finished(&mut self, now: Time, entity: &Entity, finished: &TransactionFinished) {
+        let light = self.options.light_time();
         let linger = match self.put.mode {
             Some(TransmissionMode::Unacknowledged) => Duration::ZERO,
             Some(TransmissionMode::Acknowledged) | None => {
-                Duration::from_millis(100) + 3 * self.options.light_time()
+                self.linger.unwrap_or_else(|| LINGER.max(6 * light))
             }
         };
-        self.phase = Phase::Over(Box::new(finished), elapsed, now + linger);
+        let told = self.tell(now, entity, finished);
+        self.phase = Phase::Over(told, now + linger);
+    }
+
+    /// Prints the outcome; whether the file is there.
+    fn tell(&self, now: Time, entity: &Entity, finished: &TransactionFinished) -> Result<bool> {
+        self.bar.finish_and_clear();
+        // An earlier process sent the file once; this one sends what was asked for again.
+        let moved = if self.resumed { entity.stats().repair_bytes } else { finished.size };
+        let elapsed = Some(now.since(self.began));
+        let stats = entity.stats();
+        let pdus = Some((stats.sent.total(), stats.received.total()));
+        let measures = Measures { elapsed, moved, pdus };
+        let protocol = &self.options.protocol;
+        let outcome = Outcome::new(protocol, finished, self.file.clone(), self.resumed, measures);
+        if outcome.completed {
+            self.screen.say(format_args!("{}: sent: {}", finished.id, outcome.summary()));
+        } else {
+            self.screen.say(format_args!(
+                "{}: failed after {}: {} (file at the receiver: {})",
+                finished.id,
+                show::bytes(finished.size as f64),
+                finished.condition,
+                finished.file_status
+            ));
+        }
+        for response in &finished.filestore_responses {
+            self.screen.say(request::described(response));
+        }
+        if self.options.json {
+            outcome.print()?;
+        }
+        Ok(outcome.completed)
     }
 
     fn progress(&self, now: Time, entity: &Entity) {
@@ -304,13 +349,13 @@ impl Sender {
         }
         self.bar.set_position(report.progress);
         let elapsed = now.since(self.began).as_secs_f64();
-        let moved = report.progress.saturating_sub(self.before) as f64 * 8.0;
+        let moved = if self.resumed { entity.stats().repair_bytes } else { report.progress };
         self.bar.set_message(match report.state {
             cfdp::State::Opening => "opening".to_owned(),
             cfdp::State::Suspended => "suspended".to_owned(),
             cfdp::State::Waiting => "waiting for the receiver".to_owned(),
             cfdp::State::Transferring | cfdp::State::Completing | cfdp::State::Closing => {
-                rate_text(moved / elapsed.max(1e-3))
+                show::rate(moved as f64 * 8.0 / elapsed.max(1e-3))
             }
         });
     }
@@ -320,42 +365,22 @@ impl Sender {
         matches!(self.phase, Phase::Over(..))
     }
 
-    /// Tells how it ended.
-    fn end(&self, statistics: rt::Statistics) -> Result<ExitCode> {
+    /// The exit code; tells of what did not come to an end.
+    fn end(self) -> Result<ExitCode> {
         self.bar.finish_and_clear();
-        let (finished, elapsed) = match &self.phase {
-            Phase::Over(finished, elapsed, _) => (finished, *elapsed),
-            Phase::GivenUp(why) => {
-                self.screen
-                    .say(format_args!("not finished: {why}; the same command goes on from here"));
-                return Ok(ExitCode::from(1));
-            }
-            Phase::Loading | Phase::Sending(_) => {
-                self.screen.say("stopped; the same command goes on from here");
-                return Ok(ExitCode::from(1));
-            }
+        let (id, why) = match self.phase {
+            Phase::Over(told, _) => return told.map(|good| ExitCode::from(u8::from(!good))),
+            Phase::Refused(why) => return Err(crate::Usage(why).into()),
+            Phase::GivenUp(why) => (None, why),
+            Phase::Loading => (None, "stopped".to_owned()),
+            Phase::Sending(id) => (Some(id), "stopped".to_owned()),
         };
-        let measures =
-            Measures { elapsed: Some(elapsed), before: self.before, statistics: Some(statistics) };
-        let protocol = &self.options.protocol;
-        let outcome = Outcome::new(protocol, finished, self.file.clone(), self.resumed, measures);
-        if outcome.completed {
-            self.screen.say(format_args!("{}: sent: {}", finished.id, outcome.summary()));
-        } else {
-            self.screen.say(format_args!(
-                "{}: failed after {}: {} (file at the receiver: {})",
-                finished.id,
-                bytes_text(finished.size),
-                finished.condition,
-                finished.file_status
-            ));
-        }
-        for response in &finished.filestore_responses {
-            self.screen.say(request::described(response));
-        }
+        self.screen.say(format_args!("not finished: {why}; the same command goes on from here"));
         if self.options.json {
-            outcome.print()?;
+            let names = (self.file, self.put.destination_name);
+            let (protocol, peer) = (&self.options.protocol, self.put.destination);
+            Outcome::given_up(protocol, "sender", id, peer, names, &why).print()?;
         }
-        Ok(ExitCode::from(u8::from(!outcome.completed)))
+        Ok(ExitCode::from(1))
     }
 }

@@ -15,7 +15,9 @@ use lab::protocol::Protocol;
 use lab::quantity::{Rate, Size, Span};
 use proto::cfdp;
 use serde::Serialize;
-use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, Width};
+use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
+
+use crate::show;
 
 /// Bytes that IPv4, UDP and Ethernet without FCS add to a datagram, which a rate counts.
 const OVERHEAD: usize = 28 + 14;
@@ -238,10 +240,10 @@ pub(crate) struct Outcome {
 pub(crate) struct Measures {
     /// How long it took, if its beginning is known.
     pub(crate) elapsed: Option<Duration>,
-    /// File bytes that had moved before this process began.
-    pub(crate) before: u64,
-    /// What the driver counted, if this was its only transaction.
-    pub(crate) statistics: Option<rt::Statistics>,
+    /// File bytes that moved since this process began.
+    pub(crate) moved: u64,
+    /// PDUs sent and received, if this was the entity's only transaction.
+    pub(crate) pdus: Option<(u64, u64)>,
 }
 
 impl Outcome {
@@ -258,7 +260,7 @@ impl Outcome {
             cfdp::Role::Receiver => ("receiver", &finished.source_name),
         };
         let elapsed_s = measures.elapsed.map(|elapsed| elapsed.as_secs_f64());
-        let moved = finished.size.saturating_sub(measures.before) as f64 * 8.0;
+        let moved = measures.moved.min(finished.size) as f64 * 8.0;
         let goodput_bps = elapsed_s.filter(|elapsed| *elapsed > 0.0).map(|elapsed| moved / elapsed);
         Self {
             protocol: protocol.to_string(),
@@ -278,25 +280,56 @@ impl Outcome {
             resumed,
             elapsed_s,
             goodput_bps,
-            datagrams_sent: measures.statistics.map(|counts| counts.datagrams_sent),
-            datagrams_received: measures.statistics.map(|counts| counts.datagrams_received),
+            datagrams_sent: measures.pdus.map(|(sent, _)| sent),
+            datagrams_received: measures.pdus.map(|(_, received)| received),
         }
     }
 
-    /// Prints the object on stdout.
+    /// The outcome of a transfer that was given up here, of which the other end may know nothing.
+    pub(crate) fn given_up(
+        protocol: &Protocol,
+        role: &'static str,
+        transaction: Option<TransactionId>,
+        peer_entity: u64,
+        (file, remote): (PathBuf, String),
+        why: &str,
+    ) -> Self {
+        Self {
+            protocol: protocol.to_string(),
+            role,
+            transaction: transaction.map(|id| id.to_string()).unwrap_or_default(),
+            peer_entity,
+            file,
+            remote,
+            file_bytes: 0,
+            completed: false,
+            condition: why.to_owned(),
+            delivery: "incomplete",
+            file_status: FileStatus::Unreported.to_string(),
+            resumed: false,
+            elapsed_s: None,
+            goodput_bps: None,
+            datagrams_sent: None,
+            datagrams_received: None,
+        }
+    }
+
+    /// Prints the object on stdout. Whoever closes that still wants the transfer and its exit code.
     pub(crate) fn print(&self) -> Result<()> {
         let mut out = std::io::stdout().lock();
-        serde_json::to_writer(&mut out, self)?;
-        writeln!(out)?;
-        Ok(())
+        let text = serde_json::to_string(self)?;
+        match writeln!(out, "{text}") {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Size, time and rate, for people.
     pub(crate) fn summary(&self) -> String {
-        let size = bytes_text(self.file_bytes);
+        let size = show::bytes(self.file_bytes as f64);
         match (self.elapsed_s, self.goodput_bps) {
             (Some(elapsed), Some(rate)) => {
-                format!("{size} in {elapsed:.3} s, {}", rate_text(rate))
+                format!("{size} in {}, {}", show::seconds(elapsed), show::rate(rate))
             }
             _ => size,
         }
@@ -314,48 +347,9 @@ fn completed(finished: &cfdp::TransactionFinished) -> bool {
         && kept
 }
 
-/// A rate with three digits: `66.1 Mbit/s`.
-pub(crate) fn rate_text(bps: f64) -> String {
-    scaled(bps, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
-}
-
-/// A size with three digits: `10.5 MB`.
-pub(crate) fn bytes_text(bytes: u64) -> String {
-    scaled(bytes as f64, ["B", "kB", "MB", "GB"])
-}
-
-fn scaled(mut value: f64, units: [&str; 4]) -> String {
-    let mut unit = units[0];
-    for next in &units[1..] {
-        if value < 999.5 {
-            break;
-        }
-        value /= 1000.0;
-        unit = next;
-    }
-    let digits = if unit == units[0] || value >= 99.95 {
-        0
-    } else if value >= 9.995 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$} {unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(rate_text(0.0), "0 bit/s");
-        assert_eq!(rate_text(66_123_456.0), "66.1 Mbit/s");
-        assert_eq!(rate_text(999_900.0), "1.00 Mbit/s");
-        assert_eq!(bytes_text(4_000_000_000), "4.00 GB");
-        assert_eq!(bytes_text(10), "10 B");
-        assert_eq!(bytes_text(123_456), "123 kB");
-    }
 
     #[test]
     fn addresses_say_what_is_wrong_with_them() {

@@ -60,7 +60,8 @@ impl Transfer {
         match end {
             End::Sender => command
                 .args(["send", "--protocol", "cfdp", "--json", "--rate", RATE, "--entity", "1"])
-                .args(["--remote-entity", "2", "--remote", "received.bin", "--state"])
+                .args(["--remote-entity", "2", "--remote", "received.bin", "--linger"])
+                .args(["100 ms", "--state"])
                 .args([self.path("state"), self.path("source.bin")])
                 .arg(&self.address),
             End::Receiver => command

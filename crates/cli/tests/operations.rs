@@ -115,7 +115,8 @@ impl Server {
 
 fn send(file: &Path, address: &str, state: &Path, more: &[&str]) -> Running {
     let mut command = program(&["send"]);
-    command.arg(file).arg(address).arg("--state").arg(state).args(more);
+    command.arg(file).arg(address).arg("--state").arg(state);
+    command.args(["--linger", "100 ms"]).args(more);
     Running::start(command)
 }
 

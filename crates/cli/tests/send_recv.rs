@@ -49,8 +49,26 @@ impl Place {
     fn send(&self, file: &Path, address: &str, more: &[&str]) -> Running {
         let mut command = program();
         command.arg("send").arg(file).arg(address).arg("--json");
-        command.arg("--state").arg(self.path("state")).args(more);
+        command.arg("--state").arg(self.path("state"));
+        if !more.contains(&"--linger") {
+            command.args(["--linger", "100 ms"]);
+        }
+        command.args(more);
         Running::start(command)
+    }
+
+    /// Waits until the receiver's working file has `len` bytes.
+    fn await_spool(&self, len: u64) {
+        let start = Instant::now();
+        let spool = self.root().join(".slowlight/spool");
+        let longest = || {
+            let files = std::fs::read_dir(&spool).into_iter().flatten().flatten();
+            files.filter_map(|file| Some(file.metadata().ok()?.len())).max().unwrap_or(0)
+        };
+        while longest() < len {
+            assert!(start.elapsed() < LIMIT, "{} bytes received", longest());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// A receiver, and the address it listens on.
@@ -91,6 +109,12 @@ impl Running {
                 return rest.split(' ').next().unwrap().to_owned();
             }
         }
+    }
+
+    /// What ctrl-C does.
+    fn interrupt(&self) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     }
 
     fn kill(mut self) {
@@ -200,9 +224,8 @@ fn a_killed_receiver_goes_on() {
     let place = Place::new();
     let file = place.file("file", 8_000_000);
     let (receiver, address) = place.recv("127.0.0.1:0", &[]);
-    // 8 MB at 80 Mbit/s take 0.8 s.
     let sender = place.send(&file, &address, &["--rate", "80 Mbit/s", "--delay", "1 ms"]);
-    std::thread::sleep(Duration::from_millis(500));
+    place.await_spool(2_000_000);
     receiver.kill();
     let (receiver, _) = place.recv(&address, &["--once"]);
     sender.end().complete();
@@ -217,10 +240,13 @@ fn a_killed_sender_goes_on_with_the_same_transaction() {
     let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
     let more = ["--rate", "80 Mbit/s", "--delay", "1 ms"];
     let sender = place.send(&file, &address, &more);
-    std::thread::sleep(Duration::from_millis(400));
+    place.await_spool(2_000_000);
     sender.kill();
     let outcome = place.send(&file, &address, &more).end().complete();
     assert_eq!(outcome["resumed"], true, "{outcome}");
+    // What an earlier process sent does not count: 80 Mbit/s is all there is.
+    let goodput = outcome["goodput_bps"].as_f64().unwrap();
+    assert!(goodput < 82e6, "{outcome}");
     let received = receiver.end().complete();
     assert_eq!(outcome["transaction"], received["transaction"]);
     same(&file, &place.root().join("file"));
@@ -233,7 +259,7 @@ fn a_changed_file_is_sent_anew() {
     let (receiver, address) = place.recv("127.0.0.1:0", &[]);
     let more = ["--rate", "80 Mbit/s", "--delay", "1 ms"];
     let sender = place.send(&file, &address, &more);
-    std::thread::sleep(Duration::from_millis(400));
+    place.await_spool(2_000_000);
     sender.kill();
     place.file("file", 1_000_000);
     let outcome = place.send(&file, &address, &more).end().complete();
@@ -263,7 +289,14 @@ fn mistakes_are_told_with_exit_code_2() {
     let root = place.root();
     let elsewhere = Place::new();
     let text = |path: &Path| path.to_str().unwrap().to_owned();
-    let cases: [(Vec<String>, &str); 9] = [
+    let sent = |more: &[&str]| {
+        let more = more.iter().map(|text| (*text).to_owned());
+        ["send".to_owned(), text(&file), address.clone()].into_iter().chain(more).collect()
+    };
+    let cases: [(Vec<String>, &str); 12] = [
+        (sent(&["--remote", ""]), "--remote is empty"),
+        (sent(&["--entity", "2"]), "numbers of their own"),
+        (vec!["send".into(), text(&file), "127.0.0.1:0".into()], "port 0"),
         (vec!["send".into(), text(&missing), address.clone()], "missing"),
         (vec!["send".into(), text(&root), address.clone()], "not a regular file"),
         (vec!["send".into(), text(&file), "127.0.0.1".into()], "no port"),
@@ -278,7 +311,7 @@ fn mistakes_are_told_with_exit_code_2() {
             vec![
                 "recv".into(),
                 "--listen".into(),
-                address,
+                address.clone(),
                 "--root".into(),
                 text(&elsewhere.root()),
             ],
@@ -307,4 +340,77 @@ fn a_sender_without_a_receiver_gives_up_when_told_to() {
     let sender = place.send(&file, &address, &["--timeout", "300 ms"]).end();
     assert_eq!(sender.code, Some(1), "{}", sender.said);
     assert!(sender.said.contains("the same command goes on"), "{}", sender.said);
+    let outcome: Value = serde_json::from_str(&sender.out).unwrap();
+    assert_eq!(outcome["completed"], false, "{outcome}");
+    assert_eq!(outcome["condition"], "the time given is over", "{outcome}");
+}
+
+#[test]
+fn a_slow_sender_stops_when_told_to() {
+    let place = Place::new();
+    let file = place.file("file", 8_000_000);
+    let (_receiver, address) = place.recv("127.0.0.1:0", &[]);
+    let sender = place.send(&file, &address, &["--rate", "100 kbit/s"]);
+    place.await_spool(1);
+    sender.interrupt();
+    let start = Instant::now();
+    let ended = sender.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    // The next batch alone is due later than that at this rate.
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let outcome: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(outcome["condition"], "stopped", "{outcome}");
+}
+
+#[test]
+fn a_receiver_that_only_repeats_its_answer_ends() {
+    let place = Place::new();
+    let file = place.file("file", 100_000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
+    // The sender hears nothing: it is killed when all is received, and asks again later.
+    let sender = place.send(&file, &address, &["--rate", "1 Mbit/s"]);
+    let arrived = place.root().join("file");
+    let start = Instant::now();
+    while !arrived.exists() {
+        assert!(start.elapsed() < LIMIT);
+        std::thread::yield_now();
+    }
+    sender.kill();
+    receiver.kill();
+    let (receiver, address) = place.recv(&address, &["--once"]);
+    place.send(&file, &address, &["--rate", "1 Mbit/s"]).end().complete();
+    assert_eq!(receiver.end().code, Some(0));
+    same(&file, &arrived);
+}
+
+#[test]
+fn a_receiver_whose_answers_are_lost_is_answered_for_a_while() {
+    let place = Place::new();
+    let file = place.file("file", 1000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &[]);
+    let sender = place.send(&file, &address, &["--linger", "60 s"]);
+    let start = Instant::now();
+    while !place.root().join("file").exists() {
+        assert!(start.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The result is told before the wait, and ctrl-C ends the wait without changing it.
+    std::thread::sleep(Duration::from_millis(300));
+    sender.interrupt();
+    sender.end().complete();
+    assert!(start.elapsed() < Duration::from_secs(30));
+    drop(receiver);
+}
+
+#[test]
+fn records_do_not_go_where_a_link_in_the_root_leads() {
+    let place = Place::new();
+    let elsewhere = Place::new();
+    std::os::unix::fs::symlink(elsewhere.root(), place.root().join(".slowlight")).unwrap();
+    let mut command = program();
+    command.args(["recv", "--listen", "127.0.0.1:0", "--root"]).arg(place.root());
+    let ended = Running::start(command).end();
+    assert_eq!(ended.code, Some(2), "{}", ended.said);
+    assert!(ended.said.contains("symbolic link"), "{}", ended.said);
+    assert_eq!(std::fs::read_dir(elsewhere.root()).unwrap().count(), 0);
 }

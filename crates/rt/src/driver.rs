@@ -163,8 +163,11 @@ const CONGESTED: Duration = Duration::from_micros(500);
 /// that wakes late by less than this loses nothing of the rate.
 const BURST: Duration = Duration::from_millis(1);
 
-/// How long the disk and the last batch may take after [`Control::Stop`].
+/// How long the disk may take after [`Control::Stop`].
 const SETTLE: Duration = Duration::from_secs(10);
+
+/// How long the last batch may take after it. At a low rate it is not due for hours.
+const FLUSH: Duration = Duration::from_millis(250);
 
 impl<E: Engine> Driver<E> {
     /// Binds the socket. `store` must have been opened with the same `waker`.
@@ -307,33 +310,34 @@ impl<E: Engine> Driver<E> {
         Ok(next)
     }
 
-    /// After the end: what was begun on the disk is finished, and what was pulled is sent when it
-    /// is due, with no more than a few batches after it.
+    /// After the end: what was begun on the disk is finished, and the batch that was pulled is sent
+    /// if it is due soon. Nothing more is pulled: whoever stops a transfer wants it to stop.
     fn settle(
         &mut self,
         on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
     ) -> Result<(), RunError> {
-        let end = self.clock.now() + SETTLE;
-        let mut sending = true;
+        let begin = self.clock.now();
+        let end = begin + SETTLE;
         loop {
             self.answers();
             let more = self.effects() == Next::More;
             while let Some(indication) = self.engine.poll_indication() {
                 on(self.clock.now(), &mut self.engine, Event::Indication(indication));
             }
-            if sending {
-                self.transmit()?;
-                sending = self.held.is_some();
+            let now = self.clock.now();
+            if let Some(held) = self.held.take().filter(|_| now <= begin + FLUSH) {
+                self.held = if held.until > now { Some(held) } else { self.send(held)? };
             }
-            if !more && !sending && self.store.pending() == 0 {
+            if !more && self.held.is_none() && self.store.pending() == 0 {
                 return Ok(());
             }
-            if self.clock.now() >= end {
-                tracing::warn!("stopped while the disk or the link was still busy");
+            if now >= end {
+                tracing::warn!("stopped while the disk was still busy");
                 return Ok(());
             }
             if !more {
-                self.wait(end, false)?;
+                let latest = if self.held.is_some() { begin + FLUSH } else { end };
+                self.wait(latest.max(now + FLUSH / 250), false)?;
             }
         }
     }

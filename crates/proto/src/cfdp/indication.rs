@@ -77,6 +77,15 @@ pub enum Indication {
         /// What was wrong with it.
         error: PeerError,
     },
+    /// A sender asked how a reception ended that is over, and was told from memory.
+    ToldAgain {
+        /// The transaction.
+        id: TransactionId,
+        /// How it had ended.
+        condition: ConditionCode,
+        /// Whether everything had arrived.
+        delivery: DeliveryCode,
+    },
     /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last
     /// left.
     LimitReached(Limit),

@@ -8,7 +8,7 @@ use wire::cfdp::{
 
 use super::core::{Base, Handle, Job, reverse};
 use super::finished;
-use super::indication::Limit;
+use super::indication::{Indication, Limit};
 use super::path::Path;
 use super::receiver::Receiver;
 use super::{Entity, NOBODY, Transaction};
@@ -282,7 +282,14 @@ impl Entity {
         self.reply(from, ack.to_vec().ok());
         if of == Acknowledged::Eof {
             let known = self.closed.get(id).map(|over| over.pdu.clone());
-            self.reply(from, known.filter(|pdu| !pdu.is_empty()));
+            let known = known.filter(|pdu| !pdu.is_empty());
+            if let Some(Ok(Pdu { body: Body::Finished(finished), .. })) =
+                known.as_deref().map(Pdu::decode)
+            {
+                let (condition, delivery) = (finished.condition, finished.delivery);
+                self.core.indicate(Indication::ToldAgain { id, condition, delivery });
+            }
+            self.reply(from, known);
         }
     }
 

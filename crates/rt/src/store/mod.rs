@@ -131,6 +131,10 @@ impl FileStore {
         let state_error = |error| StoreError::State { path: config.state.clone(), error };
         let files = Dir::open_ambient_dir(&config.root, ambient_authority()).map_err(root_error)?;
         std::fs::create_dir_all(&config.state).map_err(state_error)?;
+        if std::fs::symlink_metadata(&config.state).map_err(state_error)?.is_symlink() {
+            // Somebody who may write to the root must not choose where the records go.
+            return Err(state_error(io::Error::other("it is a symbolic link; remove it")));
+        }
         let state =
             Dir::open_ambient_dir(&config.state, ambient_authority()).map_err(state_error)?;
         let lock = Lock::take(&state, &config.state)?;

@@ -149,6 +149,8 @@ fn a_repeated_eof_after_a_restart_makes_no_second_file() {
     world.run();
     check(&world, &content(SIZE), "receiver lost after it told");
     assert!(world.now > moment);
+    let told = world.sides[1].indications.iter();
+    assert!(told.clone().any(|told| matches!(told, Indication::ToldAgain { .. })));
     assert!(world.log.iter().all(|(_, _, line, _)| !line.starts_with("data")), "{:#?}", world.log);
 }
 
