@@ -44,7 +44,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (180), corpora minimised afterwards
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
 nightly: setup build ## 10,000 random scenarios and 100 kills
-	@SLOWLIGHT_SCENARIOS=10000 SLOWLIGHT_KILLS=100 .ci/test
+	@SLOWLIGHT_SCENARIOS=10000 SLOWLIGHT_KILLS=100 SLOWLIGHT_SEEDS=30 .ci/test
 
 clean: ## remove everything that was built
 	@cargo clean

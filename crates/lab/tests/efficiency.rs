@@ -42,7 +42,7 @@ fn ten_megabytes_at_six_error_rates() {
     for (per, least) in
         [(0.0, 0.97), (1e-5, 0.97), (1e-4, 0.97), (1e-3, 0.97), (1e-2, 0.96), (1e-1, 0.94)]
     {
-        let plan = plan("terrestrial", per, seeds(2));
+        let plan = plan("terrestrial", per, seeds(10));
         let row = &rows(&plan)[0];
         assert_eq!(row.completed, row.runs, "{per}: {:?}", row.failures);
         let efficiency = row.efficiency.unwrap();
@@ -52,6 +52,16 @@ fn ten_megabytes_at_six_error_rates() {
         );
         assert!((least..1.0).contains(&efficiency), "{per}: {efficiency}");
     }
+}
+
+#[test]
+fn twenty_gaps_at_a_time_need_few_packets_back() {
+    let mut plan = plan("terrestrial", 1e-2, seeds(10));
+    plan.protocols = vec!["cfdp/gsfc-2007".parse().unwrap()];
+    let row = &rows(&plan)[0];
+    assert_eq!(row.completed, row.runs, "{:?}", row.failures);
+    println!("GSFC profile: {} STR, {} RTS", row.packets_str, row.packets_rts);
+    assert!(row.packets_rts < 10.0, "{} packets back", row.packets_rts);
 }
 
 #[test]
