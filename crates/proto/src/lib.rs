@@ -3,3 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod cfdp;
+mod path;
+mod ranges;

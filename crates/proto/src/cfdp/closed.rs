@@ -8,8 +8,8 @@ use wire::cfdp::{
     Body, Checksum, ChecksumType, ConditionCode, Pdu, TransactionId, TransmissionMode,
 };
 
-use super::path::Burst;
 use super::stats::Stats;
+use crate::path::Burst;
 
 /// Bytes of Finished PDUs that are remembered, at most.
 const BYTES_MAX: usize = 16 << 20;

@@ -15,19 +15,12 @@ use wire::cfdp::{
 
 use super::config::{Config, Remote, Timer};
 use super::indication::{Indication, Limit, handler_or_cancel};
-use super::path::{Burst, Class, Path, RoundTrip};
 use super::stats::Stats;
 use super::user_operations::Operations;
+use crate::path::{Burst, Class, Handle, Path, RoundTrip};
 
 /// The least time a timer waits, so that it cannot go off twice at one moment.
 pub(crate) const TICK: Duration = Duration::from_nanos(1);
-
-/// Where a transaction lives in its entity; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Handle {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
 
 /// A transaction's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,12 +6,12 @@ use wire::cfdp::{
     TransactionStatus, TransmissionMode, Version,
 };
 
-use super::core::{Base, Handle, Job, reverse};
+use super::core::{Base, Job, reverse};
 use super::finished;
 use super::indication::{Indication, Limit};
-use super::path::Path;
 use super::receiver::Receiver;
 use super::{Entity, NOBODY, Transaction};
+use crate::path::{Handle, Path};
 
 impl Entity {
     /// One datagram arrived.

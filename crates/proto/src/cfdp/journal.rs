@@ -9,8 +9,9 @@ use engine::{Area, FileName, IndexRequest};
 use wire::cfdp::{Checksum, ChecksumType, ConditionCode, EntityId, TransactionId};
 
 use super::closed::Subject;
-use super::core::{Core, Handle, Job};
-use super::ranges::Ranges;
+use super::core::{Core, Job};
+use crate::path::Handle;
+use crate::ranges::Ranges;
 
 const VERSION: u8 = 2;
 const CHECK_LEN: usize = 4;

@@ -15,9 +15,7 @@ mod finished;
 mod indication;
 mod input;
 mod journal;
-mod path;
 mod profile;
-mod ranges;
 mod receiver;
 mod request;
 mod restore;
@@ -53,10 +51,10 @@ pub use self::user_operations::{
 pub use wire::cfdp as pdu;
 
 use self::closed::{Closed, Over, Replies};
-use self::core::{Base, Core, Handle, Job};
-use self::path::{Class, Path};
+use self::core::{Base, Core, Job};
 use self::receiver::Receiver;
 use self::sender::{Sender, Turn};
+use crate::path::{Class, Handle, Path};
 
 /// How many sequence numbers are set aside at a time, so that few records are written.
 const SEQUENCE_BLOCK: u64 = 64;

@@ -12,8 +12,8 @@ use super::{Phase, Receiver};
 use crate::cfdp::core::{Alarm, Core, Job};
 use crate::cfdp::indication::{Indication, Role, TransactionFinished};
 use crate::cfdp::journal::{self, Decided, ReceiverRecord};
-use crate::cfdp::path::{Class, Path};
 use crate::cfdp::request::{FilestoreRequest, FilestoreResponse};
+use crate::path::{Class, Path};
 
 impl Receiver {
     /// Goes on to the end if everything is there.

@@ -10,8 +10,8 @@ use wire::cfdp::{
 use super::{End, Metadata, Phase, Receiver, Round};
 use crate::cfdp::core::{Alarm, Core, Job, TICK};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
-use crate::cfdp::path::Class;
 use crate::cfdp::request::FilestoreRequest;
+use crate::path::Class;
 
 type Answer = Result<Completion, EffectError>;
 

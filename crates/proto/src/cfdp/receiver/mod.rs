@@ -19,10 +19,10 @@ use super::core::{Alarm, Base, Core, TICK};
 use super::finished::{self, Outcome};
 use super::indication::{Indication, Limit, Report, Role, State};
 use super::journal::{JournalSlot, ReceiverRecord};
-use super::path::{Burst, Class};
-use super::ranges::Ranges;
 use super::request::FilestoreRequest;
 use super::sender::Turn;
+use crate::path::{Burst, Class};
+use crate::ranges::Ranges;
 
 /// A transaction that receives.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use wire::cfdp::{Body, ConditionCode, Nak, SegmentRequest, SegmentRequests};
 use super::{Phase, Receiver};
 use crate::cfdp::config::{NakMode, Timer};
 use crate::cfdp::core::{Alarm, Base, Core, TICK};
-use crate::cfdp::path::{Burst, Class};
 use crate::cfdp::sender::Turn;
+use crate::path::{Burst, Class};
 
 /// Data in arrival order that may be lost in a row before the answers count as over. With one
 /// packet in ten lost, eight in a row are one in 10^8.

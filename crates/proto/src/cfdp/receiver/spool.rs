@@ -7,8 +7,9 @@ use bytes::{Bytes, BytesMut};
 use engine::{Effect, FileId, FileName, OpenMode};
 use wire::cfdp::{Checksum, ChecksumType};
 
-use crate::cfdp::core::{Core, Handle, Job};
-use crate::cfdp::ranges::Ranges;
+use crate::cfdp::core::{Core, Job};
+use crate::path::Handle;
+use crate::ranges::Ranges;
 
 /// Reads of the working file under way at one time, to sum it up.
 const READS_MAX: usize = 4;

@@ -10,8 +10,8 @@ use super::{Phase, Sender, Source};
 use crate::cfdp::core::{Alarm, Base, Core, Job, TICK};
 use crate::cfdp::finished::Outcome;
 use crate::cfdp::indication::{Indication, PeerError};
-use crate::cfdp::path::{Class, Path};
 use crate::cfdp::request::RequestError;
+use crate::path::{Class, Path};
 
 type Answer = Result<Completion, EffectError>;
 

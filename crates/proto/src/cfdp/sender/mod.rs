@@ -18,8 +18,8 @@ use super::core::{Alarm, Base, Core, TICK};
 use super::finished::Outcome;
 use super::indication::{Indication, Report, Role, State, TransactionFinished};
 use super::journal::{self, JournalSlot};
-use super::path::{Burst, Class};
 use super::request::PutRequest;
+use crate::path::{Burst, Class};
 
 /// The longest wait for a receiver that was asked how far it is.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);

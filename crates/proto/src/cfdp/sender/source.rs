@@ -7,8 +7,9 @@ use bytes::Bytes;
 use engine::{Effect, FileId};
 use wire::cfdp::{Checksum, ChecksumType};
 
-use crate::cfdp::core::{Core, Handle, Job};
-use crate::cfdp::ranges::Ranges;
+use crate::cfdp::core::{Core, Job};
+use crate::path::Handle;
+use crate::ranges::Ranges;
 
 /// Most parts to send again that are being read at one time.
 const REPAIRS_AHEAD: usize = 64;

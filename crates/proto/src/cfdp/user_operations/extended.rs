@@ -23,13 +23,14 @@ use wire::cfdp::{
 
 use super::{OperationIndication, Received, custody};
 use crate::cfdp::closed::Over;
-use crate::cfdp::core::{Base, Handle, Job, reverse};
+use crate::cfdp::core::{Base, Job, reverse};
 use crate::cfdp::finished::Outcome;
 use crate::cfdp::indication::TransactionFinished;
 use crate::cfdp::request::PutRequest;
 use crate::cfdp::restore::described_put;
 use crate::cfdp::sender::Sender;
 use crate::cfdp::{Entity, NOBODY, Slot, Transaction, journal};
+use crate::path::Handle;
 
 /// What is handed on for others by the extended procedures.
 #[derive(Debug, Default)]

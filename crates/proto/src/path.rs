@@ -1,22 +1,27 @@
-//! What an entity keeps for each path: its state, its pace, its round trip, and who wants to send.
+//! What an engine keeps for each path: its state, its pace, its round trip, and who wants to send.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::{PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf};
 
-use super::core::Handle;
+/// Where a transfer lives in its engine; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Handle {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
 
 /// What is sent first: the lower, the sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// ACK, Finished, NAK, Keep Alive, Prompt.
+    /// Acknowledgements, reports, and what else controls a transfer.
     Control,
-    /// Metadata.
+    /// What describes a file.
     Metadata,
     /// Data that was asked for again.
     Repair,
-    /// New data, and the EOF after it.
+    /// New data, and what follows it.
     Bulk,
 }
 
