@@ -415,6 +415,27 @@ impl Base {
         }
     }
 
+    /// Stands still until it is resumed, and tells the user if that is wanted.
+    pub(crate) fn suspend(&mut self, core: &mut Core, condition: ConditionCode) {
+        self.suspended = true;
+        self.disarm_protocol(core);
+        if core.config.indications.suspended {
+            core.indicate(Indication::Suspended { id: self.id(), condition });
+        }
+    }
+
+    /// Goes on; `false` if it was not suspended.
+    pub(crate) fn resume(&mut self, core: &mut Core, progress: u64) -> bool {
+        if !self.suspended {
+            return false;
+        }
+        self.suspended = false;
+        if core.config.indications.resumed {
+            core.indicate(Indication::Resumed { id: self.id(), progress });
+        }
+        true
+    }
+
     /// Stops the timers, and keeps what was left of them.
     pub(crate) fn pause(&mut self, core: &mut Core, now: Time) {
         let armed = |alarm| {
@@ -487,6 +508,17 @@ impl Base {
             }
         };
         time.max(TICK)
+    }
+
+    /// Time between two looks whether an unacknowledged transaction is complete, or closed.
+    pub(crate) fn check_time(&self, core: &Core) -> Duration {
+        let answer = self.answer_time(core);
+        let auto = match self.header.direction {
+            // A sender waits for its receiver's checks.
+            Direction::TowardReceiver => answer.max(Duration::from_secs(1)) * 2,
+            Direction::TowardSender => answer.max(Duration::from_millis(500)),
+        };
+        Self::duration(self.remote.check_timer, auto, 0)
     }
 
     /// Silence after which the transaction is faulty. A receiver that can ask for the rest keeps

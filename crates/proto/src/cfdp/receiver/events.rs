@@ -202,14 +202,9 @@ impl Receiver {
             if self.base.acknowledged() {
                 self.ask_after_eof(core, now);
             } else {
-                self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+                self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
             }
         }
-    }
-
-    fn check_time(&self, core: &Core) -> std::time::Duration {
-        let auto = self.base.answer_time(core).max(std::time::Duration::from_millis(500));
-        crate::cfdp::core::Base::duration(self.base.remote.check_timer, auto, 0)
     }
 
     /// The sender knows how it ended.
@@ -363,7 +358,7 @@ impl Receiver {
             self.fault(core, now, ConditionCode::CheckLimitReached);
         }
         if self.phase == Phase::Receiving && !self.base.suspended {
-            self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+            self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
         }
     }
 
@@ -387,21 +382,12 @@ impl Receiver {
         if self.base.suspended || self.phase != Phase::Receiving {
             return;
         }
-        self.base.suspended = true;
-        self.base.disarm_protocol(core);
-        if core.config.indications.suspended {
-            core.indicate(Indication::Suspended { id: self.base.id(), condition });
-        }
+        self.base.suspend(core, condition);
     }
 
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
-        if !self.base.suspended {
+        if !self.base.resume(core, self.ranges.covered()) {
             return;
-        }
-        self.base.suspended = false;
-        if core.config.indications.resumed {
-            let progress = self.ranges.covered();
-            core.indicate(Indication::Resumed { id: self.base.id(), progress });
         }
         self.rearm(core, now);
         self.check_complete(core, now);
@@ -420,7 +406,7 @@ impl Receiver {
                 if self.eof.is_some() && self.base.acknowledged() {
                     self.ask_again(core, now);
                 } else if self.eof.is_some() {
-                    self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+                    self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
                 }
             }
             Phase::Telling => {

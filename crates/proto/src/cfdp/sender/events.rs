@@ -281,7 +281,7 @@ impl Sender {
                     self.fault(core, now, ConditionCode::CheckLimitReached);
                 }
                 if self.phase == Phase::Sending && !self.base.suspended {
-                    self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+                    self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
                 }
             }
             Alarm::Inactivity => {
@@ -381,21 +381,12 @@ impl Sender {
         if self.base.suspended || !matches!(self.phase, Phase::Opening | Phase::Sending) {
             return;
         }
-        self.base.suspended = true;
-        self.base.disarm_protocol(core);
-        if core.config.indications.suspended {
-            core.indicate(Indication::Suspended { id: self.base.id(), condition });
-        }
+        self.base.suspend(core, condition);
     }
 
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
-        if !self.base.suspended {
+        if !self.base.resume(core, self.progress()) {
             return;
-        }
-        self.base.suspended = false;
-        if core.config.indications.resumed {
-            let progress = self.progress();
-            core.indicate(Indication::Resumed { id: self.base.id(), progress });
         }
         self.rearm(core, now);
     }
@@ -439,7 +430,7 @@ impl Sender {
                     self.base.alarm(core, Alarm::Ack, now + wait);
                 }
             } else {
-                self.base.alarm(core, Alarm::Check, now + self.check_time(core));
+                self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
             }
         }
         if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {

@@ -492,16 +492,11 @@ impl Sender {
         } else if cancelled {
             self.close(core);
         } else if self.closure {
-            self.base.alarm(core, Alarm::Check, at + self.check_time(core));
+            self.base.alarm(core, Alarm::Check, at + self.base.check_time(core));
         } else {
             self.finished(core, Outcome::new(DeliveryCode::Complete));
             self.close(core);
         }
-    }
-
-    fn check_time(&self, core: &Core) -> Duration {
-        let auto = self.base.answer_time(core).max(Duration::from_secs(1)) * 2;
-        Base::duration(self.base.remote.check_timer, auto, 0)
     }
 
     /// Waits for Finished, and asks again by an EOF if nothing is heard for long.

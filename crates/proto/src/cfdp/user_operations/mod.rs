@@ -48,8 +48,9 @@ use self::files::FileJob;
 use self::message::Request;
 use self::sfo::Hop;
 use super::core::{Base, Core, Job};
+use super::finished::Outcome;
 use super::indication::{Indication, Role, TransactionFinished};
-use super::request::{FilestoreResponse, PutRequest, RequestError};
+use super::request::{PutRequest, RequestError};
 use super::{Entity, NOBODY, Transaction, journal};
 
 /// What an entity does for others.
@@ -493,15 +494,7 @@ fn read_owed(finished: &[u8], metadata: &[u8]) -> Option<Received> {
     let Ok(Pdu { header, body: Body::Finished(end) }) = Pdu::decode(finished) else { return None };
     let described = Pdu::decode(metadata).ok()?;
     let Body::Metadata(described) = described.body else { return None };
-    let responses = end.tlvs.iter().filter_map(|tlv| match tlv {
-        Tlv::FilestoreResponse(response) => Some(FilestoreResponse::from_wire(&response)),
-        Tlv::FilestoreRequest(_)
-        | Tlv::MessageToUser(_)
-        | Tlv::FaultHandlerOverride { .. }
-        | Tlv::FlowLabel(_)
-        | Tlv::EntityId(_)
-        | Tlv::Other { .. } => None,
-    });
+    let outcome = Outcome::from_wire(&end);
     let messages = described.tlvs.iter().filter_map(|tlv| {
         if let Tlv::MessageToUser(text) = tlv { Some(Bytes::copy_from_slice(text.0)) } else { None }
     });
@@ -516,7 +509,7 @@ fn read_owed(finished: &[u8], metadata: &[u8]) -> Option<Received> {
         destination_name: described.destination_name.to_str_lossy().into_owned(),
         size: described.file_size,
         messages: messages.collect(),
-        filestore_responses: responses.collect(),
+        filestore_responses: outcome.responses,
         fault_location: None,
     };
     Some(Received { finished, header, metadata: metadata.to_vec(), path: None, restored: true })
