@@ -120,7 +120,7 @@ struct Receiver {
     /// Whether the first transaction to end was complete.
     first: Option<bool>,
     closing_until: Time,
-    /// Whether the first transaction was over before this process began.
+    /// Whether the first transaction was over before its sender could be told.
     told_again: bool,
     failure: Option<anyhow::Error>,
 }
@@ -167,7 +167,7 @@ impl Receiver {
         match indication {
             Indication::MetadataReceived(metadata) => self.begun(now, &metadata),
             Indication::TransactionFinished(finished) if finished.role == Role::Receiver => {
-                self.finished(now, &finished);
+                self.finished(now, entity, &finished);
             }
             Indication::Abandoned { id, condition, .. } => {
                 self.under_way.remove(&id);
@@ -215,8 +215,10 @@ impl Receiver {
                     self.screen.say(format_args!("{id}: was received before: {condition}"));
                     let good = condition == ConditionCode::NoError;
                     self.first = Some(good && delivery == DeliveryCode::Complete);
-                    self.closing_until = self.closing_until.min(now + TOLD_AGAIN);
                     self.told_again = true;
+                }
+                if self.told_again {
+                    self.closing_until = self.closing_until.min(now + TOLD_AGAIN);
                 }
             }
             Indication::Transaction(_)
@@ -287,7 +289,7 @@ impl Receiver {
         self.under_way.entry(metadata.id).or_insert(under_way);
     }
 
-    fn finished(&mut self, now: Time, finished: &TransactionFinished) {
+    fn finished(&mut self, now: Time, entity: &Entity, finished: &TransactionFinished) {
         let under_way = self.under_way.remove(&finished.id);
         let measures = Measures {
             pdus: None,
@@ -321,6 +323,11 @@ impl Receiver {
         }
         if self.options.json {
             self.failure = outcome.print().err();
+        }
+        if self.first.is_none() && resumed {
+            // What an earlier process had almost done ends before its sender is heard of, and is
+            // told to it when it asks.
+            self.told_again = entity.transactions().all(|report| report.id != finished.id);
         }
         self.first.get_or_insert(outcome.completed);
         let grace = CLOSING + 4 * self.options.light_time();
