@@ -5,3 +5,6 @@
 pub mod cfdp;
 mod path;
 mod ranges;
+mod source;
+mod spool;
+mod storage;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use engine::{
     Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, PathId, Ticket, Time,
     Timers,
@@ -18,6 +18,7 @@ use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
 use crate::path::{Burst, Class, Handle, Path, RoundTrip};
+use crate::storage::{Room, Storage};
 
 /// The least time a timer waits, so that it cannot go off twice at one moment.
 pub(crate) const TICK: Duration = Duration::from_nanos(1);
@@ -124,13 +125,8 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     tickets: BTreeMap<Ticket, (Handle, Job)>,
     ticket: u64,
-    /// Bytes received that are not written yet, in all transactions.
-    pub(crate) unwritten: usize,
-    /// Buffers of writes lately begun: one that is written is filled again, because memory that
-    /// was never touched costs more than the copying.
-    spare: VecDeque<Bytes>,
-    /// Bytes received before their Metadata, in all transactions.
-    pub(crate) parked: usize,
+    /// What it holds in memory of files.
+    pub(crate) room: Room,
     /// Ranges tracked, in all receptions.
     pub(crate) ranges: usize,
     /// Puts under way.
@@ -146,6 +142,8 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(config: Config) -> Self {
+        let limits = &config.limits;
+        let room = Room::new(limits.write_buffer, limits.write_piece, limits.read_piece);
         Self {
             config,
             paths: BTreeMap::new(),
@@ -155,9 +153,7 @@ impl Core {
             stats: Stats::default(),
             tickets: BTreeMap::new(),
             ticket: 0,
-            unwritten: 0,
-            spare: VecDeque::new(),
-            parked: 0,
+            room,
             ranges: 0,
             senders: 0,
             flush_wanted: false,
@@ -165,13 +161,6 @@ impl Core {
             limits_reported: Vec::new(),
             operations: Operations::default(),
         }
-    }
-
-    /// Bytes that one put may read ahead.
-    pub(crate) fn read_ahead(&self) -> usize {
-        let limits = &self.config.limits;
-        let share = limits.read_ahead_total / self.senders.max(1);
-        limits.read_ahead.min(share).max(1)
     }
 
     /// The place of one more finished reception in their order.
@@ -208,38 +197,6 @@ impl Core {
         self.tickets.remove(&ticket)
     }
 
-    pub(crate) fn open(&mut self, handle: Handle, name: FileName, mode: OpenMode) {
-        let ticket = self.ticket(handle, Job::Open);
-        self.effects.push_back(Effect::Open { ticket, name, mode });
-    }
-
-    pub(crate) fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
-        let ticket = self.ticket(handle, Job::Read { offset, len });
-        self.effects.push_back(Effect::Read { ticket, file, offset, len });
-    }
-
-    /// An empty buffer for a write of up to `len` bytes.
-    pub(crate) fn write_buffer(&mut self, len: usize) -> BytesMut {
-        if self.spare.front().is_some_and(Bytes::is_unique)
-            && let Some(Ok(mut buffer)) = self.spare.pop_front().map(Bytes::try_into_mut)
-        {
-            buffer.clear();
-            if buffer.capacity() >= len {
-                return buffer;
-            }
-        }
-        BytesMut::with_capacity(len)
-    }
-
-    /// Keeps a buffer that is about to be written, to be filled again afterwards.
-    pub(crate) fn keep_buffer(&mut self, bytes: &Bytes) {
-        let limits = &self.config.limits;
-        if self.spare.len() > limits.write_buffer / limits.write_piece.max(1) {
-            self.spare.pop_front();
-        }
-        self.spare.push_back(bytes.clone());
-    }
-
     pub(crate) fn filestore(&mut self, handle: Handle, job: Job, request: FilestoreRequest) {
         let ticket = self.ticket(handle, job);
         self.effects.push_back(Effect::Filestore { ticket, request });
@@ -248,10 +205,6 @@ impl Core {
     pub(crate) fn index(&mut self, handle: Handle, job: Job, request: IndexRequest) {
         let ticket = self.ticket(handle, job);
         self.effects.push_back(Effect::Index { ticket, request });
-    }
-
-    pub(crate) fn close(&mut self, file: FileId) {
-        self.effects.push_back(Effect::Close { file });
     }
 
     /// Asks the driver to hold back a path until its data is written.
@@ -263,11 +216,52 @@ impl Core {
             self.effects.push_back(Effect::PauseRead { path });
         }
     }
+}
 
-    /// Takes note of data that was written, and lets more in when there is room again.
-    pub(crate) fn written(&mut self, len: usize) {
-        self.unwritten = self.unwritten.saturating_sub(len);
-        if self.unwritten > self.config.limits.write_buffer / 2 {
+impl Storage for Core {
+    fn room(&mut self) -> &mut Room {
+        &mut self.room
+    }
+
+    fn read_ahead(&self) -> usize {
+        let limits = &self.config.limits;
+        let share = limits.read_ahead_total / self.senders.max(1);
+        limits.read_ahead.min(share).max(1)
+    }
+
+    fn open(&mut self, handle: Handle, name: FileName, mode: OpenMode) {
+        let ticket = self.ticket(handle, Job::Open);
+        self.effects.push_back(Effect::Open { ticket, name, mode });
+    }
+
+    fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
+        let ticket = self.ticket(handle, Job::Read { offset, len });
+        self.effects.push_back(Effect::Read { ticket, file, offset, len });
+    }
+
+    fn read_again(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
+        let ticket = self.ticket(handle, Job::Repair { offset });
+        self.effects.push_back(Effect::Read { ticket, file, offset, len });
+    }
+
+    fn write(&mut self, handle: Handle, file: FileId, offset: u64, bytes: Bytes, cost: usize) {
+        let ticket = self.ticket(handle, Job::Write { len: cost });
+        self.effects.push_back(Effect::Write { ticket, file, offset, bytes });
+    }
+
+    fn sync(&mut self, handle: Handle, file: FileId) {
+        let ticket = self.ticket(handle, Job::Sync);
+        self.effects.push_back(Effect::Sync { ticket, file });
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.effects.push_back(Effect::Close { file });
+    }
+
+    /// Lets more in when there is room again.
+    fn written(&mut self, cost: usize) {
+        self.room.unwritten = self.room.unwritten.saturating_sub(cost);
+        if self.room.unwritten > self.config.limits.write_buffer / 2 {
             // What still waits may be collected data that no more will join while paths pause.
             self.flush_wanted |= self.paths.values().any(|path| path.paused);
             return;

@@ -12,6 +12,7 @@ use super::indication::{Indication, Limit};
 use super::receiver::Receiver;
 use super::{Entity, NOBODY, Transaction};
 use crate::path::{Handle, Path};
+use crate::storage::Storage as _;
 
 impl Entity {
     /// One datagram arrived.

@@ -218,11 +218,7 @@ impl Entity {
             Transaction::Sender(sender) => size_of::<Sender>() + sender.memory(),
             Transaction::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
         });
-        held.sum::<usize>()
-            + self.core.unwritten
-            + self.core.parked
-            + self.closed.memory()
-            + self.replies.memory()
+        held.sum::<usize>() + self.core.room.held() + self.closed.memory() + self.replies.memory()
     }
 
     /// Sends a file, messages or filestore requests to another entity (§3.4.1).

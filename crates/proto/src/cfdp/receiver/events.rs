@@ -12,6 +12,7 @@ use crate::cfdp::core::{Alarm, Core, Job, TICK};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
 use crate::cfdp::request::FilestoreRequest;
 use crate::path::Class;
+use crate::storage::Storage as _;
 
 type Answer = Result<Completion, EffectError>;
 

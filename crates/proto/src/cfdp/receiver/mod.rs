@@ -3,7 +3,6 @@
 mod completion;
 mod events;
 mod nak;
-mod spool;
 
 use bytes::Bytes;
 use engine::{FileName, Time};
@@ -13,7 +12,6 @@ use wire::cfdp::{
 };
 
 use self::nak::{NakState, Round};
-use self::spool::Spool;
 use super::closed::Subject;
 use super::core::{Alarm, Base, Core, TICK};
 use super::finished::{self, Outcome};
@@ -23,6 +21,7 @@ use super::request::FilestoreRequest;
 use super::sender::Turn;
 use crate::path::{Burst, Class};
 use crate::ranges::Ranges;
+use crate::spool::Spool;
 
 /// A transaction that receives.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use crate::cfdp::finished::Outcome;
 use crate::cfdp::indication::{Indication, PeerError};
 use crate::cfdp::request::RequestError;
 use crate::path::{Class, Path};
+use crate::storage::Storage as _;
 
 type Answer = Result<Completion, EffectError>;
 

@@ -1,7 +1,6 @@
 //! A transaction at the entity that sends the file (CCSDS 727.0-B-5 §4.6.1).
 
 mod events;
-mod source;
 mod window;
 
 use std::time::Duration;
@@ -12,7 +11,6 @@ use wire::cfdp::{
     Prompt, PromptResponse, SegmentMetadata, Tlv, Tlvs, Version,
 };
 
-use self::source::Source;
 use self::window::Window;
 use super::core::{Alarm, Base, Core, TICK};
 use super::finished::Outcome;
@@ -20,6 +18,8 @@ use super::indication::{Indication, Report, Role, State, TransactionFinished};
 use super::journal::{self, JournalSlot};
 use super::request::PutRequest;
 use crate::path::{Burst, Class};
+use crate::source::Source;
+use crate::storage::Storage as _;
 
 /// The longest wait for a receiver that was asked how far it is.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);

@@ -12,6 +12,7 @@ use super::{Asker, Purpose, Refusal, message};
 use crate::cfdp::core::Job;
 use crate::cfdp::request::PutRequest;
 use crate::cfdp::{Entity, NOBODY};
+use crate::storage::Storage as _;
 
 /// A file that is being written to be sent.
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use engine::{Effect, FileId, FileName, OpenMode};
+use engine::{FileId, FileName, OpenMode};
 use wire::cfdp::{Checksum, ChecksumType};
 
-use crate::cfdp::core::{Core, Job};
 use crate::path::Handle;
 use crate::ranges::Ranges;
+use crate::storage::Storage;
 
 /// Reads of the working file under way at one time, to sum it up.
 const READS_MAX: usize = 4;
@@ -68,7 +68,7 @@ impl Spool {
     /// Opens the file. `kept` is what an earlier run wrote.
     pub(crate) fn open(
         &mut self,
-        core: &mut Core,
+        storage: &mut impl Storage,
         handle: Handle,
         checksum: ChecksumType,
         mode: OpenMode,
@@ -86,17 +86,17 @@ impl Spool {
             early: BTreeMap::new(),
         });
         self.opening = true;
-        core.parked -= self.parked_len;
-        core.unwritten += self.parked_len;
+        storage.room().parked -= self.parked_len;
+        storage.room().unwritten += self.parked_len;
         self.parked_len = 0;
-        core.open(handle, self.name.clone(), mode);
+        storage.open(handle, self.name.clone(), mode);
     }
 
     /// The file is open and has `len` bytes. What an earlier run wrote beyond that is lost: takes
     /// it out of `ranges`, which also hold what arrived since.
     pub(crate) fn opened(
         &mut self,
-        core: &mut Core,
+        storage: &mut impl Storage,
         handle: Handle,
         file: FileId,
         len: u64,
@@ -114,7 +114,7 @@ impl Spool {
         ranges.insert(self.start, self.start + self.buffer.len() as u64);
         for (offset, bytes) in std::mem::take(&mut self.parked) {
             ranges.insert(offset, offset + bytes.len() as u64);
-            self.submit(core, handle, offset, bytes);
+            self.submit(storage, handle, offset, bytes);
         }
     }
 
@@ -131,54 +131,54 @@ impl Spool {
     #[inline]
     pub(crate) fn append(
         &mut self,
-        core: &mut Core,
+        storage: &mut impl Storage,
         handle: Handle,
         offset: u64,
         data: &[u8],
     ) -> bool {
-        if !self.has_room(core, data.len() + PIECE_COST) {
+        if !self.has_room(storage, data.len() + PIECE_COST) {
             return false;
         }
         let contiguous = self.start + self.buffer.len() as u64 == offset;
         if !contiguous || self.buffer.capacity() - self.buffer.len() < data.len() {
-            self.flush(core, handle);
+            self.flush(storage, handle);
             self.start = offset;
             // Pieces that do not follow each other share a buffer, or each would hold one.
             if self.buffer.capacity() < data.len() {
-                let len = core.config.limits.write_piece.max(data.len());
-                self.buffer = core.write_buffer(len);
+                let len = storage.room().write_piece.max(data.len());
+                self.buffer = storage.room().take_buffer(len);
             }
         }
         let begins = self.buffer.is_empty();
         self.buffer.extend_from_slice(data);
         let cost = if begins { data.len() + PIECE_COST } else { data.len() };
         if self.opening {
-            core.unwritten += cost;
+            storage.room().unwritten += cost;
         } else {
-            core.parked += cost;
+            storage.room().parked += cost;
             self.parked_len += cost;
         }
         true
     }
 
-    fn has_room(&self, core: &Core, len: usize) -> bool {
-        let limit = core.config.limits.write_buffer;
+    fn has_room(&self, storage: &mut impl Storage, len: usize) -> bool {
+        let limit = storage.room().write_buffer;
         if self.opening {
-            core.unwritten + len <= limit
+            storage.room().unwritten + len <= limit
         } else {
             // Before the Metadata nothing can be written; half of the bound is for that.
-            core.parked + len <= limit / 2
+            storage.room().parked + len <= limit / 2
         }
     }
 
     /// Hands what was collected to the store.
-    pub(crate) fn flush(&mut self, core: &mut Core, handle: Handle) {
+    pub(crate) fn flush(&mut self, storage: &mut impl Storage, handle: Handle) {
         if self.buffer.is_empty() {
             return;
         }
         let bytes = if self.buffer.len() > self.buffer.capacity() / 2 {
             let bytes = std::mem::take(&mut self.buffer).freeze();
-            core.keep_buffer(&bytes);
+            storage.room().keep_buffer(&bytes);
             bytes
         } else {
             // A short piece leaves the rest of the buffer to the next one.
@@ -187,20 +187,20 @@ impl Spool {
         let start = self.start;
         self.start += bytes.len() as u64;
         if self.file.is_some() {
-            self.submit(core, handle, start, bytes);
+            self.submit(storage, handle, start, bytes);
         } else {
             self.parked.push_back((start, bytes));
         }
     }
 
-    fn submit(&mut self, core: &mut Core, handle: Handle, offset: u64, bytes: Bytes) {
+    fn submit(&mut self, storage: &mut impl Storage, handle: Handle, offset: u64, bytes: Bytes) {
         let Some(file) = self.file else { return };
         if let Some(digest) = self.digest.as_mut() {
             digest.feed(offset, &bytes);
         }
         self.writes += 1;
-        let ticket = core.ticket(handle, Job::Write { len: bytes.len() + PIECE_COST });
-        core.effects.push_back(Effect::Write { ticket, file, offset, bytes });
+        let cost = bytes.len() + PIECE_COST;
+        storage.write(handle, file, offset, bytes, cost);
     }
 
     /// A write is over.
@@ -213,21 +213,20 @@ impl Spool {
         self.writes > 0
     }
 
-    pub(crate) fn sync(&self, core: &mut Core, handle: Handle) {
+    pub(crate) fn sync(&self, storage: &mut impl Storage, handle: Handle) {
         let Some(file) = self.file else { return };
-        let ticket = core.ticket(handle, Job::Sync);
-        core.effects.push_back(Effect::Sync { ticket, file });
+        storage.sync(handle, file);
     }
 
     /// Reads back what is needed to go on with the checksum: what is written of the first
     /// `prefix` bytes, which are all there.
-    pub(crate) fn sum_up(&mut self, core: &mut Core, handle: Handle, prefix: u64) {
+    pub(crate) fn sum_up(&mut self, storage: &mut impl Storage, handle: Handle, prefix: u64) {
         let (Some(digest), Some(file)) = (self.digest.as_mut(), self.file) else { return };
-        let piece = core.config.limits.read_piece.max(1);
+        let piece = storage.room().read_piece.max(1);
         while let Some((start, end)) = digest.owed.front_mut().filter(|_| digest.reads < READS_MAX)
         {
             let len = piece.min(usize::try_from(*end - *start).unwrap_or(piece));
-            core.read(handle, file, *start, len);
+            storage.read(handle, file, *start, len);
             digest.reads += 1;
             *start += len as u64;
             if start >= end {
@@ -242,7 +241,7 @@ impl Spool {
         while digest.next_read < written && digest.reads < READS_MAX {
             let left = written - digest.next_read;
             let len = piece.min(usize::try_from(left).unwrap_or(piece));
-            core.read(handle, file, digest.next_read, len);
+            storage.read(handle, file, digest.next_read, len);
             digest.reads += 1;
             digest.next_read += len as u64;
         }
@@ -279,28 +278,28 @@ impl Spool {
     }
 
     /// Forgets all data; the file must be closed and removed by the caller.
-    pub(crate) fn abandon(&mut self, core: &mut Core) {
+    pub(crate) fn abandon(&mut self, storage: &mut impl Storage) {
         if self.opening {
             // Writes under way are given back when they are answered.
             let pieces = self.parked.iter().map(|(_, bytes)| bytes.len());
             let pieces = pieces.chain([self.buffer.len()]).filter(|len| *len > 0);
             let held: usize = pieces.map(|len| len + PIECE_COST).sum();
             if held > 0 {
-                core.written(held);
+                storage.written(held);
             }
         } else {
-            core.parked = core.parked.saturating_sub(self.parked_len);
+            storage.room().parked = storage.room().parked.saturating_sub(self.parked_len);
             self.parked_len = 0;
         }
         self.parked.clear();
         self.buffer = BytesMut::new();
-        self.close(core);
+        self.close(storage);
     }
 
     /// Closes the file; everything must be written.
-    pub(crate) fn close(&mut self, core: &mut Core) {
+    pub(crate) fn close(&mut self, storage: &mut impl Storage) {
         if let Some(file) = self.file.take() {
-            core.close(file);
+            storage.close(file);
         }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Effect, FileId};
+use engine::FileId;
 use wire::cfdp::{Checksum, ChecksumType};
 
-use crate::cfdp::core::{Core, Job};
 use crate::path::Handle;
 use crate::ranges::Ranges;
+use crate::storage::Storage;
 
 /// Most parts to send again that are being read at one time.
 const REPAIRS_AHEAD: usize = 64;
@@ -104,15 +104,20 @@ impl Source {
     }
 
     /// Asks for as much of the file as may be held; pieces are whole multiples of `segment`.
-    pub(crate) fn read_ahead(&mut self, core: &mut Core, handle: Handle, segment: usize) {
-        let ahead = core.read_ahead();
-        let piece = (core.config.limits.read_piece.min(ahead) / segment * segment).max(segment);
+    pub(crate) fn read_ahead(
+        &mut self,
+        storage: &mut impl Storage,
+        handle: Handle,
+        segment: usize,
+    ) {
+        let ahead = storage.read_ahead();
+        let piece = (storage.room().read_piece.min(ahead) / segment * segment).max(segment);
         while self.size.is_none_or(|size| self.next_read < size)
             && (self.held == 0 || self.held + piece <= ahead)
         {
             let left = self.size.map_or(u64::MAX, |size| size - self.next_read);
             let len = piece.min(usize::try_from(left).unwrap_or(usize::MAX));
-            core.read(handle, self.file, self.next_read, len);
+            storage.read(handle, self.file, self.next_read, len);
             self.next_read += len as u64;
             self.held += len;
             self.reads += 1;
@@ -258,9 +263,9 @@ impl Source {
     }
 
     /// Reads the parts to send again, within the bound on what is held.
-    pub(crate) fn read_repairs(&mut self, core: &mut Core, handle: Handle) {
-        let ahead = core.read_ahead();
-        let piece = core.config.limits.read_piece.clamp(1, ahead) as u64;
+    pub(crate) fn read_repairs(&mut self, storage: &mut impl Storage, handle: Handle) {
+        let ahead = storage.read_ahead();
+        let piece = storage.room().read_piece.clamp(1, ahead) as u64;
         while self.repairing.len() < REPAIRS_AHEAD
             && (self.repairs_held == 0 || self.repairs_held < ahead)
         {
@@ -271,9 +276,7 @@ impl Source {
             }
             self.repairs_held += (stop - start) as usize;
             self.repairing.push_back(Repair { start, end: stop, bytes: None });
-            let ticket = core.ticket(handle, Job::Repair { offset: start });
-            let len = (stop - start) as usize;
-            core.effects.push_back(Effect::Read { ticket, file: self.file, offset: start, len });
+            storage.read_again(handle, self.file, start, (stop - start) as usize);
         }
     }
 

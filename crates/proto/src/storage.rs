@@ -1,0 +1,97 @@
+//! What the working files and the sources of an engine need of it: room, and a way to ask for
+//! effects.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use engine::{FileId, FileName, OpenMode};
+
+use crate::path::Handle;
+
+/// An engine's side of its files. Each of the effects is answered to the transfer `handle`.
+pub(crate) trait Storage {
+    /// What the engine holds in memory of files, and how much it may.
+    fn room(&mut self) -> &mut Room;
+
+    /// Bytes that one source may read ahead.
+    fn read_ahead(&self) -> usize;
+
+    /// Opens a file.
+    fn open(&mut self, handle: Handle, name: FileName, mode: OpenMode);
+
+    /// Reads a part of a file.
+    fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize);
+
+    /// Reads a part of a source that is sent again.
+    fn read_again(&mut self, handle: Handle, file: FileId, offset: u64, len: usize);
+
+    /// Writes to a file; `cost` is given back when that is done.
+    fn write(&mut self, handle: Handle, file: FileId, offset: u64, bytes: Bytes, cost: usize);
+
+    /// Makes safe what was written.
+    fn sync(&mut self, handle: Handle, file: FileId);
+
+    /// Closes a file.
+    fn close(&mut self, file: FileId);
+
+    /// Takes note that `cost` is given back.
+    fn written(&mut self, cost: usize);
+}
+
+/// What an engine holds in memory of files, and how much it may.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Most bytes that wait to be written.
+    pub(crate) write_buffer: usize,
+    /// Bytes collected into one write.
+    pub(crate) write_piece: usize,
+    /// Bytes asked for in one read.
+    pub(crate) read_piece: usize,
+    /// Bytes received that are not written yet, in all transfers.
+    pub(crate) unwritten: usize,
+    /// Bytes received before it was known where they go, in all transfers.
+    pub(crate) parked: usize,
+    /// Buffers of writes lately begun: one that is written is filled again, because memory that
+    /// was never touched costs more than the copying.
+    spare: VecDeque<Bytes>,
+}
+
+impl Room {
+    /// Room of these sizes, with nothing in it.
+    pub(crate) fn new(write_buffer: usize, write_piece: usize, read_piece: usize) -> Self {
+        Self {
+            write_buffer,
+            write_piece,
+            read_piece,
+            unwritten: 0,
+            parked: 0,
+            spare: VecDeque::new(),
+        }
+    }
+
+    /// Bytes held.
+    pub(crate) fn held(&self) -> usize {
+        self.unwritten + self.parked
+    }
+
+    /// An empty buffer for a write of up to `len` bytes.
+    pub(crate) fn take_buffer(&mut self, len: usize) -> BytesMut {
+        if self.spare.front().is_some_and(Bytes::is_unique)
+            && let Some(Ok(mut buffer)) = self.spare.pop_front().map(Bytes::try_into_mut)
+        {
+            buffer.clear();
+            if buffer.capacity() >= len {
+                return buffer;
+            }
+        }
+        BytesMut::with_capacity(len)
+    }
+
+    /// Keeps a buffer that is about to be written, to be filled again afterwards.
+    pub(crate) fn keep_buffer(&mut self, bytes: &Bytes) {
+        if self.spare.len() > self.write_buffer / self.write_piece.max(1) {
+            self.spare.pop_front();
+        }
+        self.spare.push_back(bytes.clone());
+    }
+}
