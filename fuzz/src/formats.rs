@@ -3,6 +3,7 @@
 use sim::pcap::Reader;
 use wire::cfdp::{Body, Pdu, UserOperation};
 use wire::ip::{self, Ipv4};
+use wire::ltp::Segment;
 use wire::udp::{self, Udp};
 
 /// A CFDP PDU with everything in it.
@@ -18,6 +19,18 @@ pub fn cfdp_pdu(data: &[u8]) {
     let encoded = pdu.to_vec().expect("what was decoded fits its fields");
     assert_eq!(encoded.len(), pdu.encoded_len());
     assert_eq!(Pdu::decode(&encoded).as_ref(), Ok(&pdu));
+}
+
+/// An LTP segment.
+///
+/// # Panics
+/// If a decoded segment does not survive being encoded.
+pub fn ltp_segment(data: &[u8]) {
+    let Ok(segment) = Segment::decode(data) else { return };
+    assert!(!segment.to_string().is_empty());
+    let encoded = segment.to_vec().expect("what was decoded fits its fields");
+    assert!(encoded.len() <= data.len());
+    assert_eq!(Segment::decode(&encoded), Ok(segment));
 }
 
 /// The contents of a message to user.

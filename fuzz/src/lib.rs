@@ -9,7 +9,7 @@ mod specs;
 mod texts;
 
 pub use entity::{cfdp_entity, cfdp_journal};
-pub use formats::{capture, cfdp_pdu, cfdp_user_operation, ip_udp};
+pub use formats::{capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment};
 pub use specs::{link_preset, mib, scenario};
 pub use texts::{file_name, quantity};
 
@@ -26,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("file_name", file_name),
     ("ip_udp", ip_udp),
     ("link_preset", link_preset),
+    ("ltp_segment", ltp_segment),
     ("mib", mib),
     ("quantity", quantity),
     ("scenario", scenario),

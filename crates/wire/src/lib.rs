@@ -6,6 +6,7 @@ pub mod cfdp;
 mod cursor;
 mod error;
 pub mod ip;
+pub mod ltp;
 pub mod udp;
 
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};

@@ -2,19 +2,12 @@
 //!
 //! That dissector follows the older issues of the book (version 000). Where it cannot agree with
 //! version 001 is written down in [`exception`].
-#![expect(clippy::disallowed_methods, reason = "the test talks to another program")]
-#![expect(clippy::disallowed_types, reason = "the test talks to another program")]
-#![expect(clippy::print_stdout, reason = "a skipped test says why")]
-
-mod corpus;
-
-use std::io::Write;
-use std::process::{Command, Stdio};
 
 use slowlight_wire as wire;
 use wire::cfdp::{Body, Direction, Pdu, TransmissionMode, Version};
 
-use self::corpus::{Case, corpus};
+use super::ask::{ask_tshark, number};
+use super::corpus::corpus;
 
 /// UDP port of the captured datagrams.
 const PORT: u16 = 2501;
@@ -65,9 +58,8 @@ fn exception(name: &str, pdu: &Pdu<'_>) -> Option<&'static str> {
 #[test]
 fn tshark_agrees() {
     let cases = corpus();
-    let Some(lines) = ask_tshark(&cases) else {
-        return;
-    };
+    let datagrams = cases.iter().map(|case| &case.octets[..]);
+    let Some(lines) = ask_tshark(PORT, "cfdp", &FIELDS, datagrams) else { return };
     assert_eq!(lines.len(), cases.len(), "one line a packet");
     let mut compared = 0;
     let mut disagreements = Vec::new();
@@ -136,65 +128,4 @@ fn expectations(pdu: &Pdu<'_>) -> Vec<(&'static str, u64)> {
         Body::Prompt(_) | Body::Unknown { .. } => {}
     }
     fields
-}
-
-/// A number as tshark prints it.
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-/// One line of fields a packet; `None`, and a word why, if there is no tshark.
-fn ask_tshark(cases: &[Case]) -> Option<Vec<String>> {
-    let decode_as = format!("udp.port=={PORT},cfdp");
-    let mut command = Command::new("tshark");
-    command.args(["-r", "-", "-d", &decode_as, "-T", "fields"]);
-    command.args(["-E", "separator=|", "-E", "occurrence=f", "-e", "_ws.malformed"]);
-    for field in FIELDS {
-        command.args(["-e", field]);
-    }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "CI needs tshark: {error}");
-            println!("skipped: tshark cannot be run: {error}");
-            return None;
-        }
-    };
-    let mut stdin = child.stdin.take().expect("stdin is piped");
-    let packets = pcap(cases);
-    let writer = std::thread::spawn(move || stdin.write_all(&packets));
-    let output = child.wait_with_output().expect("tshark ends");
-    writer.join().expect("the writer does not panic").expect("tshark reads all packets");
-    assert!(output.status.success(), "tshark: {}", output.status);
-    let text = String::from_utf8(output.stdout).expect("numbers are text");
-    Some(text.lines().map(str::to_owned).collect())
-}
-
-/// A classic pcap of raw IPv4 packets (link type 101), one PDU in each.
-fn pcap(cases: &[Case]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 101_u32] {
-        out.extend(word.to_be_bytes());
-    }
-    for case in cases {
-        let udp_len = 8 + case.octets.len() as u16;
-        let ip_len = 20 + udp_len;
-        for word in [0, 0, u32::from(ip_len), u32::from(ip_len)] {
-            out.extend(word.to_be_bytes());
-        }
-        out.extend([0x45, 0]);
-        out.extend(ip_len.to_be_bytes());
-        // No fragments, time to live 64, UDP, checksum not filled in (tshark does not check it).
-        out.extend([0, 0, 0, 0, 64, 17, 0, 0]);
-        out.extend([127, 0, 0, 1, 127, 0, 0, 2]);
-        for half in [PORT, PORT, udp_len, 0] {
-            out.extend(half.to_be_bytes());
-        }
-        out.extend(&case.octets);
-    }
-    out
 }

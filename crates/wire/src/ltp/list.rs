@@ -1,0 +1,224 @@
+//! The two lists in segments: claims of reports, and extensions.
+
+use std::fmt;
+
+use super::sdnv;
+use crate::cursor::{Reader, Writer};
+use crate::{DecodeError, EncodeError};
+
+/// A part of the red part that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Where it begins, counted from the report's lower bound.
+    pub offset: u64,
+    /// Its octets, at least one.
+    pub length: u64,
+}
+
+/// The claims of a report, in order and apart from each other.
+#[derive(Clone, Copy)]
+pub struct Claims<'a>(Source<'a, Claim>);
+
+/// An extension of a segment (RFC 5326 §3.1.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extension<'a> {
+    /// What it is: 0 is authentication, 1 a cookie (RFC 5327).
+    pub tag: u8,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// The extensions before or behind the content of a segment.
+#[derive(Clone, Copy)]
+pub struct Extensions<'a>(Source<'a, Extension<'a>>);
+
+/// Fields to be written, or octets that were read through without an error.
+#[derive(Clone, Copy)]
+enum Source<'a, T> {
+    Fields(&'a [T]),
+    Octets { octets: &'a [u8], count: usize },
+}
+
+impl<'a> Claims<'a> {
+    /// These claims.
+    #[must_use]
+    pub const fn new(claims: &'a [Claim]) -> Self {
+        Self(Source::Fields(claims))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self.0 {
+            Source::Fields(fields) => fields.len(),
+            Source::Octets { count, .. } => count,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Claim> + 'a {
+        let (fields, octets) = match self.0 {
+            Source::Fields(fields) => (fields, &[][..]),
+            Source::Octets { octets, .. } => (&[][..], octets),
+        };
+        let mut reader = Reader::new(octets);
+        let read = std::iter::from_fn(move || {
+            let offset = sdnv::read(&mut reader).ok()?;
+            Some(Claim { offset, length: sdnv::read(&mut reader).ok()? })
+        });
+        fields.iter().copied().chain(read)
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>, scope: u64) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        let count = sdnv::read(reader)?;
+        // Two octets a claim is the least.
+        let count = usize::try_from(count).ok().filter(|count| *count <= reader.remaining() / 2);
+        let Some(count) = count else {
+            return Err(DecodeError::invalid(at, "a report has more claims than octets for them"));
+        };
+        let mut walk = *reader;
+        let mut free = 0;
+        for _ in 0..count {
+            let at = walk.offset();
+            let (offset, length) = (sdnv::read(&mut walk)?, sdnv::read(&mut walk)?);
+            let end = offset.checked_add(length).filter(|end| *end <= scope);
+            match end {
+                Some(end) if length > 0 && offset >= free => free = end,
+                Some(_) | None => {
+                    return Err(DecodeError::invalid(at, "a claim is empty or out of place"));
+                }
+            }
+        }
+        let octets = reader.take(walk.offset() - reader.offset())?;
+        Ok(Self(Source::Octets { octets, count }))
+    }
+
+    pub(super) fn encoded_len(&self) -> usize {
+        let claims = self.iter().map(|claim| sdnv::len(claim.offset) + sdnv::len(claim.length));
+        sdnv::len(self.len() as u64) + claims.sum::<usize>()
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        sdnv::write(writer, self.len() as u64)?;
+        for claim in self.iter() {
+            sdnv::write(writer, claim.offset)?;
+            sdnv::write(writer, claim.length)?;
+        }
+        Ok(())
+    }
+}
+
+impl PartialEq for Claims<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Claims<'_> {}
+
+impl fmt::Debug for Claims<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a> Extensions<'a> {
+    /// None.
+    pub const NONE: Self = Self(Source::Fields(&[]));
+
+    /// These extensions.
+    #[must_use]
+    pub const fn new(extensions: &'a [Extension<'a>]) -> Self {
+        Self(Source::Fields(extensions))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self.0 {
+            Source::Fields(fields) => fields.len(),
+            Source::Octets { count, .. } => count,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + 'a {
+        let (fields, octets) = match self.0 {
+            Source::Fields(fields) => (fields, &[][..]),
+            Source::Octets { octets, .. } => (&[][..], octets),
+        };
+        let mut reader = Reader::new(octets);
+        let read = std::iter::from_fn(move || Extension::read(&mut reader).ok());
+        fields.iter().copied().chain(read)
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>, count: u8) -> Result<Self, DecodeError> {
+        let count = usize::from(count);
+        let mut walk = *reader;
+        for _ in 0..count {
+            Extension::read(&mut walk)?;
+        }
+        let octets = reader.take(walk.offset() - reader.offset())?;
+        Ok(Self(Source::Octets { octets, count }))
+    }
+
+    /// The count as the segment header has it.
+    pub(super) fn count(&self) -> Result<u8, EncodeError> {
+        u8::try_from(self.len())
+            .ok()
+            .filter(|count| *count <= 15)
+            .ok_or(EncodeError::TooLarge { field: "the number of extensions" })
+    }
+
+    pub(super) fn encoded_len(&self) -> usize {
+        let one = |extension: Extension<'_>| {
+            1 + sdnv::len(extension.value.len() as u64) + extension.value.len()
+        };
+        self.iter().map(one).sum()
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        for extension in self.iter() {
+            writer.u8(extension.tag)?;
+            sdnv::write(writer, extension.value.len() as u64)?;
+            writer.put(extension.value)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Extension<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let tag = reader.u8()?;
+        let len = sdnv::read(reader)?;
+        let value = reader.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+        Ok(Self { tag, value })
+    }
+}
+
+impl PartialEq for Extensions<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Extensions<'_> {}
+
+impl fmt::Debug for Extensions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

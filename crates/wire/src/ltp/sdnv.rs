@@ -1,0 +1,42 @@
+//! Self-delimiting numeric values (RFC 5326 §2.1, RFC 6256): seven bits an octet, the highest bit
+//! set on all but the last.
+
+use crate::cursor::{Reader, Writer};
+use crate::{DecodeError, EncodeError};
+
+/// Octets of the longest value of 64 bits.
+pub const LEN_MAX: usize = 10;
+
+/// Octets of a value in its shortest form.
+#[must_use]
+pub const fn len(value: u64) -> usize {
+    let bits = (u64::BITS - value.leading_zeros()) as usize;
+    if bits == 0 { 1 } else { bits.div_ceil(7) }
+}
+
+/// Reads a value. Leading zeros are accepted up to the length of the longest value.
+#[inline]
+pub(crate) fn read(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    let start = reader.offset();
+    let mut value = 0_u64;
+    for _ in 0..LEN_MAX {
+        let octet = reader.u8()?;
+        if value >> 57 != 0 {
+            return Err(DecodeError::invalid(start, "an SDNV exceeds 64 bits"));
+        }
+        value = value << 7 | u64::from(octet & 0x7f);
+        if octet & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(DecodeError::invalid(start, "an SDNV is longer than 10 octets"))
+}
+
+/// Writes a value in its shortest form.
+#[inline]
+pub(crate) fn write(writer: &mut Writer<'_>, value: u64) -> Result<(), EncodeError> {
+    for i in (1..len(value)).rev() {
+        writer.u8(0x80 | (value >> (7 * i)) as u8)?;
+    }
+    writer.u8((value & 0x7f) as u8)
+}

@@ -1,0 +1,70 @@
+//! Asking tshark what it sees.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+/// One line of fields a packet; `None`, and a word why, if there is no tshark.
+pub(super) fn ask_tshark<'a>(
+    port: u16,
+    dissector: &str,
+    fields: &[&str],
+    datagrams: impl Iterator<Item = &'a [u8]>,
+) -> Option<Vec<String>> {
+    let decode_as = format!("udp.port=={port},{dissector}");
+    let mut command = Command::new("tshark");
+    command.args(["-r", "-", "-d", &decode_as, "-T", "fields"]);
+    command.args(["-E", "separator=|", "-E", "occurrence=f", "-e", "_ws.malformed"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none(), "CI needs tshark: {error}");
+            println!("skipped: tshark cannot be run: {error}");
+            return None;
+        }
+    };
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    let packets = pcap(port, datagrams);
+    let writer = std::thread::spawn(move || stdin.write_all(&packets));
+    let output = child.wait_with_output().expect("tshark ends");
+    writer.join().expect("the writer does not panic").expect("tshark reads all packets");
+    assert!(output.status.success(), "tshark: {}", output.status);
+    let text = String::from_utf8(output.stdout).expect("numbers are text");
+    Some(text.lines().map(str::to_owned).collect())
+}
+
+/// A classic pcap of raw IPv4 packets (link type 101), one datagram in each.
+fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 101_u32] {
+        out.extend(word.to_be_bytes());
+    }
+    for datagram in datagrams {
+        let udp_len = 8 + datagram.len() as u16;
+        let ip_len = 20 + udp_len;
+        for word in [0, 0, u32::from(ip_len), u32::from(ip_len)] {
+            out.extend(word.to_be_bytes());
+        }
+        out.extend([0x45, 0]);
+        out.extend(ip_len.to_be_bytes());
+        // No fragments, time to live 64, UDP, checksum not filled in (tshark does not check it).
+        out.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+        out.extend([127, 0, 0, 1, 127, 0, 0, 2]);
+        for half in [port, port, udp_len, 0] {
+            out.extend(half.to_be_bytes());
+        }
+        out.extend(datagram);
+    }
+    out
+}
+
+/// A number as tshark prints it.
+pub(super) fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

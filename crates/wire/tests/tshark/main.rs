@@ -1,0 +1,10 @@
+//! Second opinions by the dissectors of tshark.
+#![expect(clippy::disallowed_methods, reason = "the tests talk to another program")]
+#![expect(clippy::disallowed_types, reason = "the tests talk to another program")]
+#![expect(clippy::print_stdout, reason = "a skipped test says why")]
+
+mod ask;
+mod cfdp;
+#[path = "../corpus/mod.rs"]
+mod corpus;
+mod ltp;
