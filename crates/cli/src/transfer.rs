@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::{PathInfo, PathKind};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::protocol::Protocol;
+use lab::protocol::{Family, Protocol};
 use lab::quantity::{Rate, Size, Span};
 use proto::cfdp;
 use serde::Serialize;
@@ -97,6 +97,10 @@ impl Options {
         if self.profile.is_some() {
             protocol.profile.clone_from(&self.profile);
         }
+        ensure!(
+            protocol.kind.family() == Family::Cfdp,
+            "{protocol} runs in `compare` and `sim`; over sockets there is cfdp and cfdp-1"
+        );
         let mut config = lab::engines::cfdp_config(&protocol)?;
         config.entity = entity;
         config.catch_up = CATCH_UP;

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, Rng, Time, Transmit, TxBuf};
-use proto::cfdp;
+use proto::{cfdp, ltp};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
-use crate::mib::{Class, Mib};
+use crate::mib::Mib;
 use crate::overlay::Overlay;
-use crate::protocol::Protocol;
+use crate::protocol::{Family, Kind, Protocol};
 use crate::text::{self, SpecError};
 
 /// Any engine.
@@ -15,6 +15,8 @@ use crate::text::{self, SpecError};
 pub enum AnyEngine {
     /// A CFDP entity.
     Cfdp(Box<cfdp::Entity>),
+    /// An LTP engine.
+    Ltp(Box<ltp::Node>),
 }
 
 /// What any engine tells its user.
@@ -22,6 +24,8 @@ pub enum AnyEngine {
 pub enum AnyIndication {
     /// A CFDP entity's indication.
     Cfdp(cfdp::Indication),
+    /// An LTP engine's indication.
+    Ltp(ltp::Indication),
 }
 
 impl Engine for AnyEngine {
@@ -30,36 +34,42 @@ impl Engine for AnyEngine {
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match self {
             Self::Cfdp(entity) => entity.handle_input(now, input),
+            Self::Ltp(node) => node.handle_input(now, input),
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
         match self {
             Self::Cfdp(entity) => entity.handle_timeout(now),
+            Self::Ltp(node) => node.handle_timeout(now),
         }
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         match self {
             Self::Cfdp(entity) => entity.poll_transmit(now, tx),
+            Self::Ltp(node) => node.poll_transmit(now, tx),
         }
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
         match self {
             Self::Cfdp(entity) => entity.poll_effect(),
+            Self::Ltp(node) => node.poll_effect(),
         }
     }
 
     fn poll_indication(&mut self) -> Option<AnyIndication> {
         match self {
             Self::Cfdp(entity) => entity.poll_indication().map(AnyIndication::Cfdp),
+            Self::Ltp(node) => node.poll_indication().map(AnyIndication::Ltp),
         }
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
         match self {
             Self::Cfdp(entity) => entity.poll_timeout(),
+            Self::Ltp(node) => node.poll_timeout(),
         }
     }
 }
@@ -69,6 +79,8 @@ impl Engine for AnyEngine {
 pub enum EngineConfig {
     /// A CFDP entity.
     Cfdp(Box<cfdp::Config>),
+    /// An LTP engine.
+    Ltp(Box<ltp::Config>),
 }
 
 impl EngineConfig {
@@ -78,12 +90,26 @@ impl EngineConfig {
     ///
     /// When the profile does not exist or the MIB is out of range.
     pub fn new(protocol: &Protocol, entity: u64, mib: Option<&Mib>) -> Result<Self, SpecError> {
-        let mut config = cfdp_config(protocol)?;
-        if let Some(mib) = mib {
-            mib.apply(&mut config)?;
+        match protocol.kind.family() {
+            Family::Cfdp => {
+                let mut config = cfdp_config(protocol)?;
+                if let Some(mib) = mib {
+                    mib.apply(&mut config)?;
+                }
+                config.entity = entity;
+                Ok(Self::Cfdp(Box::new(config)))
+            }
+            Family::Ltp => {
+                if mib.is_some() {
+                    return Err(SpecError::invalid(format!(
+                        "a `mib` is for CFDP; {protocol} has its settings by profile"
+                    )));
+                }
+                let mut config = ltp_config(protocol)?;
+                config.engine = entity;
+                Ok(Self::Ltp(Box::new(config)))
+            }
         }
-        config.entity = entity;
-        Ok(Self::Cfdp(Box::new(config)))
     }
 
     /// An engine so configured.
@@ -93,14 +119,30 @@ impl EngineConfig {
             Self::Cfdp(config) => {
                 AnyEngine::Cfdp(Box::new(cfdp::Entity::new(config.as_ref().clone(), rng)))
             }
+            Self::Ltp(config) => {
+                AnyEngine::Ltp(Box::new(ltp::Node::new(config.as_ref().clone(), rng)))
+            }
         }
     }
 
-    /// The settings written out.
+    /// The settings written out, where there is a form for them.
     #[must_use]
-    pub fn mib(&self) -> Mib {
+    pub fn mib(&self) -> Option<Mib> {
         match self {
-            Self::Cfdp(config) => Mib::of(config),
+            Self::Cfdp(config) => Some(Mib::of(config)),
+            Self::Ltp(_) => None,
+        }
+    }
+
+    /// Says what a file is called that comes without a name of its own.
+    pub fn set_file_name(&mut self, file: &str) {
+        match self {
+            Self::Cfdp(_) => {}
+            Self::Ltp(config) => {
+                if let ltp::Format::Raw { name } = &mut config.format {
+                    file.clone_into(name);
+                }
+            }
         }
     }
 
@@ -108,6 +150,10 @@ impl EngineConfig {
     pub fn set_path(&mut self, entity: u64, path: engine::PathId) {
         match self {
             Self::Cfdp(config) => {
+                let remote = config.remote(entity).clone();
+                config.remotes.entry(entity).or_insert(remote).path = Some(path);
+            }
+            Self::Ltp(config) => {
                 let remote = config.remote(entity).clone();
                 config.remotes.entry(entity).or_insert(remote).path = Some(path);
             }
@@ -125,17 +171,43 @@ pub const CFDP_PROFILES: &[&str] = &["default", "gsfc-2007", "extended-b3"];
 /// When there is no such profile.
 pub fn cfdp_config(protocol: &Protocol) -> Result<cfdp::Config, SpecError> {
     let Some(name) = &protocol.profile else { return Ok(cfdp::Config::default()) };
-    cfdp::profile(name).ok_or_else(|| {
-        let known = CFDP_PROFILES;
-        let near = text::nearest(name, known.iter().copied())
-            .map(|near| format!("; did you mean {near:?}?"))
-            .unwrap_or_default();
-        SpecError::invalid(format!(
-            "{} has no profile {name:?}{near} (profiles: {})",
-            protocol.kind.name(),
-            known.join(", ")
-        ))
-    })
+    cfdp::profile(name).ok_or_else(|| no_profile(protocol, name, CFDP_PROFILES))
+}
+
+/// The profiles of LTP.
+pub const LTP_PROFILES: &[&str] = &["default", "ltplib-2011", "ltplib-2007"];
+
+/// The LTP configuration of a profile, slowlight's own if none is named.
+///
+/// # Errors
+///
+/// When there is no such profile.
+pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
+    let Some(name) = &protocol.profile else { return Ok(ltp::Config::default()) };
+    ltp::profile(name).ok_or_else(|| no_profile(protocol, name, LTP_PROFILES))
+}
+
+/// Whether the profile of a protocol exists.
+///
+/// # Errors
+///
+/// When it does not.
+pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
+    match protocol.kind.family() {
+        Family::Cfdp => cfdp_config(protocol).map(drop),
+        Family::Ltp => ltp_config(protocol).map(drop),
+    }
+}
+
+fn no_profile(protocol: &Protocol, name: &str, known: &[&str]) -> SpecError {
+    let near = text::nearest(name, known.iter().copied())
+        .map(|near| format!("; did you mean {near:?}?"))
+        .unwrap_or_default();
+    SpecError::invalid(format!(
+        "{} has no profile {name:?}{near} (profiles: {})",
+        protocol.kind.name(),
+        known.join(", ")
+    ))
 }
 
 /// A request to send a file, whatever the protocol.
@@ -147,8 +219,8 @@ pub struct Send {
     pub name: String,
     /// The receiver's entity number.
     pub destination: u64,
-    /// The transmission class.
-    pub class: Class,
+    /// The protocol.
+    pub kind: Kind,
     /// How waypoints hand it on, if there are any.
     pub overlay: Option<Overlay>,
 }
@@ -159,6 +231,7 @@ impl AnyEngine {
     pub fn is_ready(&self) -> bool {
         match self {
             Self::Cfdp(entity) => entity.is_restored(),
+            Self::Ltp(_) => true,
         }
     }
 
@@ -176,7 +249,7 @@ impl AnyEngine {
                     destination_name: send.name.clone(),
                     label: send.name.clone().into(),
                     trace: cfdp::TraceControl::Source,
-                    mode: send.class.into(),
+                    mode: send.kind.class().into(),
                     ..cfdp::SfoPutRequest::default()
                 };
                 entity.sfo_put(now, &request).map(|_| ()).map_err(|error| error.to_string())
@@ -187,10 +260,19 @@ impl AnyEngine {
                     source: Some(send.source.clone()),
                     source_name: Some(send.name.clone()),
                     destination_name: send.name.clone(),
-                    mode: Some(send.class.into()),
+                    mode: Some(send.kind.class().into()),
                     ..cfdp::PutRequest::default()
                 };
                 entity.put(now, request).map(|_| ()).map_err(|error| error.to_string())
+            }
+            Self::Ltp(node) => {
+                let request = ltp::SendRequest {
+                    destination: send.destination,
+                    source: send.source.clone(),
+                    name: send.name.clone(),
+                    red: send.kind.red(),
+                };
+                node.send(now, request).map(|_| ()).map_err(|error| error.to_string())
             }
         }
     }
@@ -229,6 +311,17 @@ impl AnyIndication {
                 report,
             ))) => reported(report),
             Self::Cfdp(_) => None,
+            Self::Ltp(ltp::Indication::Finished(finished)) => Some(End {
+                at_sender: finished.role == wire::ltp::End::Sender,
+                name: finished.name.clone(),
+                success: finished.result.is_ok(),
+                is_report: false,
+                why: match finished.result {
+                    Ok(()) => "no error".to_owned(),
+                    Err(failure) => failure.to_string(),
+                },
+            }),
+            Self::Ltp(_) => None,
         }
     }
 }
@@ -249,9 +342,39 @@ fn reported(report: &cfdp::SfoReported) -> Option<End> {
     })
 }
 
-/// What a datagram is, for traces.
+/// What a datagram is, for traces of a world where these are spoken.
 #[must_use]
-pub fn describe(datagram: &[u8]) -> (String, Option<u64>) {
+pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
+    let one = |family: &Family| match family {
+        Family::Cfdp => describe_cfdp(datagram),
+        Family::Ltp => describe_ltp(datagram),
+    };
+    let mut known = families.iter().map(one);
+    let first = known.next().unwrap_or_else(|| ("unknown".to_owned(), None));
+    if first.0.starts_with(UNKNOWN) {
+        // Several protocols in one world: whichever can read it.
+        return known.find(|(kind, _)| !kind.starts_with(UNKNOWN)).unwrap_or(first);
+    }
+    first
+}
+
+/// How the description of something unreadable begins.
+const UNKNOWN: &str = "not ";
+
+fn describe_ltp(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::ltp::{Body, Segment};
+
+    match Segment::decode(datagram).map(|segment| segment.body) {
+        Ok(Body::Data(data)) => (data.kind.to_string(), Some(data.offset)),
+        Ok(Body::Report(report)) => ("report".to_owned(), Some(report.serial)),
+        Ok(Body::ReportAck { serial }) => ("report acknowledgement".to_owned(), Some(serial)),
+        Ok(Body::Cancel { by, .. }) => (format!("cancel by the {by}"), None),
+        Ok(Body::CancelAck { by }) => (format!("cancel by the {by} acknowledged"), None),
+        Err(error) => (format!("not LTP: {error}"), None),
+    }
+}
+
+fn describe_cfdp(datagram: &[u8]) -> (String, Option<u64>) {
     use wire::cfdp::{Body, Pdu};
 
     match Pdu::decode(datagram) {
@@ -288,6 +411,9 @@ mod tests {
     fn every_listed_profile_exists() {
         for name in CFDP_PROFILES {
             assert!(cfdp::profile(name).is_some(), "{name}");
+        }
+        for name in LTP_PROFILES {
+            assert!(ltp::profile(name).is_some(), "{name}");
         }
     }
 }

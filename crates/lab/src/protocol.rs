@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use proto::ltp::Red;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::mib::Class;
@@ -24,11 +25,26 @@ pub enum Kind {
     Cfdp,
     /// CFDP class 1.
     Cfdp1,
+    /// LTP, all of the block red.
+    Ltp,
+    /// LTP, all of the block green.
+    LtpGreen,
+    /// LTP, the first kilobyte red and the rest green.
+    Ltp1kRed,
+}
+
+/// Protocols that one engine speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// The CCSDS File Delivery Protocol.
+    Cfdp,
+    /// The Licklider Transmission Protocol.
+    Ltp,
 }
 
 impl Kind {
     /// Every protocol there is.
-    pub const ALL: &[Self] = &[Self::Cfdp, Self::Cfdp1];
+    pub const ALL: &[Self] = &[Self::Cfdp, Self::Cfdp1, Self::Ltp, Self::LtpGreen, Self::Ltp1kRed];
 
     /// Its name on the command line.
     #[must_use]
@@ -36,15 +52,34 @@ impl Kind {
         match self {
             Self::Cfdp => "cfdp",
             Self::Cfdp1 => "cfdp-1",
+            Self::Ltp => "ltp",
+            Self::LtpGreen => "ltp-green",
+            Self::Ltp1kRed => "ltp-1k-red",
         }
     }
 
-    /// Its transmission class, for CFDP.
+    /// The engine that speaks it.
+    #[must_use]
+    pub fn family(self) -> Family {
+        match self {
+            Self::Cfdp | Self::Cfdp1 => Family::Cfdp,
+            Self::Ltp | Self::LtpGreen | Self::Ltp1kRed => Family::Ltp,
+        }
+    }
+
+    /// Its transmission class, in CFDP's words.
     #[must_use]
     pub fn class(self) -> Class {
+        if self.is_reliable() { Class::Acknowledged } else { Class::Unacknowledged }
+    }
+
+    /// How much of a block is red, in LTP's words.
+    #[must_use]
+    pub fn red(self) -> Red {
         match self {
-            Self::Cfdp => Class::Acknowledged,
-            Self::Cfdp1 => Class::Unacknowledged,
+            Self::Cfdp | Self::Ltp => Red::All,
+            Self::Ltp1kRed => Red::Prefix(1000),
+            Self::Cfdp1 | Self::LtpGreen => Red::None,
         }
     }
 
@@ -52,8 +87,8 @@ impl Kind {
     #[must_use]
     pub fn is_reliable(self) -> bool {
         match self {
-            Self::Cfdp => true,
-            Self::Cfdp1 => false,
+            Self::Cfdp | Self::Ltp => true,
+            Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed => false,
         }
     }
 }
@@ -84,7 +119,7 @@ impl FromStr for Protocol {
             )));
         };
         let protocol = Self { kind, profile };
-        crate::engines::cfdp_config(&protocol)?;
+        crate::engines::check_profile(&protocol)?;
         Ok(protocol)
     }
 }
@@ -118,7 +153,7 @@ mod tests {
     #[test]
     fn names_and_profiles() {
         let parsed = |text: &str| text.parse::<Protocol>();
-        for text in ["cfdp", "cfdp-1", "cfdp/gsfc-2007"] {
+        for text in ["cfdp", "cfdp-1", "cfdp/gsfc-2007", "ltp", "ltp-green/ltplib-2011"] {
             assert_eq!(parsed(text).unwrap().to_string(), text);
         }
         assert!(parsed("cfpd").unwrap_err().to_string().contains("did you mean \"cfdp\"?"));

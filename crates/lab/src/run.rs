@@ -1,5 +1,6 @@
 //! One world, from its beginning to its end.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -133,7 +134,7 @@ pub fn run_unless(
     recorders: Recorders,
 ) -> Result<Run, RunError> {
     let mut stage = Stage::build(scenario, contents)?;
-    let trace = stage.record(recorders)?;
+    let trace = stage.record(scenario, recorders)?;
     let outcome = stage.play(scenario, cancelled)?;
     stage.world.finish_captures()?;
     if let Some(trace) = trace {
@@ -245,6 +246,10 @@ impl<'a> Stage<'a> {
             let Some(protocol) = &node.protocol else { continue };
             let entity = node.entity.ok_or_else(|| unresolved(name))?;
             let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
+            let incoming = scenario.transfers.iter().find(|transfer| transfer.to == *name);
+            if let Some(file) = incoming.and_then(|transfer| transfer.name.as_deref()) {
+                config.set_file_name(file);
+            }
             for (peer, (peer_name, peer_node)) in scenario.nodes.iter().enumerate() {
                 if !overlay::are_neighbours(&scenario.transfers, name, peer_name) {
                     continue;
@@ -328,7 +333,11 @@ impl<'a> Stage<'a> {
     }
 
     /// Attaches the recorders; the answer is the trace, to be finished after the run.
-    fn record(&mut self, recorders: Recorders) -> Result<Option<Arc<Mutex<TraceFile>>>, RunError> {
+    fn record(
+        &mut self,
+        scenario: &Scenario,
+        recorders: Recorders,
+    ) -> Result<Option<Arc<Mutex<TraceFile>>>, RunError> {
         if let Some(pcap) = recorders.pcap {
             self.capture(pcap)?;
         }
@@ -336,7 +345,11 @@ impl<'a> Stage<'a> {
         writeln!(sink, "{}", TraceRow::HEADER)?;
         let trace = Arc::new(Mutex::new(TraceFile { sink, error: None }));
         let lines = Arc::clone(&trace);
-        self.world.trace(crate::engines::describe, move |row| {
+        let spoken = scenario.nodes.values().filter_map(|node| node.protocol.as_ref());
+        let families: BTreeSet<_> = spoken.map(|protocol| protocol.kind.family()).collect();
+        let families: Vec<_> = families.into_iter().collect();
+        let describe = move |datagram: &[u8]| crate::engines::describe(&families, datagram);
+        self.world.trace(describe, move |row| {
             lines.lock().unwrap_or_else(PoisonError::into_inner).line(row);
         });
         Ok(Some(trace))
@@ -377,7 +390,7 @@ impl<'a> Stage<'a> {
             destination: scenario.nodes[&transfer.to]
                 .entity
                 .ok_or_else(|| unresolved(&transfer.to))?,
-            class: protocol.kind.class(),
+            kind: protocol.kind,
             overlay: transfer.overlay,
         };
         let sender = self.hosts[sender];

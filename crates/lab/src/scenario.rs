@@ -229,7 +229,7 @@ impl Scenario {
         for node in self.nodes.values_mut() {
             let entity = node.entity.unwrap_or_default();
             if let Some(protocol) = &node.protocol {
-                node.mib = Some(EngineConfig::new(protocol, entity, node.mib.as_ref())?.mib());
+                node.mib = EngineConfig::new(protocol, entity, node.mib.as_ref())?.mib();
             }
         }
         self.check_nodes()?;
@@ -341,11 +341,13 @@ impl Scenario {
                 )));
             }
             for station in stations {
-                let spoken = self.nodes[station].protocol.as_ref().and_then(|p| p.profile.as_ref());
-                let asked = transfer.protocol.as_ref().and_then(|p| p.profile.as_ref());
+                let settings =
+                    |protocol: &Protocol| (protocol.kind.family(), protocol.profile.clone());
+                let spoken = self.nodes[station].protocol.as_ref().map(settings);
+                let asked = transfer.protocol.as_ref().map(settings);
                 if spoken != asked {
                     return Err(SpecError::invalid(format!(
-                        "transfers[{index}]: node {station:?} speaks another profile; a node has one"
+                        "transfers[{index}]: node {station:?} speaks another protocol or profile; a node has one"
                     )));
                 }
             }

@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 pub mod cfdp;
+pub mod ltp;
 mod path;
 mod ranges;
 mod source;
 mod spool;
 mod storage;
+mod timer;

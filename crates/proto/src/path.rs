@@ -12,6 +12,15 @@ pub(crate) struct Handle {
     pub(crate) generation: u32,
 }
 
+/// Whether a transfer used its turn up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing more to send of this class now.
+    Over,
+    /// More to send; the batch is full.
+    More,
+}
+
 /// What is sent first: the lower, the sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
@@ -47,6 +56,8 @@ pub(crate) struct Path {
     catch_up: Duration,
     /// Whether the driver was asked to hold back what arrives.
     pub(crate) paused: bool,
+    /// Least time between two datagrams.
+    interval: Duration,
 }
 
 impl Path {
@@ -61,7 +72,13 @@ impl Path {
             ready: Default::default(),
             rtt: RoundTrip::default(),
             paused: false,
+            interval: Duration::ZERO,
         }
+    }
+
+    /// Sends no two datagrams within this time.
+    pub(crate) fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
     }
 
     /// Takes note of an event; `rate_bps` is a rate set in place of the path's own.
@@ -146,8 +163,10 @@ impl Path {
     pub(crate) fn burst<'a>(&self, now: Time, tx: &'a mut TxBuf) -> Burst<'a> {
         let info = self.info.clone();
         let earliest = now - self.catch_up;
-        let start = if info.rate_bps.is_some() { earliest.max(self.free_at) } else { now };
-        Burst { mtu: self.mtu(), tx, info, now, start, at: start, timed: (0, Duration::ZERO) }
+        let paced = info.rate_bps.is_some() || !self.interval.is_zero();
+        let start = if paced { earliest.max(self.free_at) } else { now };
+        let (mtu, interval) = (self.mtu(), self.interval);
+        Burst { mtu, tx, info, interval, now, start, at: start, timed: (0, Duration::ZERO) }
     }
 
     /// Ends a batch and says how to send it.
@@ -162,6 +181,7 @@ impl Path {
 pub(crate) struct Burst<'a> {
     tx: &'a mut TxBuf,
     info: PathInfo,
+    interval: Duration,
     mtu: usize,
     now: Time,
     /// When it begins to leave at the path's rate: before `now`, if the driver is late.
@@ -197,7 +217,7 @@ impl Burst<'_> {
             return None;
         }
         if self.timed.0 != len {
-            self.timed = (len, self.info.transmission_time(len));
+            self.timed = (len, self.info.transmission_time(len).max(self.interval));
         }
         self.at += self.timed.1;
         self.tx.push(len)

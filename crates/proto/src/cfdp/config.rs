@@ -7,6 +7,8 @@ use std::time::Duration;
 use engine::PathId;
 use wire::cfdp::{ChecksumType, ConditionCode, FaultHandler, TransmissionMode, Version, Width};
 
+pub use crate::timer::Timer;
+
 use super::user_operations::{Permissions, UserOperations};
 
 /// The settings of one entity.
@@ -176,16 +178,6 @@ impl Default for Remote {
             permissions: Permissions::default(),
         }
     }
-}
-
-/// How long a timer runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timer {
-    /// As long as the light time, the measured answers and the data under way suggest, longer
-    /// with each expiry in a row.
-    Auto,
-    /// Always this long.
-    Fixed(Duration),
 }
 
 /// When a receiver asks for missing data (§4.6.4).

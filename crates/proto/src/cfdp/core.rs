@@ -13,15 +13,13 @@ use wire::cfdp::{
     TransactionStatus, TransmissionMode,
 };
 
-use super::config::{Config, Remote, Timer};
+use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
 use crate::path::{Burst, Class, Handle, Path, RoundTrip};
 use crate::storage::{Room, Storage};
-
-/// The least time a timer waits, so that it cannot go off twice at one moment.
-pub(crate) const TICK: Duration = Duration::from_nanos(1);
+use crate::timer::TICK;
 
 /// A transaction's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -490,20 +488,6 @@ impl Base {
         self.round_trip(core).timeout(self.remote.initial_rtt)
     }
 
-    /// A timer's length after `misses` expiries in a row without a sign of life.
-    pub(crate) fn duration(timer: Timer, auto: Duration, misses: u32) -> Duration {
-        let time = match timer {
-            Timer::Fixed(fixed) => fixed,
-            // The first three repeat at once, because a single loss is the likely cause; then
-            // the peer is probably out of reach and waits get longer.
-            Timer::Auto => {
-                let longer = auto.saturating_mul(1 << misses.saturating_sub(2).min(10));
-                longer.min(auto.saturating_mul(4).max(Duration::from_secs(60)))
-            }
-        };
-        time.max(TICK)
-    }
-
     /// Time between two looks whether an unacknowledged transaction is complete, or closed.
     pub(crate) fn check_time(&self, core: &Core) -> Duration {
         let answer = self.answer_time(core);
@@ -512,7 +496,7 @@ impl Base {
             Direction::TowardReceiver => answer.max(Duration::from_secs(1)) * 2,
             Direction::TowardSender => answer.max(Duration::from_millis(500)),
         };
-        Self::duration(self.remote.check_timer, auto, 0)
+        self.remote.check_timer.duration(auto, 0)
     }
 
     /// Silence after which the transaction is faulty. A receiver that can ask for the rest keeps
@@ -520,7 +504,7 @@ impl Base {
     pub(crate) fn inactivity(&self, core: &Core) -> Duration {
         let keeps = self.acknowledged() && self.header.direction == Direction::TowardSender;
         let base = Duration::from_secs(if keeps { 3600 } else { 600 });
-        Self::duration(self.remote.inactivity, base + self.answer_time(core) * 8, 0)
+        self.remote.inactivity.duration(base + self.answer_time(core) * 8, 0)
     }
 
     /// What to do about a fault (§4.8): the transaction's own handler, else the entity's.

@@ -53,8 +53,8 @@ pub use wire::cfdp as pdu;
 use self::closed::{Closed, Over, Replies};
 use self::core::{Base, Core, Job};
 use self::receiver::Receiver;
-use self::sender::{Sender, Turn};
-use crate::path::{Class, Handle, Path};
+use self::sender::Sender;
+use crate::path::{Class, Handle, Path, Turn};
 
 /// How many sequence numbers are set aside at a time, so that few records are written.
 const SEQUENCE_BLOCK: u64 = 64;

@@ -8,11 +8,12 @@ use wire::cfdp::{
 };
 
 use super::{End, Metadata, Phase, Receiver, Round};
-use crate::cfdp::core::{Alarm, Core, Job, TICK};
+use crate::cfdp::core::{Alarm, Core, Job};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
 use crate::cfdp::request::FilestoreRequest;
 use crate::path::Class;
 use crate::storage::Storage as _;
+use crate::timer::TICK;
 
 type Answer = Result<Completion, EffectError>;
 

@@ -13,15 +13,15 @@ use wire::cfdp::{
 
 use self::nak::{NakState, Round};
 use super::closed::Subject;
-use super::core::{Alarm, Base, Core, TICK};
+use super::core::{Alarm, Base, Core};
 use super::finished::{self, Outcome};
 use super::indication::{Indication, Limit, Report, Role, State};
 use super::journal::{JournalSlot, ReceiverRecord};
 use super::request::FilestoreRequest;
-use super::sender::Turn;
-use crate::path::{Burst, Class};
+use crate::path::{Burst, Class, Turn};
 use crate::ranges::Ranges;
 use crate::spool::Spool;
+use crate::timer::TICK;
 
 /// A transaction that receives.
 #[derive(Debug)]
@@ -449,7 +449,7 @@ impl Receiver {
         if self.base.acknowledged() {
             self.finished_attempts += 1;
             let auto = self.base.answer_time(core);
-            let wait = Base::duration(self.base.remote.ack_timer, auto, self.finished_attempts);
+            let wait = self.base.remote.ack_timer.duration(auto, self.finished_attempts);
             self.base.alarm(core, Alarm::Ack, burst.departure() + wait);
         } else {
             self.close(core);

@@ -11,9 +11,9 @@ use wire::cfdp::{Body, ConditionCode, Nak, SegmentRequest, SegmentRequests};
 
 use super::{Phase, Receiver};
 use crate::cfdp::config::{NakMode, Timer};
-use crate::cfdp::core::{Alarm, Base, Core, TICK};
-use crate::cfdp::sender::Turn;
-use crate::path::{Burst, Class};
+use crate::cfdp::core::{Alarm, Core};
+use crate::path::{Burst, Class, Turn};
+use crate::timer::TICK;
 
 /// Data in arrival order that may be lost in a row before the answers count as over. With one
 /// packet in ten lost, eight in a row are one in 10^8.
@@ -255,7 +255,7 @@ impl Receiver {
             return Round::Idle;
         }
         let auto = self.base.answer_time(core) + self.nak.pace.mean() * LOSSES_IN_A_ROW;
-        let wait = Base::duration(self.base.remote.nak_timer, auto, self.nak.misses);
+        let wait = self.base.remote.nak_timer.duration(auto, self.nak.misses);
         self.nak.deadline = at + wait;
         self.base.alarm(core, Alarm::Nak, self.nak.deadline);
         Round::Waiting { last: last.max(1), asked_at: at, heard: false }
@@ -301,7 +301,7 @@ impl Receiver {
     pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
         self.nak.round = Round::Idle;
         let auto = self.base.answer_time(core);
-        let patience = Base::duration(self.base.remote.nak_timer, auto, self.nak.misses);
+        let patience = self.base.remote.nak_timer.duration(auto, self.nak.misses);
         if self.nak.waited >= patience {
             self.nak.waited = Duration::ZERO;
             self.missed(core, now);

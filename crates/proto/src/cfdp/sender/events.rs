@@ -7,12 +7,13 @@ use wire::cfdp::{
 };
 
 use super::{Phase, Sender, Source};
-use crate::cfdp::core::{Alarm, Base, Core, Job, TICK};
+use crate::cfdp::core::{Alarm, Core, Job};
 use crate::cfdp::finished::Outcome;
 use crate::cfdp::indication::{Indication, PeerError};
 use crate::cfdp::request::RequestError;
 use crate::path::{Class, Path};
 use crate::storage::Storage as _;
+use crate::timer::TICK;
 
 type Answer = Result<Completion, EffectError>;
 
@@ -427,7 +428,7 @@ impl Sender {
                     self.wait(core, now);
                 } else {
                     let auto = self.base.answer_time(core);
-                    let wait = Base::duration(self.base.remote.ack_timer, auto, 0);
+                    let wait = self.base.remote.ack_timer.duration(auto, 0);
                     self.base.alarm(core, Alarm::Ack, now + wait);
                 }
             } else {

@@ -12,26 +12,18 @@ use wire::cfdp::{
 };
 
 use self::window::Window;
-use super::core::{Alarm, Base, Core, TICK};
+use super::core::{Alarm, Base, Core};
 use super::finished::Outcome;
 use super::indication::{Indication, Report, Role, State, TransactionFinished};
 use super::journal::{self, JournalSlot};
 use super::request::PutRequest;
-use crate::path::{Burst, Class};
+use crate::path::{Burst, Class, Turn};
 use crate::source::Source;
 use crate::storage::Storage as _;
+use crate::timer::TICK;
 
 /// The longest wait for a receiver that was asked how far it is.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
-
-/// Whether a transaction used its turn up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Nothing more to send of this class now.
-    Over,
-    /// More to send; the batch is full.
-    More,
-}
 
 /// A transaction that sends.
 #[derive(Debug)]
@@ -486,7 +478,7 @@ impl Sender {
                 self.eof.attempts += 1;
                 let auto = self.base.answer_time(core);
                 let misses = self.eof.attempts;
-                let wait = Base::duration(self.base.remote.ack_timer, auto, misses);
+                let wait = self.base.remote.ack_timer.duration(auto, misses);
                 self.base.alarm(core, Alarm::Ack, at + wait);
             }
         } else if cancelled {
@@ -502,7 +494,7 @@ impl Sender {
     /// Waits for Finished, and asks again by an EOF if nothing is heard for long.
     fn wait(&mut self, core: &mut Core, now: Time) {
         let auto = (self.base.answer_time(core) * 8).max(Duration::from_secs(2));
-        let wait = Base::duration(self.base.remote.probe, auto, self.eof.waits + 2);
+        let wait = self.base.remote.probe.duration(auto, self.eof.waits + 2);
         self.base.alarm(core, Alarm::Probe, now + wait);
     }
 

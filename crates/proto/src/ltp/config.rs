@@ -1,0 +1,171 @@
+//! The settings of an LTP engine: its management information base (RFC 5326 §6).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::PathId;
+
+pub use crate::timer::Timer;
+
+/// The client service of files, from the range for private use.
+pub const FILE_SERVICE: u64 = 64;
+
+/// The settings of one engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The engine's own number.
+    pub engine: u64,
+    /// What is known of other engines, by their numbers.
+    pub remotes: BTreeMap<u64, Remote>,
+    /// What holds for all others.
+    pub default_remote: Remote,
+    /// The client service that takes blocks here, and that sends name; data for another is answered
+    /// by a cancellation, UNREACH.
+    pub service: u64,
+    /// How a file is a block.
+    pub format: Format,
+    /// Bounds on what the engine holds.
+    pub limits: Limits,
+    /// How much of a path's rate may be made up for when the driver comes late.
+    pub catch_up: Duration,
+}
+
+/// How a file is a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The last segment of the block describes the file before it: its name, size and checksum. A
+    /// file counts as received only if they are right.
+    Described,
+    /// The block is the file, and nothing else. What arrives gets this name; an earlier file of
+    /// that name is replaced.
+    Raw {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            engine: 1,
+            remotes: BTreeMap::new(),
+            default_remote: Remote::default(),
+            service: FILE_SERVICE,
+            format: Format::Described,
+            limits: Limits::default(),
+            catch_up: Duration::ZERO,
+        }
+    }
+}
+
+impl Config {
+    /// What holds for the engine numbered `id`.
+    #[must_use]
+    pub fn remote(&self, id: u64) -> &Remote {
+        self.remotes.get(&id).unwrap_or(&self.default_remote)
+    }
+}
+
+/// Settings for one remote engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The path to it; `None` answers where its segments came from and otherwise uses the one path
+    /// there is.
+    pub path: Option<PathId>,
+    /// Most octets of the block in a segment; `None` fills the datagram.
+    pub segment_max: Option<usize>,
+    /// Most octets in a segment; `None` fills the path's MTU.
+    pub datagram_max: Option<usize>,
+    /// Octets of red data after which a checkpoint is set before the end of the red part; `None`
+    /// sets none.
+    pub checkpoint_every: Option<u64>,
+    /// Time to wait for the report on a checkpoint.
+    pub checkpoint_timer: Timer,
+    /// Time to wait for the acknowledgement of a report.
+    pub report_timer: Timer,
+    /// Time to wait for the acknowledgement of a cancellation.
+    pub cancel_timer: Timer,
+    /// Retransmissions of a checkpoint, report or cancellation before it is given up.
+    pub retransmission_limit: u32,
+    /// Reports in a row that bring nothing new before a session is cancelled.
+    pub cycle_limit: u32,
+    /// Most copies of a repair that are sent at once, where a round trip costs more than they do.
+    pub repair_copies: u32,
+    /// Silence after which a receiver gives a session up.
+    pub inactivity: Duration,
+    /// The round trip assumed before it is known or measured.
+    pub initial_rtt: Duration,
+    /// Rate in bit/s in place of the path's own; `Some(0)` does not pace.
+    pub rate_bps: Option<u64>,
+    /// Least time between two segments, to reproduce an engine that sent one a tick of its clock.
+    pub interval: Duration,
+}
+
+impl Default for Remote {
+    fn default() -> Self {
+        Self {
+            path: None,
+            segment_max: None,
+            datagram_max: None,
+            checkpoint_every: None,
+            checkpoint_timer: Timer::Auto,
+            report_timer: Timer::Auto,
+            cancel_timer: Timer::Auto,
+            retransmission_limit: 30,
+            cycle_limit: 30,
+            repair_copies: 4,
+            inactivity: Duration::from_secs(600),
+            initial_rtt: Duration::from_secs(1),
+            rate_bps: None,
+            interval: Duration::ZERO,
+        }
+    }
+}
+
+/// Bounds on what an engine holds. What happens at each bound is said with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions under way. A request beyond it is refused; a peer's is cancelled.
+    pub sessions: usize,
+    /// Sessions of one path. More are cancelled.
+    pub sessions_per_path: usize,
+    /// Sessions that are over and remembered, so that late segments begin nothing. The oldest is
+    /// forgotten.
+    pub closed: usize,
+    /// Gaps tracked in a session. Data that would open one more is dropped and asked for later.
+    pub gaps: usize,
+    /// Octets of a block. Data beyond it is dropped.
+    pub block: u64,
+    /// Octets of received data that wait to be written, in all. More are dropped and asked for
+    /// later.
+    pub write_buffer: usize,
+    /// Octets collected into one write.
+    pub write_piece: usize,
+    /// Octets read ahead of what is sent, for each session.
+    pub read_ahead: usize,
+    /// The same for all sessions together, which share it equally.
+    pub read_ahead_total: usize,
+    /// Octets asked for in one read.
+    pub read_piece: usize,
+    /// Answers for sessions that are not under way which wait to be sent. More are dropped; the
+    /// peer asks again.
+    pub replies: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 1000,
+            sessions_per_path: 750,
+            closed: 4096,
+            gaps: 65_536,
+            block: 1 << 40,
+            write_buffer: 8 << 20,
+            write_piece: 128 << 10,
+            read_ahead: 1 << 20,
+            read_ahead_total: 64 << 20,
+            read_piece: 256 << 10,
+            replies: 256,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A file as a block: the content, and in a last segment of its own the description.
+//!
+//! The description stands at the end, so that it can hold the checksum of a file that is read once,
+//! and so that what arrives before it goes straight to where it belongs. Octets: `SLF1`, the size
+//! (8), the CRC-32C of the content (4), the name (UTF-8), the CRC-32C of all that (4).
+
+use wire::cfdp::{Checksum, ChecksumType};
+
+const MAGIC: &[u8; 4] = b"SLF1";
+const FIXED: usize = 20;
+
+/// Octets of the longest name.
+pub(crate) const NAME_MAX: usize = 255;
+
+/// What is said of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) checksum: u32,
+}
+
+impl Description {
+    /// Octets of the description of a file with this name.
+    pub(crate) fn len(name: &str) -> u64 {
+        (FIXED + name.len()) as u64
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&self.size.to_be_bytes());
+        out.extend_from_slice(&self.checksum.to_be_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+        out.extend_from_slice(&crc(&out).to_be_bytes());
+        out
+    }
+
+    /// `None` if it is none, or damaged.
+    pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
+        let (content, check) = octets.split_last_chunk::<4>()?;
+        if crc(content) != u32::from_be_bytes(*check) {
+            return None;
+        }
+        let rest = content.strip_prefix(MAGIC)?;
+        let (size, rest) = rest.split_first_chunk::<8>()?;
+        let (checksum, name) = rest.split_first_chunk::<4>()?;
+        Some(Self {
+            name: String::from_utf8(name.to_vec()).ok().filter(|name| name.len() <= NAME_MAX)?,
+            size: u64::from_be_bytes(*size),
+            checksum: u32::from_be_bytes(*checksum),
+        })
+    }
+}
+
+fn crc(octets: &[u8]) -> u32 {
+    Checksum::of(ChecksumType::Crc32c, octets).expect("CRC-32C is a known type")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_come_back_and_damage_is_seen() {
+        let description = Description { name: "a/b".into(), size: 1 << 40, checksum: 7 };
+        let octets = description.to_vec();
+        assert_eq!(octets.len() as u64, Description::len("a/b"));
+        assert_eq!(Description::decode(&octets), Some(description));
+        for i in 0..octets.len() {
+            let mut damaged = octets.clone();
+            damaged[i] ^= 4;
+            assert_eq!(Description::decode(&damaged), None);
+            assert_eq!(Description::decode(&octets[..i]), None);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What an engine tells its user (RFC 5326 §7).
+
+use thiserror::Error;
+use wire::ltp::{CancelReason, End, SessionId};
+
+/// A notice to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Indication {
+    /// A session began here, to send (§7.1).
+    Started(SessionId),
+    /// A session of another engine began.
+    Receiving {
+        /// The session.
+        id: SessionId,
+        /// The client service it is for.
+        service: u64,
+    },
+    /// A session is over at this end (§7.2 to §7.6).
+    Finished(Finished),
+    /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    LimitReached(Limit),
+    /// A peer broke the protocol.
+    PeerError {
+        /// The session.
+        id: SessionId,
+        /// How.
+        error: PeerError,
+    },
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The session.
+    pub id: SessionId,
+    /// Which side this engine was on.
+    pub role: End,
+    /// Whether all is well: at the sender, that the receiver has the red part; at the receiver, that
+    /// the file has its name.
+    pub result: Result<(), Failure>,
+    /// Whether the other side said so of the whole block. Nobody says what became of green data.
+    pub is_confirmed: bool,
+    /// The file's name at the receiver, as far as it is known.
+    pub name: String,
+    /// The file's octets, as far as they are known.
+    pub size: u64,
+}
+
+/// Why a session failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("cancelled by the {by}: {reason}")]
+pub struct Failure {
+    /// Who ended it.
+    pub by: End,
+    /// Why.
+    pub reason: CancelReason,
+}
+
+/// A bound that was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// [`Limits::sessions`](super::Limits) or `sessions_per_path`: a peer's session was refused.
+    Sessions,
+    /// [`Limits::gaps`](super::Limits): data was dropped.
+    Gaps,
+    /// [`Limits::write_buffer`](super::Limits): data was dropped.
+    WriteBuffer,
+    /// [`Limits::replies`](super::Limits): an answer was dropped.
+    Replies,
+}
+
+/// How a peer broke the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
+pub enum PeerError {
+    /// It reported on what was never sent.
+    #[error("a report is about more than the red part")]
+    ReportBeyondEnd,
+    /// The red part has two ends.
+    #[error("the block has two ends")]
+    ConflictingEnd,
+    /// What came last does not describe the file.
+    #[error("the block does not end with a description of the file")]
+    NotDescribed,
+    /// The content does not fit its description.
+    #[error("the file's checksum or size is wrong")]
+    WrongContent,
+}
+
+/// How far a session is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The session.
+    pub id: SessionId,
+    /// Which side this engine is on.
+    pub role: End,
+    /// Octets sent, or received.
+    pub progress: u64,
+    /// Octets of the block, if they are known.
+    pub size: Option<u64>,
+    /// The file's name, if it is known.
+    pub name: String,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// [`Limits::sessions`](super::Limits) are under way.
+    #[error("as many sessions as allowed are under way")]
+    TooManySessions,
+    /// There is no such session under way.
+    #[error("there is no session {0}")]
+    NoSession(SessionId),
+    /// The name cannot be sent.
+    #[error("the name of the file must have 1 to 255 octets")]
+    Name,
+    /// Several paths are known, and the settings do not say which leads to this engine.
+    #[error("no path is set for engine {0}, and there are several")]
+    NoPath(u64),
+    /// An engine sends nothing to itself.
+    #[error("an engine sends nothing to itself")]
+    Oneself,
+}
+
+/// Counters since the engine began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Segments sent.
+    pub sent: SegmentCounts,
+    /// Segments received, whole and understood.
+    pub received: SegmentCounts,
+    /// Datagrams that were no segment.
+    pub decode_errors: u64,
+    /// Segments of sessions that are not under way, or that the other side would send.
+    pub stray: u64,
+    /// Data segments that brought nothing new.
+    pub duplicate_data: u64,
+    /// Data segments dropped because of a bound.
+    pub data_dropped: u64,
+    /// Octets of the block sent again.
+    pub repair_bytes: u64,
+    /// Storage effects that failed.
+    pub storage_errors: u64,
+    /// Answers dropped because of a bound.
+    pub replies_dropped: u64,
+    /// Segments left out because the path does not take any that large.
+    pub oversize: u64,
+}
+
+/// Segments by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentCounts {
+    /// Data.
+    pub data: u64,
+    /// Reports.
+    pub reports: u64,
+    /// Acknowledgements of reports.
+    pub report_acks: u64,
+    /// Cancellations.
+    pub cancels: u64,
+    /// Acknowledgements of cancellations.
+    pub cancel_acks: u64,
+}
+
+impl SegmentCounts {
+    pub(crate) fn count(&mut self, body: &wire::ltp::Body<'_>) {
+        use wire::ltp::Body;
+        let counter = match body {
+            Body::Data(_) => &mut self.data,
+            Body::Report(_) => &mut self.reports,
+            Body::ReportAck { .. } => &mut self.report_acks,
+            Body::Cancel { .. } => &mut self.cancels,
+            Body::CancelAck { .. } => &mut self.cancel_acks,
+        };
+        *counter += 1;
+    }
+
+    /// Segments of all kinds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.data + self.reports + self.report_acks + self.cancels + self.cancel_acks
+    }
+}

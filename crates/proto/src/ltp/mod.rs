@@ -1,0 +1,602 @@
+//! The Licklider Transmission Protocol (RFC 5326; profile CCSDS 734.1-B).
+//!
+//! A [`Node`] sends and receives files as blocks, in any number of sessions at once. It is an
+//! [`engine::Engine`]: it holds no socket, file or clock. Red data goes to a working file as it
+//! comes, so that a block may be larger than memory, and a report claims the whole red part only
+//! when it is safe. A session does not survive a restart of either side: the other one hears nothing
+//! of it, and cancels.
+
+mod config;
+mod core;
+mod file;
+mod indication;
+mod profile;
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Rng, Ticket, Time,
+    Transmit, TxBuf,
+};
+use wire::ltp::{
+    Body, CancelReason, Claim, Claims, End, Report as ReportSegment, Segment, SessionId,
+};
+
+pub use self::config::{Config, FILE_SERVICE, Format, Limits, Remote, Timer};
+pub use self::indication::{
+    Failure, Finished, Indication, Limit, PeerError, Report, RequestError, SegmentCounts, Stats,
+};
+pub use self::profile::profile;
+pub use self::sender::{Red, SendRequest};
+pub use wire::ltp as segment;
+
+use self::core::{Base, Core, Job};
+use self::receiver::Receiver;
+use self::sender::Sender;
+use crate::path::{Class, Handle, Path, Turn};
+use crate::storage::Storage as _;
+
+/// Session numbers are below this: four octets on the wire.
+const NUMBERS: u64 = 1 << 28;
+
+/// An LTP engine.
+#[derive(Debug)]
+pub struct Node {
+    core: Core,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_id: BTreeMap<SessionId, Handle>,
+    /// Sessions that are over, and how much red data of theirs is safe here.
+    closed: BTreeMap<SessionId, Option<u64>>,
+    closed_order: VecDeque<SessionId>,
+    replies: VecDeque<(PathId, Vec<u8>)>,
+    /// The path that has the next turn.
+    turn: PathId,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    session: Option<Session>,
+}
+
+#[derive(Debug)]
+enum Session {
+    Sender(Box<Sender>),
+    Receiver(Box<Receiver>),
+}
+
+impl Session {
+    fn base_mut(&mut self) -> &mut Base {
+        match self {
+            Self::Sender(sender) => &mut sender.base,
+            Self::Receiver(receiver) => &mut receiver.base,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Sender(sender) => sender.is_done(),
+            Self::Receiver(receiver) => receiver.is_done(),
+        }
+    }
+
+    fn report(&self) -> Report {
+        match self {
+            Self::Sender(sender) => sender.report(),
+            Self::Receiver(receiver) => receiver.report(),
+        }
+    }
+
+    fn want_all(&mut self, core: &mut Core) {
+        match self {
+            Self::Sender(sender) => sender.want_all(core),
+            Self::Receiver(receiver) => receiver.want_all(core),
+        }
+    }
+}
+
+impl Node {
+    /// An engine with these settings.
+    #[must_use]
+    pub fn new(config: Config, rng: Rng) -> Self {
+        Self {
+            core: Core::new(config, rng),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_id: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            closed_order: VecDeque::new(),
+            replies: VecDeque::new(),
+            turn: PathId(0),
+        }
+    }
+
+    /// The engine's settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+
+    /// Counters since the engine began.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.core.stats
+    }
+
+    /// The sessions under way, in order of their ids.
+    pub fn sessions(&self) -> impl Iterator<Item = Report> + '_ {
+        let slot = |handle: &Handle| self.slots[handle.index as usize].session.as_ref();
+        self.by_id.values().filter_map(slot).map(Session::report)
+    }
+
+    /// Octets of memory held on account of sessions. An estimate from below; bounded by
+    /// [`Limits`], whatever the blocks' sizes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let sessions = self.slots.iter().filter_map(|slot| slot.session.as_ref());
+        let held = sessions.map(|session| match session {
+            Session::Sender(sender) => size_of::<Sender>() + sender.memory(),
+            Session::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
+        });
+        let replies = self.replies.iter().map(|(_, segment)| segment.len());
+        held.sum::<usize>()
+            + self.core.room.held()
+            + self.closed.len() * 2 * size_of::<(SessionId, u64)>()
+            + replies.sum::<usize>()
+    }
+
+    /// Sends a file to another engine.
+    ///
+    /// # Errors
+    /// The request cannot be carried out; nothing was begun.
+    pub fn send(&mut self, now: Time, request: SendRequest) -> Result<SessionId, RequestError> {
+        if request.destination == self.core.config.engine {
+            return Err(RequestError::Oneself);
+        }
+        if request.name.is_empty() || request.name.len() > file::NAME_MAX {
+            return Err(RequestError::Name);
+        }
+        if self.by_id.len() >= self.core.config.limits.sessions {
+            return Err(RequestError::TooManySessions);
+        }
+        let remote = self.core.config.remote(request.destination).clone();
+        if remote.path.is_none() && self.core.paths.len() > 1 {
+            return Err(RequestError::NoPath(request.destination));
+        }
+        let id = self.new_id();
+        let handle = self.reserve_slot();
+        let mut base = Base::new(handle, id, remote);
+        base.path = base.path.or_else(|| self.only_path());
+        base.last_heard = now;
+        let mut sender = Sender::new(base, request, &mut self.core);
+        self.core.indicate(Indication::Started(id));
+        sender.start(&mut self.core);
+        self.core.senders += 1;
+        self.fill_slot(handle, id, Session::Sender(Box::new(sender)));
+        Ok(id)
+    }
+
+    /// Ends a session early, and tells the peer (§6.19).
+    ///
+    /// # Errors
+    /// There is no such session.
+    pub fn cancel(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
+        let handle = *self.by_id.get(&id).ok_or(RequestError::NoSession(id))?;
+        let reason = CancelReason::User;
+        match self.slots[handle.index as usize].session.as_mut() {
+            Some(Session::Sender(sender)) => sender.cancel(&mut self.core, now, reason),
+            Some(Session::Receiver(receiver)) => receiver.cancel(&mut self.core, now, reason),
+            None => {}
+        }
+        self.settle(handle);
+        Ok(())
+    }
+
+    /// A random session number that is not in use (RFC 5326 §9.1).
+    fn new_id(&mut self) -> SessionId {
+        let originator = self.core.config.engine;
+        loop {
+            let number = 1 + self.core.rng.below(NUMBERS - 1);
+            let id = SessionId { originator, number };
+            if !self.by_id.contains_key(&id) && !self.closed.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// The path to an engine of which nothing is said, if there is one path.
+    fn only_path(&self) -> Option<PathId> {
+        let mut paths = self.core.paths.keys();
+        paths.next().copied().filter(|_| paths.next().is_none())
+    }
+
+    fn reserve_slot(&mut self) -> Handle {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            u32::try_from(self.slots.len() - 1).expect("a bound on sessions keeps them few")
+        });
+        Handle { index, generation: self.slots[index as usize].generation }
+    }
+
+    fn fill_slot(&mut self, handle: Handle, id: SessionId, session: Session) {
+        self.slots[handle.index as usize].session = Some(session);
+        self.by_id.insert(id, handle);
+    }
+
+    /// The slot of a handle, if that is still its session's.
+    fn slot(&mut self, handle: Handle) -> Option<&mut Session> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        slot.session.as_mut().filter(|_| slot.generation == handle.generation)
+    }
+
+    /// Looks after a session once something happened to it: one that is over is forgotten.
+    fn settle(&mut self, handle: Handle) {
+        if self.slot(handle).is_some_and(|session| session.is_done()) {
+            let slot = &mut self.slots[handle.index as usize];
+            slot.generation = slot.generation.wrapping_add(1);
+            let Some(mut session) = slot.session.take() else { return };
+            self.free.push(handle.index);
+            session.base_mut().disarm_all(&mut self.core);
+            let (id, safe) = match &session {
+                Session::Sender(sender) => {
+                    self.core.senders -= 1;
+                    (sender.id(), None)
+                }
+                Session::Receiver(receiver) => (receiver.id(), receiver.delivered()),
+            };
+            self.by_id.remove(&id);
+            self.core.limit_left(Limit::Sessions);
+            self.remember(id, safe);
+        }
+        if std::mem::take(&mut self.core.flush_wanted) {
+            for slot in &mut self.slots {
+                if let Some(Session::Receiver(receiver)) = slot.session.as_mut() {
+                    receiver.flush(&mut self.core);
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, id: SessionId, safe: Option<u64>) {
+        if self.closed.insert(id, safe).is_none() {
+            self.closed_order.push_back(id);
+        }
+        while self.closed_order.len() > self.core.config.limits.closed {
+            let Some(oldest) = self.closed_order.pop_front() else { break };
+            self.closed.remove(&oldest);
+        }
+    }
+
+    /// One datagram arrived.
+    fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
+        // Four octets of zero keep an address translation alive (RFC 7122 §3).
+        if datagram == [0; 4] {
+            return;
+        }
+        let Ok(segment) = Segment::decode(datagram) else {
+            self.core.stats.decode_errors += 1;
+            return;
+        };
+        self.core.stats.received.count(&segment.body);
+        let is_ours = segment.session.originator == self.core.config.engine;
+        let for_sender = match segment.body {
+            Body::Report(_)
+            | Body::Cancel { by: End::Receiver, .. }
+            | Body::CancelAck { by: End::Sender } => true,
+            Body::Data(_)
+            | Body::ReportAck { .. }
+            | Body::Cancel { by: End::Sender, .. }
+            | Body::CancelAck { by: End::Receiver } => false,
+        };
+        if is_ours != for_sender {
+            self.core.stats.stray += 1;
+            return;
+        }
+        let known = self.by_id.get(&segment.session).copied();
+        match known.or_else(|| self.accept(now, from, &segment)) {
+            Some(handle) => self.deliver(now, from, handle, &segment),
+            None => self.answer_stranger(from, &segment),
+        }
+    }
+
+    /// Begins a reception, if this segment may begin one.
+    fn accept(&mut self, now: Time, from: PathId, segment: &Segment<'_>) -> Option<Handle> {
+        let Body::Data(data) = segment.body else { return None };
+        let id = segment.session;
+        if self.closed.contains_key(&id) {
+            return None;
+        }
+        let limits = &self.core.config.limits;
+        let of_path = self.slots.iter().filter(|slot| match &slot.session {
+            Some(Session::Receiver(receiver)) => receiver.base.path == Some(from),
+            Some(Session::Sender(_)) | None => false,
+        });
+        let is_full = self.by_id.len() >= limits.sessions
+            || self.by_id.len() >= limits.sessions / 2
+                && of_path.count() >= limits.sessions_per_path;
+        if is_full {
+            self.core.limit_reached(Limit::Sessions);
+            return None;
+        }
+        let remote = self.core.config.remote(id.originator).clone();
+        if remote.path.is_some_and(|path| path != from) {
+            return None;
+        }
+        let handle = self.reserve_slot();
+        let mut base = Base::new(handle, id, remote);
+        base.path = Some(from);
+        let receiver = Receiver::new(base, &mut self.core, now);
+        self.core.indicate(Indication::Receiving { id, service: data.service });
+        self.fill_slot(handle, id, Session::Receiver(Box::new(receiver)));
+        Some(handle)
+    }
+
+    fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
+        let Self { core, slots, .. } = self;
+        let Some(session) = slots[handle.index as usize].session.as_mut() else { return };
+        let base = session.base_mut();
+        if base.path != Some(from) {
+            if base.remote.path.is_some() {
+                core.stats.stray += 1;
+                return;
+            }
+            base.set_path(&mut core.paths, from);
+            base.go_on(core, now);
+            session.want_all(core);
+        }
+        match (session, segment.body) {
+            (Session::Receiver(receiver), Body::Data(data)) => receiver.on_data(core, now, &data),
+            (Session::Receiver(receiver), Body::ReportAck { serial }) => {
+                receiver.on_report_ack(core, now, serial);
+            }
+            (Session::Receiver(receiver), Body::Cancel { reason, .. }) => {
+                receiver.on_cancel(core, reason);
+            }
+            (Session::Receiver(receiver), Body::CancelAck { .. }) => receiver.on_cancel_ack(core),
+            (Session::Sender(sender), Body::Report(report)) => {
+                sender.on_report(core, now, &report);
+            }
+            (Session::Sender(sender), Body::Cancel { reason, .. }) => {
+                sender.on_cancel(core, reason);
+            }
+            (Session::Sender(sender), Body::CancelAck { .. }) => sender.on_cancel_ack(core),
+            (Session::Receiver(_), Body::Report(_))
+            | (Session::Sender(_), Body::Data(_) | Body::ReportAck { .. }) => {
+                core.stats.stray += 1;
+            }
+        }
+        self.settle(handle);
+    }
+
+    /// Answers a segment of a session that is not under way, so that the peer can end it.
+    fn answer_stranger(&mut self, from: PathId, segment: &Segment<'_>) {
+        self.core.stats.stray += 1;
+        let claims;
+        let body = match segment.body {
+            // Its receiver would repeat it for ever (§8.1).
+            Body::Report(report) => Body::ReportAck { serial: report.serial },
+            Body::Cancel { by, .. } => Body::CancelAck { by },
+            Body::Data(data) => {
+                let known = self.closed.get(&segment.session).copied();
+                match (known, data.checkpoint) {
+                    (Some(Some(red)), Some(checkpoint)) if red > 0 => {
+                        claims = [Claim { offset: 0, length: red }];
+                        Body::Report(ReportSegment {
+                            serial: self.core.first_serial(),
+                            checkpoint: checkpoint.serial,
+                            upper: red,
+                            lower: 0,
+                            claims: Claims::new(&claims),
+                        })
+                    }
+                    // It was refused for want of room.
+                    (None, Some(_)) => {
+                        Body::Cancel { by: End::Receiver, reason: CancelReason::System }
+                    }
+                    (Some(_), _) | (None, None) => return,
+                }
+            }
+            Body::ReportAck { .. } | Body::CancelAck { .. } => return,
+        };
+        let of_path = self.replies.iter().filter(|(to, _)| *to == from).count();
+        let max = self.core.config.limits.replies;
+        if self.replies.len() >= max || of_path >= max.div_ceil(4) {
+            self.core.stats.replies_dropped += 1;
+            self.core.limit_reached(Limit::Replies);
+            return;
+        }
+        if let Ok(octets) = Segment::new(segment.session, body).to_vec() {
+            self.replies.push_back((from, octets));
+        }
+    }
+
+    fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {
+        let config = &self.core.config;
+        let remote = config.remotes.values().find(|remote| remote.path == Some(id));
+        let remote = remote.unwrap_or(&config.default_remote);
+        let (rate_bps, interval, catch_up) = (remote.rate_bps, remote.interval, config.catch_up);
+        let path = self.core.paths.entry(id).or_insert_with(|| Path::new(catch_up));
+        path.set_interval(interval);
+        let was_up = path.is_up();
+        path.event(event, rate_bps);
+        let is_up = path.is_up();
+        if was_up == is_up {
+            return;
+        }
+        let only = self.only_path();
+        for slot in &mut self.slots {
+            let Some(session) = slot.session.as_mut() else { continue };
+            let base = session.base_mut();
+            if base.path.is_none()
+                && let Some(only) = only
+            {
+                base.set_path(&mut self.core.paths, only);
+            }
+            if base.path != Some(id) {
+                continue;
+            }
+            if is_up {
+                base.go_on(&mut self.core, now);
+                session.want_all(&mut self.core);
+            } else {
+                // Time does not count while the link is known to be down (§6.5).
+                base.stop(&mut self.core, now);
+            }
+        }
+        if !is_up {
+            self.replies.retain(|(to, _)| *to != id);
+        }
+    }
+
+    fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
+        let Some((handle, job)) = self.core.answered(ticket) else { return };
+        if job == Job::Forget {
+            return;
+        }
+        let Self { core, slots, .. } = self;
+        let slot = slots.get_mut(handle.index as usize);
+        let slot = slot.filter(|slot| slot.generation == handle.generation);
+        match slot.and_then(|slot| slot.session.as_mut()) {
+            Some(Session::Sender(sender)) => sender.done(core, now, job, answer),
+            Some(Session::Receiver(receiver)) => receiver.done(core, now, job, answer),
+            None => {
+                if let Job::Write { cost } = job {
+                    core.written(cost);
+                }
+                if let Ok(Completion::Opened { file, .. }) = answer {
+                    core.close(file);
+                }
+            }
+        }
+        self.settle(handle);
+    }
+
+    /// Fills a batch for one path with what is most worth sending.
+    fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
+        let path = self.core.paths.get(&id).filter(|path| path.can_send())?;
+        if !path.has_work() && self.replies.is_empty() {
+            return None;
+        }
+        let mut burst = path.burst(now, tx);
+        let mut i = 0;
+        while let Some((to, octets)) = self.replies.get(i) {
+            if *to != id {
+                i += 1;
+                continue;
+            }
+            let Some(place) = burst.push(octets.len()) else { break };
+            place.copy_from_slice(octets);
+            if let Ok(segment) = Segment::decode(octets) {
+                self.core.stats.sent.count(&segment.body);
+            }
+            self.replies.remove(i);
+        }
+        'classes: for class in Class::ALL {
+            while let Some(handle) =
+                self.core.paths.get_mut(&id).and_then(|path| path.dequeue(class))
+            {
+                let Self { core, slots, .. } = self;
+                let Some(slot) = slots.get_mut(handle.index as usize) else { continue };
+                if slot.generation != handle.generation {
+                    continue;
+                }
+                let Some(session) = slot.session.as_mut() else { continue };
+                if session.base_mut().path != Some(id) {
+                    continue;
+                }
+                session.base_mut().left_queue(class);
+                let before = burst.len();
+                let turn = match session {
+                    Session::Sender(sender) => sender.emit(core, class, &mut burst),
+                    Session::Receiver(receiver) => receiver.emit(core, &mut burst),
+                };
+                if turn == Turn::More && session.base_mut().back_in_queue(class) {
+                    let sent = burst.len() > before;
+                    if let Some(path) = core.paths.get_mut(&id) {
+                        // Behind the others if it just sent something.
+                        if sent {
+                            path.enqueue(class, handle);
+                        } else {
+                            path.requeue_front(class, handle);
+                        }
+                    }
+                }
+                self.settle(handle);
+                if turn == Turn::More {
+                    break 'classes;
+                }
+            }
+        }
+        if burst.is_empty() {
+            return None;
+        }
+        let path = self.core.paths.get_mut(&id)?;
+        path.finish(id, &burst)
+    }
+}
+
+impl Engine for Node {
+    type Indication = Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(receive) => {
+                for datagram in receive.datagrams() {
+                    self.receive(now, receive.from, datagram);
+                }
+            }
+            Input::Path(path, event) => self.path_event(now, path, event),
+            Input::Done(ticket, answer) => self.effect_done(now, ticket, answer),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some((handle, alarm)) = self.core.timers.pop_due(now) {
+            let Self { core, slots, .. } = self;
+            let Some(slot) = slots.get_mut(handle.index as usize) else { continue };
+            if slot.generation != handle.generation {
+                continue;
+            }
+            let Some(session) = slot.session.as_mut() else { continue };
+            session.base_mut().disarm(core, alarm);
+            match session {
+                Session::Sender(sender) => sender.alarm(core, now, alarm),
+                Session::Receiver(receiver) => receiver.alarm(core, now, alarm),
+            }
+            self.settle(handle);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        // Each path once, beginning behind the one that had the last turn.
+        let mut at = self.turn;
+        for _ in 0..self.core.paths.len() {
+            let after = self.core.paths.range((Bound::Excluded(at), Bound::Unbounded)).next();
+            let next = after.or_else(|| self.core.paths.iter().next()).map(|(id, _)| *id)?;
+            if let Some(transmit) = self.transmit_on(now, next, tx) {
+                self.turn = next;
+                return Some(transmit);
+            }
+            at = next;
+        }
+        None
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.core.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<Indication> {
+        self.core.indications.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.core.timers.next()
+    }
+}

@@ -1,0 +1,35 @@
+//! Settings with a name.
+
+use std::time::Duration;
+
+use super::config::{Config, Format, Remote, Timer};
+
+/// The settings of a profile; `None` if there is none of this name.
+///
+/// * `default`: slowlight's own.
+/// * `ltplib-2011`: the library of Trinity College Dublin as a study of 2011 measured it: 992 octets
+///   of the block a segment, one segment each 20.25 ms, a checkpoint repeated after 10 s and twice.
+/// * `ltplib-2007`: the same as a study of 2007 describes it: segments of an Ethernet frame, one each
+///   20 ms.
+#[must_use]
+pub fn profile(name: &str) -> Option<Config> {
+    let (segment_max, interval) = match name {
+        "default" => return Some(Config::default()),
+        "ltplib-2011" => (Some(992), Duration::from_micros(20_250)),
+        "ltplib-2007" => (None, Duration::from_millis(20)),
+        _ => return None,
+    };
+    let ten_seconds = Timer::Fixed(Duration::from_secs(10));
+    let default_remote = Remote {
+        segment_max,
+        interval,
+        checkpoint_timer: ten_seconds,
+        report_timer: ten_seconds,
+        cancel_timer: ten_seconds,
+        retransmission_limit: 2,
+        repair_copies: 1,
+        ..Remote::default()
+    };
+    let format = Format::Raw { name: "block".to_owned() };
+    Some(Config { default_remote, format, ..Config::default() })
+}

@@ -1,0 +1,757 @@
+//! A session at the engine that receives the block (RFC 5326 §6, §8.2).
+//!
+//! A report is a promise: the sender forgets what it claims. So the report that claims all of the
+//! red part is sent only when that is safe, which for a file means that it has its name.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode, Time};
+use wire::cfdp::ChecksumType;
+use wire::ltp::{
+    Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End, Report as ReportSegment,
+    SessionId, sdnv,
+};
+
+use super::config::Format;
+use super::core::{Alarm, Base, Core, Job};
+use super::file::{Description, NAME_MAX};
+use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
+use crate::path::{Burst, Class, Path, Turn};
+use crate::ranges::Ranges;
+use crate::spool::Spool;
+use crate::storage::Storage as _;
+
+/// Checkpoints whose reports are remembered, to send them again when asked again.
+const CHECKPOINTS_KEPT: usize = 1024;
+
+/// A session that receives.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) base: Base,
+    /// All that has arrived, red and green.
+    ranges: Ranges,
+    /// Where the red part ends.
+    red: Option<u64>,
+    /// Where the block ends.
+    end: Option<u64>,
+    /// Where green data begins, as far as it is known.
+    green: u64,
+    spool: Spool,
+    /// What describes the file, and where it stands.
+    description: Option<(u64, Vec<u8>)>,
+    file: Option<Description>,
+    serial: u64,
+    /// Up to here the checkpoints that answer nothing were reported on.
+    reported: u64,
+    reports: BTreeMap<u64, Sent>,
+    by_checkpoint: BTreeMap<u64, Vec<u64>>,
+    due: VecDeque<u64>,
+    /// Checkpoints that came when all is there, but not safe yet.
+    waiting: Vec<Checkpoint>,
+    is_safe: bool,
+    cancel_ack_due: bool,
+    syncs: u32,
+    phase: Phase,
+}
+
+/// A report that was made.
+#[derive(Clone, Debug)]
+struct Sent {
+    checkpoint: u64,
+    lower: u64,
+    upper: u64,
+    claims: Vec<Claim>,
+    attempts: u32,
+    left: Time,
+    acknowledged: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Receiving,
+    /// All is there; the checksum is being completed.
+    Verifying,
+    Syncing,
+    Installing,
+    /// All is well: the sender is told.
+    Telling,
+    /// Cancelled here; waits for the answer.
+    Cancelling {
+        reason: CancelReason,
+        due: bool,
+        attempts: u32,
+    },
+    /// The sender ended it: the answer is on its way.
+    Closing,
+    Done,
+}
+
+impl Receiver {
+    pub(crate) fn new(base: Base, core: &mut Core, now: Time) -> Self {
+        let id = base.id;
+        let name = format!("ltp-{}-{}", id.originator, id.number);
+        let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
+        let mut receiver = Self {
+            base,
+            ranges: Ranges::new(),
+            red: None,
+            end: None,
+            green: u64::MAX,
+            spool,
+            description: None,
+            file: None,
+            serial: core.first_serial(),
+            reported: 0,
+            reports: BTreeMap::new(),
+            by_checkpoint: BTreeMap::new(),
+            due: VecDeque::new(),
+            waiting: Vec::new(),
+            is_safe: false,
+            cancel_ack_due: false,
+            syncs: 0,
+            phase: Phase::Receiving,
+        };
+        receiver.base.last_heard = now;
+        let handle = receiver.base.handle;
+        let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
+        receiver.spool.open(core, handle, ChecksumType::Crc32c, mode, &nothing);
+        let inactivity = receiver.base.remote.inactivity;
+        receiver.base.alarm(core, Alarm::Inactivity, now, inactivity);
+        receiver
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.base.id
+    }
+
+    /// The red part's end, if all of it is here and safe.
+    pub(crate) fn delivered(&self) -> Option<u64> {
+        self.red.filter(|_| self.is_safe)
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            id: self.base.id,
+            role: End::Receiver,
+            progress: self.ranges.covered(),
+            size: self.end,
+            name: self.file.as_ref().map(|file| file.name.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        let claims = self.reports.values().map(|sent| sent.claims.len());
+        let ranges = self.ranges.len() + claims.sum::<usize>();
+        ranges * size_of::<Claim>()
+            + self.reports.len() * size_of::<Sent>()
+            + self.description.as_ref().map_or(0, |(_, octets)| octets.len())
+    }
+
+    /// Hands collected data to the store, because too much waits in this engine.
+    pub(crate) fn flush(&mut self, core: &mut Core) {
+        if self.phase == Phase::Receiving {
+            self.spool.flush(core, self.base.handle);
+        }
+    }
+
+    /// A data segment arrived.
+    pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
+        self.base.last_heard = now;
+        if self.phase == Phase::Receiving {
+            if data.service != core.config.service {
+                self.cancel(core, now, CancelReason::Unreachable);
+                return;
+            }
+            if !self.take(core, now, data) {
+                return;
+            }
+        } else {
+            core.stats.duplicate_data += 1;
+        }
+        if let Some(checkpoint) = data.checkpoint {
+            let end = data.offset + data.data.len() as u64;
+            self.on_checkpoint(core, checkpoint, end);
+        }
+        self.check_complete(core, now);
+    }
+
+    /// Takes what a segment brings; `false` if the session ends of it, or the data was dropped.
+    fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>) -> bool {
+        let (start, end) = (data.offset, data.offset + data.data.len() as u64);
+        let is_red = data.kind.is_red();
+        let miscolored = if is_red {
+            end > self.green || self.red.is_some_and(|red| end > red)
+        } else {
+            self.red.is_some_and(|red| start < red)
+        };
+        if miscolored {
+            self.cancel(core, now, CancelReason::Miscolored);
+            return false;
+        }
+        if end > core.config.limits.block || self.end.is_some_and(|known| end > known) {
+            core.stats.data_dropped += 1;
+            return false;
+        }
+        let last = matches!(data.kind, DataKind::EndOfRedBlock | DataKind::EndOfGreenBlock);
+        let conflict = |known: Option<u64>| known.is_some_and(|known| known != end);
+        if data.kind.ends_red() && conflict(self.red) || last && conflict(self.end) {
+            let error = PeerError::ConflictingEnd;
+            core.indicate(Indication::PeerError { id: self.base.id, error });
+            return false;
+        }
+        if !self.accept(core, start, end, data.data, last) {
+            return false;
+        }
+        if data.kind.ends_red() {
+            self.red = Some(end);
+        }
+        if last {
+            self.end = Some(end);
+            // A block without a red part ends with this.
+            if !is_red && self.red.is_none() && self.green == 0 {
+                self.red = Some(0);
+            }
+        }
+        if !is_red {
+            self.green = self.green.min(start);
+            if self.green == 0 {
+                self.red = Some(0);
+            }
+        }
+        true
+    }
+
+    fn accept(&mut self, core: &mut Core, start: u64, end: u64, data: &[u8], last: bool) -> bool {
+        if start == end {
+            return true;
+        }
+        if self.ranges.would_add_range(start, end) && self.ranges.len() > core.config.limits.gaps {
+            core.stats.data_dropped += 1;
+            core.limit_reached(Limit::Gaps);
+            return false;
+        }
+        let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
+        if gaps.is_empty() {
+            core.stats.duplicate_data += 1;
+            return true;
+        }
+        if last && core.config.format == Format::Described {
+            if data.len() > NAME_MAX + 64 {
+                let error = PeerError::NotDescribed;
+                core.indicate(Indication::PeerError { id: self.base.id, error });
+                return false;
+            }
+            self.description = Some((start, data.to_vec()));
+            self.ranges.insert(start, end);
+            return true;
+        }
+        for (from, to) in gaps {
+            let part = &data[(from - start) as usize..(to - start) as usize];
+            if !self.spool.append(core, self.base.handle, from, part) {
+                core.stats.data_dropped += 1;
+                core.limit_reached(Limit::WriteBuffer);
+                core.flush_wanted = true;
+                if let Some(path) = self.base.path.filter(|_| self.spool.is_writing()) {
+                    core.pause(path);
+                }
+                return false;
+            }
+            self.ranges.insert(from, to);
+        }
+        true
+    }
+
+    /// Whether all of the red part is here.
+    fn red_is_here(&self) -> bool {
+        self.red.is_some_and(|red| self.ranges.gaps(0, red).next().is_none())
+    }
+
+    /// The sender asks what is here (§6.11).
+    fn on_checkpoint(&mut self, core: &mut Core, checkpoint: Checkpoint, end: u64) {
+        if let Some(serials) = self.by_checkpoint.get(&checkpoint.serial) {
+            let due = &self.due;
+            let again: Vec<_> =
+                serials.iter().filter(|serial| !due.contains(serial)).copied().collect();
+            self.due.extend(again);
+            self.base.want(core, Class::Control);
+            return;
+        }
+        if self.red_is_here() && !self.is_safe {
+            if !self.waiting.iter().any(|other| other.serial == checkpoint.serial)
+                && self.waiting.len() < CHECKPOINTS_KEPT
+            {
+                self.waiting.push(checkpoint);
+            }
+            return;
+        }
+        if matches!(self.phase, Phase::Cancelling { .. } | Phase::Closing | Phase::Done) {
+            return;
+        }
+        let (lower, upper) = match self.reports.get(&checkpoint.report) {
+            Some(before) => (before.lower, before.upper),
+            // What an engine that was restarted never said cannot be answered in its bounds.
+            None if checkpoint.report != 0 => (0, end),
+            None => {
+                let lower = self.reported.min(end);
+                self.reported = self.reported.max(end);
+                (lower, end)
+            }
+        };
+        self.make_reports(core, checkpoint.serial, lower, upper);
+    }
+
+    /// Makes the reports on a checkpoint: more than one if the claims do not fit (§6.11).
+    fn make_reports(&mut self, core: &mut Core, checkpoint: u64, lower: u64, upper: u64) {
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let max = self.base.segment_max(path.map_or(1024, Path::mtu));
+        let mut here = Vec::new();
+        let mut at = lower;
+        for (start, end) in self.ranges.gaps(lower, upper) {
+            if start > at {
+                here.push((at, start));
+            }
+            at = end;
+        }
+        if at < upper {
+            here.push((at, upper));
+        }
+        if here.is_empty() {
+            // It would claim nothing; the checkpoint will come again.
+            return;
+        }
+        if self.by_checkpoint.len() >= CHECKPOINTS_KEPT {
+            self.forget_oldest_checkpoint();
+        }
+        // Control octet, session, counts, and the numbers before the claims.
+        let id = self.base.id;
+        let fixed = 2 + sdnv::len(id.originator) + sdnv::len(id.number) + 4 * sdnv::LEN_MAX + 3;
+        let mut serials = Vec::new();
+        let mut from = lower;
+        let mut rest = here.into_iter().peekable();
+        while rest.peek().is_some() {
+            let mut claims = Vec::new();
+            let mut room = max.saturating_sub(fixed);
+            while let Some((start, end)) = rest.peek().copied() {
+                let claim = Claim { offset: start - from, length: end - start };
+                let len = sdnv::len(claim.offset) + sdnv::len(claim.length);
+                if len > room && !claims.is_empty() {
+                    break;
+                }
+                room = room.saturating_sub(len);
+                claims.push(claim);
+                rest.next();
+            }
+            let to = rest.peek().map_or(upper, |(start, _)| *start);
+            let serial = self.serial;
+            self.serial += 1;
+            let (attempts, acknowledged, left) = (0, false, Time::ZERO);
+            let sent =
+                Sent { checkpoint, lower: from, upper: to, claims, attempts, left, acknowledged };
+            self.reports.insert(serial, sent);
+            self.due.push_back(serial);
+            serials.push(serial);
+            from = to;
+        }
+        self.by_checkpoint.insert(checkpoint, serials);
+        self.base.want(core, Class::Control);
+    }
+
+    /// Serial numbers count up, so the first is the oldest.
+    fn forget_oldest_checkpoint(&mut self) {
+        let Some((_, serials)) = self.by_checkpoint.pop_first() else { return };
+        for serial in serials {
+            self.reports.remove(&serial);
+            self.due.retain(|other| *other != serial);
+        }
+    }
+
+    /// Sends what it has: a receiver only has reports and cancellations.
+    pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        while let Some(&serial) = self.due.front() {
+            let Some(sent) = self.reports.get(&serial) else {
+                self.due.pop_front();
+                continue;
+            };
+            let body = Body::Report(ReportSegment {
+                serial,
+                checkpoint: sent.checkpoint,
+                upper: sent.upper,
+                lower: sent.lower,
+                claims: Claims::new(&sent.claims),
+            });
+            if !self.base.push(core, burst, body) {
+                return Turn::More;
+            }
+            self.due.pop_front();
+            self.report_left(core, burst.departure(), serial);
+        }
+        if self.cancel_ack_due {
+            if !self.base.push(core, burst, Body::CancelAck { by: End::Sender }) {
+                return Turn::More;
+            }
+            self.cancel_ack_due = false;
+        }
+        match self.phase {
+            Phase::Closing => self.close(core),
+            Phase::Cancelling { reason, due: true, attempts } => {
+                if !self.base.push(core, burst, Body::Cancel { by: End::Receiver, reason }) {
+                    return Turn::More;
+                }
+                self.phase = Phase::Cancelling { reason, due: false, attempts: attempts + 1 };
+                let auto = self.base.answer_time(core);
+                let wait = self.base.remote.cancel_timer.duration(auto, attempts);
+                self.base.alarm(core, Alarm::Cancel, burst.departure(), wait);
+            }
+            Phase::Cancelling { .. }
+            | Phase::Receiving
+            | Phase::Verifying
+            | Phase::Syncing
+            | Phase::Installing
+            | Phase::Telling
+            | Phase::Done => {}
+        }
+        Turn::Over
+    }
+
+    fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
+        let auto = self.base.answer_time(core);
+        let Some(sent) = self.reports.get_mut(&serial) else { return };
+        sent.attempts += 1;
+        sent.left = at;
+        if !sent.acknowledged {
+            let wait = self.base.remote.report_timer.duration(auto, sent.attempts);
+            self.base.alarm(core, Alarm::Report(serial), at, wait);
+        }
+    }
+
+    /// A report has arrived.
+    pub(crate) fn on_report_ack(&mut self, core: &mut Core, now: Time, serial: u64) {
+        self.base.last_heard = now;
+        let Some(sent) = self.reports.get_mut(&serial) else { return };
+        let first = !std::mem::replace(&mut sent.acknowledged, true);
+        let (attempts, left) = (sent.attempts, sent.left);
+        self.base.disarm(core, Alarm::Report(serial));
+        if first && attempts == 1 {
+            self.base.sample(core, now.since(left));
+        }
+        self.close_if_told(core);
+    }
+
+    /// Ends the session once the sender knows that all is well.
+    fn close_if_told(&mut self, core: &mut Core) {
+        let told = self.reports.values().all(|sent| sent.acknowledged);
+        if self.phase == Phase::Telling && told && self.due.is_empty() {
+            self.close(core);
+        }
+    }
+
+    /// Goes on to the end if everything is here.
+    fn check_complete(&mut self, core: &mut Core, now: Time) {
+        if self.phase != Phase::Receiving {
+            return;
+        }
+        let whole = self.end.filter(|end| self.ranges.gaps(0, *end).next().is_none());
+        let handle = self.base.handle;
+        if whole.is_none() {
+            if self.spool.file().is_some() && self.end.is_some() {
+                self.spool.sum_up(core, handle, self.ranges.prefix());
+            }
+            let mixed = self.red.is_some_and(|red| red > 0 && self.end.is_some_and(|e| e > red));
+            if self.red_is_here() && mixed && !self.is_safe && self.syncs == 0 {
+                // Green data may never come; the red part is safe without it.
+                self.spool.flush(core, handle);
+                self.sync(core);
+            }
+            return;
+        }
+        if self.spool.file().is_none() {
+            return;
+        }
+        self.phase = Phase::Verifying;
+        self.base.disarm(core, Alarm::Inactivity);
+        self.spool.flush(core, handle);
+        self.summed_up(core, now);
+    }
+
+    fn sync(&mut self, core: &mut Core) {
+        let Some(file) = self.spool.file() else { return };
+        self.syncs += 1;
+        core.sync(self.base.handle, file);
+    }
+
+    /// More of the file was summed up.
+    fn summed_up(&mut self, core: &mut Core, now: Time) {
+        let content = match (&self.description, self.end) {
+            (Some((at, _)), _) => *at,
+            (None, Some(end)) => end,
+            (None, None) => return,
+        };
+        self.spool.sum_up(core, self.base.handle, self.ranges.prefix().min(content));
+        if self.phase != Phase::Verifying {
+            return;
+        }
+        let Some(checksum) = self.spool.checksum(content) else { return };
+        let file = match &core.config.format {
+            Format::Raw { name } => {
+                Some(Description { name: name.clone(), size: content, checksum })
+            }
+            Format::Described => {
+                self.description.as_ref().and_then(|(_, octets)| Description::decode(octets))
+            }
+        };
+        let Some(file) = file else {
+            self.refuse(core, now, PeerError::NotDescribed);
+            return;
+        };
+        if file.size != content || file.checksum != checksum {
+            self.refuse(core, now, PeerError::WrongContent);
+            return;
+        }
+        self.file = Some(file);
+        self.phase = Phase::Syncing;
+        self.sync(core);
+    }
+
+    fn refuse(&mut self, core: &mut Core, now: Time, error: PeerError) {
+        core.indicate(Indication::PeerError { id: self.base.id, error });
+        self.cancel(core, now, CancelReason::System);
+    }
+
+    /// An effect of this session was carried out.
+    pub(crate) fn done(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        job: Job,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let is_over = matches!(
+            self.phase,
+            Phase::Cancelling { .. } | Phase::Closing | Phase::Done | Phase::Telling
+        );
+        match (job, answer) {
+            (Job::Write { cost }, answer) => {
+                self.spool.written();
+                core.written(cost);
+                if answer.is_err() && !is_over {
+                    self.storage_failed(core, now);
+                }
+            }
+            (Job::Open, Ok(Completion::Opened { file, len })) => {
+                if is_over {
+                    core.close(file);
+                    self.remove(core);
+                    return;
+                }
+                let handle = self.base.handle;
+                let described =
+                    self.description.as_ref().map(|(at, octets)| (*at, at + octets.len() as u64));
+                self.spool.opened(core, handle, file, len, &mut self.ranges);
+                if let Some((start, end)) = described {
+                    self.ranges.insert(start, end);
+                }
+                self.check_complete(core, now);
+            }
+            _ if is_over => {}
+            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
+                match self.spool.read_done(offset, len, bytes) {
+                    Ok(()) => self.summed_up(core, now),
+                    Err(()) => self.storage_failed(core, now),
+                }
+            }
+            (Job::Sync, Ok(_)) => self.synced(core, now),
+            (Job::Install, Ok(_)) => self.installed(core, now),
+            (Job::Open | Job::Read { .. } | Job::Sync | Job::Install, _) => {
+                self.storage_failed(core, now);
+            }
+            (Job::Repair { .. } | Job::Forget, _) => {}
+        }
+    }
+
+    fn storage_failed(&mut self, core: &mut Core, now: Time) {
+        core.stats.storage_errors += 1;
+        self.cancel(core, now, CancelReason::System);
+    }
+
+    fn synced(&mut self, core: &mut Core, now: Time) {
+        self.syncs = self.syncs.saturating_sub(1);
+        match self.phase {
+            Phase::Syncing if self.syncs == 0 => {
+                let name = self.file.as_ref().map_or("", |file| &file.name);
+                let Ok(to) = FileName::file(name) else {
+                    self.cancel(core, now, CancelReason::Unreachable);
+                    return;
+                };
+                self.phase = Phase::Installing;
+                self.spool.close(core);
+                let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
+                core.filestore(self.base.handle, Job::Install, request);
+            }
+            Phase::Receiving => self.safe(core),
+            Phase::Syncing
+            | Phase::Verifying
+            | Phase::Installing
+            | Phase::Telling
+            | Phase::Cancelling { .. }
+            | Phase::Closing
+            | Phase::Done => {}
+        }
+    }
+
+    /// The red part will not be lost: what was asked about it is answered.
+    fn safe(&mut self, core: &mut Core) {
+        self.is_safe = true;
+        let red = self.red.unwrap_or_default();
+        for checkpoint in std::mem::take(&mut self.waiting) {
+            let (lower, upper) = match self.reports.get(&checkpoint.report) {
+                Some(before) => (before.lower, before.upper),
+                None => (0, red),
+            };
+            self.make_reports(core, checkpoint.serial, lower, upper);
+        }
+    }
+
+    fn installed(&mut self, core: &mut Core, now: Time) {
+        self.safe(core);
+        self.phase = Phase::Telling;
+        self.finished(core, Ok(()));
+        let inactivity = self.base.remote.inactivity;
+        self.base.alarm(core, Alarm::Inactivity, now, inactivity);
+        if self.red == Some(0) || self.base.path.is_none() {
+            self.close(core);
+        } else {
+            self.close_if_told(core);
+        }
+    }
+
+    fn finished(&mut self, core: &mut Core, result: Result<(), Failure>) {
+        let file = self.file.as_ref();
+        core.indicate(Indication::Finished(Finished {
+            id: self.base.id,
+            role: End::Receiver,
+            result,
+            is_confirmed: result.is_ok(),
+            name: file.map(|file| file.name.clone()).unwrap_or_default(),
+            size: file.map_or(self.ranges.covered(), |file| file.size),
+        }));
+    }
+
+    /// A timer went off.
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match alarm {
+            Alarm::Report(serial) => {
+                let Some(sent) = self.reports.get(&serial) else { return };
+                if sent.attempts > self.base.remote.retransmission_limit {
+                    if self.phase == Phase::Telling {
+                        // All is well here; the sender asks if it is still there.
+                        self.close(core);
+                    } else {
+                        self.cancel(core, now, CancelReason::RetransmissionLimit);
+                    }
+                    return;
+                }
+                if !self.due.contains(&serial) {
+                    self.due.push_back(serial);
+                }
+                self.base.want(core, Class::Control);
+            }
+            Alarm::Cancel => {
+                let Phase::Cancelling { reason, attempts, .. } = self.phase else { return };
+                if attempts > self.base.remote.retransmission_limit {
+                    self.close(core);
+                    return;
+                }
+                self.phase = Phase::Cancelling { reason, due: true, attempts };
+                self.base.want(core, Class::Control);
+            }
+            Alarm::Inactivity => self.look_for_life(core, now),
+            Alarm::Checkpoint(_) => {}
+        }
+    }
+
+    fn look_for_life(&mut self, core: &mut Core, now: Time) {
+        let limit = self.base.last_heard + self.base.remote.inactivity;
+        if limit > now {
+            self.base.alarm(core, Alarm::Inactivity, now, limit.since(now));
+            return;
+        }
+        match self.phase {
+            Phase::Receiving => self.cancel(core, now, CancelReason::System),
+            Phase::Telling => self.close(core),
+            Phase::Verifying
+            | Phase::Syncing
+            | Phase::Installing
+            | Phase::Cancelling { .. }
+            | Phase::Closing
+            | Phase::Done => {}
+        }
+    }
+
+    /// The sender ends the session.
+    pub(crate) fn on_cancel(&mut self, core: &mut Core, reason: CancelReason) {
+        self.cancel_ack_due = true;
+        self.base.want(core, Class::Control);
+        match self.phase {
+            Phase::Receiving | Phase::Verifying | Phase::Syncing => {
+                self.finished(core, Err(Failure { by: End::Sender, reason }));
+                self.discard(core);
+                self.phase = Phase::Closing;
+            }
+            // Too late: the file has its name, or is about to.
+            Phase::Installing | Phase::Done | Phase::Closing => {}
+            Phase::Telling | Phase::Cancelling { .. } => self.phase = Phase::Closing,
+        }
+    }
+
+    /// The sender has heard of the cancellation.
+    pub(crate) fn on_cancel_ack(&mut self, core: &mut Core) {
+        if matches!(self.phase, Phase::Cancelling { .. }) {
+            self.close(core);
+        }
+    }
+
+    /// Ends the session, and tells the sender.
+    pub(crate) fn cancel(&mut self, core: &mut Core, _now: Time, reason: CancelReason) {
+        match self.phase {
+            Phase::Receiving | Phase::Verifying | Phase::Syncing | Phase::Installing => {}
+            Phase::Telling | Phase::Cancelling { .. } | Phase::Closing | Phase::Done => return,
+        }
+        self.finished(core, Err(Failure { by: End::Receiver, reason }));
+        self.discard(core);
+        self.phase = Phase::Cancelling { reason, due: true, attempts: 0 };
+        self.base.want(core, Class::Control);
+        if self.base.path.is_none() {
+            self.close(core);
+        }
+    }
+
+    /// Forgets what was received.
+    fn discard(&mut self, core: &mut Core) {
+        self.base.disarm_all(core);
+        self.due.clear();
+        self.reports.clear();
+        self.waiting.clear();
+        self.spool.abandon(core);
+        self.remove(core);
+    }
+
+    fn remove(&mut self, core: &mut Core) {
+        let request = FilestoreRequest::DenyFile(self.spool.name.clone());
+        core.filestore(self.base.handle, Job::Forget, request);
+    }
+
+    fn close(&mut self, core: &mut Core) {
+        self.base.disarm_all(core);
+        self.spool.abandon(core);
+        self.phase = Phase::Done;
+    }
+
+    /// Asks for a turn for all that waits to be sent.
+    pub(crate) fn want_all(&mut self, core: &mut Core) {
+        self.base.want(core, Class::Control);
+    }
+}

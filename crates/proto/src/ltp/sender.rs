@@ -1,0 +1,640 @@
+//! A session at the engine that sends the block (RFC 5326 §6, §8.1).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::{Completion, EffectError, FileName, OpenMode, Time};
+use wire::cfdp::ChecksumType;
+use wire::ltp::{Body, CancelReason, Checkpoint, Data, DataKind, End, SessionId};
+
+use super::config::Format;
+use super::core::{Alarm, Base, Core, Job};
+use super::file::Description;
+use super::indication::{Failure, Finished, Indication, PeerError, Report};
+use crate::path::{Burst, Class, Path, Turn};
+use crate::ranges::Ranges;
+use crate::source::Source;
+use crate::storage::Storage as _;
+
+/// Serial numbers of reports that are remembered, to see one that comes again.
+const REPORTS_KEPT: usize = 256;
+
+/// How much of a block is sent until it arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Red {
+    /// All of it.
+    #[default]
+    All,
+    /// Its first octets; all of it if there are fewer.
+    Prefix(u64),
+    /// Nothing: it is sent once, and nobody says whether it arrived.
+    None,
+}
+
+/// A file to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendRequest {
+    /// The engine that shall have it.
+    pub destination: u64,
+    /// The file.
+    pub source: FileName,
+    /// Its name there.
+    pub name: String,
+    /// How much of it must arrive.
+    pub red: Red,
+}
+
+/// A session that sends.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) base: Base,
+    request: SendRequest,
+    service: u64,
+    source: Option<Source>,
+    /// Octets of the file.
+    content: u64,
+    /// Octets of the block: the file, and its description.
+    total: u64,
+    /// Octets of the red part.
+    red: u64,
+    /// The description of the file, once all of that was sent; it is a segment of its own.
+    description: Vec<u8>,
+    described: bool,
+    description_due: bool,
+    /// What the receiver has of the red part.
+    acked: Ranges,
+    checkpoints: BTreeMap<u64, Outstanding>,
+    /// Where a checkpoint ends, and its serial number.
+    ends: BTreeMap<u64, u64>,
+    serial: u64,
+    unchecked: u64,
+    reports_seen: VecDeque<u64>,
+    acks_due: VecDeque<u64>,
+    /// Reports in a row that brought nothing.
+    cycles: u32,
+    cancel_ack_due: bool,
+    phase: Phase,
+}
+
+/// A checkpoint without a report.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    start: u64,
+    end: u64,
+    /// The report it answers; 0 if none.
+    report: u64,
+    attempts: u32,
+    /// Whether the next segment that carries it is another attempt, and not a copy.
+    is_due: bool,
+    left: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Opening,
+    Sending,
+    /// All is well, or the receiver ended it: the last answers are on their way.
+    Closing,
+    /// Cancelled here; waits for the answer.
+    Cancelling {
+        reason: CancelReason,
+        due: bool,
+        attempts: u32,
+    },
+    Done,
+}
+
+impl Sender {
+    pub(crate) fn new(base: Base, request: SendRequest, core: &mut Core) -> Self {
+        Self {
+            base,
+            service: core.config.service,
+            request,
+            source: None,
+            content: 0,
+            total: 0,
+            red: 0,
+            description: Vec::new(),
+            described: core.config.format == Format::Described,
+            description_due: false,
+            acked: Ranges::new(),
+            checkpoints: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            serial: core.first_serial(),
+            unchecked: 0,
+            reports_seen: VecDeque::new(),
+            acks_due: VecDeque::new(),
+            cycles: 0,
+            cancel_ack_due: false,
+            phase: Phase::Opening,
+        }
+    }
+
+    pub(crate) fn start(&mut self, core: &mut Core) {
+        core.open(self.base.handle, self.request.source.clone(), OpenMode::Read);
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            id: self.base.id,
+            role: End::Sender,
+            progress: self.source.as_ref().map_or(0, Source::sent),
+            size: self.source.is_some().then_some(self.content),
+            name: self.request.name.clone(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        let ranges = self.acked.len() * 2 * size_of::<u64>();
+        let checkpoints = self.checkpoints.len() * (size_of::<Outstanding>() + 32);
+        ranges + checkpoints + self.source.as_ref().map_or(0, Source::memory)
+    }
+
+    /// An effect of this session was carried out.
+    pub(crate) fn done(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        job: Job,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let system = CancelReason::System;
+        match (job, answer) {
+            (Job::Open, Ok(Completion::Opened { file, len })) => {
+                if self.phase != Phase::Opening {
+                    core.close(file);
+                    return;
+                }
+                self.opened(core, file, len);
+            }
+            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
+                let Some(source) = self.source.as_mut() else { return };
+                match source.read_done(offset, len, bytes, u64::MAX) {
+                    Ok(()) => {
+                        self.read_ahead(core);
+                        self.base.want(core, Class::Bulk);
+                    }
+                    Err(()) => self.cancel(core, now, system),
+                }
+            }
+            (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
+                let Some(source) = self.source.as_mut() else { return };
+                match source.repair_done(offset, bytes) {
+                    Ok(()) => self.base.want(core, Class::Repair),
+                    Err(()) => self.cancel(core, now, system),
+                }
+            }
+            (Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
+                core.stats.storage_errors += 1;
+                self.cancel(core, now, system);
+            }
+            (Job::Write { .. } | Job::Sync | Job::Install | Job::Forget, _) => {}
+        }
+    }
+
+    fn opened(&mut self, core: &mut Core, file: engine::FileId, len: u64) {
+        let Some(source) = Source::new(file, Some(len), 0, ChecksumType::Crc32c) else { return };
+        self.source = Some(source);
+        self.content = len;
+        self.total = len + if self.described { Description::len(&self.request.name) } else { 0 };
+        self.red = match self.request.red {
+            Red::All => self.total,
+            Red::Prefix(red) => red.min(self.total),
+            Red::None => 0,
+        };
+        self.phase = Phase::Sending;
+        self.read_ahead(core);
+        self.base.want(core, Class::Bulk);
+    }
+
+    fn read_ahead(&mut self, core: &mut Core) {
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let mtu = path.map_or(0, Path::mtu).max(64);
+        let segment = self.room(mtu, 0, None).unwrap_or(1);
+        if let Some(source) = self.source.as_mut() {
+            source.read_ahead(core, self.base.handle, segment);
+        }
+    }
+
+    /// Most octets of the block in a segment at `offset`; `None` if not even one fits.
+    fn room(&self, mtu: usize, offset: u64, checkpoint: Option<Checkpoint>) -> Option<usize> {
+        let max = self.base.segment_max(mtu);
+        let head = Data::overhead(self.base.id, self.service, offset, max as u64, checkpoint);
+        let room = max.saturating_sub(head);
+        let most = self.base.remote.segment_max.map_or(room, |most| most.min(room));
+        (most > 0).then_some(most.min(65_000))
+    }
+
+    /// Sends what it has of one class.
+    pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
+        match class {
+            Class::Control => self.emit_control(core, burst),
+            Class::Repair if self.phase == Phase::Sending => self.emit_repairs(core, burst),
+            Class::Bulk if self.phase == Phase::Sending => self.emit_new(core, burst),
+            Class::Repair | Class::Bulk | Class::Metadata => Turn::Over,
+        }
+    }
+
+    fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        while let Some(&serial) = self.acks_due.front() {
+            if !self.base.push(core, burst, Body::ReportAck { serial }) {
+                return Turn::More;
+            }
+            self.acks_due.pop_front();
+        }
+        if self.cancel_ack_due {
+            if !self.base.push(core, burst, Body::CancelAck { by: End::Receiver }) {
+                return Turn::More;
+            }
+            self.cancel_ack_due = false;
+        }
+        match self.phase {
+            Phase::Closing => self.close(core),
+            Phase::Cancelling { reason, due: true, attempts } => {
+                if !self.base.push(core, burst, Body::Cancel { by: End::Sender, reason }) {
+                    return Turn::More;
+                }
+                self.phase = Phase::Cancelling { reason, due: false, attempts: attempts + 1 };
+                let auto = self.base.answer_time(core);
+                let wait = self.base.remote.cancel_timer.duration(auto, attempts);
+                self.base.alarm(core, Alarm::Cancel, burst.departure(), wait);
+            }
+            Phase::Cancelling { .. } | Phase::Opening | Phase::Sending | Phase::Done => {}
+        }
+        Turn::Over
+    }
+
+    /// What a segment `offset..end` of the block is, and its serial numbers if it is a checkpoint.
+    fn kind(&mut self, offset: u64, end: u64, is_new: bool) -> (DataKind, Option<Checkpoint>) {
+        if offset >= self.red {
+            let last = end == self.total;
+            return (if last { DataKind::EndOfGreenBlock } else { DataKind::Green }, None);
+        }
+        let every = self.base.remote.checkpoint_every;
+        let due = is_new && every.is_some_and(|every| self.unchecked + (end - offset) >= every);
+        let kind = if end == self.red {
+            if self.red == self.total { DataKind::EndOfRedBlock } else { DataKind::EndOfRedPart }
+        } else if due || self.ends.contains_key(&end) {
+            DataKind::Checkpoint
+        } else {
+            return (DataKind::Red, None);
+        };
+        let serial = match self.ends.get(&end) {
+            Some(serial) => *serial,
+            None => self.new_checkpoint(end, 0),
+        };
+        let report = self.checkpoints.get(&serial).map_or(0, |checkpoint| checkpoint.report);
+        (kind, Some(Checkpoint { serial, report }))
+    }
+
+    /// Sets a checkpoint at `end`, in answer to a report or to none.
+    fn new_checkpoint(&mut self, end: u64, report: u64) -> u64 {
+        let serial = self.serial;
+        self.serial += 1;
+        if let Some(before) = self.ends.insert(end, serial) {
+            // Its segment carries the new number from now on.
+            self.checkpoints.remove(&before);
+        }
+        let outstanding =
+            Outstanding { start: end, end, report, attempts: 0, is_due: true, left: Time::ZERO };
+        self.checkpoints.insert(serial, outstanding);
+        serial
+    }
+
+    /// Writes a data segment; what it took of `data`, or `None` if the batch is full.
+    fn push_data(
+        &mut self,
+        core: &mut Core,
+        burst: &mut Burst<'_>,
+        offset: u64,
+        data: &[u8],
+        is_new: bool,
+    ) -> Option<usize> {
+        let (mut kind, mut checkpoint) = self.kind(offset, offset + data.len() as u64, is_new);
+        let mut data = data;
+        let room = self.room(burst.mtu(), offset, checkpoint).unwrap_or(0);
+        if checkpoint.is_some() && data.len() > room && room > 0 {
+            // With its serial numbers it does not fit; the rest follows and is the checkpoint.
+            (kind, checkpoint) = (DataKind::Red, None);
+            data = &data[..room];
+        }
+        let body = Body::Data(Data { kind, service: self.service, offset, checkpoint, data });
+        if !self.base.push(core, burst, body) {
+            return None;
+        }
+        if kind.is_red() && is_new {
+            self.unchecked += data.len() as u64;
+        }
+        if let Some(Checkpoint { serial, .. }) = checkpoint {
+            self.unchecked = 0;
+            self.checkpoint_left(core, burst.departure(), serial, offset);
+        }
+        Some(data.len())
+    }
+
+    fn checkpoint_left(&mut self, core: &mut Core, at: Time, serial: u64, start: u64) {
+        let auto = self.base.answer_time(core);
+        let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
+        checkpoint.start = start;
+        checkpoint.left = at;
+        checkpoint.attempts += u32::from(std::mem::take(&mut checkpoint.is_due));
+        let wait = self.base.remote.checkpoint_timer.duration(auto, checkpoint.attempts);
+        self.base.alarm(core, Alarm::Checkpoint(serial), at, wait);
+    }
+
+    fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let turn = loop {
+            let Some(mut source) = self.source.take() else { return Turn::Over };
+            let offset = source.sent();
+            let Some(room) = self.room(burst.mtu(), offset, None) else {
+                self.source = Some(source);
+                self.cancel(core, burst.departure(), CancelReason::System);
+                return Turn::Over;
+            };
+            // A segment is red or green, not both.
+            let left = if offset < self.red { self.red - offset } else { u64::MAX };
+            let room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
+            let sent = match source.next_new(room) {
+                Some(next) => self.push_data(core, burst, next.offset, next.data, true),
+                None => Some(0),
+            };
+            match sent {
+                Some(0) => {
+                    self.source = Some(source);
+                    break Turn::Over;
+                }
+                Some(len) => source.new_sent(len),
+                None => {
+                    self.source = Some(source);
+                    break Turn::More;
+                }
+            }
+            self.source = Some(source);
+        };
+        self.read_ahead(core);
+        if turn == Turn::More {
+            return turn;
+        }
+        self.emit_description(core, burst)
+    }
+
+    /// After the content, what describes it: once, and again when asked for.
+    fn emit_description(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let Some(source) = self.source.as_ref().filter(|source| source.at_end()) else {
+            return Turn::Over;
+        };
+        let first = self.described && self.description.is_empty();
+        if first {
+            let name = self.request.name.clone();
+            let (size, checksum) = (self.content, source.checksum());
+            self.description = Description { name, size, checksum }.to_vec();
+        }
+        if first || self.description_due {
+            let description = std::mem::take(&mut self.description);
+            let sent = self.push_data(core, burst, self.content, &description, first);
+            self.description = description;
+            match sent {
+                None => {
+                    // It counts as sent only when it is.
+                    if first {
+                        self.description.clear();
+                    }
+                    return Turn::More;
+                }
+                Some(len) if len < self.description.len() => {
+                    // The description is one segment; a path that does not take it takes no file.
+                    self.cancel(core, burst.departure(), CancelReason::System);
+                    return Turn::Over;
+                }
+                Some(_) => self.description_due = false,
+            }
+        }
+        if self.red == 0 && !self.is_settled() {
+            self.succeed(core, false);
+        }
+        Turn::Over
+    }
+
+    fn is_settled(&self) -> bool {
+        !matches!(self.phase, Phase::Opening | Phase::Sending)
+    }
+
+    fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let Some(mut source) = self.source.take() else { return Turn::Over };
+        let turn = loop {
+            let room = self.room(burst.mtu(), self.content, None).unwrap_or(1);
+            let Some(next) = source.next_repair(room) else { break Turn::Over };
+            let (offset, wanted) = (next.offset, next.data.len());
+            let Some(len) = self.push_data(core, burst, offset, next.data, false) else {
+                break Turn::More;
+            };
+            core.stats.repair_bytes += len as u64;
+            source.repair_sent(len.min(wanted));
+        };
+        source.read_repairs(core, self.base.handle);
+        let over = turn == Turn::Over && !source.has_repairs();
+        self.source = Some(source);
+        if over && self.description_due {
+            return self.emit_description(core, burst);
+        }
+        turn
+    }
+
+    /// The receiver says what it has (§8.1).
+    pub(crate) fn on_report(&mut self, core: &mut Core, now: Time, report: &wire::ltp::Report<'_>) {
+        self.base.last_heard = now;
+        self.acks_due.push_back(report.serial);
+        self.base.want(core, Class::Control);
+        if self.phase != Phase::Sending || self.reports_seen.contains(&report.serial) {
+            return;
+        }
+        if self.reports_seen.len() >= REPORTS_KEPT {
+            self.reports_seen.pop_front();
+        }
+        self.reports_seen.push_back(report.serial);
+        if let Some(answered) = self.checkpoints.remove(&report.checkpoint) {
+            self.base.disarm(core, Alarm::Checkpoint(report.checkpoint));
+            if self.ends.get(&answered.end) == Some(&report.checkpoint) {
+                self.ends.remove(&answered.end);
+            }
+            if answered.attempts == 1 {
+                self.base.sample(core, now.since(answered.left));
+            }
+        }
+        if report.upper > self.red {
+            let error = PeerError::ReportBeyondEnd;
+            core.indicate(Indication::PeerError { id: self.base.id, error });
+            return;
+        }
+        let before = self.acked.covered();
+        // A receiver that was restarted has lost what it claimed before.
+        self.acked.remove(report.lower, report.upper);
+        for (start, end) in report.received() {
+            self.acked.insert(start, end);
+        }
+        let brings = self.acked.covered() > before;
+        self.cycles = if brings { 0 } else { self.cycles + 1 };
+        if self.acked.covered() >= self.red {
+            self.red_is_there(core);
+        } else if self.cycles > self.base.remote.cycle_limit {
+            self.cancel(core, now, CancelReason::CycleLimit);
+        } else {
+            self.repair(core, report.lower, report.upper, report.serial);
+        }
+    }
+
+    fn red_is_there(&mut self, core: &mut Core) {
+        let source_over = self.source.as_ref().is_some_and(Source::at_end);
+        let described = !self.described || !self.description.is_empty();
+        if source_over && described {
+            // Nobody says what became of green data.
+            self.succeed(core, self.red == self.total);
+        }
+    }
+
+    /// Sends again what is missing between two bounds, and asks for a report on it.
+    fn repair(&mut self, core: &mut Core, lower: u64, upper: u64, report: u64) {
+        let max = core.config.limits.gaps;
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let segment = self.room(path.map_or(0, Path::mtu).max(64), 0, None);
+        let times = segment.and_then(|segment| path?.times(segment));
+        let gaps: Vec<_> = self.acked.gaps(lower, upper).collect();
+        let Some(source) = self.source.as_mut() else { return };
+        let mut last = None;
+        for (start, end) in gaps {
+            if start < self.content && !source.request(start, end.min(self.content), max) {
+                break;
+            }
+            self.description_due |= end > self.content;
+            last = Some(end);
+        }
+        source.choose_copies(self.base.remote.repair_copies, segment.unwrap_or(1), times);
+        source.read_repairs(core, self.base.handle);
+        if let Some(end) = last {
+            self.new_checkpoint(end, report);
+        }
+        self.base.want(core, Class::Repair);
+    }
+
+    /// A timer went off.
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match (alarm, self.phase) {
+            (Alarm::Checkpoint(serial), Phase::Sending) => {
+                let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
+                checkpoint.is_due = true;
+                let checkpoint = *checkpoint;
+                if checkpoint.attempts > self.base.remote.retransmission_limit {
+                    self.cancel(core, now, CancelReason::RetransmissionLimit);
+                    return;
+                }
+                let (start, end) = (checkpoint.start, checkpoint.end);
+                if let Some(source) = self.source.as_mut()
+                    && start < self.content
+                {
+                    source.request(start, end.min(self.content), usize::MAX);
+                    source.read_repairs(core, self.base.handle);
+                }
+                self.description_due |= end > self.content;
+                self.base.want(core, Class::Repair);
+            }
+            (Alarm::Cancel, Phase::Cancelling { reason, attempts, .. }) => {
+                if attempts > self.base.remote.retransmission_limit {
+                    self.close(core);
+                    return;
+                }
+                self.phase = Phase::Cancelling { reason, due: true, attempts };
+                self.base.want(core, Class::Control);
+            }
+            (
+                Alarm::Checkpoint(_) | Alarm::Cancel | Alarm::Report(_) | Alarm::Inactivity,
+                Phase::Opening
+                | Phase::Sending
+                | Phase::Closing
+                | Phase::Cancelling { .. }
+                | Phase::Done,
+            ) => {}
+        }
+    }
+
+    /// The receiver ends the session.
+    pub(crate) fn on_cancel(&mut self, core: &mut Core, reason: CancelReason) {
+        self.cancel_ack_due = true;
+        self.base.want(core, Class::Control);
+        if matches!(self.phase, Phase::Opening | Phase::Sending) {
+            self.finished(core, Err(Failure { by: End::Receiver, reason }), true);
+            self.end(core);
+        }
+    }
+
+    /// The receiver has heard of the cancellation.
+    pub(crate) fn on_cancel_ack(&mut self, core: &mut Core) {
+        if matches!(self.phase, Phase::Cancelling { .. }) {
+            self.close(core);
+        }
+    }
+
+    /// Ends the session, and tells the receiver.
+    pub(crate) fn cancel(&mut self, core: &mut Core, _now: Time, reason: CancelReason) {
+        let silent = match self.phase {
+            Phase::Opening => true,
+            Phase::Sending => self.source.as_ref().is_none_or(|source| source.sent() == 0),
+            Phase::Closing | Phase::Cancelling { .. } | Phase::Done => return,
+        };
+        self.finished(core, Err(Failure { by: End::Sender, reason }), false);
+        self.end(core);
+        if silent {
+            // The receiver knows nothing of it.
+            self.close(core);
+            return;
+        }
+        self.phase = Phase::Cancelling { reason, due: true, attempts: 0 };
+        self.base.want(core, Class::Control);
+    }
+
+    fn succeed(&mut self, core: &mut Core, is_confirmed: bool) {
+        self.finished(core, Ok(()), is_confirmed);
+        self.end(core);
+    }
+
+    fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, is_confirmed: bool) {
+        core.indicate(Indication::Finished(Finished {
+            id: self.base.id,
+            role: End::Sender,
+            result,
+            is_confirmed,
+            name: self.request.name.clone(),
+            size: self.content,
+        }));
+    }
+
+    /// Nothing more of the block is sent; answers that are due still are.
+    fn end(&mut self, core: &mut Core) {
+        self.base.disarm_all(core);
+        self.checkpoints.clear();
+        self.ends.clear();
+        if let Some(source) = self.source.take() {
+            core.close(source.file);
+        }
+        self.phase = Phase::Closing;
+        self.base.want(core, Class::Control);
+    }
+
+    fn close(&mut self, core: &mut Core) {
+        self.base.disarm_all(core);
+        self.phase = Phase::Done;
+    }
+
+    /// Asks for a turn for all that waits to be sent.
+    pub(crate) fn want_all(&mut self, core: &mut Core) {
+        for class in [Class::Control, Class::Repair, Class::Bulk] {
+            self.base.want(core, class);
+        }
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.base.id
+    }
+}
