@@ -5,7 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use lab::protocol::{Family, Protocol};
+use sim::pcap::Record;
+use wire::DecodeError;
 use wire::cfdp::Pdu;
+use wire::ltp::Segment;
 
 use crate::Usage;
 
@@ -15,39 +19,92 @@ pub(crate) struct Args {
     /// A pcapng or pcap file, or the hexadecimal digits of one PDU
     #[arg(value_name = "FILE|HEX", required = true, num_args = 1..)]
     what: Vec<String>,
+
+    /// Protocol: cfdp or ltp [default: whichever can read the most of it]
+    #[arg(long, value_name = "NAME")]
+    protocol: Option<Protocol>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let asked = args.protocol.as_ref().map(|protocol| protocol.kind.family());
     let mut out = BufWriter::new(io::stdout().lock());
     let whole = match args.what.as_slice() {
         [file] if Path::new(file).exists() && !Path::new(file).is_dir() => {
-            capture(Path::new(file), &mut out)?
+            capture(Path::new(file), asked, &mut out)?
         }
-        digits => one(&digits.join(" "), &mut out)?,
+        digits => one(&digits.join(" "), asked, &mut out)?,
     };
     out.flush()?;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints every datagram of a capture; whether all of them were PDUs.
-fn capture(path: &Path, out: &mut impl Write) -> anyhow::Result<bool> {
-    let reader = sim::pcap::read(path).with_context(|| format!("{}", path.display()))?;
-    let mut whole = true;
-    let (mut packets, mut datagrams) = (0_u64, 0_u64);
-    for record in reader {
-        packets += 1;
-        let record = record.with_context(|| format!("{}: packet {packets}", path.display()))?;
+/// The protocols whose PDUs can be told.
+const FAMILIES: [Family; 2] = [Family::Cfdp, Family::Ltp];
+
+/// One line about a datagram, or what is wrong with it.
+fn line(family: Family, datagram: &[u8]) -> Result<String, DecodeError> {
+    match family {
+        Family::Cfdp => Pdu::decode(datagram).map(|pdu| pdu.to_string()),
+        Family::Ltp => Segment::decode(datagram).map(|segment| segment.to_string()),
+    }
+}
+
+const fn name(family: Family) -> &'static str {
+    match family {
+        Family::Cfdp => "CFDP",
+        Family::Ltp => "LTP",
+    }
+}
+
+/// The datagrams of a capture, as far as it can be read.
+fn datagrams(path: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Record>>> {
+    let place = path.display().to_string();
+    let reader = sim::pcap::read(path).with_context(|| place.clone())?;
+    Ok(reader.enumerate().map(move |(index, record)| {
+        record.with_context(|| format!("{place}: packet {}", index + 1))
+    }))
+}
+
+/// The protocol that most of a capture is.
+fn spoken(path: &Path) -> anyhow::Result<Family> {
+    let mut counts = FAMILIES.map(|_| 0_u64);
+    for record in datagrams(path)?.map_while(Result::ok) {
         let Some(datagram) = record.udp() else { continue };
-        datagrams += 1;
+        for (count, family) in counts.iter_mut().zip(FAMILIES) {
+            *count += u64::from(line(family, datagram.data).is_ok());
+        }
+    }
+    // Of equals the first: `max_by_key` would take the last.
+    let best = FAMILIES.into_iter().zip(counts).rev().max_by_key(|(_, count)| *count);
+    Ok(best.map_or(Family::Cfdp, |(family, _)| family))
+}
+
+/// Prints every datagram of a capture; whether all of them were PDUs.
+fn capture(path: &Path, asked: Option<Family>, out: &mut impl Write) -> anyhow::Result<bool> {
+    let is_file = path.is_file();
+    let family = match asked {
+        Some(family) => family,
+        None if is_file => spoken(path)?,
+        // What comes from a pipe can be read once.
+        None => Family::Cfdp,
+    };
+    let mut whole = true;
+    let (mut packets, mut read) = (0_u64, 0_u64);
+    for record in datagrams(path)? {
+        packets += 1;
+        let record = record?;
+        let Some(datagram) = record.udp() else { continue };
+        read += 1;
         let (from, to) = (datagram.ip.source, datagram.ip.destination);
         let (from_port, to_port) = (datagram.udp.source, datagram.udp.destination);
         write!(out, "{} {from}:{from_port} > {to}:{to_port} ", record.at)?;
-        match Pdu::decode(datagram.data) {
-            Ok(pdu) => write!(out, "{pdu}")?,
+        match line(family, datagram.data) {
+            Ok(text) => write!(out, "{text}")?,
             Err(error) => {
                 whole = false;
-                write!(out, "{} bytes, not CFDP: {error}", datagram.data.len())?;
+                let (len, name) = (datagram.data.len(), name(family));
+                write!(out, "{len} bytes, not {name}: {error}")?;
             }
         }
         if !datagram.checksum_ok {
@@ -58,17 +115,24 @@ fn capture(path: &Path, out: &mut impl Write) -> anyhow::Result<bool> {
             None => writeln!(out)?,
         }
     }
-    if datagrams < packets {
-        tracing::warn!("{} of {packets} packets are not UDP over IPv4", packets - datagrams);
+    if read < packets {
+        tracing::warn!("{} of {packets} packets are not UDP over IPv4", packets - read);
     }
     Ok(whole)
 }
 
-fn one(digits: &str, out: &mut impl Write) -> anyhow::Result<bool> {
+fn one(digits: &str, asked: Option<Family>, out: &mut impl Write) -> anyhow::Result<bool> {
     let bytes = hex(digits)?;
-    let pdu = Pdu::decode(&bytes).context("not a CFDP PDU")?;
-    writeln!(out, "{pdu}")?;
-    Ok(true)
+    let tried: Vec<_> = asked.map_or_else(|| FAMILIES.to_vec(), |family| vec![family]);
+    if let Some(text) = tried.iter().find_map(|family| line(*family, &bytes).ok()) {
+        writeln!(out, "{text}")?;
+        return Ok(true);
+    }
+    let reasons = tried.iter().filter_map(|family| {
+        let error = line(*family, &bytes).err()?;
+        Some(format!("not {}: {error}", name(*family)))
+    });
+    anyhow::bail!("{}", reasons.collect::<Vec<_>>().join("; "))
 }
 
 /// The bytes of hexadecimal digits, between which spaces, colons and dashes may stand.
@@ -113,12 +177,16 @@ mod tests {
     fn one_line_a_pdu() {
         let mut out = Vec::new();
         let ack = "28 00 03 11 0065 0001 0066 06 40 01";
-        assert!(one(ack, &mut out).unwrap());
+        assert!(one(ack, None, &mut out).unwrap());
         let line = String::from_utf8(out).unwrap();
         assert!(
             line.contains("ACK") && line.ends_with('\n') && line.lines().count() == 1,
             "{line}"
         );
-        assert!(one("28 00 04 11 0065 0001 0066 06 40 01", &mut Vec::new()).is_err());
+        let wrong = one("28 00 04 11 0065 0001 0066 06 40 01", None, &mut Vec::new()).unwrap_err();
+        assert!(wrong.to_string().contains("not CFDP") && wrong.to_string().contains("not LTP"));
+        let mut out = Vec::new();
+        assert!(one("09 65 82 2c 00 2a", None, &mut out).unwrap());
+        assert_eq!(String::from_utf8(out).unwrap(), "101_300 report 42 acknowledged\n");
     }
 }

@@ -435,7 +435,8 @@ impl<'a> Stage<'a> {
                 ends.iter().filter(move |(_, at, end)| {
                     *at == host
                         && end.at_sender == at_sender
-                        && end.name == name
+                        // A reception that failed early may not know its file's name.
+                        && (end.name == name || alone && end.name.is_empty())
                         && (!by_report || end.is_report || !end.success)
                 })
             };

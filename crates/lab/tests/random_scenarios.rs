@@ -5,6 +5,7 @@
 //! nothing but the link is in the way the file arrives.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "what went wrong is told with its seed")]
 
 use engine::Rng;
 use rayon::prelude::*;
@@ -12,6 +13,7 @@ use slowlight_lab as lab;
 
 use lab::link_spec::{Bucket, Burst, LinkSpec, OnError, Queue, WhileDown, Window};
 use lab::mib::{self, Mib};
+use lab::protocol::Family;
 use lab::quantity::{Probability, Rate, Size, Span};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
@@ -151,8 +153,29 @@ fn crashes(rng: &mut Rng) -> Vec<Crash> {
         .collect()
 }
 
+fn transfer(rng: &mut Rng, rate: Rate, family: Family) -> Transfer {
+    let (from, to) = if rng.chance(0.8) { ("a", "b") } else { ("b", "a") };
+    let (once, reliable) = match family {
+        Family::Cfdp => ("cfdp-1", "cfdp"),
+        Family::Ltp => ("ltp-1k-red", "ltp"),
+    };
+    let class = if rng.chance(0.15) { once } else { reliable };
+    Transfer {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        via: Vec::new(),
+        overlay: None,
+        protocol: Some(class.parse().unwrap()),
+        file: None,
+        size: Some(size(rng, rate)),
+        content: None,
+        name: None,
+        start: rng.chance(0.3).then(|| millis(rng, 10_000)),
+    }
+}
+
 /// A world, and whether nothing but the link is in the way of its transfers.
-fn world(seed: u64) -> (Scenario, bool) {
+fn world(seed: u64, family: Family) -> (Scenario, bool) {
     let mut rng = Rng::new(seed, "random scenario");
     let rng = &mut rng;
     let relayed = rng.chance(0.2);
@@ -192,27 +215,15 @@ fn world(seed: u64) -> (Scenario, bool) {
         }
         links.iter_mut().for_each(|link| link.on_error = Some(OnError::Damage));
     }
+    if family == Family::Ltp {
+        // It has no settings here but its own, and trusts UDP's checksum.
+        nodes.values_mut().for_each(|node| node.mib = None);
+        links.iter_mut().for_each(|link| link.on_error = None);
+    }
     gentle &= links.iter().all(passable);
     let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
-    let transfers = (0..count)
-        .map(|_| {
-            let (from, to) = if rng.chance(0.8) { ("a", "b") } else { ("b", "a") };
-            let class = if rng.chance(0.15) { "cfdp-1" } else { "cfdp" };
-            Transfer {
-                from: from.to_owned(),
-                to: to.to_owned(),
-                via: Vec::new(),
-                overlay: None,
-                protocol: Some(class.parse().unwrap()),
-                file: None,
-                size: Some(size(rng, rate)),
-                content: None,
-                name: None,
-                start: rng.chance(0.3).then(|| millis(rng, 10_000)),
-            }
-        })
-        .collect();
+    let transfers = (0..count).map(|_| transfer(rng, rate, family)).collect();
     let scenario = Scenario {
         seed,
         about: format!("random scenario {seed}"),
@@ -255,14 +266,23 @@ fn check(run: &Run, gentle: bool, scenario: &Scenario) -> Result<(), String> {
 }
 
 #[test]
-fn random_worlds_end_well() {
+fn random_worlds_end_well_by_cfdp() {
+    random_worlds_end_well(Family::Cfdp);
+}
+
+#[test]
+fn random_worlds_end_well_by_ltp() {
+    random_worlds_end_well(Family::Ltp);
+}
+
+fn random_worlds_end_well(family: Family) {
     let one = std::env::var("SLOWLIGHT_SCENARIO_SEED").ok().map(|text| text.parse().unwrap());
     let count = std::env::var("SLOWLIGHT_SCENARIOS").map_or(300, |text| text.parse().unwrap());
     let seeds = one.map_or(0..count, |seed: u64| seed..seed + 1);
     let (mut bad, failed): (Vec<_>, Vec<_>) = seeds
         .into_par_iter()
         .map(|seed| {
-            let (scenario, gentle) = world(seed);
+            let (scenario, gentle) = world(seed, family);
             if one.is_some() {
                 println!("{}", scenario.to_toml().unwrap());
             }

@@ -114,7 +114,7 @@ impl Default for Remote {
             retransmission_limit: 30,
             cycle_limit: 30,
             repair_copies: 4,
-            inactivity: Duration::from_secs(600),
+            inactivity: Duration::from_secs(3600),
             initial_rtt: Duration::from_secs(1),
             rate_bps: None,
             interval: Duration::ZERO,

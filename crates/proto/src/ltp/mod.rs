@@ -186,12 +186,12 @@ impl Node {
     ///
     /// # Errors
     /// There is no such session.
-    pub fn cancel(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
+    pub fn cancel(&mut self, _now: Time, id: SessionId) -> Result<(), RequestError> {
         let handle = *self.by_id.get(&id).ok_or(RequestError::NoSession(id))?;
         let reason = CancelReason::User;
         match self.slots[handle.index as usize].session.as_mut() {
-            Some(Session::Sender(sender)) => sender.cancel(&mut self.core, now, reason),
-            Some(Session::Receiver(receiver)) => receiver.cancel(&mut self.core, now, reason),
+            Some(Session::Sender(sender)) => sender.cancel(&mut self.core, reason),
+            Some(Session::Receiver(receiver)) => receiver.cancel(&mut self.core, reason),
             None => {}
         }
         self.settle(handle);
@@ -463,7 +463,7 @@ impl Node {
         let slot = slots.get_mut(handle.index as usize);
         let slot = slot.filter(|slot| slot.generation == handle.generation);
         match slot.and_then(|slot| slot.session.as_mut()) {
-            Some(Session::Sender(sender)) => sender.done(core, now, job, answer),
+            Some(Session::Sender(sender)) => sender.done(core, job, answer),
             Some(Session::Receiver(receiver)) => receiver.done(core, now, job, answer),
             None => {
                 if let Job::Write { cost } = job {
@@ -566,7 +566,7 @@ impl Engine for Node {
             let Some(session) = slot.session.as_mut() else { continue };
             session.base_mut().disarm(core, alarm);
             match session {
-                Session::Sender(sender) => sender.alarm(core, now, alarm),
+                Session::Sender(sender) => sender.alarm(core, alarm),
                 Session::Receiver(receiver) => receiver.alarm(core, now, alarm),
             }
             self.settle(handle);

@@ -7,6 +7,8 @@ use super::config::{Config, Format, Remote, Timer};
 /// The settings of a profile; `None` if there is none of this name.
 ///
 /// * `default`: slowlight's own.
+/// * `checkpoints`: a checkpoint each megabyte, so that repairs begin before the end: for delays that
+///   are long against the time a block takes.
 /// * `ltplib-2011`: the library of Trinity College Dublin as a study of 2011 measured it: 992 octets
 ///   of the block a segment, one segment each 20.25 ms, a checkpoint repeated after 10 s and twice.
 /// * `ltplib-2007`: the same as a study of 2007 describes it: segments of an Ethernet frame, one each
@@ -15,6 +17,10 @@ use super::config::{Config, Format, Remote, Timer};
 pub fn profile(name: &str) -> Option<Config> {
     let (segment_max, interval) = match name {
         "default" => return Some(Config::default()),
+        "checkpoints" => {
+            let default_remote = Remote { checkpoint_every: Some(1_000_000), ..Remote::default() };
+            return Some(Config { default_remote, ..Config::default() });
+        }
         "ltplib-2011" => (Some(992), Duration::from_micros(20_250)),
         "ltplib-2007" => (None, Duration::from_millis(20)),
         _ => return None,

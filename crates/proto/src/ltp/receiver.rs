@@ -163,10 +163,10 @@ impl Receiver {
         self.base.last_heard = now;
         if self.phase == Phase::Receiving {
             if data.service != core.config.service {
-                self.cancel(core, now, CancelReason::Unreachable);
+                self.cancel(core, CancelReason::Unreachable);
                 return;
             }
-            if !self.take(core, now, data) {
+            if !self.take(core, data) {
                 return;
             }
         } else {
@@ -176,11 +176,11 @@ impl Receiver {
             let end = data.offset + data.data.len() as u64;
             self.on_checkpoint(core, checkpoint, end);
         }
-        self.check_complete(core, now);
+        self.check_complete(core);
     }
 
     /// Takes what a segment brings; `false` if the session ends of it, or the data was dropped.
-    fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>) -> bool {
+    fn take(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
         let (start, end) = (data.offset, data.offset + data.data.len() as u64);
         let is_red = data.kind.is_red();
         let miscolored = if is_red {
@@ -189,7 +189,7 @@ impl Receiver {
             self.red.is_some_and(|red| start < red)
         };
         if miscolored {
-            self.cancel(core, now, CancelReason::Miscolored);
+            self.cancel(core, CancelReason::Miscolored);
             return false;
         }
         if end > core.config.limits.block || self.end.is_some_and(|known| end > known) {
@@ -293,8 +293,12 @@ impl Receiver {
         }
         let (lower, upper) = match self.reports.get(&checkpoint.report) {
             Some(before) => (before.lower, before.upper),
-            // What an engine that was restarted never said cannot be answered in its bounds.
-            None if checkpoint.report != 0 => (0, end),
+            // An earlier run of this engine said something that this one knows nothing of, and the
+            // sender counts on it.
+            None if checkpoint.report != 0 => {
+                self.cancel(core, CancelReason::System);
+                return;
+            }
             None => {
                 let lower = self.reported.min(end);
                 self.reported = self.reported.max(end);
@@ -450,7 +454,7 @@ impl Receiver {
     }
 
     /// Goes on to the end if everything is here.
-    fn check_complete(&mut self, core: &mut Core, now: Time) {
+    fn check_complete(&mut self, core: &mut Core) {
         if self.phase != Phase::Receiving {
             return;
         }
@@ -474,7 +478,7 @@ impl Receiver {
         self.phase = Phase::Verifying;
         self.base.disarm(core, Alarm::Inactivity);
         self.spool.flush(core, handle);
-        self.summed_up(core, now);
+        self.summed_up(core);
     }
 
     fn sync(&mut self, core: &mut Core) {
@@ -484,7 +488,7 @@ impl Receiver {
     }
 
     /// More of the file was summed up.
-    fn summed_up(&mut self, core: &mut Core, now: Time) {
+    fn summed_up(&mut self, core: &mut Core) {
         let content = match (&self.description, self.end) {
             (Some((at, _)), _) => *at,
             (None, Some(end)) => end,
@@ -504,11 +508,11 @@ impl Receiver {
             }
         };
         let Some(file) = file else {
-            self.refuse(core, now, PeerError::NotDescribed);
+            self.refuse(core, PeerError::NotDescribed);
             return;
         };
         if file.size != content || file.checksum != checksum {
-            self.refuse(core, now, PeerError::WrongContent);
+            self.refuse(core, PeerError::WrongContent);
             return;
         }
         self.file = Some(file);
@@ -516,9 +520,9 @@ impl Receiver {
         self.sync(core);
     }
 
-    fn refuse(&mut self, core: &mut Core, now: Time, error: PeerError) {
+    fn refuse(&mut self, core: &mut Core, error: PeerError) {
         core.indicate(Indication::PeerError { id: self.base.id, error });
-        self.cancel(core, now, CancelReason::System);
+        self.cancel(core, CancelReason::System);
     }
 
     /// An effect of this session was carried out.
@@ -538,7 +542,7 @@ impl Receiver {
                 self.spool.written();
                 core.written(cost);
                 if answer.is_err() && !is_over {
-                    self.storage_failed(core, now);
+                    self.storage_failed(core);
                 }
             }
             (Job::Open, Ok(Completion::Opened { file, len })) => {
@@ -554,36 +558,36 @@ impl Receiver {
                 if let Some((start, end)) = described {
                     self.ranges.insert(start, end);
                 }
-                self.check_complete(core, now);
+                self.check_complete(core);
             }
             _ if is_over => {}
             (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
                 match self.spool.read_done(offset, len, bytes) {
-                    Ok(()) => self.summed_up(core, now),
-                    Err(()) => self.storage_failed(core, now),
+                    Ok(()) => self.summed_up(core),
+                    Err(()) => self.storage_failed(core),
                 }
             }
-            (Job::Sync, Ok(_)) => self.synced(core, now),
+            (Job::Sync, Ok(_)) => self.synced(core),
             (Job::Install, Ok(_)) => self.installed(core, now),
             (Job::Open | Job::Read { .. } | Job::Sync | Job::Install, _) => {
-                self.storage_failed(core, now);
+                self.storage_failed(core);
             }
             (Job::Repair { .. } | Job::Forget, _) => {}
         }
     }
 
-    fn storage_failed(&mut self, core: &mut Core, now: Time) {
+    fn storage_failed(&mut self, core: &mut Core) {
         core.stats.storage_errors += 1;
-        self.cancel(core, now, CancelReason::System);
+        self.cancel(core, CancelReason::System);
     }
 
-    fn synced(&mut self, core: &mut Core, now: Time) {
+    fn synced(&mut self, core: &mut Core) {
         self.syncs = self.syncs.saturating_sub(1);
         match self.phase {
             Phase::Syncing if self.syncs == 0 => {
                 let name = self.file.as_ref().map_or("", |file| &file.name);
                 let Ok(to) = FileName::file(name) else {
-                    self.cancel(core, now, CancelReason::Unreachable);
+                    self.cancel(core, CancelReason::Unreachable);
                     return;
                 };
                 self.phase = Phase::Installing;
@@ -650,7 +654,7 @@ impl Receiver {
                         // All is well here; the sender asks if it is still there.
                         self.close(core);
                     } else {
-                        self.cancel(core, now, CancelReason::RetransmissionLimit);
+                        self.cancel(core, CancelReason::RetransmissionLimit);
                     }
                     return;
                 }
@@ -680,7 +684,7 @@ impl Receiver {
             return;
         }
         match self.phase {
-            Phase::Receiving => self.cancel(core, now, CancelReason::System),
+            Phase::Receiving => self.cancel(core, CancelReason::System),
             Phase::Telling => self.close(core),
             Phase::Verifying
             | Phase::Syncing
@@ -715,7 +719,7 @@ impl Receiver {
     }
 
     /// Ends the session, and tells the sender.
-    pub(crate) fn cancel(&mut self, core: &mut Core, _now: Time, reason: CancelReason) {
+    pub(crate) fn cancel(&mut self, core: &mut Core, reason: CancelReason) {
         match self.phase {
             Phase::Receiving | Phase::Verifying | Phase::Syncing | Phase::Installing => {}
             Phase::Telling | Phase::Cancelling { .. } | Phase::Closing | Phase::Done => return,

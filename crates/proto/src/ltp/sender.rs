@@ -67,7 +67,8 @@ pub(crate) struct Sender {
     ends: BTreeMap<u64, u64>,
     serial: u64,
     unchecked: u64,
-    reports_seen: VecDeque<u64>,
+    /// Serial numbers of reports and of the checkpoints they answer.
+    reports_seen: VecDeque<(u64, u64)>,
     acks_due: VecDeque<u64>,
     /// Reports in a row that brought nothing.
     cycles: u32,
@@ -157,7 +158,6 @@ impl Sender {
     pub(crate) fn done(
         &mut self,
         core: &mut Core,
-        now: Time,
         job: Job,
         answer: Result<Completion, EffectError>,
     ) {
@@ -177,19 +177,19 @@ impl Sender {
                         self.read_ahead(core);
                         self.base.want(core, Class::Bulk);
                     }
-                    Err(()) => self.cancel(core, now, system),
+                    Err(()) => self.cancel(core, system),
                 }
             }
             (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
                 let Some(source) = self.source.as_mut() else { return };
                 match source.repair_done(offset, bytes) {
                     Ok(()) => self.base.want(core, Class::Repair),
-                    Err(()) => self.cancel(core, now, system),
+                    Err(()) => self.cancel(core, system),
                 }
             }
             (Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
                 core.stats.storage_errors += 1;
-                self.cancel(core, now, system);
+                self.cancel(core, system);
             }
             (Job::Write { .. } | Job::Sync | Job::Install | Job::Forget, _) => {}
         }
@@ -351,7 +351,7 @@ impl Sender {
             let offset = source.sent();
             let Some(room) = self.room(burst.mtu(), offset, None) else {
                 self.source = Some(source);
-                self.cancel(core, burst.departure(), CancelReason::System);
+                self.cancel(core, CancelReason::System);
                 return Turn::Over;
             };
             // A segment is red or green, not both.
@@ -406,7 +406,7 @@ impl Sender {
                 }
                 Some(len) if len < self.description.len() => {
                     // The description is one segment; a path that does not take it takes no file.
-                    self.cancel(core, burst.departure(), CancelReason::System);
+                    self.cancel(core, CancelReason::System);
                     return Turn::Over;
                 }
                 Some(_) => self.description_due = false,
@@ -448,13 +448,15 @@ impl Sender {
         self.base.last_heard = now;
         self.acks_due.push_back(report.serial);
         self.base.want(core, Class::Control);
-        if self.phase != Phase::Sending || self.reports_seen.contains(&report.serial) {
+        if self.phase != Phase::Sending
+            || self.reports_seen.contains(&(report.serial, report.checkpoint))
+        {
             return;
         }
         if self.reports_seen.len() >= REPORTS_KEPT {
             self.reports_seen.pop_front();
         }
-        self.reports_seen.push_back(report.serial);
+        self.reports_seen.push_back((report.serial, report.checkpoint));
         if let Some(answered) = self.checkpoints.remove(&report.checkpoint) {
             self.base.disarm(core, Alarm::Checkpoint(report.checkpoint));
             if self.ends.get(&answered.end) == Some(&report.checkpoint) {
@@ -480,7 +482,7 @@ impl Sender {
         if self.acked.covered() >= self.red {
             self.red_is_there(core);
         } else if self.cycles > self.base.remote.cycle_limit {
-            self.cancel(core, now, CancelReason::CycleLimit);
+            self.cancel(core, CancelReason::CycleLimit);
         } else {
             self.repair(core, report.lower, report.upper, report.serial);
         }
@@ -520,14 +522,14 @@ impl Sender {
     }
 
     /// A timer went off.
-    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+    pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm) {
         match (alarm, self.phase) {
             (Alarm::Checkpoint(serial), Phase::Sending) => {
                 let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
                 checkpoint.is_due = true;
                 let checkpoint = *checkpoint;
                 if checkpoint.attempts > self.base.remote.retransmission_limit {
-                    self.cancel(core, now, CancelReason::RetransmissionLimit);
+                    self.cancel(core, CancelReason::RetransmissionLimit);
                     return;
                 }
                 let (start, end) = (checkpoint.start, checkpoint.end);
@@ -577,7 +579,7 @@ impl Sender {
     }
 
     /// Ends the session, and tells the receiver.
-    pub(crate) fn cancel(&mut self, core: &mut Core, _now: Time, reason: CancelReason) {
+    pub(crate) fn cancel(&mut self, core: &mut Core, reason: CancelReason) {
         let silent = match self.phase {
             Phase::Opening => true,
             Phase::Sending => self.source.as_ref().is_none_or(|source| source.sent() == 0),

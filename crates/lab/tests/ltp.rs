@@ -1,0 +1,182 @@
+//! LTP over modelled links: how close it comes to the bound, far away, and as it was measured in
+//! 2011.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{self, Cursor, Write};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use slowlight_lab as lab;
+
+use lab::compare::{Plan, Row, compare};
+use lab::link_spec::LinkSpec;
+use lab::preset::Preset;
+use lab::quantity::Probability;
+use lab::run::{self, Recorders, Run};
+use lab::scenario::Scenario;
+
+fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
+    let mut link = Preset::find("terrestrial").unwrap();
+    for hop in &mut link.hops {
+        let delay = Some(delay.parse().unwrap());
+        let lossy = LinkSpec { per: Some(Probability(per)), delay, ..LinkSpec::default() };
+        *hop = lossy.over(hop);
+    }
+    let plan = Plan {
+        link,
+        protocols: vec![protocol.parse().unwrap()],
+        content: run::made_up(1, 0, 10_000_000).unwrap(),
+        name: "file".to_owned(),
+        runs,
+        seed: 1,
+        jobs: None,
+    };
+    let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
+    rows.into_iter().next().unwrap()
+}
+
+#[test]
+fn ten_megabytes_at_six_error_rates() {
+    for (per, least) in
+        [(0.0, 0.98), (1e-5, 0.98), (1e-4, 0.98), (1e-3, 0.98), (1e-2, 0.97), (1e-1, 0.95)]
+    {
+        let row = row("ltp", "25 ms", per, 10);
+        assert_eq!(row.completed, row.runs, "{per}: {:?}", row.failures);
+        let (efficiency, back) = (row.efficiency.unwrap(), row.packets_rts);
+        println!("packet errors {per}: efficiency {efficiency:.4}, {back} RTS");
+        assert!((least..1.0).contains(&efficiency), "{per}: {efficiency}");
+        // Nothing is lost, and two reports say so at most.
+        assert!(per > 0.0 || back <= 2.0, "{back} packets back");
+    }
+}
+
+#[test]
+fn over_a_long_delay_it_is_what_deferred_reports_allow() {
+    // The formula for reports after each round gives 0.53; more checkpoints bring repairs sooner.
+    for (protocol, least) in [("ltp", 0.525), ("ltp/checkpoints", 0.60)] {
+        let row = row(protocol, "1250 ms", 1e-1, 10);
+        assert_eq!(row.completed, row.runs, "{:?}", row.failures);
+        let efficiency = row.efficiency.unwrap();
+        println!("{protocol}, 1250 ms, one packet in ten lost: efficiency {efficiency:.4}");
+        assert!(efficiency >= least, "{efficiency}");
+    }
+}
+
+fn run_once(toml: &str, recorders: Recorders) -> Run {
+    let scenario: Scenario = toml::from_str(toml).unwrap();
+    let scenario = scenario.resolved().unwrap();
+    let contents = run::contents(&scenario).unwrap();
+    run::run(&scenario, &contents, recorders).unwrap()
+}
+
+#[test]
+fn twenty_minutes_away_with_losses_and_a_long_outage() {
+    let world = |outages: &str| {
+        format!(
+            r#"
+            seed = 7
+            [nodes.near]
+            [nodes.far]
+            [[links]]
+            from = "near"
+            to = "far"
+            rate = "1 Mbit/s"
+            delay = "20 min"
+            per = 0.05
+            {outages}
+            [[links]]
+            from = "far"
+            to = "near"
+            rate = "1 Mbit/s"
+            delay = "20 min"
+            per = 0.05
+            {outages}
+            [[transfers]]
+            from = "near"
+            to = "far"
+            protocol = "ltp"
+            size = "1 MB"
+            "#
+        )
+    };
+    let without = run_once(&world(""), Recorders::default());
+    // The outage begins when the first answers are under way.
+    let outage = "outages = [{ at = \"1500 s\", for = \"7200 s\" }]";
+    let with = run_once(&world(outage), Recorders::default());
+    let sent = |run: &Run| {
+        let transfer = &run.transfers[0];
+        assert!(transfer.completed && transfer.verified, "{transfer:?}");
+        transfer.packets_str.unwrap()
+    };
+    println!("{} packets without an outage, {} with one", sent(&without), sent(&with));
+    // What was on its way is repeated once; no timer repeats anything while nobody can hear it.
+    assert!(sent(&with) <= sent(&without) + 80, "{} and {}", sent(&with), sent(&without));
+    let delivered = |run: &Run| run.transfers[0].delivered_s.unwrap();
+    assert!(delivered(&with) < delivered(&without) + 7200.0 + 3000.0);
+}
+
+/// A file in memory that outlives its writer.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn segments_of_the_library_of_2011() {
+    let sink = Shared::default();
+    let recorders = Recorders { pcap: Some(Box::new(sink.clone())), trace: None };
+    // The numbers of engines and sessions took 11 octets in the captures; here they take 5.
+    let shorter = 6;
+    let run = run_once(
+        r#"
+        seed = 1
+        [nodes.sender]
+        [nodes.receiver]
+        [[links]]
+        from = "sender"
+        to = "receiver"
+        rate = "1 Mbit/s"
+        delay = "1250 ms"
+        [[links]]
+        from = "receiver"
+        to = "sender"
+        rate = "1 Mbit/s"
+        delay = "1250 ms"
+        [[transfers]]
+        from = "sender"
+        to = "receiver"
+        protocol = "ltp/ltplib-2011"
+        size = "10 kB"
+        "#,
+        recorders,
+    );
+    assert!(run.succeeded(), "{run:?}");
+    let octets = sink.0.lock().unwrap().clone();
+    let (mut sizes, mut times) = (Vec::new(), Vec::new());
+    for record in sim::pcap::Reader::new(Cursor::new(octets)).unwrap() {
+        let record = record.unwrap();
+        let datagram = record.udp().unwrap();
+        if datagram.udp.source == 2502 && datagram.data.len() > 50 {
+            sizes.push(datagram.data.len() + shorter);
+            times.push(record.at.as_secs_f64());
+        }
+    }
+    let mut expected = vec![1009];
+    expected.extend([1010; 9]);
+    assert_eq!(sizes[..10], expected);
+    // The serial numbers of the checkpoint are random.
+    assert!((98..=100).contains(&sizes[10]), "{sizes:?}");
+    for pair in times[..10].windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!((gap / 0.020_25 - 1.0).abs() < 0.01, "{gap} s");
+    }
+}
