@@ -4,6 +4,7 @@ use sim::pcap::Reader;
 use wire::cfdp::{Body, Pdu, UserOperation};
 use wire::ip::{self, Ipv4};
 use wire::ltp::Segment;
+use wire::saratoga::Packet;
 use wire::udp::{self, Udp};
 
 /// A CFDP PDU with everything in it.
@@ -31,6 +32,18 @@ pub fn ltp_segment(data: &[u8]) {
     let encoded = segment.to_vec().expect("what was decoded fits its fields");
     assert!(encoded.len() <= data.len());
     assert_eq!(Segment::decode(&encoded), Ok(segment));
+}
+
+/// A Saratoga packet of version 1.
+///
+/// # Panics
+/// If a decoded packet does not survive being encoded.
+pub fn saratoga_v1(data: &[u8]) {
+    let Ok(packet) = Packet::decode(data) else { return };
+    assert!(!packet.to_string().is_empty());
+    let encoded = packet.to_vec().expect("what was decoded fits its fields");
+    assert!(encoded.len() <= data.len());
+    assert_eq!(Packet::decode(&encoded), Ok(packet));
 }
 
 /// The contents of a message to user.

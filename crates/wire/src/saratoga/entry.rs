@@ -1,0 +1,87 @@
+//! The entry of a file in a directory (draft-wood-tsvwg-saratoga-22 §4.3.1).
+
+use super::{Width, read_path, write_path};
+use crate::cursor::{Reader, Writer};
+use crate::{DecodeError, EncodeError};
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EntryKind {
+    /// A file.
+    File,
+    /// A file that is none: a device, a stream.
+    Special,
+    /// A directory.
+    Directory,
+    /// A special directory.
+    SpecialDirectory,
+}
+
+/// A file's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// What it is about.
+    pub kind: EntryKind,
+    /// Whether it may go by UDP-Lite.
+    pub udp_lite: bool,
+    /// The width of the size.
+    pub width: Width,
+    /// The file's octets; 0 for directories and streams.
+    pub size: u64,
+    /// When its content last changed, in seconds since 2000-01-01 UTC, leap seconds counted.
+    pub modified: u32,
+    /// When it was made, likewise.
+    pub created: u32,
+    /// Its path, without the NUL.
+    pub path: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn encoded_len(&self) -> usize {
+        2 + self.width.octets() + 8 + self.path.len() + 1
+    }
+
+    /// Reads an entry at the end of a packet, where more NULs may follow.
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        let properties = reader.u16()?;
+        let bit = |number: u32| properties >> (15 - number) & 1 != 0;
+        if !bit(0) {
+            return Err(DecodeError::invalid(at, "the first bit of an entry's properties is 0"));
+        }
+        let width = Width::from_code(u32::from(properties >> 6));
+        let size = width.read(reader)?;
+        let (modified, created) = (reader.u32()?, reader.u32()?);
+        let path = read_path(reader)?;
+        let at = reader.offset();
+        if reader.rest().iter().any(|octet| *octet != 0) {
+            return Err(DecodeError::invalid(at, "something follows the path"));
+        }
+        let kind = match (bit(6), bit(7)) {
+            (false, false) => EntryKind::File,
+            (true, false) => EntryKind::Special,
+            (false, true) => EntryKind::Directory,
+            (true, true) => EntryKind::SpecialDirectory,
+        };
+        Ok(Self { kind, udp_lite: bit(13), width, size, modified, created, path })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let (special, directory) = match self.kind {
+            EntryKind::File => (0, 0),
+            EntryKind::Special => (1, 0),
+            EntryKind::Directory => (0, 1),
+            EntryKind::SpecialDirectory => (1, 1),
+        };
+        let properties: u16 = 1 << 15
+            | special << 9
+            | directory << 8
+            | (self.width as u16) << 6
+            | u16::from(self.udp_lite) << 2;
+        writer.put(&properties.to_be_bytes())?;
+        self.width.write(writer, self.size, "the size")?;
+        writer.put(&self.modified.to_be_bytes())?;
+        writer.put(&self.created.to_be_bytes())?;
+        write_path(writer, self.path)
+    }
+}

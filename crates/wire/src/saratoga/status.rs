@@ -1,0 +1,252 @@
+//! What has arrived (draft-wood-tsvwg-saratoga-22 §4.5).
+
+use std::fmt;
+
+use super::{Flags, Timestamp, Width, read_timestamp};
+use crate::cursor::{Reader, Writer};
+use crate::{DecodeError, EncodeError};
+
+/// What is missing: from the first octet to the last one, inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// The first missing octet.
+    pub start: u64,
+    /// The last missing octet.
+    pub last: u64,
+}
+
+/// The holes of a STATUS packet.
+#[derive(Clone, Copy)]
+pub struct Holes<'a>(Source<'a>);
+
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Fields(&'a [Hole]),
+    /// Octets that were read through without an error.
+    Octets(&'a [u8], Width),
+}
+
+/// How it goes, or why it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StatusCode {
+    /// 0x00: well.
+    Ok,
+    /// 0x01: for no reason given.
+    Unspecified,
+    /// 0x02: the sender lacks resources.
+    SenderResources,
+    /// 0x03: the receiver lacks resources.
+    ReceiverResources,
+    /// 0x04: there is no such file.
+    NotFound,
+    /// 0x05: it is not permitted.
+    AccessDenied,
+    /// 0x06: there is no such session.
+    UnknownId,
+    /// 0x07: the file was not deleted.
+    NotDeleted,
+    /// 0x08: the file is longer than the request takes.
+    TooLong,
+    /// 0x09: the width of the descriptor does not fit.
+    DescriptorMismatch,
+    /// 0x0a: this type of packet is not known.
+    UnsupportedPacket,
+    /// 0x0b: this request is not known.
+    UnsupportedRequest,
+    /// 0x0c: the request was not answered in time.
+    RequestTimeout,
+    /// 0x0d: flags changed in the middle of a session.
+    FlagsChanged,
+    /// 0x0e: the receiver does not want it any more.
+    NotInterested,
+    /// 0x0f: the file is in use.
+    InUse,
+    /// 0x10: a METADATA packet is needed.
+    MetadataRequired,
+    /// 0x11: a STATUS packet made no sense.
+    UnexpectedStatus,
+    /// 0x12: the sender was silent for too long.
+    SenderTimeout,
+    /// A code that the draft does not name.
+    Other(u8),
+}
+
+impl StatusCode {
+    const KNOWN: [Self; 19] = [
+        Self::Ok,
+        Self::Unspecified,
+        Self::SenderResources,
+        Self::ReceiverResources,
+        Self::NotFound,
+        Self::AccessDenied,
+        Self::UnknownId,
+        Self::NotDeleted,
+        Self::TooLong,
+        Self::DescriptorMismatch,
+        Self::UnsupportedPacket,
+        Self::UnsupportedRequest,
+        Self::RequestTimeout,
+        Self::FlagsChanged,
+        Self::NotInterested,
+        Self::InUse,
+        Self::MetadataRequired,
+        Self::UnexpectedStatus,
+        Self::SenderTimeout,
+    ];
+
+    /// The meaning of a code.
+    #[must_use]
+    pub fn from_code(code: u8) -> Self {
+        Self::KNOWN.get(usize::from(code)).copied().unwrap_or(Self::Other(code))
+    }
+
+    /// The code on the wire.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Other(code) => code,
+            known => Self::KNOWN.iter().position(|other| *other == known).map_or(1, |i| i as u8),
+        }
+    }
+}
+
+/// What has arrived of a transfer, or why it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status<'a> {
+    /// The width of the transfer's descriptor.
+    pub descriptor: Width,
+    /// The timestamp of the DATA packet that brought this about.
+    pub timestamp: Option<Timestamp>,
+    /// Whether the METADATA is missing.
+    pub lacks_metadata: bool,
+    /// Whether there are more holes than are told here.
+    pub is_partial: bool,
+    /// Whether nobody asked for it.
+    pub is_voluntary: bool,
+    /// How it goes.
+    pub code: StatusCode,
+    /// The number of the session.
+    pub session: u32,
+    /// The first octet that has not arrived.
+    pub progress: u64,
+    /// The octet behind the DATA packet that brought this about, or behind all that has arrived.
+    pub in_response_to: u64,
+    /// What is missing before that.
+    pub holes: Holes<'a>,
+}
+
+impl<'a> Status<'a> {
+    pub(super) fn encoded_len(&self) -> usize {
+        let offsets = 2 + 2 * self.holes.len();
+        8 + self.timestamp.map_or(0, |timestamp| timestamp.len())
+            + offsets * self.descriptor.octets()
+    }
+
+    pub(super) fn read(flags: Flags, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let session = reader.u32()?;
+        let timestamp = read_timestamp(flags, reader)?;
+        let descriptor = Width::from_code(flags.two(8));
+        let progress = descriptor.read(reader)?;
+        let in_response_to = descriptor.read(reader)?;
+        Ok(Self {
+            descriptor,
+            timestamp,
+            lacks_metadata: flags.bit(13),
+            is_partial: flags.bit(14),
+            is_voluntary: flags.bit(15),
+            code: StatusCode::from_code(flags.last()),
+            session,
+            progress,
+            in_response_to,
+            holes: Holes::read(reader, descriptor)?,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let flags = Flags::new(4)
+            .with_two(8, self.descriptor as u32)
+            .with(12, self.timestamp.is_some())
+            .with(13, self.lacks_metadata)
+            .with(14, self.is_partial)
+            .with(15, self.is_voluntary)
+            .with_last(self.code.code());
+        writer.put(&flags.0.to_be_bytes())?;
+        writer.put(&self.session.to_be_bytes())?;
+        if let Some(timestamp) = &self.timestamp {
+            writer.put(timestamp)?;
+        }
+        self.descriptor.write(writer, self.progress, "the progress")?;
+        self.descriptor.write(writer, self.in_response_to, "what it is in response to")?;
+        for hole in self.holes.iter() {
+            self.descriptor.write(writer, hole.start, "a hole")?;
+            self.descriptor.write(writer, hole.last, "a hole")?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Holes<'a> {
+    /// No holes.
+    pub const NONE: Self = Self(Source::Fields(&[]));
+
+    /// These holes.
+    #[must_use]
+    pub const fn new(holes: &'a [Hole]) -> Self {
+        Self(Source::Fields(holes))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self.0 {
+            Source::Fields(fields) => fields.len(),
+            Source::Octets(octets, width) => octets.len() / (2 * width.octets()),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Hole> + 'a {
+        let (fields, octets, width) = match self.0 {
+            Source::Fields(fields) => (fields, &[][..], Width::W16),
+            Source::Octets(octets, width) => (&[][..], octets, width),
+        };
+        let mut reader = Reader::new(octets);
+        let read = std::iter::from_fn(move || {
+            let start = width.read(&mut reader).ok()?;
+            Some(Hole { start, last: width.read(&mut reader).ok()? })
+        });
+        fields.iter().copied().chain(read)
+    }
+
+    fn read(reader: &mut Reader<'a>, width: Width) -> Result<Self, DecodeError> {
+        let mut walk = *reader;
+        while !walk.is_empty() {
+            let at = walk.offset();
+            let (start, last) = (width.read(&mut walk)?, width.read(&mut walk)?);
+            if last < start {
+                return Err(DecodeError::invalid(at, "a hole ends before it begins"));
+            }
+        }
+        Ok(Self(Source::Octets(reader.rest(), width)))
+    }
+}
+
+impl PartialEq for Holes<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Holes<'_> {}
+
+impl fmt::Debug for Holes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
