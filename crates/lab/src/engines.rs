@@ -175,7 +175,8 @@ pub fn cfdp_config(protocol: &Protocol) -> Result<cfdp::Config, SpecError> {
 }
 
 /// The profiles of LTP.
-pub const LTP_PROFILES: &[&str] = &["default", "checkpoints", "ltplib-2011", "ltplib-2007"];
+pub const LTP_PROFILES: &[&str] =
+    &["default", "checkpoints", "async-reports", "ltplib-2011", "ltplib-2007"];
 
 /// The LTP configuration of a profile, slowlight's own if none is named.
 ///

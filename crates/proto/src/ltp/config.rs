@@ -79,6 +79,9 @@ pub struct Remote {
     /// Octets of red data after which a checkpoint is set before the end of the red part; `None`
     /// sets none.
     pub checkpoint_every: Option<u64>,
+    /// Whether a receiver reports a gap as soon as later data shows it, before a checkpoint asks
+    /// (RFC 5326 §6.11, asynchronous reports).
+    pub report_gaps: bool,
     /// Time to wait for the report on a checkpoint.
     pub checkpoint_timer: Timer,
     /// Time to wait for the acknowledgement of a report.
@@ -108,6 +111,7 @@ impl Default for Remote {
             segment_max: None,
             datagram_max: None,
             checkpoint_every: None,
+            report_gaps: false,
             checkpoint_timer: Timer::Auto,
             report_timer: Timer::Auto,
             cancel_timer: Timer::Auto,

@@ -26,6 +26,8 @@ pub(crate) enum Alarm {
     Cancel,
     /// Nothing came for too long.
     Inactivity,
+    /// Gaps may be reported again.
+    Gaps,
 }
 
 impl Alarm {
@@ -35,6 +37,7 @@ impl Alarm {
             Self::Report(_) => "report",
             Self::Cancel => "cancel",
             Self::Inactivity => "inactivity",
+            Self::Gaps => "gaps",
         }
     }
 }

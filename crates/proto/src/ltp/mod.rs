@@ -9,6 +9,7 @@
 mod config;
 mod core;
 mod file;
+mod gaps;
 mod indication;
 mod profile;
 mod receiver;

@@ -9,6 +9,7 @@ use super::config::{Config, Format, Remote, Timer};
 /// * `default`: slowlight's own.
 /// * `checkpoints`: a checkpoint each megabyte, so that repairs begin before the end: for delays that
 ///   are long against the time a block takes.
+/// * `async-reports`: gaps are reported as soon as they show, for the same reason.
 /// * `ltplib-2011`: the library of Trinity College Dublin as a study of 2011 measured it: 992 octets
 ///   of the block a segment, one segment each 20.25 ms, a checkpoint repeated after 10 s and twice.
 /// * `ltplib-2007`: the same as a study of 2007 describes it: segments of an Ethernet frame, one each
@@ -19,6 +20,10 @@ pub fn profile(name: &str) -> Option<Config> {
         "default" => return Some(Config::default()),
         "checkpoints" => {
             let default_remote = Remote { checkpoint_every: Some(1_000_000), ..Remote::default() };
+            return Some(Config { default_remote, ..Config::default() });
+        }
+        "async-reports" => {
+            let default_remote = Remote { report_gaps: true, ..Remote::default() };
             return Some(Config { default_remote, ..Config::default() });
         }
         "ltplib-2011" => (Some(992), Duration::from_micros(20_250)),

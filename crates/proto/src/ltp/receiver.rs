@@ -4,6 +4,7 @@
 //! red part is sent only when that is safe, which for a file means that it has its name.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode, Time};
 use wire::cfdp::ChecksumType;
@@ -15,6 +16,7 @@ use wire::ltp::{
 use super::config::Format;
 use super::core::{Alarm, Base, Core, Job};
 use super::file::{Description, NAME_MAX};
+use super::gaps::{GapWatch, OUTSTANDING_MAX};
 use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
@@ -46,6 +48,9 @@ pub(crate) struct Receiver {
     reports: BTreeMap<u64, Sent>,
     by_checkpoint: BTreeMap<u64, Vec<u64>>,
     due: VecDeque<u64>,
+    gaps: GapWatch,
+    /// The first serial number of reports.
+    first_serial: u64,
     /// Checkpoints that came when all is there, but not safe yet.
     waiting: Vec<Checkpoint>,
     is_safe: bool,
@@ -91,6 +96,7 @@ impl Receiver {
         let id = base.id;
         let name = format!("ltp-{}-{}", id.originator, id.number);
         let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
+        let serial = core.first_serial();
         let mut receiver = Self {
             base,
             ranges: Ranges::new(),
@@ -100,7 +106,9 @@ impl Receiver {
             spool,
             description: None,
             file: None,
-            serial: core.first_serial(),
+            serial,
+            first_serial: serial,
+            gaps: GapWatch::new(),
             reported: 0,
             reports: BTreeMap::new(),
             by_checkpoint: BTreeMap::new(),
@@ -148,6 +156,7 @@ impl Receiver {
         let ranges = self.ranges.len() + claims.sum::<usize>();
         ranges * size_of::<Claim>()
             + self.reports.len() * size_of::<Sent>()
+            + self.gaps.memory()
             + self.description.as_ref().map_or(0, |(_, octets)| octets.len())
     }
 
@@ -174,7 +183,7 @@ impl Receiver {
         }
         if let Some(checkpoint) = data.checkpoint {
             let end = data.offset + data.data.len() as u64;
-            self.on_checkpoint(core, checkpoint, end);
+            self.on_checkpoint(core, checkpoint, data.offset, end);
         }
         self.check_complete(core);
     }
@@ -205,6 +214,9 @@ impl Receiver {
         }
         if !self.accept(core, start, end, data.data, last) {
             return false;
+        }
+        if is_red && self.gaps.arrived(start, end) && self.base.remote.report_gaps {
+            self.base.want(core, Class::Control);
         }
         if data.kind.ends_red() {
             self.red = Some(end);
@@ -270,8 +282,8 @@ impl Receiver {
         self.red.is_some_and(|red| self.ranges.gaps(0, red).next().is_none())
     }
 
-    /// The sender asks what is here (§6.11).
-    fn on_checkpoint(&mut self, core: &mut Core, checkpoint: Checkpoint, end: u64) {
+    /// The sender asks what is here (§6.11), with a segment `start..end`.
+    fn on_checkpoint(&mut self, core: &mut Core, checkpoint: Checkpoint, start: u64, end: u64) {
         if let Some(serials) = self.by_checkpoint.get(&checkpoint.serial) {
             let due = &self.due;
             let again: Vec<_> =
@@ -293,39 +305,39 @@ impl Receiver {
         }
         let (lower, upper) = match self.reports.get(&checkpoint.report) {
             Some(before) => (before.lower, before.upper),
+            // It is one that was made here and forgotten.
+            None if (self.first_serial..self.serial).contains(&checkpoint.report) => (0, end),
             // An earlier run of this engine said something that this one knows nothing of, and the
             // sender counts on it.
             None if checkpoint.report != 0 => {
                 self.cancel(core, CancelReason::System);
                 return;
             }
-            None => {
-                let lower = self.reported.min(end);
-                self.reported = self.reported.max(end);
-                (lower, end)
-            }
+            None if self.reported < end => (std::mem::replace(&mut self.reported, end), end),
+            // Another report overtook it. What brought it is here, and the sender gets its answer.
+            None => (if start < end { start } else { 0 }, end),
         };
+        if self.reported >= self.gaps.front() {
+            self.gaps.reported();
+        }
         self.make_reports(core, checkpoint.serial, lower, upper);
     }
 
-    /// Makes the reports on a checkpoint: more than one if the claims do not fit (§6.11).
-    fn make_reports(&mut self, core: &mut Core, checkpoint: u64, lower: u64, upper: u64) {
+    /// Makes the reports on a checkpoint, or on none if it is 0: more than one if the claims do not
+    /// fit (§6.11). Their serial numbers.
+    fn make_reports(
+        &mut self,
+        core: &mut Core,
+        checkpoint: u64,
+        lower: u64,
+        upper: u64,
+    ) -> Vec<u64> {
         let path = self.base.path.and_then(|id| core.paths.get(&id));
         let max = self.base.segment_max(path.map_or(1024, Path::mtu));
-        let mut here = Vec::new();
-        let mut at = lower;
-        for (start, end) in self.ranges.gaps(lower, upper) {
-            if start > at {
-                here.push((at, start));
-            }
-            at = end;
-        }
-        if at < upper {
-            here.push((at, upper));
-        }
+        let here = self.here(lower, upper);
         if here.is_empty() {
             // It would claim nothing; the checkpoint will come again.
-            return;
+            return Vec::new();
         }
         if self.by_checkpoint.len() >= CHECKPOINTS_KEPT {
             self.forget_oldest_checkpoint();
@@ -360,8 +372,67 @@ impl Receiver {
             serials.push(serial);
             from = to;
         }
-        self.by_checkpoint.insert(checkpoint, serials);
+        if checkpoint > 0 {
+            self.by_checkpoint.insert(checkpoint, serials.clone());
+        }
         self.base.want(core, Class::Control);
+        serials
+    }
+
+    /// What of `lower..upper` has arrived.
+    fn here(&self, lower: u64, upper: u64) -> Vec<(u64, u64)> {
+        let mut here = Vec::new();
+        let mut at = lower;
+        for (start, end) in self.ranges.gaps(lower, upper) {
+            if start > at {
+                here.push((at, start));
+            }
+            at = end;
+        }
+        if at < upper {
+            here.push((at, upper));
+        }
+        here
+    }
+
+    /// Reports the gaps up to where red data came, without being asked (§6.11).
+    fn report_gaps(&mut self, core: &mut Core, now: Time) {
+        if !self.gaps.is_due() || !self.base.remote.report_gaps {
+            return;
+        }
+        // Once the red part's end is known, the checkpoint there asks.
+        if self.phase != Phase::Receiving || self.red.is_some() {
+            self.gaps.reported();
+            return;
+        }
+        let Self { reports, ranges, gaps, .. } = self;
+        // What all of came, nobody will ask about again.
+        gaps.serials.retain(|serial| {
+            let is_open = reports.get(serial).is_some_and(|sent| {
+                !sent.acknowledged || ranges.gaps(sent.lower, sent.upper).next().is_some()
+            });
+            if !is_open {
+                reports.remove(serial);
+            }
+            is_open
+        });
+        let mut outstanding = self.gaps.serials.iter();
+        let unacknowledged =
+            |serial: &&u64| self.reports.get(serial).is_some_and(|s| !s.acknowledged);
+        let must_wait = self.gaps.serials.len() >= CHECKPOINTS_KEPT
+            || outstanding.by_ref().filter(unacknowledged).count() >= OUTSTANDING_MAX;
+        if !must_wait {
+            let upper = self.gaps.front();
+            let lower = std::mem::replace(&mut self.reported, upper);
+            let serials = self.make_reports(core, 0, lower, upper);
+            self.gaps.serials.extend(serials);
+        }
+        self.gaps.rest(must_wait);
+        let round_trip = match self.base.round_trip(core).least() {
+            Duration::ZERO => self.base.remote.initial_rtt,
+            known => known,
+        };
+        self.base.alarm(core, Alarm::Gaps, now, GapWatch::pause(round_trip));
     }
 
     /// Serial numbers count up, so the first is the oldest.
@@ -375,6 +446,7 @@ impl Receiver {
 
     /// Sends what it has: a receiver only has reports and cancellations.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        self.report_gaps(core, burst.departure());
         while let Some(&serial) = self.due.front() {
             let Some(sent) = self.reports.get(&serial) else {
                 self.due.pop_front();
@@ -673,6 +745,11 @@ impl Receiver {
                 self.base.want(core, Class::Control);
             }
             Alarm::Inactivity => self.look_for_life(core, now),
+            Alarm::Gaps => {
+                if self.gaps.rested() {
+                    self.base.want(core, Class::Control);
+                }
+            }
             Alarm::Checkpoint(_) => {}
         }
     }

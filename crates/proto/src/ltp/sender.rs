@@ -18,6 +18,9 @@ use crate::storage::Storage as _;
 /// Serial numbers of reports that are remembered, to see one that comes again.
 const REPORTS_KEPT: usize = 256;
 
+/// Octets of a checkpoint's two serial numbers, while they are below 2^21.
+const SERIALS: usize = 6;
+
 /// How much of a block is sent until it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Red {
@@ -223,7 +226,9 @@ impl Sender {
     fn room(&self, mtu: usize, offset: u64, checkpoint: Option<Checkpoint>) -> Option<usize> {
         let max = self.base.segment_max(mtu);
         let head = Data::overhead(self.base.id, self.service, offset, max as u64, checkpoint);
-        let room = max.saturating_sub(head);
+        // A repair of one segment is a checkpoint, too, and shall not need a second one for that.
+        let spare = if self.base.remote.report_gaps && checkpoint.is_none() { SERIALS } else { 0 };
+        let room = max.saturating_sub(head + spare);
         let most = self.base.remote.segment_max.map_or(room, |most| most.min(room));
         (most > 0).then_some(most.min(65_000))
     }
@@ -513,7 +518,15 @@ impl Sender {
             self.description_due |= end > self.content;
             last = Some(end);
         }
-        source.choose_copies(self.base.remote.repair_copies, segment.unwrap_or(1), times);
+        // Copies bring the end sooner; while new data takes longer than a round trip, the end is not
+        // waiting for repairs.
+        let new = self.total.saturating_sub(source.sent());
+        let busy = times.is_some_and(|(packet, round_trip)| {
+            let packets = new as f64 / segment.unwrap_or(1) as f64;
+            packet.as_secs_f64() * packets > round_trip.as_secs_f64()
+        });
+        let copies = if busy { 1 } else { self.base.remote.repair_copies };
+        source.choose_copies(copies, segment.unwrap_or(1), times);
         source.read_repairs(core, self.base.handle);
         if let Some(end) = last {
             self.new_checkpoint(end, report);
@@ -551,7 +564,11 @@ impl Sender {
                 self.base.want(core, Class::Control);
             }
             (
-                Alarm::Checkpoint(_) | Alarm::Cancel | Alarm::Report(_) | Alarm::Inactivity,
+                Alarm::Checkpoint(_)
+                | Alarm::Cancel
+                | Alarm::Report(_)
+                | Alarm::Inactivity
+                | Alarm::Gaps,
                 Phase::Opening
                 | Phase::Sending
                 | Phase::Closing

@@ -1,0 +1,122 @@
+//! When a receiver reports a gap without being asked (RFC 5326 §6.11, "asynchronous" reports).
+//!
+//! A gap is certain once later data of the first pass is there; what passes bring after that is
+//! asked for by checkpoints of their own. The first gap is reported at once. Those that show within
+//! a fraction of a round trip after it share the next report, so that there are never many of
+//! them on their way, however many gaps there are.
+
+use std::time::Duration;
+
+/// Reports without an acknowledgement beyond which no further one is made.
+pub(crate) const OUTSTANDING_MAX: usize = 64;
+
+/// One report each so many parts of a round trip is the most.
+const PARTS: u32 = 8;
+
+/// What a receiver knows of gaps it has not reported.
+#[derive(Debug)]
+pub(crate) struct GapWatch {
+    /// Where the red data ends that came so far.
+    front: u64,
+    state: State,
+    /// Serial numbers of the reports that were made.
+    pub(crate) serials: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// There is none.
+    Quiet,
+    /// A report is to be made when it can be sent.
+    Due,
+    /// One was sent a short time ago; whether gaps showed since then.
+    Resting { more: bool },
+}
+
+impl GapWatch {
+    pub(crate) const fn new() -> Self {
+        Self { front: 0, state: State::Quiet, serials: Vec::new() }
+    }
+
+    /// Where the red data ends that came so far: the upper bound of a report.
+    pub(crate) const fn front(&self) -> u64 {
+        self.front
+    }
+
+    /// Red data came; whether a report is to be sent because of the gap before it.
+    pub(crate) fn arrived(&mut self, start: u64, end: u64) -> bool {
+        let is_gap = start > self.front;
+        self.front = self.front.max(end);
+        if !is_gap {
+            return false;
+        }
+        match self.state {
+            State::Quiet => {
+                self.state = State::Due;
+                true
+            }
+            State::Due => false,
+            State::Resting { .. } => {
+                self.state = State::Resting { more: true };
+                false
+            }
+        }
+    }
+
+    /// All up to the front was reported for another reason.
+    pub(crate) fn reported(&mut self) {
+        self.state = match self.state {
+            State::Quiet | State::Due => State::Quiet,
+            State::Resting { .. } => State::Resting { more: false },
+        };
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.state == State::Due
+    }
+
+    /// The report's turn came; `more` if it must wait nevertheless.
+    pub(crate) fn rest(&mut self, more: bool) {
+        self.state = State::Resting { more };
+    }
+
+    /// The rest is over; whether a report is to be sent.
+    pub(crate) fn rested(&mut self) -> bool {
+        let more = self.state == State::Resting { more: true };
+        self.state = if more { State::Due } else { State::Quiet };
+        more
+    }
+
+    /// How long to rest, if an answer takes `round_trip`.
+    pub(crate) fn pause(round_trip: Duration) -> Duration {
+        // 25 ms one way: a report each 6.25 ms.
+        round_trip / PARTS
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.serials.len() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_share_a_report_while_one_rests() {
+        let mut gaps = GapWatch::new();
+        assert!(!gaps.arrived(0, 10) && !gaps.is_due());
+        assert!(gaps.arrived(20, 30) && gaps.is_due());
+        assert!(!gaps.arrived(40, 50), "it is due already");
+        assert_eq!(gaps.front(), 50);
+        gaps.rest(false);
+        assert!(!gaps.arrived(10, 20), "a repair is no gap");
+        assert!(!gaps.rested() && !gaps.is_due());
+        assert!(gaps.arrived(60, 70));
+        gaps.rest(false);
+        assert!(!gaps.arrived(80, 90) && !gaps.arrived(100, 110));
+        assert!(gaps.rested() && gaps.is_due());
+        gaps.reported();
+        assert!(!gaps.is_due());
+    }
+}

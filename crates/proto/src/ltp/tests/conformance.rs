@@ -1,0 +1,156 @@
+//! The engine contract's own suite, over all colours.
+
+use bytes::Bytes;
+use engine::conformance::{self, Options, Role, Subject, Verdict};
+use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
+use wire::ltp::{Body, Data, DataKind, End, Segment, SessionId};
+
+use crate::ltp::{Config, Indication, Limits, Node, Red, Remote, SendRequest};
+
+/// Twelve segments of 200 octets, the last one short.
+const SIZE: usize = 2_200;
+
+#[derive(Default)]
+struct Ltp {
+    red: Red,
+    remote: Remote,
+}
+
+fn name(path: &str) -> FileName {
+    FileName::file(path).expect("a plain name")
+}
+
+fn content() -> Vec<u8> {
+    let mut content = vec![0; SIZE];
+    Rng::new(7, "content").fill(&mut content);
+    content
+}
+
+impl Subject for Ltp {
+    type Engine = Node;
+
+    fn engine(&self, role: Role, seed: u64) -> Node {
+        let config = Config {
+            engine: if role == Role::Sender { 1 } else { 2 },
+            default_remote: Remote { datagram_max: Some(200), ..self.remote.clone() },
+            limits: Limits {
+                sessions: 16,
+                sessions_per_path: 12,
+                closed: 64,
+                gaps: 64,
+                write_buffer: 64 << 10,
+                write_piece: 1 << 10,
+                read_ahead: 4 << 10,
+                read_piece: 1 << 10,
+                block: 1 << 20,
+                ..Limits::default()
+            },
+            ..Config::default()
+        };
+        Node::new(config, Rng::new(seed, "ltp"))
+    }
+
+    fn prepare(&self, role: Role, store: &mut MemoryStore) {
+        if role == Role::Sender {
+            store.insert(name("source"), content());
+        }
+    }
+
+    fn start(&self, engine: &mut Node, now: Time) -> bool {
+        let request = SendRequest {
+            destination: 2,
+            source: name("source"),
+            name: "copy".into(),
+            red: self.red,
+        };
+        engine.send(now, request).expect("the request is sound");
+        true
+    }
+
+    fn verdict(&self, _role: Role, indication: &Indication) -> Option<Verdict> {
+        match indication {
+            Indication::Finished(finished) => Some(match (finished.result, finished.role) {
+                (Err(_), _) => Verdict::Failed,
+                (Ok(()), End::Sender) if !finished.is_confirmed => Verdict::Unconfirmed,
+                (Ok(()), _) => Verdict::Delivered,
+            }),
+            Indication::Started(_)
+            | Indication::Receiving { .. }
+            | Indication::LimitReached(_)
+            | Indication::PeerError { .. } => None,
+        }
+    }
+
+    fn check(&self, store: &MemoryStore) -> Result<(), String> {
+        match store.get(&name("copy")) {
+            Some(found) if found == content() => Ok(()),
+            Some(found) => Err(format!("{} other octets", found.len())),
+            None => Err("there is no file".into()),
+        }
+    }
+
+    fn is_busy(&self, engine: &Node) -> bool {
+        engine.sessions().next().is_some()
+    }
+
+    fn memory(&self, engine: &Node) -> usize {
+        engine.memory()
+    }
+
+    fn memory_max(&self) -> usize {
+        16 * (16 << 10) + 2 * (64 << 10) + (64 + 256) * 512
+    }
+
+    fn path(&self) -> PathInfo {
+        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
+    }
+
+    fn is_reliable(&self) -> bool {
+        self.red == Red::All
+    }
+
+    fn detects_damage(&self) -> bool {
+        // The numbers in a segment have no checksum of their own.
+        false
+    }
+
+    fn opening(&self, number: u64) -> Vec<Bytes> {
+        let session = SessionId { originator: 1, number: number + 1000 };
+        let kind = DataKind::Red;
+        let body = Body::Data(Data { kind, service: 64, offset: 0, checkpoint: None, data: b"x" });
+        vec![Segment::new(session, body).to_vec().expect("a segment").into()]
+    }
+}
+
+#[test]
+fn red_keeps_the_contract() {
+    conformance::check_all(&Ltp::default(), &Options::default());
+}
+
+#[test]
+fn red_with_checkpoints_between_keeps_the_contract() {
+    let remote = Remote { checkpoint_every: Some(600), ..Remote::default() };
+    let subject = Ltp { remote, ..Ltp::default() };
+    conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+}
+
+#[test]
+fn red_with_asynchronous_reports_keeps_the_contract() {
+    for checkpoint_every in [None, Some(600)] {
+        let remote = Remote { report_gaps: true, checkpoint_every, ..Remote::default() };
+        let subject = Ltp { remote, ..Ltp::default() };
+        conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+    }
+}
+
+#[test]
+fn green_keeps_the_contract() {
+    let subject = Ltp { red: Red::None, ..Ltp::default() };
+    conformance::check_all(&subject, &Options::default());
+}
+
+#[test]
+fn mixed_colours_keep_the_contract() {
+    let subject = Ltp { red: Red::Prefix(1000), ..Ltp::default() };
+    conformance::check_all(&subject, &Options::default());
+}

@@ -1,0 +1,123 @@
+//! Conversations with exact losses: when reports and repairs come.
+
+use super::world::{World, content, lose_numbers, lose_one_in};
+use crate::ltp::{Config, Red, Remote};
+
+fn config(remote: Remote) -> Config {
+    Config { default_remote: remote, ..Config::default() }
+}
+
+fn reporting_gaps() -> Config {
+    config(Remote { report_gaps: true, segment_max: Some(1000), ..Remote::default() })
+}
+
+/// Where the first line is that begins so.
+fn first(lines: &[String], start: &str) -> usize {
+    lines.iter().position(|line| line.starts_with(start)).expect("it is said")
+}
+
+#[test]
+fn a_gap_is_repaired_before_the_end_of_the_block() {
+    // 100 segments of 0.85 ms are longer than a round trip of 50 ms.
+    let file = content(100_000);
+    let mut world = World::with(&reporting_gaps());
+    world.lose = lose_numbers(&[1]);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let lines = world.transcript();
+    assert_eq!(lines[..3], ["> red 0-1000", ">x red 1000-2000", "> red 2000-3000"]);
+    let around: Vec<_> = lines
+        .iter()
+        .filter(|line| !line.starts_with("> red") || line.contains("CP"))
+        .map(String::as_str)
+        .collect();
+    assert_eq!(
+        around,
+        [
+            ">x red 1000-2000",
+            "< RS 1/0 0-3000: 0-1000 2000-3000",
+            "> RA 1",
+            "> red 1000-2000 CP 1/1",
+            "< RS 2/1 0-3000: 0-3000",
+            "> red EOB 100000-100024 CP 2/0",
+            "> RA 2",
+            "< RS 3/2 0-100024: 0-100024",
+            "> RA 3",
+        ]
+    );
+}
+
+#[test]
+fn gaps_of_a_fraction_of_a_round_trip_share_a_report() {
+    let file = content(100_000);
+    let mut world = World::with(&reporting_gaps());
+    world.lose = lose_numbers(&[1, 4, 6, 8, 40]);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let lines = world.transcript();
+    let asynchronous: Vec<_> =
+        lines.iter().filter(|l| l.starts_with("< RS") && l.contains("/0 ")).collect();
+    assert_eq!(asynchronous.len(), 3, "{asynchronous:?}");
+    assert!(asynchronous[1].contains("0 3000-"), "the next begins where one ended");
+}
+
+#[test]
+fn a_report_of_gaps_that_is_lost_comes_again() {
+    let file = content(200_000);
+    let mut world = World::with(&reporting_gaps());
+    world.lose = Box::new(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0));
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let lines = world.transcript();
+    assert_eq!(
+        lines.iter().filter(|line| line.ends_with("RS 1/0 0-3000: 0-1000 2000-3000")).count(),
+        2
+    );
+    let repair = first(&lines, "> red 1000-2000 CP 1/1");
+    assert!(repair < first(&lines, "> red EOB"), "{lines:#?}");
+}
+
+#[test]
+fn reports_of_gaps_stay_few() {
+    let file = content(10_000_000);
+    let mut world = World::with(&config(Remote { report_gaps: true, ..Remote::default() }));
+    world.lose = lose_one_in(10, 3);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let lost = world.log.iter().filter(|(_, side, _, lost)| *side == 0 && *lost).count();
+    let reports = world.sides[1].node.stats().sent.reports as usize;
+    let data = world.sides[0].node.stats().sent.data;
+    println!("{lost} lost of {data}, {reports} reports, until {}", world.now);
+    // Each is answered by a checkpoint, which asks for another.
+    assert!(lost > 1000 && reports < 2 * lost, "{lost} lost, {reports} reports");
+    // A tenth is sent again, and a tenth of that; in the last rounds, copies are.
+    let least = 10_000_000.0 / 1_005.0 / 0.9;
+    assert!((data as f64) < 1.03 * least, "{data} segments");
+}
+
+#[test]
+fn a_checkpoint_that_others_overtook_is_answered() {
+    let file = content(100_000);
+    let remote = Remote {
+        checkpoint_every: Some(10_000),
+        segment_max: Some(1000),
+        // No second chance for what is not answered.
+        retransmission_limit: 1,
+        ..Remote::default()
+    };
+    let mut world = World::with(&config(remote));
+    // The first checkpoint.
+    world.lose = lose_numbers(&[9]);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let lines = world.transcript();
+    assert!(
+        lines.iter().any(|line| line.starts_with("< RS") && line.contains("/1 9000-10000")),
+        "{lines:#?}"
+    );
+}
