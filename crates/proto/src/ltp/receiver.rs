@@ -26,6 +26,12 @@ use crate::storage::Storage as _;
 /// Checkpoints whose reports are remembered, to send them again when asked again.
 const CHECKPOINTS_KEPT: usize = 1024;
 
+/// Octets of a report, about.
+const COPY_LEN: usize = 80;
+
+/// A copy of a report is sent if this many of them fit between two reports.
+const COPY_SHARE: u32 = 1000;
+
 /// A session that receives.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -375,8 +381,20 @@ impl Receiver {
         if checkpoint > 0 {
             self.by_checkpoint.insert(checkpoint, serials.clone());
         }
+        if self.base.remote.report_gaps && self.copy_is_cheap(core) {
+            self.due.extend(&serials);
+        }
         self.base.want(core, Class::Control);
         serials
+    }
+
+    /// Whether a second copy of each report is next to nothing beside the round trip that one lost
+    /// report costs.
+    fn copy_is_cheap(&self, core: &Core) -> bool {
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let times = path.and_then(|path| path.times(COPY_LEN));
+        // 80 octets at 10 Mbit/s are 0.06 ms with headers: from 0.5 s of round trip on.
+        times.is_some_and(|(packet, round_trip)| packet * COPY_SHARE < GapWatch::pause(round_trip))
     }
 
     /// What of `lower..upper` has arrived.
@@ -425,7 +443,7 @@ impl Receiver {
             let upper = self.gaps.front();
             let lower = std::mem::replace(&mut self.reported, upper);
             let serials = self.make_reports(core, 0, lower, upper);
-            self.gaps.serials.extend(serials);
+            self.gaps.serials.extend(&serials);
         }
         self.gaps.rest(must_wait);
         let round_trip = match self.base.round_trip(core).least() {
