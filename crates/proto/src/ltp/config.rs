@@ -79,6 +79,9 @@ pub struct Remote {
     /// Octets of red data after which a checkpoint is set before the end of the red part; `None`
     /// sets none.
     pub checkpoint_every: Option<u64>,
+    /// Time after which the first new red segment is a checkpoint, counted from the one before or
+    /// from the first segment; `None` sets none.
+    pub checkpoint_interval: Option<Duration>,
     /// Whether a receiver reports a gap as soon as later data shows it, before a checkpoint asks
     /// (RFC 5326 §6.11, asynchronous reports).
     pub report_gaps: bool,
@@ -111,6 +114,7 @@ impl Default for Remote {
             segment_max: None,
             datagram_max: None,
             checkpoint_every: None,
+            checkpoint_interval: None,
             report_gaps: false,
             checkpoint_timer: Timer::Auto,
             report_timer: Timer::Auto,

@@ -6,7 +6,7 @@ use engine::{Completion, EffectError, FileName, OpenMode, Time};
 use wire::cfdp::ChecksumType;
 use wire::ltp::{Body, CancelReason, Checkpoint, Data, DataKind, End, SessionId};
 
-use super::config::Format;
+use super::config::{Format, Remote};
 use super::core::{Alarm, Base, Core, Job};
 use super::file::Description;
 use super::indication::{Failure, Finished, Indication, PeerError, Report};
@@ -69,7 +69,10 @@ pub(crate) struct Sender {
     /// Where a checkpoint ends, and its serial number.
     ends: BTreeMap<u64, u64>,
     serial: u64,
+    /// New red octets since the last checkpoint among them, and when that left; before the first,
+    /// when the first segment did.
     unchecked: u64,
+    checked_at: Option<Time>,
     /// Serial numbers of reports and of the checkpoints they answer.
     reports_seen: VecDeque<(u64, u64)>,
     acks_due: VecDeque<u64>,
@@ -125,6 +128,7 @@ impl Sender {
             ends: BTreeMap::new(),
             serial: core.first_serial(),
             unchecked: 0,
+            checked_at: None,
             reports_seen: VecDeque::new(),
             acks_due: VecDeque::new(),
             cycles: 0,
@@ -272,14 +276,22 @@ impl Sender {
         Turn::Over
     }
 
-    /// What a segment `offset..end` of the block is, and its serial numbers if it is a checkpoint.
-    fn kind(&mut self, offset: u64, end: u64, is_new: bool) -> (DataKind, Option<Checkpoint>) {
+    /// Whether `len` new red octets that leave at `at` are to be a checkpoint (§6.2: discretionary).
+    fn is_checkpoint_due(&self, len: u64, at: Time) -> bool {
+        let Remote { checkpoint_every, checkpoint_interval, .. } = self.base.remote;
+        let waited = self.checked_at.map(|before| at.since(before));
+        checkpoint_every.is_some_and(|every| self.unchecked + len >= every)
+            || checkpoint_interval.zip(waited).is_some_and(|(most, waited)| waited >= most)
+    }
+
+    /// What a segment `offset..end` of the block is, and its serial numbers if it is a checkpoint;
+    /// `new` says when it leaves if it does so for the first time.
+    fn kind(&mut self, offset: u64, end: u64, new: Option<Time>) -> (DataKind, Option<Checkpoint>) {
         if offset >= self.red {
             let last = end == self.total;
             return (if last { DataKind::EndOfGreenBlock } else { DataKind::Green }, None);
         }
-        let every = self.base.remote.checkpoint_every;
-        let due = is_new && every.is_some_and(|every| self.unchecked + (end - offset) >= every);
+        let due = new.is_some_and(|at| self.is_checkpoint_due(end - offset, at));
         let kind = if end == self.red {
             if self.red == self.total { DataKind::EndOfRedBlock } else { DataKind::EndOfRedPart }
         } else if due || self.ends.contains_key(&end) {
@@ -318,7 +330,9 @@ impl Sender {
         data: &[u8],
         is_new: bool,
     ) -> Option<usize> {
-        let (mut kind, mut checkpoint) = self.kind(offset, offset + data.len() as u64, is_new);
+        let at = burst.departure();
+        let new = is_new.then_some(at);
+        let (mut kind, mut checkpoint) = self.kind(offset, offset + data.len() as u64, new);
         let mut data = data;
         let room = self.room(burst.mtu(), offset, checkpoint).unwrap_or(0);
         if checkpoint.is_some() && data.len() > room && room > 0 {
@@ -332,9 +346,12 @@ impl Sender {
         }
         if kind.is_red() && is_new {
             self.unchecked += data.len() as u64;
+            self.checked_at.get_or_insert(at);
         }
         if let Some(Checkpoint { serial, .. }) = checkpoint {
-            self.unchecked = 0;
+            if is_new {
+                (self.unchecked, self.checked_at) = (0, Some(at));
+            }
             self.checkpoint_left(core, burst.departure(), serial, offset);
         }
         Some(data.len())

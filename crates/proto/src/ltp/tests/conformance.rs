@@ -1,5 +1,7 @@
 //! The engine contract's own suite, over all colours.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
 use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
@@ -130,6 +132,14 @@ fn red_keeps_the_contract() {
 #[test]
 fn red_with_checkpoints_between_keeps_the_contract() {
     let remote = Remote { checkpoint_every: Some(600), ..Remote::default() };
+    let subject = Ltp { remote, ..Ltp::default() };
+    conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+}
+
+#[test]
+fn red_with_checkpoints_by_time_keeps_the_contract() {
+    let checkpoint_interval = Some(Duration::from_millis(5));
+    let remote = Remote { checkpoint_interval, ..Remote::default() };
     let subject = Ltp { remote, ..Ltp::default() };
     conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
 }

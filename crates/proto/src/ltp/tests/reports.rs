@@ -1,5 +1,7 @@
 //! Conversations with exact losses: when reports and repairs come.
 
+use std::time::Duration;
+
 use super::world::{World, content, lose_numbers, lose_one_in};
 use crate::ltp::{Config, Red, Remote};
 
@@ -119,5 +121,35 @@ fn a_checkpoint_that_others_overtook_is_answered() {
     assert!(
         lines.iter().any(|line| line.starts_with("< RS") && line.contains("/1 9000-10000")),
         "{lines:#?}"
+    );
+}
+
+#[test]
+fn checkpoints_by_time() {
+    let file = content(100_000);
+    let remote = Remote {
+        checkpoint_interval: Some(Duration::from_millis(20)),
+        segment_max: Some(1000),
+        ..Remote::default()
+    };
+    let mut world = World::with(&config(remote));
+    world.lose = lose_numbers(&[30]);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let checkpoints: Vec<_> =
+        world.transcript().into_iter().filter(|line| line.contains(" CP ")).collect();
+    // 1000 octets, 17 of LTP and 42 below take 0.847 ms: the 25th segment leaves 20.3 ms after the
+    // first.
+    assert_eq!(
+        checkpoints,
+        [
+            "> red 24000-25000 CP 1/0",
+            "> red 48000-49000 CP 2/0",
+            "> red 72000-73000 CP 3/0",
+            "> red 96000-97000 CP 4/0",
+            "> red EOB 100000-100024 CP 5/0",
+            "> red 30000-31000 CP 6/2",
+        ]
     );
 }
