@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine::PathId;
 
+use super::auth::Authentication;
 pub use crate::timer::Timer;
 
 /// The client service of files, from the range for private use.
@@ -85,6 +86,11 @@ pub struct Remote {
     /// Whether a receiver reports a gap as soon as later data shows it, before a checkpoint asks
     /// (RFC 5326 §6.11, asynchronous reports).
     pub report_gaps: bool,
+    /// The keys with which segments are authenticated (RFC 5327 §2.1), in both directions; what comes
+    /// without is dropped. `None` sends none and does not look. Whoever names an engine of which
+    /// nothing is said falls under [`Config::default_remote`], which must have keys, too, if nobody
+    /// else is to be heard.
+    pub authentication: Option<Authentication>,
     /// Time to wait for the report on a checkpoint.
     pub checkpoint_timer: Timer,
     /// Time to wait for the acknowledgement of a report.
@@ -116,6 +122,7 @@ impl Default for Remote {
             checkpoint_every: None,
             checkpoint_interval: None,
             report_gaps: false,
+            authentication: None,
             checkpoint_timer: Timer::Auto,
             report_timer: Timer::Auto,
             cancel_timer: Timer::Auto,

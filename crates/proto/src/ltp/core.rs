@@ -7,8 +7,9 @@ use bytes::Bytes;
 use engine::{
     Effect, FileId, FileName, FilestoreRequest, OpenMode, PathId, Rng, Ticket, Time, Timers,
 };
-use wire::ltp::{Body, Segment, SessionId};
+use wire::ltp::{Body, SessionId};
 
+use super::auth::{Authentication, Sealed};
 use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, Stats};
 use crate::path::{Burst, Class, Handle, Path, RoundTrip};
@@ -350,15 +351,17 @@ impl Base {
         }
     }
 
-    /// The largest segment this session may send.
+    /// The largest segment this session may send, without the extensions it gets.
     pub(crate) fn segment_max(&self, mtu: usize) -> usize {
-        self.remote.datagram_max.map_or(mtu, |max| max.min(mtu))
+        let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
+        max.saturating_sub(self.remote.authentication.as_ref().map_or(0, Authentication::len))
     }
 
     /// Writes one segment into the batch; `false` if it must wait for the next one. A segment that is
     /// larger than the path takes cannot be sent at all, and is left out.
     pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
-        let segment = Segment::new(self.id, body);
+        let authentication = self.remote.authentication.as_ref();
+        let segment = Sealed { session: self.id, body, authentication };
         let len = segment.encoded_len();
         if len > burst.mtu() {
             core.stats.oversize += 1;

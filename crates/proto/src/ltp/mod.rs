@@ -6,6 +6,7 @@
 //! when it is safe. A session does not survive a restart of either side: the other one hears nothing
 //! of it, and cancels.
 
+mod auth;
 mod config;
 mod core;
 mod file;
@@ -28,6 +29,7 @@ use wire::ltp::{
     Body, CancelReason, Claim, Claims, End, Report as ReportSegment, Segment, SessionId,
 };
 
+pub use self::auth::{Authentication, Ciphersuite, Key};
 pub use self::config::{Config, FILE_SERVICE, Format, Limits, Remote, Timer};
 pub use self::indication::{
     Failure, Finished, Indication, Limit, PeerError, Report, RequestError, SegmentCounts, Stats,
@@ -36,6 +38,7 @@ pub use self::profile::profile;
 pub use self::sender::{Red, SendRequest};
 pub use wire::ltp as segment;
 
+use self::auth::Sealed;
 use self::core::{Base, Core, Job};
 use self::receiver::Receiver;
 use self::sender::Sender;
@@ -52,8 +55,8 @@ pub struct Node {
     slots: Vec<Slot>,
     free: Vec<u32>,
     by_id: BTreeMap<SessionId, Handle>,
-    /// Sessions that are over, and how much red data of theirs is safe here.
-    closed: BTreeMap<SessionId, Option<u64>>,
+    /// Sessions that are over.
+    closed: BTreeMap<SessionId, Closed>,
     closed_order: VecDeque<SessionId>,
     replies: VecDeque<(PathId, Vec<u8>)>,
     /// The path that has the next turn.
@@ -66,6 +69,15 @@ struct Slot {
     session: Option<Session>,
 }
 
+/// What is remembered of a session that is over.
+#[derive(Clone, Copy, Debug)]
+struct Closed {
+    /// The engine at the other end.
+    peer: u64,
+    /// How much red data is safe here, if all of it is.
+    safe: Option<u64>,
+}
+
 #[derive(Debug)]
 enum Session {
     Sender(Box<Sender>),
@@ -73,6 +85,13 @@ enum Session {
 }
 
 impl Session {
+    fn base(&self) -> &Base {
+        match self {
+            Self::Sender(sender) => &sender.base,
+            Self::Receiver(receiver) => &receiver.base,
+        }
+    }
+
     fn base_mut(&mut self) -> &mut Base {
         match self {
             Self::Sender(sender) => &mut sender.base,
@@ -148,7 +167,7 @@ impl Node {
         let replies = self.replies.iter().map(|(_, segment)| segment.len());
         held.sum::<usize>()
             + self.core.room.held()
-            + self.closed.len() * 2 * size_of::<(SessionId, u64)>()
+            + self.closed.len() * 2 * size_of::<(SessionId, Closed)>()
             + replies.sum::<usize>()
     }
 
@@ -244,16 +263,18 @@ impl Node {
             let Some(mut session) = slot.session.take() else { return };
             self.free.push(handle.index);
             session.base_mut().disarm_all(&mut self.core);
-            let (id, safe) = match &session {
+            let (id, peer, safe) = match &session {
                 Session::Sender(sender) => {
                     self.core.senders -= 1;
-                    (sender.id(), None)
+                    (sender.id(), sender.destination(), None)
                 }
-                Session::Receiver(receiver) => (receiver.id(), receiver.delivered()),
+                Session::Receiver(receiver) => {
+                    (receiver.id(), receiver.id().originator, receiver.delivered())
+                }
             };
             self.by_id.remove(&id);
             self.core.limit_left(Limit::Sessions);
-            self.remember(id, safe);
+            self.remember(id, Closed { peer, safe });
         }
         if std::mem::take(&mut self.core.flush_wanted) {
             for slot in &mut self.slots {
@@ -264,8 +285,8 @@ impl Node {
         }
     }
 
-    fn remember(&mut self, id: SessionId, safe: Option<u64>) {
-        if self.closed.insert(id, safe).is_none() {
+    fn remember(&mut self, id: SessionId, closed: Closed) {
+        if self.closed.insert(id, closed).is_none() {
             self.closed_order.push_back(id);
         }
         while self.closed_order.len() > self.core.config.limits.closed {
@@ -284,6 +305,11 @@ impl Node {
             self.core.stats.decode_errors += 1;
             return;
         };
+        let authentication = self.peer(from, segment.session).authentication.as_ref();
+        if authentication.is_some_and(|keys| !keys.admits(datagram, &segment)) {
+            self.core.stats.unauthenticated += 1;
+            return;
+        }
         self.core.stats.received.count(&segment.body);
         let is_ours = segment.session.originator == self.core.config.engine;
         let for_sender = match segment.body {
@@ -304,6 +330,25 @@ impl Node {
             Some(handle) => self.deliver(now, from, handle, &segment),
             None => self.answer_stranger(from, &segment),
         }
+    }
+
+    /// What holds for the engine at the other end of a session.
+    fn peer(&self, from: PathId, id: SessionId) -> &Remote {
+        let handle = self.by_id.get(&id);
+        let session = handle.and_then(|at| self.slots[at.index as usize].session.as_ref());
+        if let Some(session) = session {
+            return &session.base().remote;
+        }
+        let config = &self.core.config;
+        if id.originator != config.engine {
+            return config.remote(id.originator);
+        }
+        if let Some(closed) = self.closed.get(&id) {
+            return config.remote(closed.peer);
+        }
+        // A session of an earlier run, perhaps: the engine that is there must have sent it.
+        let there = config.remotes.values().find(|remote| remote.path == Some(from));
+        there.unwrap_or(&config.default_remote)
     }
 
     /// Begins a reception, if this segment may begin one.
@@ -386,7 +431,7 @@ impl Node {
             Body::Data(data) => {
                 let known = self.closed.get(&segment.session).copied();
                 match (known, data.checkpoint) {
-                    (Some(Some(red)), Some(checkpoint)) if red > 0 => {
+                    (Some(Closed { safe: Some(red), .. }), Some(checkpoint)) if red > 0 => {
                         claims = [Claim { offset: 0, length: red }];
                         Body::Report(ReportSegment {
                             serial: self.core.first_serial(),
@@ -412,7 +457,9 @@ impl Node {
             self.core.limit_reached(Limit::Replies);
             return;
         }
-        if let Ok(octets) = Segment::new(segment.session, body).to_vec() {
+        let session = segment.session;
+        let authentication = self.peer(from, session).authentication.as_ref();
+        if let Ok(octets) = (Sealed { session, body, authentication }).to_vec() {
             self.replies.push_back((from, octets));
         }
     }

@@ -673,4 +673,8 @@ impl Sender {
     pub(crate) fn id(&self) -> SessionId {
         self.base.id
     }
+
+    pub(crate) fn destination(&self) -> u64 {
+        self.request.destination
+    }
 }

@@ -5,9 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
 use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
-use wire::ltp::{Body, Data, DataKind, End, Segment, SessionId};
+use wire::ltp::{Body, Data, DataKind, End, SessionId};
 
-use crate::ltp::{Config, Indication, Limits, Node, Red, Remote, SendRequest};
+use crate::ltp::auth::Sealed;
+use crate::ltp::{
+    Authentication, Ciphersuite, Config, Indication, Key, Limits, Node, Red, Remote, SendRequest,
+};
 
 /// Twelve segments of 200 octets, the last one short.
 const SIZE: usize = 2_200;
@@ -113,14 +116,16 @@ impl Subject for Ltp {
 
     fn detects_damage(&self) -> bool {
         // The numbers in a segment have no checksum of their own.
-        false
+        self.remote.authentication.is_some()
     }
 
     fn opening(&self, number: u64) -> Vec<Bytes> {
         let session = SessionId { originator: 1, number: number + 1000 };
         let kind = DataKind::Red;
         let body = Body::Data(Data { kind, service: 64, offset: 0, checkpoint: None, data: b"x" });
-        vec![Segment::new(session, body).to_vec().expect("a segment").into()]
+        let authentication = self.remote.authentication.as_ref();
+        let sealed = Sealed { session, body, authentication };
+        vec![sealed.to_vec().expect("a segment").into()]
     }
 }
 
@@ -163,4 +168,17 @@ fn green_keeps_the_contract() {
 fn mixed_colours_keep_the_contract() {
     let subject = Ltp { red: Red::Prefix(1000), ..Ltp::default() };
     conformance::check_all(&subject, &Options::default());
+}
+
+#[test]
+fn authenticated_segments_keep_the_contract() {
+    for (suite, red) in [
+        (Ciphersuite::HmacSha1, Red::All),
+        (Ciphersuite::HmacSha256, Red::Prefix(1000)),
+        (Ciphersuite::Null, Red::All),
+    ] {
+        let keys = Authentication::new(Key::new(suite, b"7", b"secret"));
+        let remote = Remote { authentication: Some(keys), ..Remote::default() };
+        conformance::check_all(&Ltp { red, remote }, &Options { runs: 8, ..Options::default() });
+    }
 }

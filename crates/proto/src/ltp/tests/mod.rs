@@ -2,4 +2,5 @@
 
 mod conformance;
 mod reports;
+mod security;
 mod world;

@@ -1,0 +1,174 @@
+//! Authentication, segment by segment and in conversations.
+
+use engine::{Input, Receive};
+use proptest::prelude::*;
+use wire::ltp::{Body, Checkpoint, Data, DataKind, Segment, SessionId};
+
+use super::world::{PATH, World, content, lose_numbers, lose_one_in};
+use crate::ltp::auth::Sealed;
+use crate::ltp::{Authentication, Ciphersuite, Config, Key, Red, Remote};
+
+const SESSION: SessionId = SessionId { originator: 101, number: 300 };
+const SUITES: [Ciphersuite; 3] =
+    [Ciphersuite::HmacSha1, Ciphersuite::HmacSha256, Ciphersuite::Null];
+
+fn hello() -> Body<'static> {
+    Body::Data(Data {
+        kind: DataKind::EndOfRedBlock,
+        service: 1,
+        offset: 0,
+        checkpoint: Some(Checkpoint { serial: 17, report: 0 }),
+        data: b"hello",
+    })
+}
+
+fn sealed(keys: &Authentication, body: Body<'_>) -> Vec<u8> {
+    let sealed = Sealed { session: SESSION, body, authentication: Some(keys) };
+    sealed.to_vec().expect("a segment")
+}
+
+fn admits(keys: &Authentication, datagram: &[u8]) -> bool {
+    Segment::decode(datagram).is_ok_and(|segment| keys.admits(datagram, &segment))
+}
+
+fn octets(text: &str) -> Vec<u8> {
+    text.split_whitespace().map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
+}
+
+#[test]
+fn the_null_suite_gives_what_its_fixed_key_gives() {
+    // RFC 5327 §2.1.3 has the key; the value was computed with Python's hmac.
+    let expected = "03 65 82 2c 11 00 01 ff 01 00 05 11 00 68 65 6c 6c 6f 00 0a \
+                    32 2b e3 29 71 50 05 25 aa 7f";
+    let keys = Authentication::new(Key::new(Ciphersuite::Null, b"", b"not used"));
+    assert_eq!(sealed(&keys, hello()), octets(expected));
+    assert!(admits(&keys, &octets(expected)));
+}
+
+#[test]
+fn the_header_stands_as_in_the_example() {
+    // RFC 5327 §2.1, from the octet of extension counts on.
+    let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, &[0x24], b"secret"));
+    assert_eq!(sealed(&keys, hello())[4..9], octets("11 00 02 00 24"));
+}
+
+#[test]
+fn a_change_of_any_octet_is_refused() {
+    for suite in SUITES {
+        let keys = Authentication::new(Key::new(suite, b"k1", b"secret"));
+        let segment = sealed(&keys, hello());
+        assert!(admits(&keys, &segment));
+        for i in 0..segment.len() {
+            for bit in 0..8 {
+                let mut changed = segment.clone();
+                changed[i] ^= 1 << bit;
+                assert!(!admits(&keys, &changed), "{suite:?}: bit {bit} of octet {i}");
+            }
+            assert!(!admits(&keys, &segment[..i]), "{suite:?}: cut at {i}");
+        }
+        assert!(!admits(&keys, &[&segment[..], &[0]].concat()));
+        let bare = Segment::new(SESSION, hello()).to_vec().expect("a segment");
+        assert!(!admits(&keys, &bare));
+    }
+}
+
+#[test]
+fn keys_are_told_apart_and_changed() {
+    let old = Key::new(Ciphersuite::HmacSha1, b"old", b"first secret");
+    let new = Key::new(Ciphersuite::HmacSha256, b"new", b"second secret");
+    let segment = sealed(&Authentication::new(old.clone()), hello());
+    assert!(!admits(&Authentication::new(new.clone()), &segment));
+    let both = Authentication { key: new, accepted: vec![old] };
+    assert!(admits(&both, &segment));
+    let others = [
+        Key::new(Ciphersuite::HmacSha1, b"old", b"another secret"),
+        Key::new(Ciphersuite::HmacSha1, b"", b"first secret"),
+        Key::new(Ciphersuite::HmacSha256, b"old", b"first secret"),
+        Key::new(Ciphersuite::Null, b"old", b"first secret"),
+    ];
+    for other in others {
+        assert!(!admits(&Authentication::new(other), &segment));
+    }
+    let text = format!("{both:?}");
+    assert!(text.contains("HmacSha256") && !text.contains("secret"), "{text}");
+}
+
+proptest! {
+    #[test]
+    fn segments_come_back(
+        suite in 0..3_usize,
+        id in prop::collection::vec(any::<u8>(), 0..200),
+        secret in prop::collection::vec(any::<u8>(), 0..200),
+        data in prop::collection::vec(any::<u8>(), 0..2000),
+        offset in 0..1_u64 << 40,
+    ) {
+        let keys = Authentication::new(Key::new(SUITES[suite], &id, &secret));
+        let body = Body::Data(Data {
+            kind: DataKind::Green, service: 1, offset, checkpoint: None, data: &data,
+        });
+        let segment = sealed(&keys, body);
+        prop_assert!(admits(&keys, &segment));
+        prop_assert_eq!(Segment::decode(&segment).map(|segment| segment.body), Ok(body));
+        let bare = Segment::new(SESSION, body).encoded_len();
+        prop_assert_eq!(segment.len(), bare + keys.len());
+    }
+}
+
+fn config(keys: Option<Authentication>) -> Config {
+    let remote = Remote { authentication: keys, ..Remote::default() };
+    Config { default_remote: remote, ..Config::default() }
+}
+
+#[test]
+fn a_file_crosses_while_keys_change() {
+    let old = Key::new(Ciphersuite::HmacSha1, b"1", b"first secret");
+    let new = Key::new(Ciphersuite::HmacSha256, b"2", b"second secret");
+    let ahead = Authentication { key: new.clone(), accepted: vec![old.clone()] };
+    let behind = Authentication { key: old, accepted: vec![new] };
+    let file = content(100_000);
+    let mut world = World::new([config(Some(ahead)), config(Some(behind))]);
+    world.lose = lose_one_in(5, 1);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    assert!(world.log.iter().all(|(_, _, datagram, _)| datagram.len() <= 1024));
+    for side in 0..2 {
+        assert_eq!(world.sides[side].node.stats().unauthenticated, 0);
+        assert_eq!(world.sides[side].node.stats().oversize, 0);
+    }
+}
+
+#[test]
+fn what_a_stranger_says_is_dropped_and_counted() {
+    let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, b"1", b"secret"));
+    let file = content(20_000);
+    let mut world = World::new([config(Some(keys)), config(None)]);
+    world.send(&file, Red::All);
+    // The sender hears nothing that counts; a cancellation of the session does not, either.
+    let id = world.sides[0].node.sessions().next().expect("it is under way").id;
+    let reason = wire::ltp::CancelReason::User;
+    let cancel = Body::Cancel { by: wire::ltp::End::Receiver, reason };
+    let cancel = Segment::new(id, cancel).to_vec().expect("a segment");
+    world.input(0, Input::Receive(Receive::datagram(PATH, &cancel)));
+    assert_eq!(world.sides[0].node.stats().unauthenticated, 1);
+    assert_eq!(world.sides[0].node.sessions().count(), 1);
+    world.run();
+    let result = world.finished(0).expect("it gave up").result;
+    assert!(result.is_err_and(|failure| failure.by == wire::ltp::End::Sender));
+    assert!(world.sides[0].node.stats().unauthenticated > 1);
+    assert_eq!(world.sides[0].node.stats().received.total(), 0);
+}
+
+#[test]
+fn sessions_that_are_over_are_answered_with_the_key() {
+    let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, b"1", b"secret"));
+    let file = content(5_000);
+    let mut world = World::with(&config(Some(keys)));
+    // The acknowledgement of the report; the session ends with it.
+    world.lose = lose_numbers(&[7]);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    assert!(world.sides[0].node.stats().stray > 0, "{:#?}", world.transcript());
+    assert_eq!(world.sides[1].node.stats().unauthenticated, 0);
+}
