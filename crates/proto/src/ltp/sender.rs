@@ -357,6 +357,15 @@ impl Sender {
         Some(data.len())
     }
 
+    /// Most octets of the next segment, which needs room for serial numbers if it is a checkpoint.
+    fn room_of_checkpoint(&self, burst: &Burst<'_>, offset: u64, room: usize) -> usize {
+        if offset >= self.red || !self.is_checkpoint_due(room as u64, burst.departure()) {
+            return room;
+        }
+        let checkpoint = Checkpoint { serial: self.serial, report: 0 };
+        self.room(burst.mtu(), offset, Some(checkpoint)).map_or(room, |most| most.min(room))
+    }
+
     fn checkpoint_left(&mut self, core: &mut Core, at: Time, serial: u64, start: u64) {
         let auto = self.base.answer_time(core);
         let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
@@ -379,6 +388,7 @@ impl Sender {
             // A segment is red or green, not both.
             let left = if offset < self.red { self.red - offset } else { u64::MAX };
             let room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
+            let room = self.room_of_checkpoint(burst, offset, room);
             let sent = match source.next_new(room) {
                 Some(next) => self.push_data(core, burst, next.offset, next.data, true),
                 None => Some(0),

@@ -153,3 +153,18 @@ fn checkpoints_by_time() {
         ]
     );
 }
+
+#[test]
+fn checkpoints_by_octets() {
+    // The segments fill the datagrams, and are shorter where they carry serial numbers.
+    let file = content(50_000);
+    let remote = Remote { checkpoint_every: Some(10_000), ..Remote::default() };
+    let mut world = World::with(&config(remote));
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let checkpoints: Vec<_> =
+        world.transcript().into_iter().filter(|line| line.contains(" CP ")).collect();
+    assert_eq!(checkpoints.len(), 5, "{checkpoints:?}");
+    assert!(checkpoints[0].starts_with("> red 9109-"), "{checkpoints:?}");
+}
