@@ -15,6 +15,8 @@ use sha2::Sha256;
 use wire::EncodeError;
 use wire::ltp::{Body, Extension, Extensions, Segment, SessionId, sdnv};
 
+use super::cookies::{self, Cookies};
+
 /// The extension tag of authentication.
 const TAG: u8 = 0;
 
@@ -178,30 +180,40 @@ pub(crate) struct Sealed<'a> {
     pub(crate) session: SessionId,
     pub(crate) body: Body<'a>,
     pub(crate) authentication: Option<&'a Authentication>,
+    pub(crate) cookies: &'a Cookies,
 }
 
 impl Sealed<'_> {
     /// Octets on the wire.
     pub(crate) fn encoded_len(&self) -> usize {
         let bare = Segment::new(self.session, self.body).encoded_len();
-        bare + self.authentication.map_or(0, Authentication::len)
+        bare + self.authentication.map_or(0, Authentication::len) + self.cookies.len()
     }
 
     /// Writes the segment to exactly `out`.
     pub(crate) fn encode(&self, out: &mut [u8]) -> Result<(), EncodeError> {
-        let mut segment = Segment::new(self.session, self.body);
-        let Some(key) = self.authentication.map(|authentication| &authentication.key) else {
-            return segment.encode(out);
-        };
-        let header = [Extension { tag: TAG, value: &key.label }];
+        let key = self.authentication.map(|authentication| &authentication.key);
+        let value_len = key.map_or(0, |key| key.suite.value_len());
+        let label = key.map(|key| Extension { tag: TAG, value: &key.label });
+        let mut header = [Extension { tag: TAG, value: &[] }; 1 + cookies::COUNT];
+        let mut count = 0;
+        for extension in label.into_iter().chain(self.cookies.extensions()) {
+            header[count] = extension;
+            count += 1;
+        }
         let blank = [0; VALUE_MAX];
-        let value_len = key.suite.value_len();
         let trailer = [Extension { tag: TAG, value: &blank[..value_len] }];
-        segment.header = Extensions::new(&header);
-        segment.trailer = Extensions::new(&trailer);
+        let segment = Segment {
+            session: self.session,
+            header: Extensions::new(&header[..count]),
+            body: self.body,
+            trailer: Extensions::new(&trailer[..usize::from(key.is_some())]),
+        };
         segment.encode(out)?;
-        let (covered, value) = out.split_at_mut(out.len() - value_len);
-        key.sign(covered, value);
+        if let Some(key) = key {
+            let (covered, value) = out.split_at_mut(out.len() - value_len);
+            key.sign(covered, value);
+        }
         Ok(())
     }
 

@@ -25,6 +25,9 @@ pub struct Config {
     pub service: u64,
     /// How a file is a block.
     pub format: Format,
+    /// Whether a receiver puts a cookie into what it says, without which it hears nothing more of the
+    /// session once the sender has it (RFC 5327 §2.2). Cookies of others are always sent back.
+    pub cookies: bool,
     /// Bounds on what the engine holds.
     pub limits: Limits,
     /// How much of a path's rate may be made up for when the driver comes late.
@@ -53,6 +56,7 @@ impl Default for Config {
             default_remote: Remote::default(),
             service: FILE_SERVICE,
             format: Format::Described,
+            cookies: false,
             limits: Limits::default(),
             catch_up: Duration::ZERO,
         }

@@ -11,6 +11,7 @@ use wire::ltp::{Body, SessionId};
 
 use super::auth::{Authentication, Sealed};
 use super::config::{Config, Remote};
+use super::cookies::Cookies;
 use super::indication::{Indication, Limit, Stats};
 use crate::path::{Burst, Class, Handle, Path, RoundTrip};
 use crate::storage::{Room, Storage};
@@ -221,6 +222,7 @@ pub(crate) struct Base {
     pub(crate) path: Option<PathId>,
     pub(crate) remote: Remote,
     pub(crate) last_heard: Time,
+    pub(crate) cookies: Cookies,
     /// Classes in whose queue the session is.
     queued: u8,
     /// Timers that are armed.
@@ -237,6 +239,7 @@ impl Base {
             path: remote.path,
             remote,
             last_heard: Time::ZERO,
+            cookies: Cookies::default(),
             queued: 0,
             armed: Vec::new(),
             stopped: None,
@@ -354,14 +357,15 @@ impl Base {
     /// The largest segment this session may send, without the extensions it gets.
     pub(crate) fn segment_max(&self, mtu: usize) -> usize {
         let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
-        max.saturating_sub(self.remote.authentication.as_ref().map_or(0, Authentication::len))
+        let authentication = self.remote.authentication.as_ref().map_or(0, Authentication::len);
+        max.saturating_sub(authentication + self.cookies.len())
     }
 
     /// Writes one segment into the batch; `false` if it must wait for the next one. A segment that is
     /// larger than the path takes cannot be sent at all, and is left out.
     pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let authentication = self.remote.authentication.as_ref();
-        let segment = Sealed { session: self.id, body, authentication };
+        let segment = Sealed { session: self.id, body, authentication, cookies: &self.cookies };
         let len = segment.encoded_len();
         if len > burst.mtu() {
             core.stats.oversize += 1;

@@ -132,6 +132,8 @@ pub struct Stats {
     pub decode_errors: u64,
     /// Segments dropped because they do not carry what shows that the peer sent them.
     pub unauthenticated: u64,
+    /// Segments dropped because they do not carry the cookies of their session.
+    pub wrong_cookies: u64,
     /// Segments of sessions that are not under way, or that the other side would send.
     pub stray: u64,
     /// Data segments that brought nothing new.

@@ -8,6 +8,7 @@
 
 mod auth;
 mod config;
+mod cookies;
 mod core;
 mod file;
 mod gaps;
@@ -39,6 +40,7 @@ pub use self::sender::{Red, SendRequest};
 pub use wire::ltp as segment;
 
 use self::auth::Sealed;
+use self::cookies::Cookies;
 use self::core::{Base, Core, Job};
 use self::receiver::Receiver;
 use self::sender::Sender;
@@ -377,6 +379,9 @@ impl Node {
         let handle = self.reserve_slot();
         let mut base = Base::new(handle, id, remote);
         base.path = Some(from);
+        if self.core.config.cookies {
+            base.cookies = Cookies::random(&mut self.core.rng);
+        }
         let receiver = Receiver::new(base, &mut self.core, now);
         self.core.indicate(Indication::Receiving { id, service: data.service });
         self.fill_slot(handle, id, Session::Receiver(Box::new(receiver)));
@@ -387,6 +392,10 @@ impl Node {
         let Self { core, slots, .. } = self;
         let Some(session) = slots[handle.index as usize].session.as_mut() else { return };
         let base = session.base_mut();
+        if !base.cookies.admit(segment) {
+            core.stats.wrong_cookies += 1;
+            return;
+        }
         if base.path != Some(from) {
             if base.remote.path.is_some() {
                 core.stats.stray += 1;
@@ -459,7 +468,9 @@ impl Node {
         }
         let session = segment.session;
         let authentication = self.peer(from, session).authentication.as_ref();
-        if let Ok(octets) = (Sealed { session, body, authentication }).to_vec() {
+        // A peer that counts on its cookies would not hear an answer without them.
+        let cookies = &Cookies::echo(segment);
+        if let Ok(octets) = (Sealed { session, body, authentication, cookies }).to_vec() {
             self.replies.push_back((from, octets));
         }
     }

@@ -8,6 +8,7 @@ use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
 use wire::ltp::{Body, Data, DataKind, End, SessionId};
 
 use crate::ltp::auth::Sealed;
+use crate::ltp::cookies::Cookies;
 use crate::ltp::{
     Authentication, Ciphersuite, Config, Indication, Key, Limits, Node, Red, Remote, SendRequest,
 };
@@ -19,6 +20,7 @@ const SIZE: usize = 2_200;
 struct Ltp {
     red: Red,
     remote: Remote,
+    cookies: bool,
 }
 
 fn name(path: &str) -> FileName {
@@ -38,6 +40,7 @@ impl Subject for Ltp {
         let config = Config {
             engine: if role == Role::Sender { 1 } else { 2 },
             default_remote: Remote { datagram_max: Some(200), ..self.remote.clone() },
+            cookies: self.cookies,
             limits: Limits {
                 sessions: 16,
                 sessions_per_path: 12,
@@ -124,7 +127,7 @@ impl Subject for Ltp {
         let kind = DataKind::Red;
         let body = Body::Data(Data { kind, service: 64, offset: 0, checkpoint: None, data: b"x" });
         let authentication = self.remote.authentication.as_ref();
-        let sealed = Sealed { session, body, authentication };
+        let sealed = Sealed { session, body, authentication, cookies: &Cookies::default() };
         vec![sealed.to_vec().expect("a segment").into()]
     }
 }
@@ -179,6 +182,17 @@ fn authenticated_segments_keep_the_contract() {
     ] {
         let keys = Authentication::new(Key::new(suite, b"7", b"secret"));
         let remote = Remote { authentication: Some(keys), ..Remote::default() };
-        conformance::check_all(&Ltp { red, remote }, &Options { runs: 8, ..Options::default() });
+        let subject = Ltp { red, remote, ..Ltp::default() };
+        conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+    }
+}
+
+#[test]
+fn cookies_keep_the_contract() {
+    let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, b"7", b"secret"));
+    for authentication in [None, Some(keys)] {
+        let remote = Remote { authentication, checkpoint_every: Some(600), ..Remote::default() };
+        let subject = Ltp { remote, cookies: true, ..Ltp::default() };
+        conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
     }
 }

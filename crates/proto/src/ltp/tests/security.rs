@@ -1,11 +1,12 @@
-//! Authentication, segment by segment and in conversations.
+//! Authentication and cookies, segment by segment and in conversations.
 
 use engine::{Input, Receive};
 use proptest::prelude::*;
 use wire::ltp::{Body, Checkpoint, Data, DataKind, Segment, SessionId};
 
-use super::world::{PATH, World, content, lose_numbers, lose_one_in};
+use super::world::{PATH, World, content, lose_first_report_ack, lose_one_in};
 use crate::ltp::auth::Sealed;
+use crate::ltp::cookies::Cookies;
 use crate::ltp::{Authentication, Ciphersuite, Config, Key, Red, Remote};
 
 const SESSION: SessionId = SessionId { originator: 101, number: 300 };
@@ -23,7 +24,8 @@ fn hello() -> Body<'static> {
 }
 
 fn sealed(keys: &Authentication, body: Body<'_>) -> Vec<u8> {
-    let sealed = Sealed { session: SESSION, body, authentication: Some(keys) };
+    let sealed =
+        Sealed { session: SESSION, body, authentication: Some(keys), cookies: &Cookies::default() };
     sealed.to_vec().expect("a segment")
 }
 
@@ -164,11 +166,84 @@ fn sessions_that_are_over_are_answered_with_the_key() {
     let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, b"1", b"secret"));
     let file = content(5_000);
     let mut world = World::with(&config(Some(keys)));
-    // The acknowledgement of the report; the session ends with it.
-    world.lose = lose_numbers(&[7]);
+    // The sender's session ends with it.
+    world.lose = lose_first_report_ack();
     world.send(&file, Red::All);
     world.run();
     world.assert_delivered(&file);
     assert!(world.sides[0].node.stats().stray > 0, "{:#?}", world.transcript());
     assert_eq!(world.sides[1].node.stats().unauthenticated, 0);
+}
+
+/// The cookies in a datagram of the log.
+fn cookies(datagram: &[u8]) -> Vec<Vec<u8>> {
+    let segment = Segment::decode(datagram).expect("what an engine sends can be read");
+    segment.header.iter().filter(|one| one.tag == 1).map(|one| one.value.to_vec()).collect()
+}
+
+#[test]
+fn a_cookie_goes_with_all_that_follows_the_first_answer() {
+    let with = Config { cookies: true, ..Config::default() };
+    let file = content(50_000);
+    for configs in [[with.clone(), with.clone()], [Config::default(), with]] {
+        let mut world = World::new(configs);
+        world.lose = lose_one_in(5, 2);
+        world.send(&file, Red::All);
+        world.run();
+        world.assert_delivered(&file);
+        let cookie =
+            world.log.iter().find(|(_, side, ..)| *side == 1).map(|(_, _, d, _)| cookies(d));
+        let cookie = cookie.expect("it answered");
+        assert_eq!(cookie.len(), 1);
+        let heard = world.sides[0].node.stats().received;
+        assert!(heard.total() > 1);
+        for (_, side, datagram, _) in &world.log {
+            let found = cookies(datagram);
+            assert!(found == cookie || *side == 0 && found.is_empty());
+        }
+        assert_eq!(cookies(&world.log.last().expect("something was said").2), cookie);
+        for side in 0..2 {
+            assert_eq!(world.sides[side].node.stats().wrong_cookies, 0);
+        }
+    }
+}
+
+#[test]
+fn who_does_not_know_the_cookie_is_not_heard() {
+    let config = Config {
+        cookies: true,
+        default_remote: Remote { checkpoint_every: Some(5_000), ..Remote::default() },
+        ..Config::default()
+    };
+    let file = content(200_000);
+    let mut world = World::with(&config);
+    let id = world.send(&file, Red::All);
+    // The sender's first answer with the cookie arrives after a round trip and a half.
+    while world.sides[1].node.stats().received.report_acks == 0 {
+        assert!(world.step());
+    }
+    let reason = wire::ltp::CancelReason::User;
+    let ends = [wire::ltp::End::Receiver, wire::ltp::End::Sender];
+    for (side, by) in ends.into_iter().enumerate() {
+        let cancel = Segment::new(id, Body::Cancel { by, reason }).to_vec().expect("a segment");
+        world.input(side, Input::Receive(Receive::datagram(PATH, &cancel)));
+        assert_eq!(world.sides[side].node.stats().wrong_cookies, 1);
+        assert_eq!(world.sides[side].node.sessions().count(), 1);
+    }
+    world.run();
+    world.assert_delivered(&file);
+}
+
+#[test]
+fn sessions_that_are_over_are_answered_with_their_cookie() {
+    let config = Config { cookies: true, ..Config::default() };
+    let file = content(5_000);
+    let mut world = World::with(&config);
+    world.lose = lose_first_report_ack();
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    assert_eq!(world.sides[0].node.stats().stray, 1, "{:#?}", world.transcript());
+    assert_eq!(world.sides[1].node.stats().wrong_cookies, 0);
+    assert_eq!(world.sides[1].node.stats().received.report_acks, 1);
 }

@@ -278,3 +278,13 @@ pub(super) fn lose_one_in(n: u64, seed: u64) -> Fate {
     let mut rng = Rng::new(seed, "losses");
     Box::new(move |side, _, _| side == 0 && rng.below(n) == 0)
 }
+
+/// Loses the first acknowledgement of a report.
+pub(super) fn lose_first_report_ack() -> Fate {
+    let mut lost = false;
+    Box::new(move |_, _, datagram| {
+        let segment = Segment::decode(datagram).expect("what an engine sends can be read");
+        let is_ack = matches!(segment.body, Body::ReportAck { .. });
+        is_ack && !std::mem::replace(&mut lost, true)
+    })
+}

@@ -1,0 +1,154 @@
+//! Cookies (RFC 5327 §2.2): numbers that only those know who see the segments of a session.
+//!
+//! The engine that answers puts the first cookie in. The delay that RFC 5327 grants its peer ends when
+//! a segment shows that the peer has it; a peer that knows no cookies thus goes on undisturbed.
+
+use wire::ltp::{Extension, Segment, sdnv};
+
+use engine::Rng;
+
+/// The extension tag of cookies.
+const TAG: u8 = 1;
+
+/// Octets of a cookie of ours.
+const LEN: usize = 8;
+
+/// Octets of the longest cookie that is taken from a peer, and sent back.
+const LEN_MAX: usize = 64;
+
+/// Cookies in a segment: one from each side.
+pub(crate) const COUNT: usize = 2;
+
+/// The cookies of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Cookies {
+    /// The one put in here, and what the peer added to it.
+    ours: Vec<u8>,
+    /// Whether a segment showed that the peer has it.
+    agreed: bool,
+    /// The one the peer put in.
+    theirs: Vec<u8>,
+}
+
+impl Cookies {
+    /// A session that begins with a cookie of ours.
+    pub(crate) fn random(rng: &mut Rng) -> Self {
+        let mut ours = vec![0; LEN];
+        rng.fill(&mut ours);
+        Self { ours, ..Self::default() }
+    }
+
+    /// What a segment of a session that is not under way carries, to be sent back.
+    pub(crate) fn echo(segment: &Segment<'_>) -> Self {
+        let mut given = given(segment).filter(|value| value.len() <= LEN_MAX);
+        let mut next = || given.next().map(<[u8]>::to_vec).unwrap_or_default();
+        Self { ours: next(), agreed: false, theirs: next() }
+    }
+
+    /// Whether a segment carries the cookies that it must. If so, what it brings is learnt.
+    pub(crate) fn admit(&mut self, segment: &Segment<'_>) -> bool {
+        let has = |cookie: &[u8]| given(segment).any(|value| value.starts_with(cookie));
+        if self.agreed && !has(&self.ours) || !self.theirs.is_empty() && !has(&self.theirs) {
+            return false;
+        }
+        // A first cookie of the peer's may cross ours on the way, and not come later.
+        let mut is_open = !self.agreed && self.theirs.is_empty();
+        for value in given(segment).filter(|value| value.len() <= LEN_MAX) {
+            // The longer value holds from now on.
+            if !self.ours.is_empty() && value.starts_with(&self.ours) {
+                self.ours = value.to_vec();
+                self.agreed = true;
+            } else if !self.theirs.is_empty() && value.starts_with(&self.theirs) {
+                self.theirs = value.to_vec();
+            } else if is_open && !value.is_empty() {
+                self.theirs = value.to_vec();
+                is_open = false;
+            }
+        }
+        true
+    }
+
+    /// The extensions to send.
+    pub(crate) fn extensions(&self) -> impl Iterator<Item = Extension<'_>> {
+        let values = [&self.ours, &self.theirs].into_iter().filter(|value| !value.is_empty());
+        values.map(|value| Extension { tag: TAG, value })
+    }
+
+    /// Octets they add to a segment.
+    pub(crate) fn len(&self) -> usize {
+        let one = |one: Extension<'_>| 1 + sdnv::len(one.value.len() as u64) + one.value.len();
+        self.extensions().map(one).sum()
+    }
+}
+
+/// The cookies in a segment.
+fn given<'a>(segment: &'a Segment<'_>) -> impl Iterator<Item = &'a [u8]> {
+    segment.header.iter().filter(|one| one.tag == TAG).map(|one| one.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::ltp::{Body, Extensions, SessionId};
+
+    use super::*;
+
+    fn admit(cookies: &mut Cookies, values: &[&[u8]]) -> bool {
+        let list: Vec<_> = values.iter().map(|value| Extension { tag: TAG, value }).collect();
+        let mut segment = Segment::new(SessionId::default(), Body::ReportAck { serial: 1 });
+        segment.header = Extensions::new(&list);
+        cookies.admit(&segment)
+    }
+
+    fn sent(cookies: &Cookies) -> Vec<Vec<u8>> {
+        cookies.extensions().map(|one| one.value.to_vec()).collect()
+    }
+
+    #[test]
+    fn a_cookie_of_ours_is_needed_once_the_peer_has_it() {
+        let mut cookies = Cookies::random(&mut Rng::new(1, "test"));
+        let ours = sent(&cookies).concat();
+        assert_eq!((ours.len(), cookies.len()), (LEN, LEN + 2));
+        assert!(admit(&mut cookies, &[]), "it is on its way");
+        assert!(admit(&mut cookies, &[&ours]));
+        assert!(!admit(&mut cookies, &[]));
+        assert!(!admit(&mut cookies, &[&ours[..7]]));
+        assert!(!admit(&mut cookies, &[b"another"]));
+        assert!(admit(&mut cookies, &[b"another", &ours]), "too late for a second one");
+        assert_eq!(sent(&cookies), std::slice::from_ref(&ours));
+        let longer = [&ours[..], b"more"].concat();
+        assert!(admit(&mut cookies, &[&longer]));
+        assert_eq!(sent(&cookies), [longer]);
+        assert!(!admit(&mut cookies, &[&ours]), "the longer one holds");
+    }
+
+    #[test]
+    fn a_cookie_of_the_peer_goes_back() {
+        let mut cookies = Cookies::default();
+        assert!(admit(&mut cookies, &[]) && admit(&mut cookies, &[b""]));
+        assert!(sent(&cookies).is_empty());
+        assert!(admit(&mut cookies, &[b"first"]));
+        assert_eq!(sent(&cookies), [b"first"]);
+        assert!(!admit(&mut cookies, &[]) && !admit(&mut cookies, &[b"fir"]));
+        assert!(admit(&mut cookies, &[b"first and more"]));
+        assert!(!admit(&mut cookies, &[b"first"]));
+        assert_eq!(sent(&cookies), [b"first and more"]);
+    }
+
+    #[test]
+    fn two_that_cross_are_both_needed() {
+        let mut cookies = Cookies::random(&mut Rng::new(1, "test"));
+        let ours = sent(&cookies).concat();
+        assert!(admit(&mut cookies, &[b"theirs"]));
+        assert_eq!(sent(&cookies), [&ours[..], b"theirs"]);
+        assert!(admit(&mut cookies, &[b"theirs"]), "the peer has not seen ours yet");
+        assert!(admit(&mut cookies, &[b"theirs", &ours]));
+        assert!(!admit(&mut cookies, &[b"theirs"]) && !admit(&mut cookies, &[&ours]));
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_kept() {
+        let mut cookies = Cookies::default();
+        assert!(admit(&mut cookies, &[&[7; LEN_MAX + 1]]));
+        assert!(sent(&cookies).is_empty());
+    }
+}
