@@ -27,6 +27,8 @@ pub fn cfdp_pdu(data: &[u8]) {
 /// # Panics
 /// If a decoded segment does not survive being encoded.
 pub fn ltp_segment(data: &[u8]) {
+    // Those of a block, too, that several units share.
+    drop(wire::ltp::Unit::decode_all(data));
     let Ok(segment) = Segment::decode(data) else { return };
     assert!(!segment.to_string().is_empty());
     let encoded = segment.to_vec().expect("what was decoded fits its fields");

@@ -43,6 +43,8 @@ pub(crate) struct Source {
     copied: u32,
     /// All that is in `repairs` and `repairing`, so that nothing is queued twice.
     requested: Ranges,
+    /// All of it, if it is no file.
+    whole: Option<Bytes>,
 }
 
 #[derive(Debug)]
@@ -84,7 +86,26 @@ impl Source {
             copies: 1,
             copied: 0,
             requested: Ranges::new(),
+            whole: None,
         })
+    }
+
+    /// Octets that are in memory. `None` if the checksum type is unknown.
+    pub(crate) fn in_memory(octets: Bytes, checksum: ChecksumType) -> Option<Self> {
+        let len = octets.len();
+        let mut source = Self::new(FileId(0), Some(len as u64), 0, checksum)?;
+        source.next_read = len as u64;
+        source.held = len;
+        source.pieces.push_back((0, octets.clone()));
+        source.whole = Some(octets);
+        Some(source)
+    }
+
+    /// Lets the file go, if it is one.
+    pub(crate) fn close(&self, storage: &mut impl Storage) {
+        if self.whole.is_none() {
+            storage.close(self.file);
+        }
     }
 
     /// Bytes sent once, from the start.
@@ -275,7 +296,13 @@ impl Source {
                 self.repairs.push_front((stop, end));
             }
             self.repairs_held += (stop - start) as usize;
-            self.repairing.push_back(Repair { start, end: stop, bytes: None });
+            let whole = self.whole.as_ref();
+            let bytes = whole.map(|whole| whole.slice(start as usize..stop as usize));
+            let is_read = bytes.is_some();
+            self.repairing.push_back(Repair { start, end: stop, bytes });
+            if is_read {
+                continue;
+            }
             storage.read_again(handle, self.file, start, (stop - start) as usize);
         }
     }

@@ -28,10 +28,28 @@ pub struct Config {
     /// Whether a receiver puts a cookie into what it says, without which it hears nothing more of the
     /// session once the sender has it (RFC 5327 §2.2). Cookies of others are always sent back.
     pub cookies: bool,
+    /// How small units of client data share a block (CCSDS 734.1-B, service data aggregation); `None`
+    /// neither sends nor takes such blocks.
+    pub aggregation: Option<Aggregation>,
     /// Bounds on what the engine holds.
     pub limits: Limits,
     /// How much of a path's rate may be made up for when the driver comes late.
     pub catch_up: Duration,
+}
+
+/// When a block of gathered units is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aggregation {
+    /// Before the block has more octets; a unit that is larger goes alone.
+    pub size: usize,
+    /// When its first unit has waited so long.
+    pub age: Duration,
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        Self { size: 16 << 10, age: Duration::from_secs(1) }
+    }
 }
 
 /// How a file is a block.
@@ -57,6 +75,7 @@ impl Default for Config {
             service: FILE_SERVICE,
             format: Format::Described,
             cookies: false,
+            aggregation: None,
             limits: Limits::default(),
             catch_up: Duration::ZERO,
         }
@@ -155,6 +174,10 @@ pub struct Limits {
     pub gaps: usize,
     /// Octets of a block. Data beyond it is dropped.
     pub block: u64,
+    /// Octets of a block of units. A request beyond it is refused, data is dropped.
+    pub units: usize,
+    /// The same for all such blocks together: those that are gathered, sent and received.
+    pub units_total: usize,
     /// Octets of received data that wait to be written, in all. More are dropped and asked for
     /// later.
     pub write_buffer: usize,
@@ -179,6 +202,8 @@ impl Default for Limits {
             closed: 4096,
             gaps: 65_536,
             block: 1 << 40,
+            units: 64 << 10,
+            units_total: 8 << 20,
             write_buffer: 8 << 20,
             write_piece: 128 << 10,
             read_ahead: 1 << 20,

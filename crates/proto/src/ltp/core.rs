@@ -30,16 +30,22 @@ pub(crate) enum Alarm {
     Inactivity,
     /// Gaps may be reported again.
     Gaps,
+    /// The units gathered for this engine have waited long enough.
+    Units(u64),
 }
 
+/// Stands for no session: its timers are those of gathered units.
+pub(crate) const GATHERING: Handle = Handle { index: u32::MAX, generation: 0 };
+
 impl Alarm {
-    const fn why(self) -> &'static str {
+    pub(crate) const fn why(self) -> &'static str {
         match self {
             Self::Checkpoint(_) => "checkpoint",
             Self::Report(_) => "report",
             Self::Cancel => "cancel",
             Self::Inactivity => "inactivity",
             Self::Gaps => "gaps",
+            Self::Units(_) => "units",
         }
     }
 }
@@ -80,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) room: Room,
     /// Sessions under way that send.
     pub(crate) senders: usize,
+    /// Octets of units that are gathered, sent or received.
+    pub(crate) units: usize,
     /// Too much waits to be written: all collected data shall go to the store now.
     pub(crate) flush_wanted: bool,
     tickets: BTreeMap<Ticket, (Handle, Job)>,
@@ -101,6 +109,7 @@ impl Core {
             rng,
             room,
             senders: 0,
+            units: 0,
             flush_wanted: false,
             tickets: BTreeMap::new(),
             ticket: 0,

@@ -1,5 +1,6 @@
 //! What an engine tells its user (RFC 5326 §7).
 
+use bytes::Bytes;
 use thiserror::Error;
 use wire::ltp::{CancelReason, End, SessionId};
 
@@ -14,6 +15,15 @@ pub enum Indication {
         id: SessionId,
         /// The client service it is for.
         service: u64,
+    },
+    /// A unit of client data arrived, alone or with others in a block.
+    Data {
+        /// The session that brought it.
+        id: SessionId,
+        /// The client service it is for.
+        service: u64,
+        /// Its octets.
+        bytes: Bytes,
     },
     /// A session is over at this end (§7.2 to §7.6).
     Finished(Finished),
@@ -67,6 +77,8 @@ pub enum Limit {
     WriteBuffer,
     /// [`Limits::replies`](super::Limits): an answer was dropped.
     Replies,
+    /// [`Limits::units_total`](super::Limits): data was dropped.
+    Units,
 }
 
 /// How a peer broke the protocol.
@@ -81,6 +93,9 @@ pub enum PeerError {
     /// What came last does not describe the file.
     #[error("the block does not end with a description of the file")]
     NotDescribed,
+    /// A block of units is not made of whole ones.
+    #[error("the block is not made of whole units")]
+    NotUnits,
     /// The content does not fit its description.
     #[error("the file's checksum or size is wrong")]
     WrongContent,
@@ -116,6 +131,15 @@ pub enum RequestError {
     /// Several paths are known, and the settings do not say which leads to this engine.
     #[error("no path is set for engine {0}, and there are several")]
     NoPath(u64),
+    /// There are no settings for units.
+    #[error("units of client data are not sent: no aggregation is set")]
+    NoAggregation,
+    /// A unit exceeds [`Limits::units`](super::Limits).
+    #[error("the unit takes {0} octets, more than a block of units may have")]
+    LargeUnit(usize),
+    /// [`Limits::units_total`](super::Limits) are gathered and under way.
+    #[error("too many units wait to be sent or acknowledged")]
+    TooManyUnits,
     /// An engine sends nothing to itself.
     #[error("an engine sends nothing to itself")]
     Oneself,

@@ -21,17 +21,18 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::time::Duration;
 
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Rng, Ticket, Time,
     Transmit, TxBuf,
 };
 use wire::ltp::{
-    Body, CancelReason, Claim, Claims, End, Report as ReportSegment, Segment, SessionId,
+    Body, CancelReason, Claim, Claims, End, Report as ReportSegment, Segment, SessionId, Unit,
 };
 
 pub use self::auth::{Authentication, Ciphersuite, Key};
-pub use self::config::{Config, FILE_SERVICE, Format, Limits, Remote, Timer};
+pub use self::config::{Aggregation, Config, FILE_SERVICE, Format, Limits, Remote, Timer};
 pub use self::indication::{
     Failure, Finished, Indication, Limit, PeerError, Report, RequestError, SegmentCounts, Stats,
 };
@@ -41,14 +42,18 @@ pub use wire::ltp as segment;
 
 use self::auth::Sealed;
 use self::cookies::Cookies;
-use self::core::{Base, Core, Job};
+use self::core::{Alarm, Base, Core, GATHERING, Job};
 use self::receiver::Receiver;
 use self::sender::Sender;
 use crate::path::{Class, Handle, Path, Turn};
 use crate::storage::Storage as _;
+use crate::timer::TICK;
 
 /// Session numbers are below this: four octets on the wire.
 const NUMBERS: u64 = 1 << 28;
+
+/// Time after which units are tried again that no session could begin for.
+const UNITS_RETRY: Duration = Duration::from_millis(100);
 
 /// An LTP engine.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub struct Node {
     closed: BTreeMap<SessionId, Closed>,
     closed_order: VecDeque<SessionId>,
     replies: VecDeque<(PathId, Vec<u8>)>,
+    /// Units of client data that wait for others, by the engine they are for.
+    gathered: BTreeMap<u64, Vec<u8>>,
     /// The path that has the next turn.
     turn: PathId,
 }
@@ -135,6 +142,7 @@ impl Node {
             closed: BTreeMap::new(),
             closed_order: VecDeque::new(),
             replies: VecDeque::new(),
+            gathered: BTreeMap::new(),
             turn: PathId(0),
         }
     }
@@ -171,6 +179,7 @@ impl Node {
             + self.core.room.held()
             + self.closed.len() * 2 * size_of::<(SessionId, Closed)>()
             + replies.sum::<usize>()
+            + self.gathered.values().map(Vec::len).sum::<usize>()
     }
 
     /// Sends a file to another engine.
@@ -178,30 +187,119 @@ impl Node {
     /// # Errors
     /// The request cannot be carried out; nothing was begun.
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<SessionId, RequestError> {
-        if request.destination == self.core.config.engine {
-            return Err(RequestError::Oneself);
-        }
         if request.name.is_empty() || request.name.len() > file::NAME_MAX {
             return Err(RequestError::Name);
         }
+        self.check_destination(request.destination)?;
         if self.by_id.len() >= self.core.config.limits.sessions {
             return Err(RequestError::TooManySessions);
         }
-        let remote = self.core.config.remote(request.destination).clone();
-        if remote.path.is_none() && self.core.paths.len() > 1 {
-            return Err(RequestError::NoPath(request.destination));
+        let base = self.new_base(now, request.destination);
+        let sender = Sender::of_file(base, request, &mut self.core);
+        Ok(self.begin(sender))
+    }
+
+    /// Gathers a small unit of client data into a block with others for the same engine, which is sent
+    /// as [`Config::aggregation`] says, all of it red. What is gathered is lost with this engine.
+    ///
+    /// # Errors
+    /// The request cannot be carried out; the unit was not taken.
+    pub fn send_data(
+        &mut self,
+        now: Time,
+        destination: u64,
+        service: u64,
+        data: &[u8],
+    ) -> Result<(), RequestError> {
+        self.check_destination(destination)?;
+        let limits = &self.core.config.limits;
+        let Some(Aggregation { size, age }) = self.core.config.aggregation else {
+            return Err(RequestError::NoAggregation);
+        };
+        let unit = Unit { service, data };
+        let len = unit.encoded_len();
+        if len > limits.units {
+            return Err(RequestError::LargeUnit(len));
         }
+        let is_new = !self.gathered.contains_key(&destination);
+        if len > limits.units_total.saturating_sub(self.core.units)
+            || is_new && self.gathered.len() >= limits.sessions
+        {
+            return Err(RequestError::TooManyUnits);
+        }
+        let size = size.min(limits.units);
+        let gathered = self.gathered.get(&destination).map_or(0, Vec::len);
+        if gathered > 0 && gathered + len > size && !self.send_units(now, destination) {
+            return Err(RequestError::TooManySessions);
+        }
+        let block = self.gathered.entry(destination).or_default();
+        if block.is_empty() {
+            let alarm = Alarm::Units(destination);
+            self.core.timers.set((GATHERING, alarm), now + age.max(TICK), alarm.why());
+        }
+        let at = block.len();
+        block.resize(at + len, 0);
+        unit.encode(&mut block[at..]).expect("the unit has the length it said");
+        self.core.units += len;
+        if block.len() >= size {
+            // If no session can begin now, the timer tries again.
+            self.send_units(now, destination);
+        }
+        Ok(())
+    }
+
+    /// Sends what was gathered for an engine; `false` if no session can begin.
+    fn send_units(&mut self, now: Time, destination: u64) -> bool {
+        if self.by_id.len() >= self.core.config.limits.sessions {
+            return false;
+        }
+        let Some(block) = self.gathered.remove(&destination) else { return true };
+        self.core.timers.cancel((GATHERING, Alarm::Units(destination)));
+        // From now on the session counts them.
+        self.core.units -= block.len();
+        let base = self.new_base(now, destination);
+        let sender = Sender::of_units(base, destination, block.into(), &mut self.core);
+        self.begin(sender);
+        true
+    }
+
+    /// The first of the units gathered for an engine has waited long enough.
+    fn units_are_due(&mut self, now: Time, destination: u64) {
+        if !self.send_units(now, destination) {
+            let alarm = Alarm::Units(destination);
+            self.core.timers.set((GATHERING, alarm), now + UNITS_RETRY, alarm.why());
+        }
+    }
+
+    /// Whether an engine can be sent to.
+    fn check_destination(&self, destination: u64) -> Result<(), RequestError> {
+        if destination == self.core.config.engine {
+            return Err(RequestError::Oneself);
+        }
+        let remote = self.core.config.remote(destination);
+        if remote.path.is_none() && self.core.paths.len() > 1 {
+            return Err(RequestError::NoPath(destination));
+        }
+        Ok(())
+    }
+
+    /// What a session to an engine begins with.
+    fn new_base(&mut self, now: Time, destination: u64) -> Base {
+        let remote = self.core.config.remote(destination).clone();
         let id = self.new_id();
         let handle = self.reserve_slot();
         let mut base = Base::new(handle, id, remote);
         base.path = base.path.or_else(|| self.only_path());
         base.last_heard = now;
-        let mut sender = Sender::new(base, request, &mut self.core);
+        base
+    }
+
+    fn begin(&mut self, sender: Sender) -> SessionId {
+        let (handle, id) = (sender.base.handle, sender.base.id);
         self.core.indicate(Indication::Started(id));
-        sender.start(&mut self.core);
         self.core.senders += 1;
         self.fill_slot(handle, id, Session::Sender(Box::new(sender)));
-        Ok(id)
+        id
     }
 
     /// Ends a session early, and tells the peer (§6.19).
@@ -268,14 +366,17 @@ impl Node {
             let (id, peer, safe) = match &session {
                 Session::Sender(sender) => {
                     self.core.senders -= 1;
+                    self.core.units -= sender.units();
                     (sender.id(), sender.destination(), None)
                 }
                 Session::Receiver(receiver) => {
+                    self.core.units -= receiver.units();
                     (receiver.id(), receiver.id().originator, receiver.delivered())
                 }
             };
             self.by_id.remove(&id);
             self.core.limit_left(Limit::Sessions);
+            self.core.limit_left(Limit::Units);
             self.remember(id, Closed { peer, safe });
         }
         if std::mem::take(&mut self.core.flush_wanted) {
@@ -382,7 +483,7 @@ impl Node {
         if self.core.config.cookies {
             base.cookies = Cookies::random(&mut self.core.rng);
         }
-        let receiver = Receiver::new(base, &mut self.core, now);
+        let receiver = Receiver::new(base, &mut self.core, now, data.service);
         self.core.indicate(Indication::Receiving { id, service: data.service });
         self.fill_slot(handle, id, Session::Receiver(Box::new(receiver)));
         Some(handle)
@@ -617,6 +718,10 @@ impl Engine for Node {
 
     fn handle_timeout(&mut self, now: Time) {
         while let Some((handle, alarm)) = self.core.timers.pop_due(now) {
+            if let Alarm::Units(destination) = alarm {
+                self.units_are_due(now, destination);
+                continue;
+            }
             let Self { core, slots, .. } = self;
             let Some(slot) = slots.get_mut(handle.index as usize) else { continue };
             if slot.generation != handle.generation {

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode, Time};
 use wire::cfdp::ChecksumType;
 use wire::ltp::{
-    Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End, Report as ReportSegment,
-    SessionId, sdnv,
+    AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End,
+    Report as ReportSegment, SessionId, Unit, sdnv,
 };
 
 use super::config::Format;
@@ -44,6 +45,8 @@ pub(crate) struct Receiver {
     end: Option<u64>,
     /// Where green data begins, as far as it is known.
     green: u64,
+    /// A block of units, which is no file.
+    units: Option<Vec<u8>>,
     spool: Spool,
     /// What describes the file, and where it stands.
     description: Option<(u64, Vec<u8>)>,
@@ -98,17 +101,19 @@ enum Phase {
 }
 
 impl Receiver {
-    pub(crate) fn new(base: Base, core: &mut Core, now: Time) -> Self {
+    pub(crate) fn new(base: Base, core: &mut Core, now: Time, service: u64) -> Self {
         let id = base.id;
         let name = format!("ltp-{}-{}", id.originator, id.number);
         let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
         let serial = core.first_serial();
+        let is_units = service == AGGREGATION_SERVICE && core.config.aggregation.is_some();
         let mut receiver = Self {
             base,
             ranges: Ranges::new(),
             red: None,
             end: None,
             green: u64::MAX,
+            units: is_units.then(Vec::new),
             spool,
             description: None,
             file: None,
@@ -127,8 +132,10 @@ impl Receiver {
         };
         receiver.base.last_heard = now;
         let handle = receiver.base.handle;
-        let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
-        receiver.spool.open(core, handle, ChecksumType::Crc32c, mode, &nothing);
+        if !is_units {
+            let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
+            receiver.spool.open(core, handle, ChecksumType::Crc32c, mode, &nothing);
+        }
         let inactivity = receiver.base.remote.inactivity;
         receiver.base.alarm(core, Alarm::Inactivity, now, inactivity);
         receiver
@@ -163,6 +170,7 @@ impl Receiver {
         ranges * size_of::<Claim>()
             + self.reports.len() * size_of::<Sent>()
             + self.gaps.memory()
+            + self.units()
             + self.description.as_ref().map_or(0, |(_, octets)| octets.len())
     }
 
@@ -177,7 +185,9 @@ impl Receiver {
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_heard = now;
         if self.phase == Phase::Receiving {
-            if data.service != core.config.service {
+            let is_units = self.units.is_some();
+            let service = if is_units { AGGREGATION_SERVICE } else { core.config.service };
+            if data.service != service {
                 self.cancel(core, CancelReason::Unreachable);
                 return;
             }
@@ -257,6 +267,9 @@ impl Receiver {
             core.stats.duplicate_data += 1;
             return true;
         }
+        if self.units.is_some() {
+            return self.accept_units(core, start, end, data);
+        }
         if last && core.config.format == Format::Described {
             if data.len() > NAME_MAX + 64 {
                 let error = PeerError::NotDescribed;
@@ -281,6 +294,52 @@ impl Receiver {
             self.ranges.insert(from, to);
         }
         true
+    }
+
+    fn accept_units(&mut self, core: &mut Core, start: u64, end: u64, data: &[u8]) -> bool {
+        let Some(block) = self.units.as_mut() else { return false };
+        let limits = &core.config.limits;
+        let is_large = end > limits.units as u64;
+        let more = end.saturating_sub(block.len() as u64);
+        if is_large || more > limits.units_total.saturating_sub(core.units) as u64 {
+            core.stats.data_dropped += 1;
+            if !is_large {
+                core.limit_reached(Limit::Units);
+            }
+            return false;
+        }
+        core.units += more as usize;
+        block.resize(block.len() + more as usize, 0);
+        block[start as usize..end as usize].copy_from_slice(data);
+        self.ranges.insert(start, end);
+        true
+    }
+
+    /// Octets of a block of units, which the bound on those counts.
+    pub(crate) fn units(&self) -> usize {
+        self.units.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Hands on the units of a block that is whole.
+    fn check_units(&mut self, core: &mut Core) {
+        let Some(block) = &self.units else { return };
+        if self.end.is_none_or(|end| self.ranges.gaps(0, end).next().is_some()) {
+            if self.red_is_here() && self.red > Some(0) && !self.is_safe {
+                // Green data may never come.
+                self.safe(core);
+            }
+            return;
+        }
+        let block = Bytes::copy_from_slice(block);
+        let Ok(units) = Unit::decode_all(&block) else {
+            self.refuse(core, PeerError::NotUnits);
+            return;
+        };
+        for Unit { service, data } in units {
+            let (id, bytes) = (self.base.id, block.slice_ref(data));
+            core.indicate(Indication::Data { id, service, bytes });
+        }
+        self.installed(core, self.base.last_heard);
     }
 
     /// Whether all of the red part is here.
@@ -548,6 +607,10 @@ impl Receiver {
         if self.phase != Phase::Receiving {
             return;
         }
+        if self.units.is_some() {
+            self.check_units(core);
+            return;
+        }
         let whole = self.end.filter(|end| self.ranges.gaps(0, *end).next().is_none());
         let handle = self.base.handle;
         if whole.is_none() {
@@ -768,7 +831,7 @@ impl Receiver {
                     self.base.want(core, Class::Control);
                 }
             }
-            Alarm::Checkpoint(_) => {}
+            Alarm::Checkpoint(_) | Alarm::Units(_) => {}
         }
     }
 
@@ -839,6 +902,9 @@ impl Receiver {
     }
 
     fn remove(&mut self, core: &mut Core) {
+        if self.units.is_some() {
+            return;
+        }
         let request = FilestoreRequest::DenyFile(self.spool.name.clone());
         core.filestore(self.base.handle, Job::Forget, request);
     }

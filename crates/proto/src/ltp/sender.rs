@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, OpenMode, Time};
 use wire::cfdp::ChecksumType;
-use wire::ltp::{Body, CancelReason, Checkpoint, Data, DataKind, End, SessionId};
+use wire::ltp::{
+    AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Data, DataKind, End, SessionId,
+};
 
 use super::config::{Format, Remote};
 use super::core::{Alarm, Base, Core, Job};
@@ -50,7 +53,12 @@ pub struct SendRequest {
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) base: Base,
-    request: SendRequest,
+    destination: u64,
+    /// The file's name there; empty if it is none.
+    name: String,
+    color: Red,
+    /// Octets of the block, if it is one of units.
+    units: usize,
     service: u64,
     source: Option<Source>,
     /// Octets of the file.
@@ -111,11 +119,14 @@ enum Phase {
 }
 
 impl Sender {
-    pub(crate) fn new(base: Base, request: SendRequest, core: &mut Core) -> Self {
+    fn new(base: Base, destination: u64, core: &mut Core) -> Self {
         Self {
             base,
+            destination,
+            name: String::new(),
+            color: Red::All,
+            units: 0,
             service: core.config.service,
-            request,
             source: None,
             content: 0,
             total: 0,
@@ -137,8 +148,24 @@ impl Sender {
         }
     }
 
-    pub(crate) fn start(&mut self, core: &mut Core) {
-        core.open(self.base.handle, self.request.source.clone(), OpenMode::Read);
+    /// Begins to send a file.
+    pub(crate) fn of_file(base: Base, request: SendRequest, core: &mut Core) -> Self {
+        let mut sender = Self::new(base, request.destination, core);
+        (sender.name, sender.color) = (request.name, request.red);
+        core.open(sender.base.handle, request.source, OpenMode::Read);
+        sender
+    }
+
+    /// Begins to send a block of units.
+    pub(crate) fn of_units(base: Base, destination: u64, block: Bytes, core: &mut Core) -> Self {
+        let mut sender = Self::new(base, destination, core);
+        (sender.service, sender.described) = (AGGREGATION_SERVICE, false);
+        sender.units = block.len();
+        core.units += sender.units;
+        let len = block.len() as u64;
+        let source = Source::in_memory(block, ChecksumType::Crc32c);
+        sender.begin(core, source.expect("CRC-32C is a known type"), len);
+        sender
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -151,7 +178,7 @@ impl Sender {
             role: End::Sender,
             progress: self.source.as_ref().map_or(0, Source::sent),
             size: self.source.is_some().then_some(self.content),
-            name: self.request.name.clone(),
+            name: self.name.clone(),
         }
     }
 
@@ -204,10 +231,14 @@ impl Sender {
 
     fn opened(&mut self, core: &mut Core, file: engine::FileId, len: u64) {
         let Some(source) = Source::new(file, Some(len), 0, ChecksumType::Crc32c) else { return };
+        self.begin(core, source, len);
+    }
+
+    fn begin(&mut self, core: &mut Core, source: Source, len: u64) {
         self.source = Some(source);
         self.content = len;
-        self.total = len + if self.described { Description::len(&self.request.name) } else { 0 };
-        self.red = match self.request.red {
+        self.total = len + if self.described { Description::len(&self.name) } else { 0 };
+        self.red = match self.color {
             Red::All => self.total,
             Red::Prefix(red) => red.min(self.total),
             Red::None => 0,
@@ -420,7 +451,7 @@ impl Sender {
         };
         let first = self.described && self.description.is_empty();
         if first {
-            let name = self.request.name.clone();
+            let name = self.name.clone();
             let (size, checksum) = (self.content, source.checksum());
             self.description = Description { name, size, checksum }.to_vec();
         }
@@ -595,7 +626,8 @@ impl Sender {
                 | Alarm::Cancel
                 | Alarm::Report(_)
                 | Alarm::Inactivity
-                | Alarm::Gaps,
+                | Alarm::Gaps
+                | Alarm::Units(_),
                 Phase::Opening
                 | Phase::Sending
                 | Phase::Closing
@@ -651,7 +683,7 @@ impl Sender {
             role: End::Sender,
             result,
             is_confirmed,
-            name: self.request.name.clone(),
+            name: self.name.clone(),
             size: self.content,
         }));
     }
@@ -662,7 +694,7 @@ impl Sender {
         self.checkpoints.clear();
         self.ends.clear();
         if let Some(source) = self.source.take() {
-            core.close(source.file);
+            source.close(core);
         }
         self.phase = Phase::Closing;
         self.base.want(core, Class::Control);
@@ -684,7 +716,12 @@ impl Sender {
         self.base.id
     }
 
+    /// Octets of a block of units, which the bound on those counts.
+    pub(crate) fn units(&self) -> usize {
+        self.units
+    }
+
     pub(crate) fn destination(&self) -> u64 {
-        self.request.destination
+        self.destination
     }
 }

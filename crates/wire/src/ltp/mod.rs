@@ -8,8 +8,10 @@ mod list;
 pub mod sdnv;
 #[cfg(test)]
 mod tests;
+mod unit;
 
 pub use self::list::{Claim, Claims, Extension, Extensions};
+pub use self::unit::{AGGREGATION_SERVICE, Unit};
 
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, DecodeErrorKind, EncodeError};

@@ -5,12 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::conformance::{self, Options, Role, Subject, Verdict};
 use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
-use wire::ltp::{Body, Data, DataKind, End, SessionId};
+use wire::ltp::{AGGREGATION_SERVICE, Body, Data, DataKind, End, SessionId};
 
 use crate::ltp::auth::Sealed;
 use crate::ltp::cookies::Cookies;
 use crate::ltp::{
-    Authentication, Ciphersuite, Config, Indication, Key, Limits, Node, Red, Remote, SendRequest,
+    Aggregation, Authentication, Ciphersuite, Config, Indication, Key, Limits, Node, Red, Remote,
+    SendRequest,
 };
 
 /// Twelve segments of 200 octets, the last one short.
@@ -41,11 +42,14 @@ impl Subject for Ltp {
             engine: if role == Role::Sender { 1 } else { 2 },
             default_remote: Remote { datagram_max: Some(200), ..self.remote.clone() },
             cookies: self.cookies,
+            aggregation: Some(Aggregation::default()),
             limits: Limits {
                 sessions: 16,
                 sessions_per_path: 12,
                 closed: 64,
                 gaps: 64,
+                units: 4 << 10,
+                units_total: 32 << 10,
                 write_buffer: 64 << 10,
                 write_piece: 1 << 10,
                 read_ahead: 4 << 10,
@@ -84,6 +88,7 @@ impl Subject for Ltp {
             }),
             Indication::Started(_)
             | Indication::Receiving { .. }
+            | Indication::Data { .. }
             | Indication::LimitReached(_)
             | Indication::PeerError { .. } => None,
         }
@@ -106,7 +111,7 @@ impl Subject for Ltp {
     }
 
     fn memory_max(&self) -> usize {
-        16 * (16 << 10) + 2 * (64 << 10) + (64 + 256) * 512
+        16 * (16 << 10) + (32 << 10) + 2 * (64 << 10) + (64 + 256) * 512
     }
 
     fn path(&self) -> PathInfo {
@@ -124,8 +129,11 @@ impl Subject for Ltp {
 
     fn opening(&self, number: u64) -> Vec<Bytes> {
         let session = SessionId { originator: 1, number: number + 1000 };
-        let kind = DataKind::Red;
-        let body = Body::Data(Data { kind, service: 64, offset: 0, checkpoint: None, data: b"x" });
+        // A file, or a block of units that claims much memory.
+        let (service, offset) =
+            if number.is_multiple_of(2) { (64, 0) } else { (AGGREGATION_SERVICE, 4_000) };
+        let (kind, checkpoint) = (DataKind::Red, None);
+        let body = Body::Data(Data { kind, service, offset, checkpoint, data: b"x" });
         let authentication = self.remote.authentication.as_ref();
         let sealed = Sealed { session, body, authentication, cookies: &Cookies::default() };
         vec![sealed.to_vec().expect("a segment").into()]

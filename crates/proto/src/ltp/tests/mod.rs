@@ -3,4 +3,5 @@
 mod conformance;
 mod reports;
 mod security;
+mod units;
 mod world;

@@ -149,12 +149,10 @@ impl World {
 
     /// Lets the next thing happen; `false` if nothing is left to happen.
     pub(super) fn step(&mut self) -> bool {
-        let event = self.events.keys().next().map(|(at, _)| *at);
         let held = |side: &Side| side.held.as_ref().map(|(_, at)| *at);
         let timer = |side: &Side| side.node.poll_timeout().map(|deadline| deadline.at);
-        let sides = &self.sides;
-        let times = [event, held(&sides[0]), held(&sides[1]), timer(&sides[0]), timer(&sides[1])];
-        let Some(next) = times.into_iter().flatten().min() else { return false };
+        let Some(next) = self.next_time() else { return false };
+        let event = self.events.keys().next().map(|(at, _)| *at);
         self.now = self.now.max(next);
         if event == Some(next) {
             let (_, (to, datagram)) = self.events.pop_first().expect("there is an event");
@@ -185,6 +183,23 @@ impl World {
             }
         }
         panic!("no end at {}: {:?}", self.now, self.sides[0].node.poll_timeout());
+    }
+
+    /// Runs until a moment.
+    pub(super) fn run_until(&mut self, until: Time) {
+        while self.next_time().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        let event = self.events.keys().next().map(|(at, _)| *at);
+        let sides = self.sides.iter().flat_map(|side| {
+            let held = side.held.as_ref().map(|(_, at)| *at);
+            [held, side.node.poll_timeout().map(|deadline| deadline.at)]
+        });
+        sides.chain([event]).flatten().min()
     }
 
     /// How a side's first session ended.
