@@ -576,12 +576,12 @@ impl Sender {
             self.description_due |= end > self.content;
             last = Some(end);
         }
-        // Copies bring the end sooner; while new data takes longer than a round trip, the end is not
-        // waiting for repairs.
+        // Copies bring the end sooner. While new data takes longer than two round trips, the end is
+        // not waiting for repairs: one that is lost comes again before.
         let new = self.total.saturating_sub(source.sent());
         let busy = times.is_some_and(|(packet, round_trip)| {
             let packets = new as f64 / segment.unwrap_or(1) as f64;
-            packet.as_secs_f64() * packets > round_trip.as_secs_f64()
+            packet.as_secs_f64() * packets > 2.0 * round_trip.as_secs_f64()
         });
         let copies = if busy { 1 } else { self.base.remote.repair_copies };
         source.choose_copies(copies, segment.unwrap_or(1), times);
