@@ -10,6 +10,7 @@ use sim::pcap::Record;
 use wire::DecodeError;
 use wire::cfdp::Pdu;
 use wire::ltp::Segment;
+use wire::saratoga;
 
 use crate::Usage;
 
@@ -20,7 +21,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE|HEX", required = true, num_args = 1..)]
     what: Vec<String>,
 
-    /// Protocol: cfdp or ltp [default: whichever can read the most of it]
+    /// Protocol: cfdp, ltp or saratoga [default: whichever can read the most of it]
     #[arg(long, value_name = "NAME")]
     protocol: Option<Protocol>,
 }
@@ -40,13 +41,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The protocols whose PDUs can be told.
-const FAMILIES: [Family; 2] = [Family::Cfdp, Family::Ltp];
+const FAMILIES: [Family; 3] = [Family::Cfdp, Family::Ltp, Family::Saratoga];
 
 /// One line about a datagram, or what is wrong with it.
 fn line(family: Family, datagram: &[u8]) -> Result<String, DecodeError> {
     match family {
         Family::Cfdp => Pdu::decode(datagram).map(|pdu| pdu.to_string()),
         Family::Ltp => Segment::decode(datagram).map(|segment| segment.to_string()),
+        Family::Saratoga => saratoga::Packet::decode(datagram).map(|packet| packet.to_string()),
     }
 }
 
@@ -54,6 +56,7 @@ const fn name(family: Family) -> &'static str {
     match family {
         Family::Cfdp => "CFDP",
         Family::Ltp => "LTP",
+        Family::Saratoga => "Saratoga",
     }
 }
 

@@ -1,8 +1,10 @@
 //! The engines a simulated host can run, behind one type.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
-use engine::{Deadline, Effect, Engine, FileName, Input, Rng, Time, Transmit, TxBuf};
-use proto::{cfdp, ltp};
+use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
+use proto::{cfdp, ltp, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
 use crate::mib::Mib;
@@ -17,6 +19,8 @@ pub enum AnyEngine {
     Cfdp(Box<cfdp::Entity>),
     /// An LTP engine.
     Ltp(Box<ltp::Node>),
+    /// A Saratoga peer, and the paths to the others by their numbers in the scenario.
+    Saratoga(Box<saratoga::Node>, BTreeMap<u64, PathId>),
 }
 
 /// What any engine tells its user.
@@ -26,6 +30,8 @@ pub enum AnyIndication {
     Cfdp(cfdp::Indication),
     /// An LTP engine's indication.
     Ltp(ltp::Indication),
+    /// A Saratoga peer's indication.
+    Saratoga(saratoga::Indication),
 }
 
 impl Engine for AnyEngine {
@@ -35,6 +41,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.handle_input(now, input),
             Self::Ltp(node) => node.handle_input(now, input),
+            Self::Saratoga(node, _) => node.handle_input(now, input),
         }
     }
 
@@ -42,6 +49,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.handle_timeout(now),
             Self::Ltp(node) => node.handle_timeout(now),
+            Self::Saratoga(node, _) => node.handle_timeout(now),
         }
     }
 
@@ -49,6 +57,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.poll_transmit(now, tx),
             Self::Ltp(node) => node.poll_transmit(now, tx),
+            Self::Saratoga(node, _) => node.poll_transmit(now, tx),
         }
     }
 
@@ -56,6 +65,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.poll_effect(),
             Self::Ltp(node) => node.poll_effect(),
+            Self::Saratoga(node, _) => node.poll_effect(),
         }
     }
 
@@ -63,6 +73,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.poll_indication().map(AnyIndication::Cfdp),
             Self::Ltp(node) => node.poll_indication().map(AnyIndication::Ltp),
+            Self::Saratoga(node, _) => node.poll_indication().map(AnyIndication::Saratoga),
         }
     }
 
@@ -70,6 +81,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.poll_timeout(),
             Self::Ltp(node) => node.poll_timeout(),
+            Self::Saratoga(node, _) => node.poll_timeout(),
         }
     }
 }
@@ -81,6 +93,8 @@ pub enum EngineConfig {
     Cfdp(Box<cfdp::Config>),
     /// An LTP engine.
     Ltp(Box<ltp::Config>),
+    /// A Saratoga peer, and the paths to the others by their numbers in the scenario.
+    Saratoga(Box<saratoga::Config>, BTreeMap<u64, PathId>),
 }
 
 impl EngineConfig {
@@ -99,15 +113,20 @@ impl EngineConfig {
                 config.entity = entity;
                 Ok(Self::Cfdp(Box::new(config)))
             }
+            Family::Ltp | Family::Saratoga if mib.is_some() => Err(SpecError::invalid(format!(
+                "a `mib` is for CFDP; {protocol} has its settings by profile"
+            ))),
             Family::Ltp => {
-                if mib.is_some() {
-                    return Err(SpecError::invalid(format!(
-                        "a `mib` is for CFDP; {protocol} has its settings by profile"
-                    )));
-                }
                 let mut config = ltp_config(protocol)?;
                 config.engine = entity;
                 Ok(Self::Ltp(Box::new(config)))
+            }
+            Family::Saratoga => {
+                let mut config = saratoga_config(protocol)?;
+                config.eid = format!("ipn:{entity}.0");
+                // In a world of their own, all may ask for files.
+                config.permissions.get = true;
+                Ok(Self::Saratoga(Box::new(config), BTreeMap::new()))
             }
         }
     }
@@ -122,6 +141,10 @@ impl EngineConfig {
             Self::Ltp(config) => {
                 AnyEngine::Ltp(Box::new(ltp::Node::new(config.as_ref().clone(), rng)))
             }
+            Self::Saratoga(config, paths) => {
+                let node = saratoga::Node::new(config.as_ref().clone(), rng);
+                AnyEngine::Saratoga(Box::new(node), paths.clone())
+            }
         }
     }
 
@@ -130,14 +153,14 @@ impl EngineConfig {
     pub fn mib(&self) -> Option<Mib> {
         match self {
             Self::Cfdp(config) => Some(Mib::of(config)),
-            Self::Ltp(_) => None,
+            Self::Ltp(_) | Self::Saratoga(..) => None,
         }
     }
 
     /// Says what a file is called that comes without a name of its own.
     pub fn set_file_name(&mut self, file: &str) {
         match self {
-            Self::Cfdp(_) => {}
+            Self::Cfdp(_) | Self::Saratoga(..) => {}
             Self::Ltp(config) => {
                 if let ltp::Format::Raw { name } = &mut config.format {
                     file.clone_into(name);
@@ -147,7 +170,7 @@ impl EngineConfig {
     }
 
     /// Says over which path `entity` is reached.
-    pub fn set_path(&mut self, entity: u64, path: engine::PathId) {
+    pub fn set_path(&mut self, entity: u64, path: PathId) {
         match self {
             Self::Cfdp(config) => {
                 let remote = config.remote(entity).clone();
@@ -156,6 +179,9 @@ impl EngineConfig {
             Self::Ltp(config) => {
                 let remote = config.remote(entity).clone();
                 config.remotes.entry(entity).or_insert(remote).path = Some(path);
+            }
+            Self::Saratoga(_, paths) => {
+                paths.insert(entity, path);
             }
         }
     }
@@ -188,6 +214,19 @@ pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
     ltp::profile(name).ok_or_else(|| no_profile(protocol, name, LTP_PROFILES))
 }
 
+/// The profiles of Saratoga.
+pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1"];
+
+/// The Saratoga configuration of a profile, slowlight's own if none is named.
+///
+/// # Errors
+///
+/// When there is no such profile.
+pub fn saratoga_config(protocol: &Protocol) -> Result<saratoga::Config, SpecError> {
+    let Some(name) = &protocol.profile else { return Ok(saratoga::Config::default()) };
+    saratoga::profile(name).ok_or_else(|| no_profile(protocol, name, SARATOGA_PROFILES))
+}
+
 /// Whether the profile of a protocol exists.
 ///
 /// # Errors
@@ -197,6 +236,7 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
     match protocol.kind.family() {
         Family::Cfdp => cfdp_config(protocol).map(drop),
         Family::Ltp => ltp_config(protocol).map(drop),
+        Family::Saratoga => saratoga_config(protocol).map(drop),
     }
 }
 
@@ -218,7 +258,8 @@ pub struct Send {
     pub source: FileName,
     /// Its name at the receiver.
     pub name: String,
-    /// The receiver's entity number.
+    /// The entity number of the other end: of the receiver, or of the sender when the file is
+    /// fetched.
     pub destination: u64,
     /// The protocol.
     pub kind: Kind,
@@ -233,6 +274,7 @@ impl AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.is_restored(),
             Self::Ltp(_) => true,
+            Self::Saratoga(node, _) => node.is_restored(),
         }
     }
 
@@ -274,6 +316,36 @@ impl AnyEngine {
                     red: send.kind.red(),
                 };
                 node.send(now, request).map(|_| ()).map_err(|error| error.to_string())
+            }
+            Self::Saratoga(node, paths) => {
+                let known = paths.get(&send.destination).copied();
+                let Some(peer) = known else {
+                    return Err(format!("there is no path to {}", send.destination));
+                };
+                let asked = if send.kind.is_fetched() {
+                    node.get(
+                        now,
+                        saratoga::GetRequest {
+                            peer,
+                            name: send.name.clone(),
+                            destination: send.source.clone(),
+                            delete: false,
+                        },
+                    )
+                } else {
+                    node.put(
+                        now,
+                        saratoga::PutRequest {
+                            peer,
+                            source: send.source.clone(),
+                            name: send.name.clone(),
+                            put: send.kind.put(),
+                            delete: false,
+                            stream: false,
+                        },
+                    )
+                };
+                asked.map(|_| ()).map_err(|error| error.to_string())
             }
         }
     }
@@ -323,6 +395,17 @@ impl AnyIndication {
                 },
             }),
             Self::Ltp(_) => None,
+            Self::Saratoga(saratoga::Indication::Finished(finished)) => Some(End {
+                at_sender: finished.id.role == saratoga::Role::Sender,
+                name: finished.name.clone(),
+                success: finished.result.is_ok(),
+                is_report: false,
+                why: match finished.result {
+                    Ok(()) => "no error".to_owned(),
+                    Err(failure) => failure.to_string(),
+                },
+            }),
+            Self::Saratoga(_) => None,
         }
     }
 }
@@ -349,6 +432,7 @@ pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
     let one = |family: &Family| match family {
         Family::Cfdp => describe_cfdp(datagram),
         Family::Ltp => describe_ltp(datagram),
+        Family::Saratoga => describe_saratoga(datagram),
     };
     let mut known = families.iter().map(one);
     let first = known.next().unwrap_or_else(|| ("unknown".to_owned(), None));
@@ -372,6 +456,22 @@ fn describe_ltp(datagram: &[u8]) -> (String, Option<u64>) {
         Ok(Body::Cancel { by, .. }) => (format!("cancel by the {by}"), None),
         Ok(Body::CancelAck { by }) => (format!("cancel by the {by} acknowledged"), None),
         Err(error) => (format!("not LTP: {error}"), None),
+    }
+}
+
+fn describe_saratoga(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::saratoga::Packet;
+
+    match Packet::decode(datagram) {
+        Ok(Packet::Beacon(_)) => ("BEACON".to_owned(), None),
+        Ok(Packet::Request(request)) => (format!("REQUEST({})", request.kind), None),
+        Ok(Packet::Metadata(_)) => ("METADATA".to_owned(), None),
+        Ok(Packet::Data(data)) => {
+            let asks = if data.wants_status { "DATA, STATUS requested" } else { "DATA" };
+            (asks.to_owned(), Some(data.offset))
+        }
+        Ok(Packet::Status(status)) => ("STATUS".to_owned(), Some(status.progress)),
+        Err(error) => (format!("not Saratoga: {error}"), None),
     }
 }
 
@@ -415,6 +515,9 @@ mod tests {
         }
         for name in LTP_PROFILES {
             assert!(ltp::profile(name).is_some(), "{name}");
+        }
+        for name in SARATOGA_PROFILES {
+            assert!(saratoga::profile(name).is_some(), "{name}");
         }
     }
 }

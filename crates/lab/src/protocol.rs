@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use proto::ltp::Red;
+use proto::saratoga::Put;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::mib::Class;
@@ -31,6 +32,12 @@ pub enum Kind {
     LtpGreen,
     /// LTP, the first kilobyte red and the rest green.
     Ltp1kRed,
+    /// Saratoga, put by its sender.
+    Saratoga,
+    /// Saratoga, fetched by its receiver.
+    SaratogaGet,
+    /// Saratoga, put by its sender without anything coming back.
+    SaratogaBlind,
 }
 
 /// Protocols that one engine speaks.
@@ -40,11 +47,22 @@ pub enum Family {
     Cfdp,
     /// The Licklider Transmission Protocol.
     Ltp,
+    /// Saratoga.
+    Saratoga,
 }
 
 impl Kind {
     /// Every protocol there is.
-    pub const ALL: &[Self] = &[Self::Cfdp, Self::Cfdp1, Self::Ltp, Self::LtpGreen, Self::Ltp1kRed];
+    pub const ALL: &[Self] = &[
+        Self::Cfdp,
+        Self::Cfdp1,
+        Self::Ltp,
+        Self::LtpGreen,
+        Self::Ltp1kRed,
+        Self::Saratoga,
+        Self::SaratogaGet,
+        Self::SaratogaBlind,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -55,6 +73,9 @@ impl Kind {
             Self::Ltp => "ltp",
             Self::LtpGreen => "ltp-green",
             Self::Ltp1kRed => "ltp-1k-red",
+            Self::Saratoga => "saratoga",
+            Self::SaratogaGet => "saratoga-get",
+            Self::SaratogaBlind => "saratoga-blind",
         }
     }
 
@@ -64,6 +85,7 @@ impl Kind {
         match self {
             Self::Cfdp | Self::Cfdp1 => Family::Cfdp,
             Self::Ltp | Self::LtpGreen | Self::Ltp1kRed => Family::Ltp,
+            Self::Saratoga | Self::SaratogaGet | Self::SaratogaBlind => Family::Saratoga,
         }
     }
 
@@ -77,9 +99,9 @@ impl Kind {
     #[must_use]
     pub fn red(self) -> Red {
         match self {
-            Self::Cfdp | Self::Ltp => Red::All,
+            Self::Cfdp | Self::Ltp | Self::Saratoga | Self::SaratogaGet => Red::All,
             Self::Ltp1kRed => Red::Prefix(1000),
-            Self::Cfdp1 | Self::LtpGreen => Red::None,
+            Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind => Red::None,
         }
     }
 
@@ -87,9 +109,21 @@ impl Kind {
     #[must_use]
     pub fn is_reliable(self) -> bool {
         match self {
-            Self::Cfdp | Self::Ltp => true,
-            Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed => false,
+            Self::Cfdp | Self::Ltp | Self::Saratoga | Self::SaratogaGet => true,
+            Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed | Self::SaratogaBlind => false,
         }
+    }
+
+    /// How a file is put, in Saratoga's words.
+    #[must_use]
+    pub fn put(self) -> Put {
+        if self.is_reliable() { Put::Push } else { Put::Blind }
+    }
+
+    /// Whether the receiver asks for the file.
+    #[must_use]
+    pub fn is_fetched(self) -> bool {
+        self == Self::SaratogaGet
     }
 }
 

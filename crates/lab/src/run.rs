@@ -382,32 +382,35 @@ impl<'a> Stage<'a> {
 
     fn start(&mut self, scenario: &Scenario, index: usize) -> Result<(), SpecError> {
         let transfer = &scenario.transfers[index];
-        let (sender, _) = self.ends(transfer)?;
+        let (sender, receiver) = self.ends(transfer)?;
         let protocol = transfer.protocol.as_ref().ok_or_else(|| unresolved(&transfer.from))?;
+        let (begins, other, its) = if protocol.kind.is_fetched() {
+            (receiver, &transfer.from, &transfer.to)
+        } else {
+            (sender, &transfer.to, &transfer.from)
+        };
         let request = SendRequest {
             source: file_name(transfer)?,
             name: transfer.name.clone().unwrap_or_default(),
-            destination: scenario.nodes[&transfer.to]
-                .entity
-                .ok_or_else(|| unresolved(&transfer.to))?,
+            destination: scenario.nodes[other].entity.ok_or_else(|| unresolved(other))?,
             kind: protocol.kind,
             overlay: transfer.overlay,
         };
-        let sender = self.hosts[sender];
+        let host = self.hosts[begins];
         let crashed = |world: &World<AnyEngine>| {
             // A world that has not moved yet has made no engine; calling makes it.
-            world.now() > Time::ZERO && world.engine(sender).is_none()
+            world.now() > Time::ZERO && world.engine(host).is_none()
         };
         // An engine that just began may wait for its store.
-        while !crashed(&self.world) && !self.world.call(sender, |engine, _| engine.is_ready()) {
+        while !crashed(&self.world) && !self.world.call(host, |engine, _| engine.is_ready()) {
             if self.world.step().is_none() {
                 break;
             }
         }
         self.answers[index] = Some(if crashed(&self.world) {
-            Err(format!("{} was down", transfer.from))
+            Err(format!("{its} was down"))
         } else {
-            self.world.call(sender, |engine, now| engine.send(now, &request))
+            self.world.call(host, |engine, now| engine.send(now, &request))
         });
         Ok(())
     }

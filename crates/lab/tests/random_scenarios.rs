@@ -155,11 +155,15 @@ fn crashes(rng: &mut Rng) -> Vec<Crash> {
 
 fn transfer(rng: &mut Rng, rate: Rate, family: Family) -> Transfer {
     let (from, to) = if rng.chance(0.8) { ("a", "b") } else { ("b", "a") };
-    let (once, reliable) = match family {
-        Family::Cfdp => ("cfdp-1", "cfdp"),
-        Family::Ltp => ("ltp-1k-red", "ltp"),
+    let (once, reliable): (_, &[_]) = match family {
+        Family::Cfdp => ("cfdp-1", &["cfdp"]),
+        Family::Ltp => ("ltp-1k-red", &["ltp"]),
+        Family::Saratoga => {
+            ("saratoga-blind", &["saratoga", "saratoga/deferred", "saratoga-get", "saratoga/sha1"])
+        }
     };
-    let class = if rng.chance(0.15) { once } else { reliable };
+    let class =
+        if rng.chance(0.15) { once } else { reliable[rng.below(reliable.len() as u64) as usize] };
     Transfer {
         from: from.to_owned(),
         to: to.to_owned(),
@@ -215,8 +219,8 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
         }
         links.iter_mut().for_each(|link| link.on_error = Some(OnError::Damage));
     }
-    if family == Family::Ltp {
-        // It has no settings here but its own, and trusts UDP's checksum.
+    if family != Family::Cfdp {
+        // These have no settings here but their own, and trust UDP's checksum.
         nodes.values_mut().for_each(|node| node.mib = None);
         links.iter_mut().for_each(|link| link.on_error = None);
     }
@@ -273,6 +277,11 @@ fn random_worlds_end_well_by_cfdp() {
 #[test]
 fn random_worlds_end_well_by_ltp() {
     random_worlds_end_well(Family::Ltp);
+}
+
+#[test]
+fn random_worlds_end_well_by_saratoga() {
+    random_worlds_end_well(Family::Saratoga);
 }
 
 fn random_worlds_end_well(family: Family) {

@@ -3,10 +3,14 @@
 #![forbid(unsafe_code)]
 
 pub mod cfdp;
+mod kernel;
 pub mod ltp;
 mod path;
 mod ranges;
+pub mod saratoga;
 mod source;
 mod spool;
 mod storage;
+mod sum;
 mod timer;
+mod window;

@@ -166,12 +166,33 @@ impl Source {
                 None => self.size = Some(offset + bytes.len() as u64),
             }
         }
-        if !bytes.is_empty() {
+        let end = offset + bytes.len() as u64;
+        if bytes.is_empty() || end <= self.sent {
+            // It was skipped while it was being read.
+            self.held -= bytes.len();
+        } else {
+            self.held -= self.sent.saturating_sub(offset) as usize;
             let place = self.pieces.partition_point(|(other, _)| *other < offset);
             self.pieces.insert(place, (offset, bytes));
         }
         self.skip_sent();
         Ok(())
+    }
+
+    /// Goes on behind what the receiver turned out to have; nothing of it is summed up.
+    pub(crate) fn skip_to(&mut self, to: u64) {
+        let to = self.size.map_or(to, |size| to.min(size));
+        if to <= self.sent {
+            return;
+        }
+        let from = std::mem::replace(&mut self.sent, to);
+        self.next_read = self.next_read.max(to);
+        let held = &mut self.held;
+        self.pieces.retain(|(offset, bytes)| {
+            let end = offset + bytes.len() as u64;
+            *held -= to.min(end).saturating_sub(from.max(*offset)) as usize;
+            end > to
+        });
     }
 
     /// Sums up what an earlier run sent.

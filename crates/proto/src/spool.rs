@@ -1,7 +1,7 @@
 //! The working file of a reception: data collected into large writes, and the checksum of what
 //! was written.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, OpenMode};
@@ -10,9 +10,7 @@ use wire::cfdp::{Checksum, ChecksumType};
 use crate::path::Handle;
 use crate::ranges::Ranges;
 use crate::storage::Storage;
-
-/// Reads of the working file under way at one time, to sum it up.
-const READS_MAX: usize = 4;
+use crate::sum::{READS_MAX, Reading, Sum, Value};
 
 /// What a piece of data costs beside its bytes.
 const PIECE_COST: usize = 64;
@@ -39,14 +37,9 @@ pub(crate) struct Spool {
 /// The checksum of the file as far as it was summed up.
 #[derive(Debug)]
 struct Digest {
-    checksum: Checksum,
-    /// The next byte to read back, of a sequential checksum.
-    next_read: u64,
+    reading: Reading,
     /// Parts to read back, of a checksum that takes them in any order.
     owed: VecDeque<(u64, u64)>,
-    reads: usize,
-    /// What was read out of order.
-    early: BTreeMap<u64, Bytes>,
 }
 
 impl Spool {
@@ -74,16 +67,21 @@ impl Spool {
         mode: OpenMode,
         kept: &Ranges,
     ) {
-        self.digest = Checksum::new(checksum).map(|checksum| Digest {
-            checksum,
-            next_read: 0,
-            owed: if checksum.kind().is_sequential() {
-                VecDeque::new()
-            } else {
-                kept.iter().collect()
-            },
-            reads: 0,
-            early: BTreeMap::new(),
+        self.open_summed(storage, handle, Checksum::new(checksum).map(Sum::Check), mode, kept);
+    }
+
+    /// The same with a checksum of any kind, or none.
+    pub(crate) fn open_summed(
+        &mut self,
+        storage: &mut impl Storage,
+        handle: Handle,
+        sum: Option<Sum>,
+        mode: OpenMode,
+        kept: &Ranges,
+    ) {
+        self.digest = sum.map(|sum| Digest {
+            owed: if sum.is_sequential() { VecDeque::new() } else { kept.iter().collect() },
+            reading: Reading::new(sum),
         });
         self.opening = true;
         storage.room().parked -= self.parked_len;
@@ -196,7 +194,7 @@ impl Spool {
     fn submit(&mut self, storage: &mut impl Storage, handle: Handle, offset: u64, bytes: Bytes) {
         let Some(file) = self.file else { return };
         if let Some(digest) = self.digest.as_mut() {
-            digest.feed(offset, &bytes);
+            digest.reading.feed(offset, &bytes);
         }
         self.writes += 1;
         let cost = bytes.len() + PIECE_COST;
@@ -223,58 +221,45 @@ impl Spool {
     pub(crate) fn sum_up(&mut self, storage: &mut impl Storage, handle: Handle, prefix: u64) {
         let (Some(digest), Some(file)) = (self.digest.as_mut(), self.file) else { return };
         let piece = storage.room().read_piece.max(1);
-        while let Some((start, end)) = digest.owed.front_mut().filter(|_| digest.reads < READS_MAX)
+        let reading = &mut digest.reading;
+        while let Some((start, end)) = digest.owed.front_mut().filter(|_| reading.reads < READS_MAX)
         {
             let len = piece.min(usize::try_from(*end - *start).unwrap_or(piece));
             storage.read(handle, file, *start, len);
-            digest.reads += 1;
+            reading.reads += 1;
             *start += len as u64;
             if start >= end {
                 digest.owed.pop_front();
             }
         }
-        if !digest.checksum.kind().is_sequential() {
-            return;
-        }
-        let in_buffer = !self.buffer.is_empty() && self.start < prefix;
-        let written = if in_buffer { self.start } else { prefix };
-        while digest.next_read < written && digest.reads < READS_MAX {
-            let left = written - digest.next_read;
-            let len = piece.min(usize::try_from(left).unwrap_or(piece));
-            storage.read(handle, file, digest.next_read, len);
-            digest.reads += 1;
-            digest.next_read += len as u64;
+        if reading.sum.is_sequential() {
+            let in_buffer = !self.buffer.is_empty() && self.start < prefix;
+            let written = if in_buffer { self.start } else { prefix };
+            reading.read_on(storage, handle, file, written);
         }
     }
 
     /// Takes what was read back. An error if it is less than was written.
     pub(crate) fn read_done(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
-        let Some(digest) = self.digest.as_mut() else { return Ok(()) };
-        digest.reads = digest.reads.saturating_sub(1);
-        if bytes.len() != asked {
-            return Err(());
-        }
-        if !digest.checksum.kind().is_sequential() {
-            digest.checksum.update(offset, &bytes);
-            return Ok(());
-        }
-        digest.early.insert(offset, bytes);
-        while let Some(bytes) = digest.early.remove(&digest.checksum.position()) {
-            digest.checksum.update(digest.checksum.position(), &bytes);
-        }
-        Ok(())
+        self.digest.as_mut().map_or(Ok(()), |digest| digest.reading.take(offset, asked, bytes))
     }
 
     /// The checksum of a file of `size` bytes that is wholly here, once all of it was summed up.
     pub(crate) fn checksum(&self, size: u64) -> Option<u32> {
-        let Some(digest) = self.digest.as_ref() else { return Some(0) };
-        let whole = if digest.checksum.kind().is_sequential() {
-            digest.checksum.position() >= size
+        self.value(size).map(|value| value.check().unwrap_or_default())
+    }
+
+    /// The same for a checksum of any kind; without one it is 0.
+    pub(crate) fn value(&self, size: u64) -> Option<Value> {
+        let Some(digest) = self.digest.as_ref() else { return Some(Value::Check(0)) };
+        let sum = &digest.reading.sum;
+        let whole = if sum.is_sequential() {
+            sum.position() >= size
         } else {
-            digest.owed.is_empty() && digest.reads == 0
+            digest.owed.is_empty() && digest.reading.reads == 0
         };
         let submitted = self.file.is_some() && self.buffer.is_empty();
-        (whole && submitted).then(|| digest.checksum.finish())
+        (whole && submitted).then(|| sum.finish())
     }
 
     /// Forgets all data; the file must be closed and removed by the caller.
@@ -300,18 +285,6 @@ impl Spool {
     pub(crate) fn close(&mut self, storage: &mut impl Storage) {
         if let Some(file) = self.file.take() {
             storage.close(file);
-        }
-    }
-}
-
-impl Digest {
-    /// Sums up data on its way to the store, if it is next.
-    fn feed(&mut self, offset: u64, bytes: &[u8]) {
-        if !self.checksum.kind().is_sequential() {
-            self.checksum.update(offset, bytes);
-        } else if offset == self.checksum.position() {
-            self.checksum.update(offset, bytes);
-            self.next_read = self.next_read.max(self.checksum.position());
         }
     }
 }

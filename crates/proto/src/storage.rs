@@ -2,6 +2,7 @@
 //! effects.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, OpenMode};
@@ -93,5 +94,22 @@ impl Room {
             self.spare.pop_front();
         }
         self.spare.push_back(bytes.clone());
+    }
+}
+
+/// When the progress of a reception is saved. A restart loses what came after the last time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalPolicy {
+    /// Whether anything is saved at all.
+    pub enabled: bool,
+    /// After this many new bytes.
+    pub bytes: u64,
+    /// After this time, if there are new bytes.
+    pub interval: Duration,
+}
+
+impl Default for JournalPolicy {
+    fn default() -> Self {
+        Self { enabled: true, bytes: 64 << 20, interval: Duration::from_secs(2) }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine::PathId;
 use wire::cfdp::{ChecksumType, ConditionCode, FaultHandler, TransmissionMode, Version, Width};
 
+pub use crate::storage::JournalPolicy;
 pub use crate::timer::Timer;
 
 use super::user_operations::{Permissions, UserOperations};
@@ -308,22 +309,5 @@ impl Faults {
     #[must_use]
     pub fn get(&self, condition: ConditionCode) -> FaultHandler {
         self.0.get(&condition).copied().unwrap_or(FaultHandler::Cancel)
-    }
-}
-
-/// When the progress of a reception is saved. A restart loses what came after the last time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalPolicy {
-    /// Whether anything is saved at all.
-    pub enabled: bool,
-    /// After this many new bytes.
-    pub bytes: u64,
-    /// After this time, if there are new bytes.
-    pub interval: Duration,
-}
-
-impl Default for JournalPolicy {
-    fn default() -> Self {
-        Self { enabled: true, bytes: 64 << 20, interval: Duration::from_secs(2) }
     }
 }

@@ -41,8 +41,47 @@ impl<'a> Entry<'a> {
         2 + self.width.octets() + 8 + self.path.len() + 1
     }
 
+    /// Reads the record of a directory: its entries, each padded with as many NULs as its writer
+    /// liked.
+    ///
+    /// # Errors
+    /// The octets are no such record; the error says where.
+    pub fn decode_record(octets: &'a [u8]) -> Result<Vec<Self>, DecodeError> {
+        let mut reader = Reader::new(octets);
+        let mut entries = Vec::new();
+        loop {
+            while reader.clone().rest().first() == Some(&0) {
+                reader.u8()?;
+            }
+            if reader.is_empty() {
+                return Ok(entries);
+            }
+            entries.push(Self::read_one(&mut reader)?);
+        }
+    }
+
+    /// Appends the entry to the record of a directory.
+    ///
+    /// # Errors
+    /// A field has no form on the wire; nothing is appended.
+    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut octets = vec![0; self.encoded_len()];
+        self.write(&mut Writer::new(&mut octets))?;
+        out.append(&mut octets);
+        Ok(())
+    }
+
     /// Reads an entry at the end of a packet, where more NULs may follow.
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let entry = Self::read_one(reader)?;
+        let at = reader.offset();
+        if reader.rest().iter().any(|octet| *octet != 0) {
+            return Err(DecodeError::invalid(at, "something follows the path"));
+        }
+        Ok(entry)
+    }
+
+    fn read_one(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let at = reader.offset();
         let properties = reader.u16()?;
         let bit = |number: u32| properties >> (15 - number) & 1 != 0;
@@ -53,10 +92,6 @@ impl<'a> Entry<'a> {
         let size = width.read(reader)?;
         let (modified, created) = (reader.u32()?, reader.u32()?);
         let path = read_path(reader)?;
-        let at = reader.offset();
-        if reader.rest().iter().any(|octet| *octet != 0) {
-            return Err(DecodeError::invalid(at, "something follows the path"));
-        }
         let kind = match (bit(6), bit(7)) {
             (false, false) => EntryKind::File,
             (true, false) => EntryKind::Special,

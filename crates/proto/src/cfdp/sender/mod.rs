@@ -1,7 +1,6 @@
 //! A transaction at the entity that sends the file (CCSDS 727.0-B-5 §4.6.1).
 
 mod events;
-mod window;
 
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use wire::cfdp::{
     Prompt, PromptResponse, SegmentMetadata, Tlv, Tlvs, Version,
 };
 
-use self::window::Window;
 use super::core::{Alarm, Base, Core};
 use super::finished::Outcome;
 use super::indication::{Indication, Report, Role, State, TransactionFinished};
@@ -21,6 +19,7 @@ use crate::path::{Burst, Class, Turn};
 use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::timer::TICK;
+use crate::window::Window;
 
 /// The longest wait for a receiver that was asked how far it is.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);

@@ -1,15 +1,15 @@
 //! How far a sender that has no rate runs ahead of its receiver.
 //!
 //! Over a path without a rate nothing tells a sender that its receiver is slower than itself:
-//! what the receiver's host cannot hold is lost, and sent again. CFDP has the means to find out:
-//! a Prompt asks for a Keep Alive, which says how far the receiver is (CCSDS 727.0-B-5 §4.6.5).
-//! New data beyond a bound waits for that. This is flow control between two hosts; it is no
+//! what the receiver's host cannot hold is lost, and sent again. Protocols have the means to find
+//! out: CFDP's Prompt asks for a Keep Alive (CCSDS 727.0-B-5 §4.6.5), a flag of Saratoga's DATA for
+//! a STATUS, and the answer says how far the receiver is. New data beyond a bound waits for that. This is flow control between two hosts; it is no
 //! congestion control, and shares a network with nobody.
 
-/// Prompts for each window: enough that the answer to one comes before the window is used up.
+/// Questions for each window: enough that the answer to one comes before the window is used up.
 const PROMPTS: u64 = 4;
 
-/// Waits in vain after which the receiver counts as one that does not answer Prompts, or only
+/// Waits in vain after which the receiver counts as one that does not answer, or only
 /// after a round trip so long that a window of this kind would slow the transfer down.
 const SILENCES_MAX: u32 = 3;
 

@@ -1,0 +1,435 @@
+//! What engines of sessions have in common: paths that take turns, effects and their answers,
+//! timers that stand still while a path is down, and the places where sessions live.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, PathId, Ticket, Time,
+    Timers,
+};
+
+use crate::path::{Burst, Class, Handle, Path, RoundTrip, Turn};
+use crate::storage::{Room, Storage};
+use crate::timer::TICK;
+
+/// A session's timer, as an engine names it.
+pub(crate) trait Alarm: Copy + Ord {
+    /// What it is called where deadlines are told.
+    fn why(self) -> &'static str;
+}
+
+/// What an effect was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Take up the records of an earlier run.
+    Load,
+    /// Open the source or the working file.
+    Open,
+    /// Read the source to send it, or the working file to check it.
+    Read {
+        offset: u64,
+        len: usize,
+    },
+    /// Read a part of the source that is sent again.
+    Repair {
+        offset: u64,
+    },
+    Write {
+        cost: usize,
+    },
+    Sync,
+    Install,
+    /// A file is deleted.
+    Delete,
+    /// A directory is listed.
+    List,
+    /// The record of this number was kept.
+    Record {
+        number: u32,
+    },
+    /// Nobody waits for the answer.
+    Forget,
+}
+
+/// Bounds that the kernel keeps; the engine's limits have them too.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) write_buffer: usize,
+    pub(crate) write_piece: usize,
+    pub(crate) read_ahead: usize,
+    pub(crate) read_ahead_total: usize,
+    pub(crate) read_piece: usize,
+}
+
+/// Paths, effects and timers of an engine.
+#[derive(Debug)]
+pub(crate) struct Kernel<A> {
+    pub(crate) paths: BTreeMap<PathId, Path>,
+    pub(crate) effects: VecDeque<Effect>,
+    pub(crate) timers: Timers<(Handle, A)>,
+    pub(crate) room: Room,
+    /// Sessions under way that send.
+    pub(crate) senders: usize,
+    /// Too much waits to be written: all collected data shall go to the store now.
+    pub(crate) flush_wanted: bool,
+    /// Whether data was dropped for lack of room, and there still is none.
+    pub(crate) is_full: bool,
+    bounds: Bounds,
+    tickets: BTreeMap<Ticket, (Handle, Job)>,
+    ticket: u64,
+    /// The path that had the last turn.
+    turn: PathId,
+}
+
+impl<A: Alarm> Kernel<A> {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            paths: BTreeMap::new(),
+            effects: VecDeque::new(),
+            timers: Timers::new(),
+            room: Room::new(bounds.write_buffer, bounds.write_piece, bounds.read_piece),
+            senders: 0,
+            flush_wanted: false,
+            is_full: false,
+            bounds,
+            tickets: BTreeMap::new(),
+            ticket: 0,
+            turn: PathId(0),
+        }
+    }
+
+    fn ticket(&mut self, handle: Handle, job: Job) -> Ticket {
+        self.ticket += 1;
+        let ticket = Ticket(self.ticket);
+        self.tickets.insert(ticket, (handle, job));
+        ticket
+    }
+
+    /// What an answered effect was for.
+    pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<(Handle, Job)> {
+        self.tickets.remove(&ticket)
+    }
+
+    pub(crate) fn filestore(&mut self, handle: Handle, job: Job, request: FilestoreRequest) {
+        let ticket = self.ticket(handle, job);
+        self.effects.push_back(Effect::Filestore { ticket, request });
+    }
+
+    pub(crate) fn index(&mut self, handle: Handle, job: Job, request: IndexRequest) {
+        let ticket = self.ticket(handle, job);
+        self.effects.push_back(Effect::Index { ticket, request });
+    }
+
+    /// Asks the driver to hold back a path until its data is written.
+    pub(crate) fn pause(&mut self, path: PathId) {
+        if let Some(state) = self.paths.get_mut(&path)
+            && !state.paused
+        {
+            state.paused = true;
+            self.effects.push_back(Effect::PauseRead { path });
+        }
+    }
+
+    /// The paths, beginning behind the one that had the last turn.
+    pub(crate) fn turns(&self) -> Vec<PathId> {
+        let after = self.paths.range((Bound::Excluded(self.turn), Bound::Unbounded));
+        let before = self.paths.range(..=self.turn);
+        after.chain(before).map(|(id, _)| *id).collect()
+    }
+
+    /// A path sent something; the next one is first now.
+    pub(crate) fn had_turn(&mut self, id: PathId) {
+        self.turn = id;
+    }
+}
+
+impl<A: Alarm> Storage for Kernel<A> {
+    fn room(&mut self) -> &mut Room {
+        &mut self.room
+    }
+
+    fn read_ahead(&self) -> usize {
+        let share = self.bounds.read_ahead_total / self.senders.max(1);
+        self.bounds.read_ahead.min(share).max(1)
+    }
+
+    fn open(&mut self, handle: Handle, name: FileName, mode: OpenMode) {
+        let ticket = self.ticket(handle, Job::Open);
+        self.effects.push_back(Effect::Open { ticket, name, mode });
+    }
+
+    fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
+        let ticket = self.ticket(handle, Job::Read { offset, len });
+        self.effects.push_back(Effect::Read { ticket, file, offset, len });
+    }
+
+    fn read_again(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
+        let ticket = self.ticket(handle, Job::Repair { offset });
+        self.effects.push_back(Effect::Read { ticket, file, offset, len });
+    }
+
+    fn write(&mut self, handle: Handle, file: FileId, offset: u64, bytes: Bytes, cost: usize) {
+        let ticket = self.ticket(handle, Job::Write { cost });
+        self.effects.push_back(Effect::Write { ticket, file, offset, bytes });
+    }
+
+    fn sync(&mut self, handle: Handle, file: FileId) {
+        let ticket = self.ticket(handle, Job::Sync);
+        self.effects.push_back(Effect::Sync { ticket, file });
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.effects.push_back(Effect::Close { file });
+    }
+
+    fn written(&mut self, cost: usize) {
+        self.room.unwritten = self.room.unwritten.saturating_sub(cost);
+        if self.room.unwritten > self.bounds.write_buffer / 2 {
+            self.flush_wanted |= self.paths.values().any(|path| path.paused);
+            return;
+        }
+        self.is_full = false;
+        for (&path, state) in &mut self.paths {
+            if state.paused {
+                state.paused = false;
+                self.effects.push_back(Effect::ResumeRead { path });
+            }
+        }
+    }
+}
+
+/// What each session has, whichever side it is on.
+#[derive(Debug)]
+pub(crate) struct Base<A> {
+    pub(crate) handle: Handle,
+    pub(crate) path: Option<PathId>,
+    pub(crate) last_heard: Time,
+    /// Classes in whose queue the session is.
+    queued: u8,
+    /// Timers that are armed.
+    armed: Vec<A>,
+    /// While the path is down: since when, and what was left of the timers.
+    stopped: Option<(Time, Vec<(A, Duration)>)>,
+}
+
+impl<A: Alarm> Base<A> {
+    pub(crate) fn new(handle: Handle, path: Option<PathId>, now: Time) -> Self {
+        Self { handle, path, last_heard: now, queued: 0, armed: Vec::new(), stopped: None }
+    }
+
+    /// Asks for a chance to send something of this class.
+    pub(crate) fn want(&mut self, kernel: &mut Kernel<A>, class: Class) {
+        if self.queued & class.bit() != 0 {
+            return;
+        }
+        let Some(path) = self.path.and_then(|id| kernel.paths.get_mut(&id)) else { return };
+        self.queued |= class.bit();
+        path.enqueue(class, self.handle);
+    }
+
+    /// Takes note that the session left a queue.
+    fn left_queue(&mut self, class: Class) {
+        self.queued &= !class.bit();
+    }
+
+    /// The same the other way round; `false` if it was in the queue already.
+    fn back_in_queue(&mut self, class: Class) -> bool {
+        let was = self.queued & class.bit() != 0;
+        self.queued |= class.bit();
+        !was
+    }
+
+    /// Moves the session to another path; what it wants to send must be asked for again.
+    pub(crate) fn set_path(&mut self, paths: &mut BTreeMap<PathId, Path>, path: PathId) -> bool {
+        if self.path == Some(path) {
+            return false;
+        }
+        if self.queued != 0
+            && let Some(old) = self.path.and_then(|old| paths.get_mut(&old))
+        {
+            old.forget(self.handle);
+        }
+        self.path = Some(path);
+        self.queued = 0;
+        true
+    }
+
+    /// Arms a timer. While the path is down it will run as long from when that is up.
+    pub(crate) fn alarm(&mut self, kernel: &mut Kernel<A>, alarm: A, now: Time, wait: Duration) {
+        let wait = wait.max(TICK);
+        if let Some((_, left)) = self.stopped.as_mut() {
+            left.retain(|(other, _)| *other != alarm);
+            left.push((alarm, wait));
+            return;
+        }
+        if !self.armed.contains(&alarm) {
+            self.armed.push(alarm);
+        }
+        kernel.timers.set((self.handle, alarm), now + wait, alarm.why());
+    }
+
+    /// Whether a timer is armed.
+    pub(crate) fn is_armed(&self, alarm: A) -> bool {
+        let left = self.stopped.iter().flat_map(|(_, left)| left.iter().map(|(alarm, _)| alarm));
+        self.armed.iter().chain(left).any(|other| *other == alarm)
+    }
+
+    pub(crate) fn disarm(&mut self, kernel: &mut Kernel<A>, alarm: A) {
+        self.armed.retain(|other| *other != alarm);
+        if let Some((_, left)) = self.stopped.as_mut() {
+            left.retain(|(other, _)| *other != alarm);
+        }
+        kernel.timers.cancel((self.handle, alarm));
+    }
+
+    pub(crate) fn disarm_all(&mut self, kernel: &mut Kernel<A>) {
+        for alarm in std::mem::take(&mut self.armed) {
+            kernel.timers.cancel((self.handle, alarm));
+        }
+        if let Some((_, left)) = self.stopped.as_mut() {
+            left.clear();
+        }
+    }
+
+    /// The path went down: time stands still for the timers.
+    pub(crate) fn stop(&mut self, kernel: &mut Kernel<A>, now: Time) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let mut left = Vec::new();
+        for alarm in std::mem::take(&mut self.armed) {
+            if let Some(deadline) = kernel.timers.cancel((self.handle, alarm)) {
+                left.push((alarm, deadline.at.since(now)));
+            }
+        }
+        self.stopped = Some((now, left));
+    }
+
+    /// The path is up again: the timers go on.
+    pub(crate) fn go_on(&mut self, kernel: &mut Kernel<A>, now: Time) {
+        let Some((since, left)) = self.stopped.take() else { return };
+        self.last_heard += now.since(since);
+        for (alarm, left) in left {
+            self.alarm(kernel, alarm, now, left);
+        }
+    }
+
+    /// What is known of the path's round trip.
+    pub(crate) fn round_trip(&self, kernel: &Kernel<A>) -> RoundTrip {
+        let path = self.path.and_then(|id| kernel.paths.get(&id));
+        path.map_or_else(RoundTrip::default, |path| path.rtt)
+    }
+
+    /// Learns from an answer to something that was sent once.
+    pub(crate) fn sample(&self, kernel: &mut Kernel<A>, took: Duration) {
+        if let Some(path) = self.path.and_then(|id| kernel.paths.get_mut(&id)) {
+            path.rtt.sample(took);
+        }
+    }
+}
+
+/// Where sessions live.
+#[derive(Debug)]
+pub(crate) struct Slots<S> {
+    slots: Vec<Slot<S>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<S> {
+    generation: u32,
+    session: Option<S>,
+}
+
+impl<S> Slots<S> {
+    pub(crate) const fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// A place for a session that is about to be made.
+    pub(crate) fn reserve(&mut self) -> Handle {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, session: None });
+            u32::try_from(self.slots.len() - 1).expect("a bound on sessions keeps them few")
+        });
+        Handle { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Puts a session into the place reserved for it.
+    pub(crate) fn fill(&mut self, handle: Handle, session: S) {
+        self.slots[handle.index as usize].session = Some(session);
+    }
+
+    /// The session of a handle, if it still has that place.
+    pub(crate) fn get(&mut self, handle: Handle) -> Option<&mut S> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        slot.session.as_mut().filter(|_| slot.generation == handle.generation)
+    }
+
+    /// Takes a session out; its handle means nothing any more.
+    pub(crate) fn take(&mut self, handle: Handle) -> Option<S> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if slot.generation != handle.generation {
+            return None;
+        }
+        let session = slot.session.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(handle.index);
+        Some(session)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &S> {
+        self.slots.iter().filter_map(|slot| slot.session.as_ref())
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.slots.iter_mut().filter_map(|slot| slot.session.as_mut())
+    }
+}
+
+/// An engine whose sessions take turns to send.
+pub(crate) trait Turns<A: Alarm> {
+    fn kernel(&mut self) -> &mut Kernel<A>;
+
+    /// What a session has in common with all others.
+    fn base(&mut self, handle: Handle) -> Option<&mut Base<A>>;
+
+    /// Lets a session send what it has of one class.
+    fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn;
+
+    /// Looks after a session once something happened to it.
+    fn settle(&mut self, handle: Handle);
+
+    /// Fills a batch for one path with what is most worth sending.
+    fn fill_batch(&mut self, id: PathId, burst: &mut Burst<'_>) {
+        for class in Class::ALL {
+            loop {
+                let path = self.kernel().paths.get_mut(&id);
+                let Some(handle) = path.and_then(|path| path.dequeue(class)) else { break };
+                let Some(base) = self.base(handle).filter(|base| base.path == Some(id)) else {
+                    continue;
+                };
+                base.left_queue(class);
+                let before = burst.len();
+                let turn = self.emit(handle, class, burst);
+                let again = turn == Turn::More
+                    && self.base(handle).is_some_and(|base| base.back_in_queue(class));
+                if again && let Some(path) = self.kernel().paths.get_mut(&id) {
+                    // Behind the others if it just sent something.
+                    if burst.len() > before {
+                        path.enqueue(class, handle);
+                    } else {
+                        path.requeue_front(class, handle);
+                    }
+                }
+                self.settle(handle);
+                if turn == Turn::More {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What all sessions of a peer share.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use engine::{FileName, FilestoreRequest, IndexRequest, Rng, Time};
+use wire::saratoga::Packet;
+
+use super::config::{Config, Remote};
+use super::indication::{Indication, Limit, Stats};
+use super::partials::{self, Partial, Partials};
+use crate::kernel::{self, Base, Bounds, Job, Kernel};
+use crate::path::{Burst, Handle};
+
+/// A session's timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Alarm {
+    /// The answer to a REQUEST is overdue.
+    Request,
+    /// The STATUS that was asked for is overdue.
+    Poll,
+    /// The receiver does not say how far it is, and new data waits for that.
+    Window,
+    /// Time for a STATUS that nobody asked for.
+    Voluntary,
+    /// Nothing came for too long.
+    Inactivity,
+    /// Save the progress.
+    Save,
+    /// Time for a BEACON.
+    Beacon,
+}
+
+impl kernel::Alarm for Alarm {
+    fn why(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Poll => "poll",
+            Self::Window => "window",
+            Self::Voluntary => "voluntary status",
+            Self::Inactivity => "inactivity",
+            Self::Save => "save",
+            Self::Beacon => "beacon",
+        }
+    }
+}
+
+/// Whose effects belong to no session.
+pub(crate) const NOBODY: Handle = Handle { index: u32::MAX, generation: 0 };
+
+/// What all sessions of a peer share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: Config,
+    pub(crate) kernel: Kernel<Alarm>,
+    pub(crate) indications: VecDeque<Indication>,
+    pub(crate) stats: Stats,
+    pub(crate) rng: Rng,
+    pub(crate) partials: Partials,
+    limits_reported: Vec<Limit>,
+}
+
+impl Core {
+    pub(crate) fn new(config: Config, rng: Rng) -> Self {
+        let limits = &config.limits;
+        let bounds = Bounds {
+            write_buffer: limits.write_buffer,
+            write_piece: limits.write_piece,
+            read_ahead: limits.read_ahead,
+            read_ahead_total: limits.read_ahead_total,
+            read_piece: limits.read_piece,
+        };
+        Self {
+            kernel: Kernel::new(bounds),
+            indications: VecDeque::new(),
+            stats: Stats::default(),
+            rng,
+            partials: Partials::default(),
+            limits_reported: Vec::new(),
+            config,
+        }
+    }
+
+    pub(crate) fn indicate(&mut self, indication: Indication) {
+        self.indications.push_back(indication);
+    }
+
+    /// Reports a limit, once until it is left.
+    pub(crate) fn limit_reached(&mut self, limit: Limit) {
+        if !self.limits_reported.contains(&limit) {
+            self.limits_reported.push(limit);
+            self.indicate(Indication::LimitReached(limit));
+        }
+    }
+
+    pub(crate) fn limit_left(&mut self, limit: Limit) {
+        self.limits_reported.retain(|other| *other != limit);
+    }
+
+    /// Keeps what came of a file for a later session.
+    pub(crate) fn keep_partial(&mut self, number: u32, partial: Partial) {
+        let max = self.config.limits.partials;
+        if let Some(oldest) = self.partials.keep(number, partial, max) {
+            self.limit_reached(Limit::Partials);
+            self.forget_record(oldest);
+            let name = FileName::spool(&partials::key(oldest));
+            let name = name.expect("letters, digits and dashes are a name");
+            self.kernel.filestore(NOBODY, Job::Forget, FilestoreRequest::DenyFile(name));
+        }
+    }
+
+    /// Removes a record, unless what it is about is kept for a later session.
+    pub(crate) fn forget_record(&mut self, number: u32) {
+        if !self.partials.has(number) {
+            let request = IndexRequest::Remove { key: partials::key(number) };
+            self.kernel.index(NOBODY, Job::Forget, request);
+        }
+    }
+
+    /// Writes one packet into the batch; `false` if it must wait for the next one. A packet that is
+    /// larger than the path takes cannot be sent at all, and is left out.
+    pub(crate) fn push(&mut self, burst: &mut Burst<'_>, packet: &Packet<'_>) -> bool {
+        let len = packet.encoded_len();
+        if len > burst.mtu() {
+            self.stats.oversize += 1;
+            return true;
+        }
+        let Some(place) = burst.push(len) else { return false };
+        if packet.encode(place).is_err() {
+            debug_assert!(false, "a packet of our own cannot be encoded");
+            place.fill(0xff);
+        }
+        self.stats.sent.count(packet);
+        true
+    }
+
+    /// Time within which the peer should have answered.
+    pub(crate) fn answer_time(&self, base: &Base<Alarm>, remote: &Remote) -> Duration {
+        base.round_trip(&self.kernel).timeout(remote.initial_rtt)
+    }
+
+    /// When a peer that was last heard then is given up.
+    pub(crate) fn given_up_at(&self, base: &Base<Alarm>, remote: &Remote) -> Time {
+        base.last_heard + remote.inactivity.max(4 * self.answer_time(base, remote))
+    }
+}

@@ -1,0 +1,64 @@
+//! A directory as a file: its entries, one after the other (draft-wood-tsvwg-saratoga-22 §5).
+
+use bytes::Bytes;
+use engine::DirEntry;
+use wire::saratoga::{Entry, EntryKind, Width};
+
+use super::indication::Listed;
+
+/// The record of a directory; `None` if it would have more than `max` octets.
+pub(crate) fn encode(entries: &[DirEntry], max: u64) -> Option<Bytes> {
+    let mut out = Vec::new();
+    for entry in entries {
+        let (kind, size) = match entry.kind {
+            engine::EntryKind::File(size) => (EntryKind::File, size),
+            engine::EntryKind::Directory => (EntryKind::Directory, 0),
+        };
+        let path = entry.name.as_bytes();
+        let width = Width::fitting(size);
+        // A store does not tell when a file changed.
+        let (modified, created) = (0, 0);
+        let entry = Entry { kind, udp_lite: false, width, size, modified, created, path };
+        // A name that has no form on the wire cannot be asked for either.
+        let _ = entry.append_to(&mut out);
+        if out.len() as u64 > max {
+            return None;
+        }
+    }
+    Some(out.into())
+}
+
+/// The entries of such a record; `None` if it is none.
+pub(crate) fn decode(octets: &[u8]) -> Option<Vec<Listed>> {
+    let entries = Entry::decode_record(octets).ok()?;
+    let listed = |entry: &Entry<'_>| Listed {
+        name: String::from_utf8_lossy(entry.path).into_owned(),
+        kind: entry.kind,
+        size: entry.size,
+    };
+    Some(entries.iter().map(listed).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_come_back() {
+        let entries = [
+            DirEntry { name: "a".into(), kind: engine::EntryKind::File(70_000) },
+            DirEntry { name: "b".into(), kind: engine::EntryKind::Directory },
+        ];
+        let record = encode(&entries, 1000).expect("it is short");
+        let listed = decode(&record).expect("it is a record");
+        assert_eq!(listed.len(), 2);
+        assert_eq!(
+            (&*listed[0].name, listed[0].kind, listed[0].size),
+            ("a", EntryKind::File, 70_000)
+        );
+        assert_eq!((&*listed[1].name, listed[1].kind), ("b", EntryKind::Directory));
+        assert!(encode(&entries, 20).is_none());
+        assert!(decode(&record[..record.len() - 1]).is_none());
+        assert_eq!(decode(b""), Some(Vec::new()));
+    }
+}

@@ -1,0 +1,180 @@
+//! Files that came in part: what is kept of them, so that a later session goes on.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use engine::FileName;
+use wire::cfdp::{Checksum, ChecksumType};
+
+use crate::ranges::Ranges;
+
+const VERSION: u8 = 1;
+
+/// How the keys of records begin.
+pub(crate) const PREFIX: &str = "sar-";
+
+/// A file that came in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Partial {
+    /// The METADATA packet without its session's number: only a file of which the very same is said
+    /// goes on.
+    pub(crate) identity: Bytes,
+    /// The name it shall have here.
+    pub(crate) destination: FileName,
+    /// What is safe of it.
+    pub(crate) ranges: Ranges,
+}
+
+/// All of them. A number names the record and the working file.
+#[derive(Debug, Default)]
+pub(crate) struct Partials {
+    /// Those that no session is about, the one that waited longest first.
+    waiting: BTreeMap<u64, (u32, Partial)>,
+    order: u64,
+}
+
+impl Partials {
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Octets held.
+    pub(crate) fn memory(&self) -> usize {
+        let one = |partial: &Partial| {
+            partial.identity.len() + partial.ranges.len() * 2 * size_of::<u64>() + 128
+        };
+        self.waiting.values().map(|(_, partial)| one(partial)).sum()
+    }
+
+    /// Keeps one; gives back the number of the one that must go for it.
+    pub(crate) fn keep(&mut self, number: u32, partial: Partial, max: usize) -> Option<u32> {
+        self.order += 1;
+        self.waiting.insert(self.order, (number, partial));
+        if self.waiting.len() <= max {
+            return None;
+        }
+        self.waiting.pop_first().map(|(_, (number, _))| number)
+    }
+
+    /// Takes out the one that this file would go on with.
+    pub(crate) fn take(
+        &mut self,
+        identity: &[u8],
+        destination: &FileName,
+    ) -> Option<(u32, Partial)> {
+        let same =
+            |partial: &Partial| partial.identity == identity && partial.destination == *destination;
+        let (&order, _) = self.waiting.iter().find(|(_, (_, partial))| same(partial))?;
+        self.waiting.remove(&order)
+    }
+
+    /// Whether a number is taken.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        self.waiting.values().any(|(other, _)| *other == number)
+    }
+}
+
+/// The name of a record and of a working file.
+pub(crate) fn key(number: u32) -> String {
+    format!("{PREFIX}{number:08x}")
+}
+
+/// The number in such a name.
+pub(crate) fn number(key: &str) -> Option<u32> {
+    let digits = key.strip_prefix(PREFIX)?;
+    u32::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 8)
+}
+
+impl Partial {
+    /// A record: version, destination, identity, ranges, CRC-32C; each list with its length.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        for text in [self.destination.path().as_bytes(), &self.identity] {
+            out.extend((text.len() as u32).to_be_bytes());
+            out.extend(text);
+        }
+        out.extend((self.ranges.len() as u32).to_be_bytes());
+        for (start, end) in self.ranges.iter() {
+            out.extend(start.to_be_bytes());
+            out.extend(end.to_be_bytes());
+        }
+        out.extend(crc(&out).to_be_bytes());
+        out.into()
+    }
+
+    /// `None` if it is none, or damaged.
+    pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
+        let (content, check) = octets.split_last_chunk::<4>()?;
+        if crc(content) != u32::from_be_bytes(*check) {
+            return None;
+        }
+        let mut rest = content.strip_prefix(&[VERSION])?;
+        let destination = std::str::from_utf8(text(&mut rest)?).ok()?;
+        let destination = FileName::file(destination).ok()?;
+        let identity = Bytes::copy_from_slice(text(&mut rest)?);
+        let count = u32::from_be_bytes(take(&mut rest)?);
+        let mut ranges = Ranges::new();
+        for _ in 0..count {
+            let start = u64::from_be_bytes(take(&mut rest)?);
+            ranges.insert(start, u64::from_be_bytes(take(&mut rest)?));
+        }
+        Some(Self { identity, destination, ranges })
+    }
+}
+
+/// Octets with their length before them.
+fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = u32::from_be_bytes(take(rest)?);
+    rest.split_off(..usize::try_from(len).ok()?)
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, others) = rest.split_first_chunk::<N>()?;
+    *rest = others;
+    Some(*first)
+}
+
+fn crc(octets: &[u8]) -> u32 {
+    Checksum::of(ChecksumType::Crc32c, octets).expect("CRC-32C is a known type")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partial(name: &str) -> Partial {
+        let mut ranges = Ranges::new();
+        ranges.insert(0, 100);
+        ranges.insert(200, 300);
+        let destination = FileName::file(name).expect("a plain name");
+        Partial { identity: Bytes::from_static(b"metadata"), destination, ranges }
+    }
+
+    #[test]
+    fn records_come_back_and_damage_is_seen() {
+        let octets = partial("a/b").to_bytes();
+        assert_eq!(Partial::decode(&octets), Some(partial("a/b")));
+        for i in 0..octets.len() {
+            let mut damaged = octets.to_vec();
+            damaged[i] ^= 4;
+            assert_eq!(Partial::decode(&damaged), None);
+            assert_eq!(Partial::decode(&octets[..i]), None);
+        }
+        assert_eq!(number(&key(0xa0b)), Some(0xa0b));
+        assert_eq!((number("sar-1"), number("cfdp-00000001")), (None, None));
+    }
+
+    #[test]
+    fn the_oldest_makes_room() {
+        let mut partials = Partials::default();
+        assert_eq!(partials.keep(1, partial("a"), 2), None);
+        assert_eq!(partials.keep(2, partial("b"), 2), None);
+        assert_eq!(partials.keep(3, partial("c"), 2), Some(1));
+        assert!(partials.take(b"metadata", &partial("a").destination).is_none());
+        assert!(partials.take(b"other", &partial("b").destination).is_none());
+        let taken = partials.take(b"metadata", &partial("b").destination);
+        assert_eq!(taken.map(|(number, _)| number), Some(2));
+        assert!(partials.has(3) && !partials.has(2));
+        assert_eq!(partials.len(), 1);
+    }
+}

@@ -1,0 +1,999 @@
+//! A session at the peer that receives the file (draft-wood-tsvwg-saratoga-22 §6).
+//!
+//! Nothing is said to be there before it is safe: the STATUS that says that all has arrived is sent
+//! when the file has its name.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Completion, EffectError, FileName, FilestoreRequest, IndexRequest, OpenMode, Time};
+use wire::cfdp::{Checksum, ChecksumType};
+use wire::saratoga::{
+    Content, Data, FileChecksum, Hole, Holes, Metadata, Packet, Request, RequestKind, Status,
+    StatusCode, Timestamp, Width,
+};
+
+use super::config::Remote;
+use super::core::{Alarm, Core};
+use super::directory;
+use super::indication::{Failure, Finished, Indication, Limit, Report, SessionId};
+use super::partials::{self, Partial};
+use crate::kernel::{Base, Job};
+use crate::path::{Burst, Class, Path, Turn};
+use crate::ranges::Ranges;
+use crate::spool::Spool;
+use crate::storage::Storage as _;
+use crate::sum::{Sum, Value};
+
+/// STATUS packets of one report at most; holes beyond them are told the next time.
+const PACKETS_MAX: usize = 64;
+
+/// Requests for a STATUS that wait to be answered. Of more, the oldest is forgotten.
+const REQUESTS_MAX: usize = 16;
+
+/// How long data waits for METADATA, if eight answers are not longer.
+const UNKNOWN_MOST: Duration = Duration::from_secs(30);
+
+/// What this peer asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) kind: RequestKind,
+    /// The name there.
+    pub(crate) name: String,
+    /// The name here; nothing of a directory, which is only looked at.
+    pub(crate) destination: Option<FileName>,
+}
+
+/// A session that receives.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) base: Base<Alarm>,
+    pub(crate) id: SessionId,
+    remote: Remote,
+    wish: Option<Wish>,
+    request_due: bool,
+    known: Option<Known>,
+    width: Width,
+    /// What has arrived.
+    ranges: Ranges,
+    /// Behind the highest octet of which the sender spoke.
+    highest: u64,
+    /// The end, if it is known.
+    end: Option<u64>,
+    spool: Spool,
+    /// The number of its record and its working file.
+    number: u32,
+    /// Octets that an earlier session brought.
+    resumed: u64,
+    /// Requests for a STATUS: the timestamp, and the octet behind the data that asked.
+    requests: VecDeque<(Option<Timestamp>, u64)>,
+    /// The timestamp of the data with the highest offset that had one.
+    stamped: (u64, Option<Timestamp>),
+    voluntary_due: bool,
+    /// STATUS packets of a report that is being sent.
+    outbox: VecDeque<Vec<u8>>,
+    /// What is written and being made safe, and what is safe and on record.
+    saving: Option<Ranges>,
+    saved: Ranges,
+    record_due: bool,
+    recording: bool,
+    /// Octets covered when it was last saved.
+    saved_at: u64,
+    syncs: u32,
+    /// The record of a directory, as far as it was read.
+    listing: Vec<u8>,
+    misses: u32,
+    /// Whether the file has its name.
+    is_installed: bool,
+    /// Why it failed.
+    failure: Option<StatusCode>,
+    phase: Phase,
+}
+
+/// What the METADATA says.
+#[derive(Debug)]
+struct Known {
+    content: Content,
+    name: String,
+    destination: Option<FileName>,
+    /// The checksum; `None` if there is none, or none that can be computed.
+    checksum: Option<Value>,
+    /// The packet without its session's number.
+    identity: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The request is on its way.
+    Asking,
+    Receiving,
+    /// All is there; the checksum is being completed.
+    Verifying,
+    Syncing,
+    /// The directory is read.
+    Reading,
+    Installing,
+    /// All is well, or failed here: the sender is told.
+    Telling(StatusCode),
+    Done,
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        base: Base<Alarm>,
+        id: SessionId,
+        wish: Option<Wish>,
+        number: u32,
+        core: &mut Core,
+        now: Time,
+    ) -> Self {
+        let asking = wish.is_some();
+        let mut receiver = Self {
+            base,
+            id,
+            remote: core.config.remote(id.peer).clone(),
+            wish,
+            request_due: asking,
+            known: None,
+            width: Width::W16,
+            ranges: Ranges::new(),
+            highest: 0,
+            end: None,
+            spool: Spool::new(spool_name(number)),
+            number,
+            resumed: 0,
+            requests: VecDeque::new(),
+            stamped: (0, None),
+            voluntary_due: false,
+            outbox: VecDeque::new(),
+            saving: None,
+            saved: Ranges::new(),
+            record_due: false,
+            recording: false,
+            saved_at: 0,
+            syncs: 0,
+            listing: Vec::new(),
+            misses: 0,
+            is_installed: false,
+            failure: None,
+            phase: if asking { Phase::Asking } else { Phase::Receiving },
+        };
+        if asking {
+            receiver.base.want(&mut core.kernel, Class::Control);
+        } else {
+            // A receiver says at once that it is there, and how far (§6.1.2).
+            receiver.volunteer(core);
+        }
+        let wait = receiver.given_up_at(core).since(now);
+        receiver.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        receiver
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// Whether it still takes data.
+    pub(crate) fn is_receiving(&self) -> bool {
+        matches!(self.phase, Phase::Asking | Phase::Receiving)
+    }
+
+    /// Whether it is about the file that this METADATA describes.
+    pub(crate) fn is_about(&self, identity: &[u8]) -> bool {
+        let known = self.known.as_ref();
+        let is_theirs = self.wish.is_none() && self.is_receiving();
+        is_theirs && known.is_some_and(|known| known.identity == identity)
+    }
+
+    /// Whether it writes, or is to write, the file of this name.
+    pub(crate) fn uses(&self, name: &FileName) -> bool {
+        let known = self.known.as_ref().and_then(|known| known.destination.as_ref());
+        known == Some(name)
+    }
+
+    /// Goes on under another number, because the sender began anew.
+    pub(crate) fn adopt(&mut self, core: &mut Core, id: SessionId) {
+        self.id = id;
+        self.base.set_path(&mut core.kernel.paths, id.peer);
+        self.requests.clear();
+        self.outbox.clear();
+        self.stamped = (0, None);
+        self.volunteer(core);
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        Report { id: self.id, progress: self.ranges.covered(), size: self.end, name: self.name() }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        let ranges = self.ranges.len() + self.saved.len();
+        let saving = self.saving.as_ref().map_or(0, Ranges::len);
+        let outbox: usize = self.outbox.iter().map(Vec::len).sum();
+        let known = self.known.as_ref().map_or(0, |known| known.identity.len() * 2);
+        (ranges + saving) * 2 * size_of::<u64>() + outbox + known + self.listing.len()
+    }
+
+    /// Hands collected data to the store, because too much waits in this engine.
+    pub(crate) fn flush(&mut self, core: &mut Core) {
+        if self.phase == Phase::Receiving {
+            self.spool.flush(&mut core.kernel, self.base.handle);
+        }
+    }
+
+    fn name(&self) -> String {
+        match (&self.known, &self.wish) {
+            (Some(Known { destination: Some(name), .. }), _)
+            | (None, Some(Wish { destination: Some(name), .. })) => name.path().to_owned(),
+            (Some(known), _) => known.name.clone(),
+            (None, Some(wish)) => wish.name.clone(),
+            (None, None) => String::new(),
+        }
+    }
+
+    fn heard(&mut self, core: &mut Core, now: Time) {
+        self.base.last_heard = now;
+        self.misses = 0;
+        if self.phase == Phase::Asking {
+            self.phase = Phase::Receiving;
+            self.request_due = false;
+            self.base.disarm(&mut core.kernel, Alarm::Request);
+        }
+        let quiet = self.quiet(core);
+        let wait = self.remote.voluntary_interval.map_or(quiet, |every| every.min(quiet));
+        // A timer a packet would be dear: it looks at the time of the last one when it goes off.
+        if !self.base.is_armed(Alarm::Voluntary) {
+            self.base.alarm(&mut core.kernel, Alarm::Voluntary, now, wait);
+        }
+    }
+
+    /// Silence after which it says again what it lacks.
+    fn quiet(&self, core: &Core) -> Duration {
+        let auto = core.answer_time(&self.base, &self.remote);
+        2 * self.remote.answer_timer.duration(auto, self.misses)
+    }
+
+    /// Sends a STATUS that nobody asked for.
+    pub(crate) fn volunteer(&mut self, core: &mut Core) {
+        self.voluntary_due = true;
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    /// When it gives up if nothing more comes. Data of which nothing is said does not wait long.
+    fn given_up_at(&self, core: &Core) -> Time {
+        let limit = core.given_up_at(&self.base, &self.remote);
+        if self.known.is_some() || self.wish.is_some() {
+            return limit;
+        }
+        let answer = core.answer_time(&self.base, &self.remote);
+        limit.min(self.base.last_heard + (8 * answer).max(UNKNOWN_MOST))
+    }
+
+    /// What is sent is described (§4.3).
+    pub(crate) fn on_metadata(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) {
+        if !self.is_receiving() {
+            return;
+        }
+        self.heard(core, now);
+        if self.known.is_none() && !self.know(core, now, metadata) {
+            return;
+        }
+        let is_stream = self.known.as_ref().is_some_and(|it| it.content == Content::Stream);
+        if metadata.is_over && !(is_stream && self.end.is_some()) {
+            self.fail(core, Failure { is_ours: false, code: StatusCode::Unspecified });
+            self.close(core);
+            return;
+        }
+        self.check_complete(core, now);
+    }
+
+    /// Takes up a description; `false` if the session ends of it.
+    fn know(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) -> bool {
+        let is_stream = metadata.content == Content::Stream;
+        let size = metadata.entry.size;
+        let limits = &core.config.limits;
+        let most =
+            if metadata.content == Content::Directory { limits.directory } else { limits.file };
+        let asked_for = self.wish.as_ref().map(|wish| wish.kind == RequestKind::GetDir);
+        let is_directory = metadata.content == Content::Directory;
+        let code = if metadata.content == Content::Bundle || is_directory && asked_for.is_none() {
+            Some(StatusCode::UnsupportedPacket)
+        } else if asked_for.is_some_and(|directory| directory != is_directory) {
+            Some(StatusCode::FlagsChanged)
+        } else if size > most {
+            Some(StatusCode::TooLong)
+        } else {
+            None
+        };
+        if let Some(code) = code {
+            self.refuse(core, now, code);
+            return false;
+        }
+        let Ok(name) = std::str::from_utf8(metadata.entry.path) else {
+            self.refuse(core, now, StatusCode::AccessDenied);
+            return false;
+        };
+        let destination = match &self.wish {
+            Some(wish) => wish.destination.clone(),
+            None => match FileName::file(name) {
+                Ok(name) => Some(name),
+                Err(_) => {
+                    self.refuse(core, now, StatusCode::AccessDenied);
+                    return false;
+                }
+            },
+        };
+        let checksum = match metadata.checksum {
+            FileChecksum::Crc32(crc) => Some(Value::Check(crc)),
+            FileChecksum::Md5(md5) => Some(Value::Md5(md5)),
+            FileChecksum::Sha1(sha1) => Some(Value::Sha1(sha1)),
+            FileChecksum::None | FileChecksum::Other { .. } => None,
+        };
+        let identity = identity(metadata);
+        let content = metadata.content;
+        self.width = metadata.descriptor;
+        if !is_stream {
+            self.end = Some(size);
+        }
+        let name = name.to_owned();
+        self.known = Some(Known { content, name, destination, checksum, identity });
+        self.begin(core);
+        true
+    }
+
+    /// Opens the working file: that of an earlier session about the same file, if there is one.
+    fn begin(&mut self, core: &mut Core) {
+        let Some(known) = &self.known else { return };
+        let may_go_on = known.content == Content::File;
+        let destination = known.destination.as_ref().filter(|_| may_go_on);
+        let earlier = destination.and_then(|name| core.partials.take(&known.identity, name));
+        let sum = match known.checksum {
+            None => None,
+            Some(Value::Check(_)) => Checksum::new(ChecksumType::Crc32c).map(Sum::Check),
+            Some(Value::Md5(_)) => Some(Sum::md5()),
+            Some(Value::Sha1(_)) => Some(Sum::sha1()),
+        };
+        let handle = self.base.handle;
+        let mut mode = OpenMode::Truncate;
+        if let Some((number, partial)) = earlier {
+            self.number = number;
+            self.spool.name = spool_name(number);
+            self.resumed = partial.ranges.covered();
+            self.saved = partial.ranges;
+            mode = OpenMode::Write;
+            for (start, end) in self.saved.iter() {
+                self.ranges.insert(start, end);
+            }
+        }
+        if let Some(end) = self.end {
+            // What came ahead of the description and lies beyond the end was damaged.
+            self.ranges.remove(end, u64::MAX);
+            self.highest = self.highest.min(end);
+        }
+        self.highest = self.highest.max(self.ranges.end());
+        self.saved_at = self.ranges.covered();
+        self.spool.open_summed(&mut core.kernel, handle, sum, mode, &self.saved);
+        core.indicate(Indication::Receiving {
+            id: self.id,
+            name: self.name(),
+            size: self.end,
+            resumed: self.resumed,
+        });
+        if self.resumed > 0 {
+            self.volunteer(core);
+        }
+    }
+
+    /// Data arrived (§4.4).
+    pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
+        if matches!(self.phase, Phase::Telling(_) | Phase::Done) {
+            return;
+        }
+        let end = data.offset + data.data.len() as u64;
+        if self.is_receiving() {
+            self.heard(core, now);
+            if !self.take(core, now, data, end) {
+                return;
+            }
+        } else {
+            core.stats.duplicate_data += u64::from(!data.data.is_empty());
+        }
+        if data.timestamp.is_some() && end >= self.stamped.0 {
+            self.stamped = (end, data.timestamp);
+        }
+        if data.wants_status {
+            if self.requests.len() >= REQUESTS_MAX {
+                self.requests.pop_front();
+            }
+            self.requests.push_back((data.timestamp, end));
+        }
+        self.check_complete(core, now);
+        // Once all is there, an answer waits until that is safe.
+        if data.wants_status && self.phase == Phase::Receiving {
+            self.base.want(&mut core.kernel, Class::Control);
+        }
+    }
+
+    /// Takes what a packet brings; `false` if it was dropped.
+    fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>, end: u64) -> bool {
+        let fits = self.known.as_ref().is_none_or(|known| known.content == data.content)
+            && end <= core.config.limits.file
+            && self.end.is_none_or(|known| end <= known && (!data.is_end || end == known));
+        if !fits {
+            core.stats.data_dropped += 1;
+            return false;
+        }
+        if self.known.is_none() {
+            self.width = self.width.max(data.descriptor);
+        }
+        if data.is_end && data.content == Content::Stream && self.known.is_some() {
+            self.end = Some(end);
+        }
+        self.highest = self.highest.max(end);
+        let start = data.offset;
+        if start == end {
+            return true;
+        }
+        if self.ranges.would_add_range(start, end) && self.ranges.len() > core.config.limits.gaps {
+            core.stats.data_dropped += 1;
+            core.limit_reached(Limit::Gaps);
+            return true;
+        }
+        let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
+        if gaps.is_empty() {
+            core.stats.duplicate_data += 1;
+        }
+        for (from, to) in gaps {
+            let part = &data.data[(from - start) as usize..(to - start) as usize];
+            if !self.spool.append(&mut core.kernel, self.base.handle, from, part) {
+                core.stats.data_dropped += 1;
+                core.kernel.is_full = true;
+                core.limit_reached(Limit::WriteBuffer);
+                core.kernel.flush_wanted = true;
+                if self.spool.is_writing() {
+                    core.kernel.pause(self.id.peer);
+                }
+                return true;
+            }
+            self.ranges.insert(from, to);
+        }
+        let policy = core.config.journal;
+        if policy.enabled && self.known.is_some() {
+            if self.ranges.covered() >= self.saved_at + policy.bytes {
+                self.save(core);
+            } else if !self.base.is_armed(Alarm::Save) {
+                self.base.alarm(&mut core.kernel, Alarm::Save, now, policy.interval);
+            }
+        }
+        true
+    }
+
+    /// Makes safe what was written so far, and then puts on record that it is.
+    fn save(&mut self, core: &mut Core) {
+        let is_file = self.known.as_ref().is_some_and(|known| known.content == Content::File);
+        if !is_file || self.saving.is_some() || self.saved_at == self.ranges.covered() {
+            return;
+        }
+        self.saved_at = self.ranges.covered();
+        self.spool.flush(&mut core.kernel, self.base.handle);
+        if self.spool.file().is_some() {
+            self.saving = Some(self.ranges.clone());
+            self.sync(core);
+        }
+    }
+
+    fn partial(&self) -> Option<Partial> {
+        let known = self.known.as_ref().filter(|known| known.content == Content::File)?;
+        Some(Partial {
+            identity: known.identity.clone(),
+            destination: known.destination.clone()?,
+            ranges: self.saved.clone(),
+        })
+    }
+
+    /// Puts on record what is safe; one record at a time.
+    fn record(&mut self, core: &mut Core) {
+        if self.recording {
+            self.record_due = true;
+            return;
+        }
+        let Some(partial) = self.partial() else { return };
+        self.recording = true;
+        self.record_due = false;
+        let (key, value) = (partials::key(self.number), partial.to_bytes());
+        let job = Job::Record { number: self.number };
+        core.kernel.index(self.base.handle, job, IndexRequest::Put { key, value });
+    }
+
+    /// Sends what it has: a receiver only has requests and STATUS.
+    pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if self.phase == Phase::Asking && self.request_due {
+            if !self.emit_request(core, burst) {
+                return Turn::More;
+            }
+            return Turn::Over;
+        }
+        loop {
+            while let Some(octets) = self.outbox.front() {
+                let Ok(packet) = Packet::decode(octets) else { break };
+                if !core.push(burst, &packet) {
+                    return Turn::More;
+                }
+                self.outbox.pop_front();
+            }
+            if let Phase::Telling(code) = self.phase {
+                if !self.requests.is_empty() || self.voluntary_due {
+                    let timestamp = self.requests.pop_back().and_then(|(timestamp, _)| timestamp);
+                    self.requests.clear();
+                    self.voluntary_due = false;
+                    self.outbox.push_back(self.last_word_as(code, timestamp));
+                    continue;
+                }
+                self.close(core);
+                return Turn::Over;
+            }
+            let is_open = matches!(self.phase, Phase::Receiving | Phase::Verifying);
+            if !is_open
+                && !matches!(self.phase, Phase::Syncing | Phase::Installing | Phase::Reading)
+            {
+                return Turn::Over;
+            }
+            // While it is being made safe, nothing that was asked is answered.
+            if self.is_whole() {
+                return Turn::Over;
+            }
+            if let Some((timestamp, end)) = self.requests.pop_front() {
+                self.voluntary_due = false;
+                self.make_status(core, timestamp, end, false);
+            } else if std::mem::take(&mut self.voluntary_due) {
+                let (_, timestamp) = self.stamped;
+                self.make_status(core, timestamp, self.highest, true);
+            } else {
+                return Turn::Over;
+            }
+        }
+    }
+
+    fn emit_request(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let Some(wish) = &self.wish else { return true };
+        let request = Packet::Request(Request {
+            kind: wish.kind,
+            descriptor: core.config.descriptor,
+            bundles: false,
+            streams: true,
+            udp_lite: false,
+            session: self.id.number,
+            path: wish.name.as_bytes(),
+            authentication: &[],
+        });
+        if !core.push(burst, &request) {
+            return false;
+        }
+        self.request_due = false;
+        let auto = core.answer_time(&self.base, &self.remote);
+        let wait = self.remote.answer_timer.duration(auto, self.misses);
+        self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
+        true
+    }
+
+    /// Makes the STATUS packets that say what is missing: more than one if the holes do not fit.
+    fn make_status(
+        &mut self,
+        core: &Core,
+        timestamp: Option<Timestamp>,
+        in_response_to: u64,
+        is_voluntary: bool,
+    ) {
+        let mtu = core.kernel.paths.get(&self.id.peer).map_or(0, Path::mtu);
+        let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
+        let width = self.width.max(Width::fitting(self.highest));
+        let stamp_len = timestamp.map_or(0, |timestamp| timestamp.len());
+        let room = max.saturating_sub(8 + stamp_len + 2 * width.octets());
+        let each = (room / (2 * width.octets())).max(1);
+        let gaps = self.ranges.gaps(0, self.highest);
+        let holes: Vec<Hole> = gaps.map(|(start, end)| Hole { start, last: end - 1 }).collect();
+        let progress = holes.first().map_or(self.highest, |hole| hole.start);
+        // Where there are no holes, both edges of what is worked on are the same.
+        let in_response_to = in_response_to.max(progress);
+        let mut parts: Vec<&[Hole]> = holes.chunks(each).take(PACKETS_MAX).collect();
+        if parts.is_empty() {
+            parts.push(&[]);
+        }
+        let is_partial = parts.len() > 1;
+        for part in parts {
+            let packet = Packet::Status(Status {
+                descriptor: width,
+                timestamp,
+                lacks_metadata: self.known.is_none(),
+                is_partial,
+                is_voluntary,
+                code: StatusCode::Ok,
+                session: self.id.number,
+                progress,
+                in_response_to,
+                holes: Holes::new(part),
+            });
+            self.outbox.extend(packet.to_vec());
+        }
+    }
+
+    /// The last STATUS of the session, for those who ask later, too.
+    pub(crate) fn last_word(&self) -> Vec<u8> {
+        match self.phase {
+            Phase::Telling(code) => self.last_word_as(code, None),
+            Phase::Asking
+            | Phase::Receiving
+            | Phase::Verifying
+            | Phase::Syncing
+            | Phase::Reading
+            | Phase::Installing
+            | Phase::Done => self.last_word_as(self.outcome(), None),
+        }
+    }
+
+    fn outcome(&self) -> StatusCode {
+        if self.is_installed {
+            StatusCode::Ok
+        } else {
+            self.failure.unwrap_or(StatusCode::NotInterested)
+        }
+    }
+
+    fn last_word_as(&self, code: StatusCode, timestamp: Option<Timestamp>) -> Vec<u8> {
+        let size = if code == StatusCode::Ok { self.end.unwrap_or(self.highest) } else { 0 };
+        let packet = Packet::Status(Status {
+            descriptor: self.width.max(Width::fitting(size)),
+            timestamp,
+            lacks_metadata: false,
+            is_partial: false,
+            is_voluntary: true,
+            code,
+            session: self.id.number,
+            progress: size,
+            in_response_to: size,
+            holes: Holes::NONE,
+        });
+        packet.to_vec().unwrap_or_default()
+    }
+
+    fn is_whole(&self) -> bool {
+        let whole = self.end.filter(|end| self.ranges.gaps(0, *end).next().is_none());
+        whole.is_some() && self.known.is_some()
+    }
+
+    /// Goes on to the end if everything is here.
+    fn check_complete(&mut self, core: &mut Core, now: Time) {
+        if self.phase != Phase::Receiving || self.spool.file().is_none() {
+            return;
+        }
+        self.spool.sum_up(&mut core.kernel, self.base.handle, self.ranges.prefix());
+        if !self.is_whole() {
+            return;
+        }
+        self.phase = Phase::Verifying;
+        self.base.disarm_all(&mut core.kernel);
+        self.spool.flush(&mut core.kernel, self.base.handle);
+        self.summed_up(core, now);
+    }
+
+    fn sync(&mut self, core: &mut Core) {
+        let Some(file) = self.spool.file() else { return };
+        self.syncs += 1;
+        core.kernel.sync(self.base.handle, file);
+    }
+
+    /// More of the file was summed up.
+    fn summed_up(&mut self, core: &mut Core, now: Time) {
+        let handle = self.base.handle;
+        self.spool.sum_up(&mut core.kernel, handle, self.ranges.prefix());
+        if self.phase != Phase::Verifying {
+            return;
+        }
+        let (Some(end), Some(known)) = (self.end, self.known.as_ref()) else { return };
+        let Some(value) = self.spool.value(end) else { return };
+        if known.checksum.is_some_and(|checksum| checksum != value) {
+            // §4.3: what does not fit its checksum is discarded.
+            self.forget_record(core);
+            self.refuse(core, now, StatusCode::Unspecified);
+            return;
+        }
+        if known.content == Content::Directory {
+            self.phase = Phase::Reading;
+            self.read_listing(core, now);
+        } else {
+            self.phase = Phase::Syncing;
+            self.sync(core);
+        }
+    }
+
+    fn read_listing(&mut self, core: &mut Core, now: Time) {
+        let (Some(file), Some(end)) = (self.spool.file(), self.end) else { return };
+        let at = self.listing.len() as u64;
+        if at < end {
+            let piece = core.config.limits.read_piece as u64;
+            let len = piece.min(end - at).max(1) as usize;
+            core.kernel.read(self.base.handle, file, at, len);
+            return;
+        }
+        match directory::decode(&self.listing) {
+            Some(entries) => {
+                core.indicate(Indication::Listing { id: self.id, entries });
+                self.succeed(core, now);
+                self.discard(core);
+            }
+            None => self.refuse(core, now, StatusCode::Unspecified),
+        }
+    }
+
+    /// An effect of this session was carried out.
+    pub(crate) fn done(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        job: Job,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let is_over = matches!(self.phase, Phase::Telling(_) | Phase::Done);
+        match (job, answer) {
+            (Job::Write { cost }, answer) => {
+                self.spool.written();
+                core.kernel.written(cost);
+                if answer.is_err() && !is_over {
+                    self.storage_failed(core, now);
+                }
+            }
+            (Job::Open, Ok(Completion::Opened { file, len })) => {
+                if is_over {
+                    core.kernel.close(file);
+                    return;
+                }
+                let (kernel, handle) = (&mut core.kernel, self.base.handle);
+                self.spool.opened(kernel, handle, file, len, &mut self.ranges);
+                self.saved.remove(len, u64::MAX);
+                self.check_complete(core, now);
+            }
+            (Job::Record { number }, answer) => {
+                self.recording = false;
+                core.stats.record_errors += u64::from(answer.is_err());
+                if is_over {
+                    core.forget_record(number);
+                } else if self.record_due {
+                    self.record(core);
+                }
+            }
+            _ if is_over => {}
+            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
+                if self.phase == Phase::Reading {
+                    self.listing.extend_from_slice(&bytes);
+                    if bytes.len() < len {
+                        self.storage_failed(core, now);
+                    } else {
+                        self.read_listing(core, now);
+                    }
+                    return;
+                }
+                match self.spool.read_done(offset, len, bytes) {
+                    Ok(()) => self.summed_up(core, now),
+                    Err(()) => self.storage_failed(core, now),
+                }
+            }
+            (Job::Sync, Ok(_)) => self.synced(core),
+            (Job::Install, Ok(_)) => self.installed(core, now),
+            (Job::Open | Job::Read { .. } | Job::Sync | Job::Install, _) => {
+                self.storage_failed(core, now);
+            }
+            (Job::Load | Job::Repair { .. } | Job::Delete | Job::List | Job::Forget, _) => {}
+        }
+    }
+
+    fn storage_failed(&mut self, core: &mut Core, now: Time) {
+        core.stats.storage_errors += 1;
+        self.refuse(core, now, StatusCode::ReceiverResources);
+    }
+
+    fn synced(&mut self, core: &mut Core) {
+        self.syncs = self.syncs.saturating_sub(1);
+        match self.phase {
+            Phase::Syncing if self.syncs == 0 => {
+                let known = self.known.as_ref().and_then(|known| known.destination.clone());
+                let Some(to) = known else { return };
+                self.phase = Phase::Installing;
+                self.spool.close(&mut core.kernel);
+                let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
+                core.kernel.filestore(self.base.handle, Job::Install, request);
+            }
+            Phase::Receiving => {
+                if let Some(saved) = self.saving.take() {
+                    self.saved = saved;
+                    self.record(core);
+                }
+            }
+            Phase::Syncing
+            | Phase::Asking
+            | Phase::Verifying
+            | Phase::Reading
+            | Phase::Installing
+            | Phase::Telling(_)
+            | Phase::Done => self.saving = None,
+        }
+    }
+
+    fn installed(&mut self, core: &mut Core, now: Time) {
+        self.forget_record(core);
+        self.succeed(core, now);
+    }
+
+    /// All is well: tells the user and the sender.
+    fn succeed(&mut self, core: &mut Core, now: Time) {
+        self.is_installed = true;
+        self.finished(core, Ok(()));
+        self.tell(core, now, StatusCode::Ok);
+    }
+
+    /// Tells the sender how it ended. A path that stays down does not keep the session for ever.
+    fn tell(&mut self, core: &mut Core, now: Time, code: StatusCode) {
+        self.phase = Phase::Telling(code);
+        let inactivity = self.remote.inactivity;
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
+        self.volunteer(core);
+    }
+
+    /// Forgets that part of the file is here, unless nothing was ever said of it.
+    fn forget_record(&mut self, core: &mut Core) {
+        // A record that is just being kept is forgotten once it is.
+        if self.saved.len() > 0 && !self.recording {
+            core.forget_record(self.number);
+        }
+        self.saved = Ranges::new();
+        self.record_due = false;
+    }
+
+    fn finished(&self, core: &mut Core, result: Result<(), Failure>) {
+        core.indicate(Indication::Finished(Finished {
+            id: self.id,
+            result,
+            is_confirmed: result.is_ok(),
+            name: self.name(),
+            size: self.end.unwrap_or_else(|| self.ranges.covered()),
+            resumed: self.resumed,
+        }));
+    }
+
+    /// A timer went off.
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match (alarm, self.phase) {
+            (Alarm::Request, Phase::Asking) => {
+                self.misses += 1;
+                self.request_due = true;
+                self.base.want(&mut core.kernel, Class::Control);
+            }
+            (Alarm::Voluntary, Phase::Receiving) => {
+                let quiet = self.quiet(core);
+                let silent_at = self.base.last_heard + quiet;
+                let every = self.remote.voluntary_interval;
+                let mut wait = silent_at.since(now);
+                if every.is_some() || silent_at <= now {
+                    self.volunteer(core);
+                    self.misses += u32::from(silent_at <= now);
+                    wait = every.map_or(quiet, |every| every.min(quiet));
+                }
+                self.base.alarm(&mut core.kernel, Alarm::Voluntary, now, wait);
+            }
+            (Alarm::Save, Phase::Receiving) => self.save(core),
+            (Alarm::Inactivity, Phase::Asking | Phase::Receiving) => {
+                let limit = self.given_up_at(core);
+                if limit > now {
+                    let wait = limit.since(now);
+                    self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+                } else if self.known.is_none() && self.wish.is_none() {
+                    self.refuse(core, now, StatusCode::MetadataRequired);
+                } else {
+                    self.refuse(core, now, StatusCode::SenderTimeout);
+                }
+            }
+            (Alarm::Inactivity, Phase::Telling(_)) => self.close(core),
+            (
+                Alarm::Request
+                | Alarm::Voluntary
+                | Alarm::Save
+                | Alarm::Inactivity
+                | Alarm::Poll
+                | Alarm::Window
+                | Alarm::Beacon,
+                _,
+            ) => {}
+        }
+    }
+
+    /// The other peer refuses, or knows nothing of it.
+    pub(crate) fn on_status(&mut self, core: &mut Core, now: Time, status: &Status<'_>) {
+        if !self.is_receiving() {
+            return;
+        }
+        if status.code == StatusCode::Ok {
+            // It is going to send.
+            self.base.last_heard = now;
+            return;
+        }
+        self.fail(core, Failure { is_ours: false, code: status.code });
+        self.close(core);
+    }
+
+    /// Ends the session, and tells the sender why.
+    pub(crate) fn refuse(&mut self, core: &mut Core, now: Time, code: StatusCode) {
+        if matches!(self.phase, Phase::Telling(_) | Phase::Done) {
+            return;
+        }
+        let asked_in_vain = self.phase == Phase::Asking;
+        self.fail(core, Failure { is_ours: true, code });
+        if asked_in_vain {
+            self.close(core);
+        } else {
+            self.tell(core, now, code);
+        }
+    }
+
+    /// Tells the user, and keeps what may be of use later.
+    fn fail(&mut self, core: &mut Core, failure: Failure) {
+        self.failure = Some(failure.code);
+        self.finished(core, Err(failure));
+        self.base.disarm_all(&mut core.kernel);
+        self.requests.clear();
+        self.outbox.clear();
+        let is_over = failure.is_ours && failure.code == StatusCode::NotInterested;
+        let kept = self.partial().filter(|partial| partial.ranges.len() > 0 && !is_over);
+        match kept {
+            Some(partial) if self.phase != Phase::Verifying => {
+                self.spool.abandon(&mut core.kernel);
+                core.keep_partial(self.number, partial);
+                self.saved = Ranges::new();
+            }
+            Some(_) | None => {
+                self.forget_record(core);
+                self.discard(core);
+            }
+        }
+    }
+
+    /// Deletes the working file.
+    fn discard(&mut self, core: &mut Core) {
+        let was_opened = self.known.is_some();
+        self.spool.abandon(&mut core.kernel);
+        if was_opened {
+            let request = FilestoreRequest::DenyFile(self.spool.name.clone());
+            core.kernel.filestore(self.base.handle, Job::Forget, request);
+        }
+    }
+
+    /// Ends without a word, because another session is about the same file; `false` if it is about
+    /// one of its own.
+    pub(crate) fn vanish(&mut self, core: &mut Core) -> bool {
+        if self.known.is_some() || self.wish.is_some() {
+            return false;
+        }
+        self.discard(core);
+        self.close(core);
+        true
+    }
+
+    fn close(&mut self, core: &mut Core) {
+        self.base.disarm_all(&mut core.kernel);
+        self.spool.abandon(&mut core.kernel);
+        self.phase = Phase::Done;
+    }
+
+    /// Asks for a turn for all that waits to be sent.
+    pub(crate) fn want_all(&mut self, core: &mut Core) {
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+}
+
+/// The METADATA packet without its session's number: what it says of the file.
+pub(crate) fn identity(metadata: &Metadata<'_>) -> Bytes {
+    let packet = Packet::Metadata(Metadata { session: 0, is_over: false, ..*metadata });
+    packet.to_vec().unwrap_or_default().into()
+}
+
+fn spool_name(number: u32) -> FileName {
+    FileName::spool(&partials::key(number)).expect("letters, digits and dashes are a name")
+}

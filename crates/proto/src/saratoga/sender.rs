@@ -1,0 +1,864 @@
+//! A session at the peer that sends the file (draft-wood-tsvwg-saratoga-22 §6).
+//!
+//! Each request for a STATUS carries a number in its timestamp, which the receiver sends back. So
+//! the sender knows what it sent after it asked, and does not send that again because the answer
+//! could not know of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMode, Time};
+use wire::cfdp::ChecksumType;
+use wire::saratoga::{
+    Content, Data, Entry, EntryKind, FileChecksum, Metadata, Packet, Request, RequestKind, Status,
+    StatusCode, TIMESTAMP_LEN, Timestamp, Width,
+};
+
+use super::config::{ChecksumKind, Remote};
+use super::core::{Alarm, Core};
+use super::directory;
+use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
+use crate::kernel::{Base, Job};
+use crate::path::{Burst, Class, Path, Turn};
+use crate::source::Source;
+use crate::storage::Storage as _;
+use crate::sum::{Reading, Sum, Value};
+use crate::window::Window;
+
+/// The shortest and the longest time between two requests that `Timer::Auto` chooses.
+const ASK_LEAST: Duration = Duration::from_millis(10);
+const ASK_MOST: Duration = Duration::from_secs(60);
+
+/// What a session sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// The file here, or the directory of which the listing is sent.
+    pub(crate) source: FileName,
+    /// Its name there.
+    pub(crate) name: String,
+    pub(crate) content: Content,
+    pub(crate) put: Put,
+    /// Whether the other peer asked for it.
+    pub(crate) is_asked_for: bool,
+    /// Whether to delete it once it is there.
+    pub(crate) delete: bool,
+    /// The widest descriptor that the other peer takes.
+    pub(crate) descriptor: Width,
+}
+
+/// A session that sends.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) base: Base<Alarm>,
+    pub(crate) id: SessionId,
+    remote: Remote,
+    order: Order,
+    width: Width,
+    /// Octets, as far as they are known.
+    size: Option<u64>,
+    checksum: Option<Value>,
+    /// What is to be sent, if that is a listing and not written yet.
+    listing: Option<Bytes>,
+    /// The file, while it is summed up.
+    summing: Option<(FileId, Reading)>,
+    source: Option<Source>,
+    metadata_due: bool,
+    /// Whether the receiver said that it has the METADATA, or does not care.
+    metadata_known: bool,
+    request_due: bool,
+    /// Whether something was sent to which a STATUS must be asked for once all else is sent.
+    ask_due: bool,
+    /// Whether the end was sent, and with which question first.
+    end_sent: bool,
+    end_asked: u64,
+    /// Requests for a STATUS so far.
+    asked: u64,
+    /// When the next one is due while new data is sent.
+    next_ask: Option<Time>,
+    /// What was sent again and not reported on since: its end, how many requests were made before
+    /// it, and when it left.
+    in_flight: BTreeMap<u64, (u64, u64, Time)>,
+    window: Option<Window>,
+    /// Questions in a row without an answer.
+    misses: u32,
+    /// Whether anything of the file was to be sent.
+    began: bool,
+    /// Whether this peer ended it, so that the other one has to be told.
+    is_ended_here: bool,
+    /// Why it failed.
+    failure: Option<StatusCode>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The file is being opened, or the directory listed.
+    Opening,
+    Summing,
+    /// The receiver is asked whether it takes the file.
+    Asking,
+    Sending,
+    /// Ended here; the receiver is to be told.
+    Ending,
+    Done,
+}
+
+impl Sender {
+    pub(crate) fn new(base: Base<Alarm>, id: SessionId, order: Order, core: &mut Core) -> Self {
+        let remote = core.config.remote(id.peer).clone();
+        let handle = base.handle;
+        if order.content == Content::Directory {
+            let request = FilestoreRequest::List(order.source.clone());
+            core.kernel.filestore(handle, Job::List, request);
+        } else {
+            core.kernel.open(handle, order.source.clone(), OpenMode::Read);
+        }
+        Self {
+            base,
+            id,
+            remote,
+            width: Width::W16,
+            size: None,
+            checksum: None,
+            listing: None,
+            summing: None,
+            source: None,
+            metadata_due: false,
+            metadata_known: order.put == Put::Blind,
+            request_due: false,
+            ask_due: false,
+            end_sent: false,
+            end_asked: 0,
+            asked: 0,
+            next_ask: None,
+            in_flight: BTreeMap::new(),
+            window: None,
+            misses: 0,
+            began: false,
+            is_ended_here: false,
+            failure: None,
+            phase: Phase::Opening,
+            order,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// Whether a file of this name is being sent, so that it must not be deleted.
+    pub(crate) fn uses(&self, name: &FileName) -> bool {
+        self.order.source == *name
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            id: self.id,
+            progress: self.source.as_ref().map_or(0, Source::sent),
+            size: self.size,
+            name: self.order.name.clone(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.source.as_ref().map_or(0, Source::memory)
+            + self.in_flight.len() * 64
+            + self.order.name.len()
+    }
+
+    /// An effect of this session was carried out.
+    pub(crate) fn done(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        job: Job,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let failed = StatusCode::Unspecified;
+        match (job, answer) {
+            (Job::Open, Ok(Completion::Opened { file, len })) => {
+                if self.phase == Phase::Opening {
+                    self.opened(core, now, file, len);
+                } else {
+                    core.kernel.close(file);
+                }
+            }
+            (Job::Open | Job::List, Err(error)) => {
+                let code = match error {
+                    EffectError::NotFound | EffectError::WrongKind => StatusCode::NotFound,
+                    EffectError::NotAllowed => StatusCode::AccessDenied,
+                    EffectError::Exists
+                    | EffectError::NotEmpty
+                    | EffectError::NoSpace
+                    | EffectError::Failed(_) => StatusCode::SenderResources,
+                };
+                self.end(core, code);
+            }
+            (Job::List, Ok(Completion::Listing(entries))) => {
+                match directory::encode(&entries, core.config.limits.directory) {
+                    Some(octets) => self.list(core, octets),
+                    None => self.end(core, StatusCode::TooLong),
+                }
+            }
+            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
+                if self.read(core, now, offset, len, bytes).is_err() {
+                    self.end(core, failed);
+                }
+            }
+            (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
+                let Some(source) = self.source.as_mut() else { return };
+                match source.repair_done(offset, bytes) {
+                    Ok(()) => self.base.want(&mut core.kernel, Class::Repair),
+                    Err(()) => self.end(core, failed),
+                }
+            }
+            (Job::Write { cost }, answer) => {
+                core.kernel.written(cost);
+                if answer.is_err() {
+                    self.end(core, StatusCode::SenderResources);
+                }
+            }
+            (Job::List | Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
+                core.stats.storage_errors += 1;
+                self.end(core, failed);
+            }
+            (
+                Job::Load
+                | Job::Sync
+                | Job::Install
+                | Job::Delete
+                | Job::Record { .. }
+                | Job::Forget,
+                _,
+            ) => {}
+        }
+    }
+
+    /// A listing goes by way of a working file, and from there on like any other.
+    fn list(&mut self, core: &mut Core, octets: Bytes) {
+        let name = format!("sar-list-{:08x}", self.id.number);
+        self.order.source = FileName::spool(&name).expect("letters, digits and dashes are a name");
+        // It is an own file, which goes when the session does.
+        self.order.delete = true;
+        self.listing = Some(octets);
+        core.kernel.open(self.base.handle, self.order.source.clone(), OpenMode::Truncate);
+    }
+
+    fn opened(&mut self, core: &mut Core, now: Time, file: FileId, mut len: u64) {
+        if let Some(octets) = self.listing.take() {
+            len = octets.len() as u64;
+            core.kernel.room.unwritten += octets.len();
+            let cost = octets.len();
+            core.kernel.write(self.base.handle, file, 0, octets, cost);
+        }
+        let is_stream = self.order.content == Content::Stream;
+        self.size = (!is_stream).then_some(len);
+        let least = if is_stream { Width::W64 } else { Width::fitting(len) };
+        self.width = least.max(self.remote.descriptor_min).min(self.order.descriptor);
+        let sum = match core.config.checksum {
+            _ if is_stream => None,
+            ChecksumKind::None => None,
+            ChecksumKind::Crc32 => wire::cfdp::Checksum::new(ChecksumType::Crc32c).map(Sum::Check),
+            ChecksumKind::Md5 => Some(Sum::md5()),
+            ChecksumKind::Sha1 => Some(Sum::sha1()),
+        };
+        if self.width < least && !is_stream || len > core.config.limits.file {
+            core.kernel.close(file);
+            self.end(core, StatusCode::TooLong);
+            return;
+        }
+        self.phase = Phase::Summing;
+        match sum {
+            Some(sum) => {
+                self.summing = Some((file, Reading::new(sum)));
+                self.sum_up(core, now);
+            }
+            None => self.begin(core, now, file),
+        }
+    }
+
+    /// Reads the file through: its checksum goes ahead of it, so that a receiver knows whether what
+    /// it has of a file is of this one.
+    fn sum_up(&mut self, core: &mut Core, now: Time) {
+        let Some((file, reading)) = self.summing.as_mut() else { return };
+        let size = self.size.unwrap_or_default();
+        if reading.sum.position() < size {
+            reading.read_on(&mut core.kernel, self.base.handle, *file, size);
+            return;
+        }
+        self.checksum = Some(reading.sum.finish());
+        let file = *file;
+        self.summing = None;
+        self.begin(core, now, file);
+    }
+
+    fn read(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        offset: u64,
+        len: usize,
+        bytes: Bytes,
+    ) -> Result<(), ()> {
+        if let Some((_, reading)) = self.summing.as_mut() {
+            reading.take(offset, len, bytes)?;
+            self.sum_up(core, now);
+            return Ok(());
+        }
+        let Some(source) = self.source.as_mut() else { return Ok(()) };
+        // A stream has an end only once that was read.
+        source.read_done(offset, len, bytes, core.config.limits.file)?;
+        self.size = source.size;
+        self.read_ahead(core);
+        self.base.want(&mut core.kernel, Class::Bulk);
+        Ok(())
+    }
+
+    /// All is known of the file: asks for leave to send it, or begins.
+    fn begin(&mut self, core: &mut Core, now: Time, file: FileId) {
+        // What is sent was summed up before.
+        self.source = Source::new(file, self.size, 0, ChecksumType::Null);
+        if self.order.put == Put::Ask && !self.order.is_asked_for {
+            self.phase = Phase::Asking;
+            self.request_due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        } else {
+            self.go_ahead(core);
+        }
+        self.base.last_heard = now;
+        let inactivity = core.given_up_at(&self.base, &self.remote).since(now);
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
+    }
+
+    fn go_ahead(&mut self, core: &mut Core) {
+        self.phase = Phase::Sending;
+        self.began = true;
+        self.metadata_due = true;
+        let path = core.kernel.paths.get(&self.id.peer);
+        let is_paced = path.is_some_and(Path::is_paced) || !self.remote.interval.is_zero();
+        if !is_paced && self.order.put != Put::Blind {
+            self.window = self.remote.unpaced_window.map(|window| Window::new(window, 0));
+        }
+        self.read_ahead(core);
+        self.want_all(core);
+    }
+
+    fn read_ahead(&mut self, core: &mut Core) {
+        let mtu = core.kernel.paths.get(&self.id.peer).map_or(0, Path::mtu).max(64);
+        let segment = self.room(mtu, false).unwrap_or(1);
+        if let Some(source) = self.source.as_mut() {
+            source.read_ahead(&mut core.kernel, self.base.handle, segment);
+        }
+    }
+
+    /// Most octets of the file in a DATA packet; `None` if not even one fits.
+    fn room(&self, mtu: usize, stamped: bool) -> Option<usize> {
+        let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
+        let room = max.saturating_sub(Data::overhead(self.width, stamped));
+        let most = self.remote.payload_max.map_or(room, |most| most.min(room));
+        (most > 0).then_some(most)
+    }
+
+    /// Sends what it has of one class.
+    pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
+        let sending = self.phase == Phase::Sending;
+        match class {
+            Class::Control => self.emit_control(core, burst),
+            Class::Metadata if sending => self.emit_metadata(core, burst),
+            Class::Repair if sending => self.emit_repairs(core, burst),
+            Class::Bulk if sending => self.emit_new(core, burst),
+            Class::Metadata | Class::Repair | Class::Bulk => Turn::Over,
+        }
+    }
+
+    fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if self.phase == Phase::Asking && self.request_due {
+            let request = Packet::Request(Request {
+                kind: if self.order.delete { RequestKind::Give } else { RequestKind::Put },
+                descriptor: self.width,
+                bundles: false,
+                streams: self.order.content == Content::Stream,
+                udp_lite: false,
+                session: self.id.number,
+                path: self.order.name.as_bytes(),
+                authentication: &[],
+            });
+            if !core.push(burst, &request) {
+                return Turn::More;
+            }
+            self.request_due = false;
+            let auto = core.answer_time(&self.base, &self.remote);
+            let wait = self.remote.answer_timer.duration(auto, self.misses);
+            self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
+        }
+        if self.phase == Phase::Ending {
+            // Metadata that says so is how a sender ends a session (§4.3, bit 12).
+            let size = self.size.unwrap_or_default();
+            if !core.push(burst, &Packet::Metadata(self.metadata(size, true))) {
+                return Turn::More;
+            }
+            self.close(core);
+        }
+        Turn::Over
+    }
+
+    fn metadata(&self, size: u64, is_over: bool) -> Metadata<'_> {
+        let is_stream = self.order.content == Content::Stream;
+        Metadata {
+            descriptor: self.width,
+            content: self.order.content,
+            is_over,
+            udp_lite: false,
+            session: self.id.number,
+            checksum: match self.checksum {
+                None => FileChecksum::None,
+                Some(Value::Check(crc)) => FileChecksum::Crc32(crc),
+                Some(Value::Md5(md5)) => FileChecksum::Md5(md5),
+                Some(Value::Sha1(sha1)) => FileChecksum::Sha1(sha1),
+            },
+            entry: Entry {
+                kind: match self.order.content {
+                    Content::Directory => EntryKind::Directory,
+                    Content::File | Content::Bundle | Content::Stream => EntryKind::File,
+                },
+                udp_lite: false,
+                width: self.width,
+                size: if is_stream { 0 } else { size },
+                modified: 0,
+                created: 0,
+                path: self.order.name.as_bytes(),
+            },
+        }
+    }
+
+    /// The packet that says that the session is over, for those who ask later.
+    pub(crate) fn last_word(&self) -> Vec<u8> {
+        if let Some(code) = self.failure.filter(|_| self.is_refusal()) {
+            return super::status(self.id.number, code);
+        }
+        if !self.is_ended_here {
+            return Vec::new();
+        }
+        let packet = Packet::Metadata(self.metadata(self.size.unwrap_or_default(), true));
+        packet.to_vec().unwrap_or_default()
+    }
+
+    fn emit_metadata(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if self.metadata_due {
+            let metadata = self.metadata(self.size.unwrap_or_default(), false);
+            if !core.push(burst, &Packet::Metadata(metadata)) {
+                return Turn::More;
+            }
+            self.metadata_due = false;
+        }
+        Turn::Over
+    }
+
+    /// Writes a DATA packet; `false` if the batch is full. One that asks for a STATUS carries a
+    /// timestamp, unless nobody answers.
+    fn push_data(
+        &mut self,
+        core: &mut Core,
+        burst: &mut Burst<'_>,
+        (offset, data): (u64, &[u8]),
+        wants_status: bool,
+        is_end: bool,
+    ) -> bool {
+        let at = burst.departure();
+        let packet = Packet::Data(Data {
+            descriptor: self.width,
+            content: self.order.content,
+            timestamp: wants_status.then(|| stamp(at, self.asked + 1)),
+            wants_status,
+            is_end,
+            session: self.id.number,
+            offset,
+            data,
+        });
+        let before = burst.len();
+        if !core.push(burst, &packet) {
+            return false;
+        }
+        if wants_status && burst.len() > before {
+            self.asked += 1;
+            let auto = core.answer_time(&self.base, &self.remote);
+            self.next_ask = self
+                .remote
+                .status_interval
+                .map(|timer| at + timer.duration((auto / 2).clamp(ASK_LEAST, ASK_MOST), 0));
+            // Until it is known that the METADATA is there, it goes again with each question.
+            if !self.metadata_known && self.asked > 1 {
+                self.metadata_due = true;
+                self.base.want(&mut core.kernel, Class::Metadata);
+            }
+        }
+        true
+    }
+
+    fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let Some(mut source) = self.source.take() else { return Turn::Over };
+        let turn = self.emit_source(core, burst, &mut source);
+        self.source = Some(source);
+        self.read_ahead(core);
+        if turn == Turn::More {
+            return turn;
+        }
+        self.emit_end(core, burst)
+    }
+
+    fn emit_source(&mut self, core: &mut Core, burst: &mut Burst<'_>, source: &mut Source) -> Turn {
+        let answers = self.order.put != Put::Blind;
+        loop {
+            let offset = source.sent();
+            let due = self.next_ask.is_some_and(|at| at <= burst.departure());
+            // The first packet asks, so that the round trip is known.
+            let mut asks =
+                answers && (due || self.asked == 0 && self.remote.status_interval.is_some());
+            if answers && let Some(window) = self.window.as_mut() {
+                asks |= window.asks(offset);
+            }
+            let Some(room) = self.room(burst.mtu(), asks) else {
+                self.end(core, StatusCode::SenderResources);
+                return Turn::Over;
+            };
+            if let Some(window) = self.window.as_ref()
+                && window.room(offset) < room as u64
+            {
+                if !self.base.is_armed(Alarm::Window) {
+                    let auto = core.answer_time(&self.base, &self.remote);
+                    self.base.alarm(&mut core.kernel, Alarm::Window, burst.departure(), auto);
+                }
+                return Turn::Over;
+            }
+            let Some(next) = source.next_new(room) else { return Turn::Over };
+            let (len, end) = (next.data.len(), next.offset + next.data.len() as u64);
+            if self.width < Width::W64 && Width::fitting(end) > self.width {
+                // A stream became longer than the descriptor that the other peer takes.
+                self.end(core, StatusCode::TooLong);
+                return Turn::Over;
+            }
+            let is_end = source.size == Some(end);
+            // What the last packet has room for without a timestamp need not fit with one.
+            let last_fits = self.room(burst.mtu(), true).is_some_and(|room| len <= room);
+            let asks = asks || is_end && answers && last_fits;
+            if !self.push_data(
+                core,
+                burst,
+                (next.offset, next.data),
+                asks,
+                is_end && (asks || !answers),
+            ) {
+                return Turn::More;
+            }
+            source.new_sent(len);
+            if is_end && (asks || !answers) {
+                self.end_went(core, burst);
+            }
+        }
+    }
+
+    /// Once all is sent, a packet without data asks how much of it is there (§6.1.1).
+    fn emit_end(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let Some(source) = self.source.as_ref() else { return Turn::Over };
+        let Some(size) = source.size.filter(|_| source.at_end()) else { return Turn::Over };
+        if self.end_sent && (!self.ask_due || source.has_repairs()) {
+            return Turn::Over;
+        }
+        let answers = self.order.put != Put::Blind;
+        if !self.push_data(core, burst, (size, &[]), answers, true) {
+            return Turn::More;
+        }
+        self.end_went(core, burst);
+        Turn::Over
+    }
+
+    /// The end was sent, with the question how much is there.
+    fn end_went(&mut self, core: &mut Core, burst: &Burst<'_>) {
+        if !std::mem::replace(&mut self.end_sent, true) {
+            self.end_asked = self.asked;
+        }
+        self.ask_due = false;
+        if self.order.put == Put::Blind {
+            self.succeed(core, false);
+            return;
+        }
+        let auto = core.answer_time(&self.base, &self.remote);
+        let wait = self.remote.answer_timer.duration(auto, self.misses);
+        self.base.alarm(&mut core.kernel, Alarm::Poll, burst.departure(), wait);
+    }
+
+    fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        let Some(mut source) = self.source.take() else { return Turn::Over };
+        let room = self.room(burst.mtu(), false).unwrap_or(1);
+        let turn = loop {
+            let Some(next) = source.next_repair(room) else { break Turn::Over };
+            let (offset, len) = (next.offset, next.data.len());
+            if !self.push_data(core, burst, (offset, next.data), false, false) {
+                break Turn::More;
+            }
+            core.stats.repair_bytes += len as u64;
+            self.in_flight.insert(offset, (offset + len as u64, self.asked, burst.departure()));
+            source.repair_sent(len);
+            self.ask_due = true;
+        };
+        source.read_repairs(&mut core.kernel, self.base.handle);
+        if turn == Turn::Over && !source.has_repairs() && self.end_sent && self.ask_due {
+            self.base.want(&mut core.kernel, Class::Bulk);
+        }
+        self.source = Some(source);
+        turn
+    }
+
+    /// The receiver says what it has, or that it gives up (§4.5).
+    pub(crate) fn on_status(&mut self, core: &mut Core, now: Time, status: &Status<'_>) {
+        if matches!(self.phase, Phase::Ending | Phase::Done) {
+            return;
+        }
+        if status.code != StatusCode::Ok {
+            self.fail(core, Failure { is_ours: false, code: status.code });
+            self.close(core);
+            return;
+        }
+        self.base.last_heard = now;
+        self.misses = 0;
+        match self.phase {
+            Phase::Asking => {
+                self.base.disarm(&mut core.kernel, Alarm::Request);
+                self.go_ahead(core);
+                return;
+            }
+            Phase::Sending => {}
+            Phase::Opening | Phase::Summing | Phase::Ending | Phase::Done => return,
+        }
+        let echo = status.timestamp.and_then(|timestamp| unstamp(&timestamp));
+        let echo = echo.filter(|&(at, asked)| at <= now && (1..=self.asked).contains(&asked));
+        if let Some((at, _)) = echo.filter(|_| !status.is_voluntary) {
+            self.base.sample(&mut core.kernel, now.since(at));
+        }
+        if status.lacks_metadata {
+            self.metadata_due |= self.order.put != Put::Blind;
+            self.base.want(&mut core.kernel, Class::Metadata);
+        } else {
+            self.metadata_known = true;
+        }
+        let Some(source) = self.source.as_ref() else { return };
+        let is_stream = self.order.content == Content::Stream;
+        // Before a stream's end came, nothing is missing either.
+        let of_end = !is_stream
+            || self.end_sent
+                && echo.map_or(!status.is_voluntary, |(_, asked)| asked >= self.end_asked);
+        let is_whole =
+            !status.is_partial && !status.lacks_metadata && status.holes.is_empty() && of_end;
+        if is_whole && source.at_end() && source.size.is_some_and(|size| status.progress >= size) {
+            self.succeed(core, true);
+            return;
+        }
+        self.repair(core, now, status, echo.map(|(_, asked)| asked));
+    }
+
+    /// Sends again what the receiver lacks, unless that is on its way.
+    fn repair(&mut self, core: &mut Core, now: Time, status: &Status<'_>, asked: Option<u64>) {
+        let path = core.kernel.paths.get(&self.id.peer);
+        let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
+        let times = path.and_then(|path| path.times(segment));
+        let recent = core.answer_time(&self.base, &self.remote);
+        // Sent before the question to which this is the answer: it is there, or lost.
+        self.in_flight.retain(|_, (_, before, left)| match asked {
+            Some(asked) => *before >= asked,
+            None => now.since(*left) < recent,
+        });
+        let Some(source) = self.source.as_mut() else { return };
+        if !status.is_partial && status.in_response_to > source.sent() {
+            // The receiver has more than was sent: an earlier session brought it.
+            source.skip_to(status.in_response_to);
+            source.read_ahead(&mut core.kernel, self.base.handle, segment);
+            self.base.want(&mut core.kernel, Class::Bulk);
+        }
+        let max = core.config.limits.gaps;
+        'holes: for hole in status.holes.iter() {
+            let (mut at, end) = (hole.start, hole.last.saturating_add(1));
+            while at < end {
+                // Up to the next part that is on its way, and on behind that.
+                let before = self.in_flight.range(..=at).next_back();
+                if let Some((_, &(until, _, _))) = before.filter(|(_, (until, _, _))| *until > at) {
+                    at = until;
+                    continue;
+                }
+                let next = self.in_flight.range(at..end).next().map_or(end, |(start, _)| *start);
+                if !source.request(at, next, max) {
+                    break 'holes;
+                }
+                at = next;
+            }
+        }
+        // While there is new data to send, a copy of a repair costs what that could have brought.
+        let copies = if source.at_end() { self.remote.repair_copies } else { 1 };
+        source.choose_copies(copies, segment, times);
+        source.read_repairs(&mut core.kernel, self.base.handle);
+        if let Some(window) = self.window.as_mut() {
+            window.answered(status.in_response_to, source.sent());
+            self.base.disarm(&mut core.kernel, Alarm::Window);
+            self.base.want(&mut core.kernel, Class::Bulk);
+        }
+        if source.has_repairs() {
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+    }
+
+    /// A timer went off.
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match (alarm, self.phase) {
+            (Alarm::Request, Phase::Asking) => {
+                self.misses += 1;
+                self.request_due = true;
+                self.base.want(&mut core.kernel, Class::Control);
+            }
+            (Alarm::Poll, Phase::Sending) => {
+                self.misses += 1;
+                self.ask_due = true;
+                self.metadata_due |= !self.metadata_known;
+                self.want_all(core);
+            }
+            (Alarm::Window, Phase::Sending) => {
+                if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
+                    window.silent(source.sent());
+                }
+                self.next_ask = Some(now);
+                self.base.want(&mut core.kernel, Class::Bulk);
+            }
+            (Alarm::Inactivity, Phase::Asking | Phase::Sending) => {
+                let limit = core.given_up_at(&self.base, &self.remote);
+                let is_over = self.source.as_ref().is_some_and(Source::at_end);
+                if limit > now {
+                    let wait = limit.since(now);
+                    self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+                } else if self.phase == Phase::Sending && !is_over {
+                    // New data still goes out; how that ends is seen at the end.
+                    self.base.last_heard = now;
+                    let wait = core.given_up_at(&self.base, &self.remote).since(now);
+                    self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+                } else {
+                    self.end(core, StatusCode::RequestTimeout);
+                }
+            }
+            (
+                Alarm::Request
+                | Alarm::Poll
+                | Alarm::Window
+                | Alarm::Inactivity
+                | Alarm::Voluntary
+                | Alarm::Save
+                | Alarm::Beacon,
+                Phase::Opening
+                | Phase::Summing
+                | Phase::Asking
+                | Phase::Sending
+                | Phase::Ending
+                | Phase::Done,
+            ) => {}
+        }
+    }
+
+    /// Ends the session, and tells the receiver.
+    pub(crate) fn end(&mut self, core: &mut Core, code: StatusCode) {
+        let told = match self.phase {
+            // It asked, and gets an answer; or it knows nothing yet.
+            Phase::Opening | Phase::Summing | Phase::Asking => false,
+            Phase::Sending => true,
+            Phase::Ending | Phase::Done => return,
+        };
+        self.fail(core, Failure { is_ours: true, code });
+        self.is_ended_here = told;
+        if told {
+            self.phase = Phase::Ending;
+            self.base.disarm_all(&mut core.kernel);
+            self.base.want(&mut core.kernel, Class::Control);
+        } else {
+            self.close(core);
+        }
+    }
+
+    /// Whether it ends with a refusal of what the other peer asked for.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.order.is_asked_for && self.failure.is_some() && self.source.is_none() && !self.began
+    }
+
+    fn succeed(&mut self, core: &mut Core, is_confirmed: bool) {
+        self.finished(core, Ok(()), is_confirmed);
+        self.release(core);
+        if self.order.delete && is_confirmed {
+            let request = FilestoreRequest::DeleteFile(self.order.source.clone());
+            core.kernel.filestore(self.base.handle, Job::Forget, request);
+        }
+        self.close(core);
+    }
+
+    fn fail(&mut self, core: &mut Core, failure: Failure) {
+        self.failure = Some(failure.code);
+        self.finished(core, Err(failure), false);
+        self.release(core);
+        if self.order.content == Content::Directory {
+            let request = FilestoreRequest::DenyFile(self.order.source.clone());
+            core.kernel.filestore(self.base.handle, Job::Forget, request);
+        }
+    }
+
+    fn finished(&self, core: &mut Core, result: Result<(), Failure>, is_confirmed: bool) {
+        core.indicate(Indication::Finished(Finished {
+            id: self.id,
+            result,
+            is_confirmed,
+            name: self.order.name.clone(),
+            size: self.size.unwrap_or_default(),
+            resumed: 0,
+        }));
+    }
+
+    fn release(&mut self, core: &mut Core) {
+        let summing = self.summing.take().map(|(file, _)| file);
+        if let Some(file) = self.source.take().map(|source| source.file).or(summing) {
+            core.kernel.close(file);
+        }
+    }
+
+    fn close(&mut self, core: &mut Core) {
+        self.base.disarm_all(&mut core.kernel);
+        self.phase = Phase::Done;
+    }
+
+    /// Asks for a turn for all that waits to be sent.
+    pub(crate) fn want_all(&mut self, core: &mut Core) {
+        for class in Class::ALL {
+            self.base.want(&mut core.kernel, class);
+        }
+    }
+}
+
+/// A timestamp of the kind that means something only to its sender (appendix A, type 0): when it
+/// left, and the number of the question.
+fn stamp(at: Time, asked: u64) -> Timestamp {
+    let mut octets = [0; TIMESTAMP_LEN];
+    octets[..8].copy_from_slice(&at.as_nanos().to_be_bytes());
+    octets[8..15].copy_from_slice(&asked.to_be_bytes()[1..]);
+    octets
+}
+
+/// When the packet with this timestamp left, and the number of its question.
+fn unstamp(octets: &Timestamp) -> Option<(Time, u64)> {
+    let (at, rest) = octets.split_first_chunk::<8>()?;
+    let asked = rest.first_chunk::<8>().filter(|rest| rest[7] == 0)?;
+    Some((Time::from_nanos(u64::from_be_bytes(*at)), u64::from_be_bytes(*asked) >> 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_come_back() {
+        let at = Time::from_nanos(123_456_789_000);
+        assert_eq!(unstamp(&stamp(at, 77)), Some((at, 77)));
+        assert_eq!(unstamp(&[1; 16]), None);
+    }
+}

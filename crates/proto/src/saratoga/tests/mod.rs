@@ -1,0 +1,198 @@
+//! The engine contract's own suite, over all ways to move a file.
+
+use bytes::Bytes;
+use engine::conformance::{self, Options, PATH, Role as End, Subject, Verdict};
+use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
+use wire::saratoga::{Content, Data, Packet, Width};
+
+use super::{
+    ChecksumKind, Config, Indication, Limits, Node, Permissions, Put, PutRequest, Remote, Timer,
+};
+
+/// Twelve packets of 200 octets, the last one short.
+const SIZE: usize = 2_200;
+
+/// How the file moves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Put(Put),
+    Stream,
+}
+
+struct Saratoga {
+    way: Way,
+    checksum: ChecksumKind,
+    status_interval: Option<Timer>,
+}
+
+impl Saratoga {
+    fn new(way: Way) -> Self {
+        let checksum = ChecksumKind::Crc32;
+        Self { way, checksum, status_interval: Some(Timer::Auto) }
+    }
+}
+
+fn name(path: &str) -> FileName {
+    FileName::file(path).expect("a plain name")
+}
+
+fn content() -> Vec<u8> {
+    let mut content = vec![0; SIZE];
+    Rng::new(7, "content").fill(&mut content);
+    content
+}
+
+fn config() -> Config {
+    Config {
+        default_remote: Remote { datagram_max: Some(200), ..Remote::default() },
+        permissions: Permissions { put: true, get: true, delete: true },
+        limits: Limits {
+            sessions: 16,
+            sessions_per_path: 12,
+            closed: 64,
+            partials: 16,
+            gaps: 64,
+            write_buffer: 64 << 10,
+            write_piece: 1 << 10,
+            read_ahead: 4 << 10,
+            read_piece: 1 << 10,
+            file: 1 << 20,
+            ..Limits::default()
+        },
+        ..Config::default()
+    }
+}
+
+impl Subject for Saratoga {
+    type Engine = Node;
+
+    fn engine(&self, _role: End, seed: u64) -> Node {
+        let mut config = config();
+        config.checksum = self.checksum;
+        config.default_remote.status_interval = self.status_interval;
+        Node::new(config, Rng::new(seed, "saratoga"))
+    }
+
+    fn prepare(&self, role: End, store: &mut MemoryStore) {
+        if role == End::Sender {
+            store.insert(name("source"), content());
+        }
+    }
+
+    fn start(&self, engine: &mut Node, now: Time) -> bool {
+        let (put, stream) = match self.way {
+            Way::Put(put) => (put, false),
+            Way::Stream => (Put::Push, true),
+        };
+        let source = name("source");
+        let (peer, delete) = (PATH, false);
+        let request = PutRequest { peer, source, name: "copy".into(), put, delete, stream };
+        engine.put(now, request).expect("the request is sound");
+        true
+    }
+
+    fn verdict(&self, _role: End, indication: &Indication) -> Option<Verdict> {
+        match indication {
+            Indication::Finished(finished) => Some(match finished.result {
+                Err(_) => Verdict::Failed,
+                Ok(()) if !finished.is_confirmed => Verdict::Unconfirmed,
+                Ok(()) => Verdict::Delivered,
+            }),
+            Indication::Restored { .. }
+            | Indication::Started { .. }
+            | Indication::Receiving { .. }
+            | Indication::Listing { .. }
+            | Indication::Beacon { .. }
+            | Indication::LimitReached(_) => None,
+        }
+    }
+
+    fn check(&self, store: &MemoryStore) -> Result<(), String> {
+        match store.get(&name("copy")) {
+            Some(found) if found == content() => Ok(()),
+            Some(found) => Err(format!("{} other octets", found.len())),
+            None => Err("there is no file".into()),
+        }
+    }
+
+    fn is_busy(&self, engine: &Node) -> bool {
+        engine.sessions().next().is_some()
+    }
+
+    fn memory(&self, engine: &Node) -> usize {
+        engine.memory()
+    }
+
+    fn memory_max(&self) -> usize {
+        16 * (16 << 10) + 2 * (64 << 10) + (64 + 256) * 512
+    }
+
+    fn path(&self) -> PathInfo {
+        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
+    }
+
+    fn is_reliable(&self) -> bool {
+        self.way != Way::Put(Put::Blind)
+    }
+
+    fn detects_damage(&self) -> bool {
+        // The fields of a packet have no checksum of their own.
+        false
+    }
+
+    fn survives_restart(&self, _role: End) -> bool {
+        // What came of a stream is not kept: nothing says whether the next one is the same.
+        self.is_reliable() && self.way != Way::Stream
+    }
+
+    fn restart(&self, role: End, engine: &mut Node, now: Time) -> bool {
+        // Put again, the file goes on where it was.
+        role == End::Receiver || self.start(engine, now)
+    }
+
+    fn opening(&self, number: u64) -> Vec<Bytes> {
+        let data = Packet::Data(Data {
+            descriptor: Width::W16,
+            content: Content::File,
+            timestamp: None,
+            wants_status: false,
+            is_end: false,
+            session: number as u32 + 1000,
+            offset: 0,
+            data: b"x",
+        });
+        vec![data.to_vec().expect("a packet").into()]
+    }
+}
+
+#[test]
+fn push_keeps_the_contract() {
+    conformance::check_all(&Saratoga::new(Way::Put(Put::Push)), &Options::default());
+}
+
+#[test]
+fn push_with_sha1_and_one_question_keeps_the_contract() {
+    let subject = Saratoga {
+        checksum: ChecksumKind::Sha1,
+        status_interval: None,
+        ..Saratoga::new(Way::Put(Put::Push))
+    };
+    conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+}
+
+#[test]
+fn ask_keeps_the_contract() {
+    let subject = Saratoga { checksum: ChecksumKind::Md5, ..Saratoga::new(Way::Put(Put::Ask)) };
+    conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+}
+
+#[test]
+fn blind_keeps_the_contract() {
+    conformance::check_all(&Saratoga::new(Way::Put(Put::Blind)), &Options::default());
+}
+
+#[test]
+fn streams_keep_the_contract() {
+    let subject = Saratoga::new(Way::Stream);
+    conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+}

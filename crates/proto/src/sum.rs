@@ -1,0 +1,178 @@
+//! A checksum over a file, whatever its kind.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use engine::FileId;
+use md5::{Digest as _, Md5};
+use sha1::Sha1;
+use wire::cfdp::Checksum;
+
+use crate::path::Handle;
+use crate::storage::Storage;
+
+/// Reads of a file under way at one time, to sum it up.
+pub(crate) const READS_MAX: usize = 4;
+
+/// A checksum in the making.
+#[derive(Clone, Debug)]
+pub(crate) enum Sum {
+    /// One that CFDP knows, too.
+    Check(Checksum),
+    /// MD5, and how far it is.
+    Md5(Box<Md5>, u64),
+    /// SHA-1, and how far it is.
+    Sha1(Box<Sha1>, u64),
+}
+
+/// What a checksum came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Check(u32),
+    Md5([u8; 16]),
+    Sha1([u8; 20]),
+}
+
+impl Sum {
+    pub(crate) fn md5() -> Self {
+        Self::Md5(Box::default(), 0)
+    }
+
+    pub(crate) fn sha1() -> Self {
+        Self::Sha1(Box::default(), 0)
+    }
+
+    /// Whether the file must be fed from its start in order; else pieces may come in any order.
+    pub(crate) fn is_sequential(&self) -> bool {
+        match self {
+            Self::Check(checksum) => checksum.kind().is_sequential(),
+            Self::Md5(..) | Self::Sha1(..) => true,
+        }
+    }
+
+    /// The end of the last piece fed.
+    pub(crate) fn position(&self) -> u64 {
+        match self {
+            Self::Check(checksum) => checksum.position(),
+            Self::Md5(_, position) | Self::Sha1(_, position) => *position,
+        }
+    }
+
+    /// Adds the piece that begins at `offset`: of a sequential kind, at [`Sum::position`].
+    pub(crate) fn update(&mut self, offset: u64, piece: &[u8]) {
+        match self {
+            Self::Check(checksum) => checksum.update(offset, piece),
+            Self::Md5(digest, position) => {
+                digest.update(piece);
+                *position = offset + piece.len() as u64;
+            }
+            Self::Sha1(digest, position) => {
+                digest.update(piece);
+                *position = offset + piece.len() as u64;
+            }
+        }
+    }
+
+    pub(crate) fn finish(&self) -> Value {
+        match self {
+            Self::Check(checksum) => Value::Check(checksum.finish()),
+            Self::Md5(digest, _) => Value::Md5(digest.clone().finalize().into()),
+            Self::Sha1(digest, _) => Value::Sha1(digest.clone().finalize().into()),
+        }
+    }
+}
+
+/// A file that is read through to sum it up.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) sum: Sum,
+    /// The next byte to read, of a sequential checksum.
+    next: u64,
+    /// Reads under way.
+    pub(crate) reads: usize,
+    /// What was read out of order.
+    early: BTreeMap<u64, Bytes>,
+}
+
+impl Reading {
+    pub(crate) fn new(sum: Sum) -> Self {
+        Self { sum, next: 0, reads: 0, early: BTreeMap::new() }
+    }
+
+    /// Sums up data that passes by, if it is next.
+    pub(crate) fn feed(&mut self, offset: u64, bytes: &[u8]) {
+        if !self.sum.is_sequential() {
+            self.sum.update(offset, bytes);
+        } else if offset == self.sum.position() {
+            self.sum.update(offset, bytes);
+            self.next = self.next.max(self.sum.position());
+        }
+    }
+
+    /// Reads on, as far as `end`.
+    pub(crate) fn read_on(
+        &mut self,
+        storage: &mut impl Storage,
+        handle: Handle,
+        file: FileId,
+        end: u64,
+    ) {
+        let piece = storage.room().read_piece.max(1);
+        while self.next < end && self.reads < READS_MAX {
+            let len = piece.min(usize::try_from(end - self.next).unwrap_or(piece));
+            storage.read(handle, file, self.next, len);
+            self.reads += 1;
+            self.next += len as u64;
+        }
+    }
+
+    /// Takes what was read. An error if it is less than there was.
+    pub(crate) fn take(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
+        self.reads = self.reads.saturating_sub(1);
+        if bytes.len() != asked {
+            return Err(());
+        }
+        if !self.sum.is_sequential() {
+            self.sum.update(offset, &bytes);
+            return Ok(());
+        }
+        self.early.insert(offset, bytes);
+        while let Some(bytes) = self.early.remove(&self.sum.position()) {
+            self.sum.update(self.sum.position(), &bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Value {
+    /// The checksum, if it is one of those that CFDP knows.
+    pub(crate) fn check(self) -> Option<u32> {
+        match self {
+            Self::Check(value) => Some(value),
+            Self::Md5(_) | Self::Sha1(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_come_to_what_the_whole_does() {
+        // RFC 1321 §A.5 and FIPS 180, of "abc".
+        let md5 = [
+            0x90, 0x01, 0x50, 0x98, 0x3c, 0xd2, 0x4f, 0xb0, 0xd6, 0x96, 0x3f, 0x7d, 0x28, 0xe1,
+            0x7f, 0x72,
+        ];
+        let sha1 = [
+            0xa9, 0x99, 0x3e, 0x36, 0x47, 0x06, 0x81, 0x6a, 0xba, 0x3e, 0x25, 0x71, 0x78, 0x50,
+            0xc2, 0x6c, 0x9c, 0xd0, 0xd8, 0x9d,
+        ];
+        for (mut sum, value) in [(Sum::md5(), Value::Md5(md5)), (Sum::sha1(), Value::Sha1(sha1))] {
+            sum.update(0, b"a");
+            sum.update(sum.position(), b"bc");
+            assert_eq!((sum.position(), sum.finish(), value.check()), (3, value, None));
+        }
+    }
+}
