@@ -4,7 +4,7 @@ use sim::pcap::Reader;
 use wire::cfdp::{Body, Pdu, UserOperation};
 use wire::ip::{self, Ipv4};
 use wire::ltp::Segment;
-use wire::saratoga::Packet;
+use wire::saratoga::{Packet, v0};
 use wire::udp::{self, Udp};
 
 /// A CFDP PDU with everything in it.
@@ -46,6 +46,19 @@ pub fn saratoga_v1(data: &[u8]) {
     let encoded = packet.to_vec().expect("what was decoded fits its fields");
     assert!(encoded.len() <= data.len());
     assert_eq!(Packet::decode(&encoded), Ok(packet));
+}
+
+/// A Saratoga packet of version 0.
+///
+/// # Panics
+/// If a decoded packet does not survive being encoded.
+pub fn saratoga_v0(data: &[u8]) {
+    let Ok(packet) = v0::Packet::decode(data) else { return };
+    assert!(!packet.to_string().is_empty());
+    let encoded = packet.to_vec().expect("what was decoded fits its fields");
+    // A path is padded to the length of its field, whatever came.
+    assert!(encoded.len() <= data.len() + v0::METADATA_PATH_LEN);
+    assert_eq!(v0::Packet::decode(&encoded), Ok(packet));
 }
 
 /// The contents of a message to user.

@@ -9,7 +9,9 @@ mod specs;
 mod texts;
 
 pub use entity::{cfdp_entity, cfdp_journal};
-pub use formats::{capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, saratoga_v1};
+pub use formats::{
+    capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, saratoga_v0, saratoga_v1,
+};
 pub use specs::{link_preset, mib, scenario};
 pub use texts::{file_name, quantity};
 
@@ -29,6 +31,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ltp_segment", ltp_segment),
     ("mib", mib),
     ("quantity", quantity),
+    ("saratoga_v0", saratoga_v0),
     ("saratoga_v1", saratoga_v1),
     ("scenario", scenario),
 ];

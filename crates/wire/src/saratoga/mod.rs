@@ -1,13 +1,15 @@
 //! Saratoga version 1 (draft-wood-tsvwg-saratoga-22): packets.
 //!
 //! The draft numbers the bits of the first 32-bit word from the most significant, 0, to the least,
-//! 31; so do the comments here. Bits that it leaves undefined are ignored.
+//! 31; so do the comments here. Bits that it leaves undefined are ignored. Version 0, which has
+//! another layout and another port, is in [`v0`].
 
 mod display;
 mod entry;
 mod status;
 #[cfg(test)]
 mod tests;
+pub mod v0;
 
 pub use self::entry::{Entry, EntryKind};
 pub use self::status::{Hole, Holes, Status, StatusCode};

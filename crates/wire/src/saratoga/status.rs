@@ -177,11 +177,7 @@ impl<'a> Status<'a> {
         }
         self.descriptor.write(writer, self.progress, "the progress")?;
         self.descriptor.write(writer, self.in_response_to, "what it is in response to")?;
-        for hole in self.holes.iter() {
-            self.descriptor.write(writer, hole.start, "a hole")?;
-            self.descriptor.write(writer, hole.last, "a hole")?;
-        }
-        Ok(())
+        self.holes.write(writer, self.descriptor)
     }
 }
 
@@ -224,7 +220,7 @@ impl<'a> Holes<'a> {
         fields.iter().copied().chain(read)
     }
 
-    fn read(reader: &mut Reader<'a>, width: Width) -> Result<Self, DecodeError> {
+    pub(super) fn read(reader: &mut Reader<'a>, width: Width) -> Result<Self, DecodeError> {
         let mut walk = *reader;
         while !walk.is_empty() {
             let at = walk.offset();
@@ -234,6 +230,14 @@ impl<'a> Holes<'a> {
             }
         }
         Ok(Self(Source::Octets(reader.rest(), width)))
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>, width: Width) -> Result<(), EncodeError> {
+        for hole in self.iter() {
+            width.write(writer, hole.start, "a hole")?;
+            width.write(writer, hole.last, "a hole")?;
+        }
+        Ok(())
     }
 }
 
