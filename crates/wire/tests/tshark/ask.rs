@@ -3,7 +3,16 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// One line of fields a packet; `None`, and a word why, if there is no tshark.
+/// What tshark said.
+pub(super) struct Answer {
+    /// One line of fields a packet, in columns with `|` between them.
+    pub(super) lines: Vec<String>,
+    /// What it said besides.
+    pub(super) complaints: String,
+}
+
+/// One line of fields a packet, `_ws.malformed` first; `None`, and a word why, if there is no
+/// tshark.
 pub(super) fn ask_tshark<'a>(
     port: u16,
     dissector: &str,
@@ -11,13 +20,20 @@ pub(super) fn ask_tshark<'a>(
     datagrams: impl Iterator<Item = &'a [u8]>,
 ) -> Option<Vec<String>> {
     let decode_as = format!("udp.port=={port},{dissector}");
+    let options = ["-d", &decode_as, "-E", "occurrence=f", "-e", "_ws.malformed"];
+    let whole = datagrams.map(|datagram| (datagram, datagram.len()));
+    let answer = ask(&options, fields, pcap(port, whole))?;
+    Some(answer.lines)
+}
+
+/// What tshark says about these packets; `None`, and a word why, if there is no tshark.
+pub(super) fn ask(options: &[&str], fields: &[&str], packets: Vec<u8>) -> Option<Answer> {
     let mut command = Command::new("tshark");
-    command.args(["-r", "-", "-d", &decode_as, "-T", "fields"]);
-    command.args(["-E", "separator=|", "-E", "occurrence=f", "-e", "_ws.malformed"]);
+    command.args(["-r", "-", "-T", "fields", "-E", "separator=|"]).args(options);
     for field in fields {
         command.args(["-e", field]);
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -27,25 +43,26 @@ pub(super) fn ask_tshark<'a>(
         }
     };
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    let packets = pcap(port, datagrams);
     let writer = std::thread::spawn(move || stdin.write_all(&packets));
     let output = child.wait_with_output().expect("tshark ends");
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "tshark: {}\n{complaints}", output.status);
     writer.join().expect("the writer does not panic").expect("tshark reads all packets");
-    assert!(output.status.success(), "tshark: {}", output.status);
-    let text = String::from_utf8(output.stdout).expect("numbers are text");
-    Some(text.lines().map(str::to_owned).collect())
+    let text = String::from_utf8(output.stdout).expect("tshark writes text");
+    Some(Answer { lines: text.lines().map(str::to_owned).collect(), complaints })
 }
 
-/// A classic pcap of raw IPv4 packets (link type 101), one datagram in each.
-fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+/// A classic pcap of raw IPv4 packets (link type 101), one datagram in each, of which so many octets
+/// were captured.
+pub(super) fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = (&'a [u8], usize)>) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 101_u32] {
         out.extend(word.to_be_bytes());
     }
-    for datagram in datagrams {
+    for (datagram, captured) in datagrams {
         let udp_len = 8 + datagram.len() as u16;
         let ip_len = 20 + udp_len;
-        for word in [0, 0, u32::from(ip_len), u32::from(ip_len)] {
+        for word in [0, 0, 28 + captured as u32, u32::from(ip_len)] {
             out.extend(word.to_be_bytes());
         }
         out.extend([0x45, 0]);
@@ -56,7 +73,7 @@ fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
         for half in [port, port, udp_len, 0] {
             out.extend(half.to_be_bytes());
         }
-        out.extend(datagram);
+        out.extend(&datagram[..captured]);
     }
     out
 }

@@ -8,3 +8,4 @@ mod cfdp;
 #[path = "../corpus/mod.rs"]
 mod corpus;
 mod ltp;
+mod saratoga;
