@@ -153,14 +153,12 @@ fn crashes(rng: &mut Rng) -> Vec<Crash> {
         .collect()
 }
 
-fn transfer(rng: &mut Rng, rate: Rate, family: Family) -> Transfer {
+fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfer {
     let (from, to) = if rng.chance(0.8) { ("a", "b") } else { ("b", "a") };
     let (once, reliable): (_, &[_]) = match family {
         Family::Cfdp => ("cfdp-1", &["cfdp"]),
         Family::Ltp => ("ltp-1k-red", &["ltp"]),
-        Family::Saratoga => {
-            ("saratoga-blind", &["saratoga", "saratoga/deferred", "saratoga-get", "saratoga/sha1"])
-        }
+        Family::Saratoga => ("saratoga-blind", &["saratoga", "saratoga-get"]),
     };
     let class =
         if rng.chance(0.15) { once } else { reliable[rng.below(reliable.len() as u64) as usize] };
@@ -169,7 +167,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family) -> Transfer {
         to: to.to_owned(),
         via: Vec::new(),
         overlay: None,
-        protocol: Some(class.parse().unwrap()),
+        protocol: Some(format!("{class}{profile}").parse().unwrap()),
         file: None,
         size: Some(size(rng, rate)),
         content: None,
@@ -227,7 +225,11 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     gentle &= links.iter().all(passable);
     let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
-    let transfers = (0..count).map(|_| transfer(rng, rate, family)).collect();
+    let profile = match family {
+        Family::Cfdp | Family::Ltp => "",
+        Family::Saratoga => ["", "/deferred", "/sha1"][rng.below(3) as usize],
+    };
+    let transfers = (0..count).map(|_| transfer(rng, rate, family, profile)).collect();
     let scenario = Scenario {
         seed,
         about: format!("random scenario {seed}"),
