@@ -33,7 +33,7 @@ const PACKETS_MAX: usize = 64;
 const REQUESTS_MAX: usize = 16;
 
 /// How long data waits for METADATA, if eight answers are not longer.
-const UNKNOWN_MOST: Duration = Duration::from_secs(30);
+const UNKNOWN_MOST: Duration = Duration::from_secs(600);
 
 /// What this peer asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -628,6 +628,8 @@ impl Sender {
                 self.go_ahead(core);
                 return;
             }
+            // Where nothing is expected back, nothing is repeated, or it might be for ever.
+            Phase::Sending if self.order.put == Put::Blind => return,
             Phase::Sending => {}
             Phase::Opening | Phase::Summing | Phase::Ending | Phase::Done => return,
         }
@@ -662,7 +664,9 @@ impl Sender {
         let path = core.kernel.paths.get(&self.id.peer);
         let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
         let times = path.and_then(|path| path.times(segment));
-        let recent = core.answer_time(&self.base, &self.remote);
+        // Without a timestamp nothing is known of queues on the way: some packets may wait there.
+        let waiting = times.map_or(Duration::ZERO, |(packet, _)| 8 * packet);
+        let recent = 3 * core.answer_time(&self.base, &self.remote) + waiting;
         // Sent before the question to which this is the answer: it is there, or lost.
         self.in_flight.retain(|_, (_, before, left)| match asked {
             Some(asked) => *before >= asked,
