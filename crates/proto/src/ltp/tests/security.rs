@@ -39,7 +39,7 @@ fn octets(text: &str) -> Vec<u8> {
 
 #[test]
 fn the_null_suite_gives_what_its_fixed_key_gives() {
-    // RFC 5327 §2.1.3 has the key; the value was computed with Python's hmac.
+    // RFC 5327 §2.1.3 has the key; the value is what HMAC-SHA-1 gives with it.
     let expected = "03 65 82 2c 11 00 01 ff 01 00 05 11 00 68 65 6c 6c 6f 00 0a \
                     32 2b e3 29 71 50 05 25 aa 7f";
     let keys = Authentication::new(Key::new(Ciphersuite::Null, b"", b"not used"));
