@@ -1,4 +1,4 @@
-//! A capture at one interface, in order of time, with the fate of each packet as a comment.
+//! A capture at the interfaces of one host, in order of time, with the fate of each packet as a comment.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,16 +9,15 @@ use engine::Time;
 
 use crate::pcap::{Direction, LinkType, Writer};
 
-/// Everything one interface sends and receives.
+/// Everything some interfaces of a host send and receive.
 ///
 /// A packet's fate is known long after it was sent, and comments cannot be added to what is
 /// written, so records wait until all before them are complete.
 pub(crate) struct Capture {
-    pub(crate) host: usize,
-    pub(crate) peer: usize,
+    host: usize,
+    /// Each interface with the host that it leads to.
+    interfaces: Vec<(usize, Interface)>,
     writer: Writer<Box<dyn Write + Send>>,
-    interface: u32,
-    link_type: LinkType,
     waiting: VecDeque<Waiting>,
     free: Vec<Vec<u8>>,
     error: Option<io::Error>,
@@ -28,14 +27,22 @@ impl fmt::Debug for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Capture")
             .field("host", &self.host)
-            .field("peer", &self.peer)
+            .field("interfaces", &self.interfaces)
             .field("waiting", &self.waiting.len())
             .finish_non_exhaustive()
     }
 }
 
+/// An interface in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    number: u32,
+    link_type: LinkType,
+}
+
 struct Waiting {
     serial: u64,
+    interface: Interface,
     at: Time,
     direction: Direction,
     bytes: Vec<u8>,
@@ -56,30 +63,56 @@ pub(crate) struct Ends {
 }
 
 impl Capture {
-    pub(crate) fn new(
-        (host, peer): (usize, usize),
+    pub(crate) fn new(host: usize, sink: Box<dyn Write + Send>) -> io::Result<Self> {
+        let writer = Writer::new(sink)?;
+        let (waiting, free) = (VecDeque::new(), Vec::new());
+        Ok(Self { host, interfaces: Vec::new(), writer, waiting, free, error: None })
+    }
+
+    /// Adds the interface towards `peer`.
+    pub(crate) fn add_interface(
+        &mut self,
+        peer: usize,
         name: &str,
         link_type: LinkType,
-        sink: Box<dyn Write + Send>,
-    ) -> io::Result<Self> {
-        let mut writer = Writer::new(sink)?;
-        let interface = writer.interface(name, link_type)?;
-        let (waiting, free) = (VecDeque::new(), Vec::new());
-        Ok(Self { host, peer, writer, interface, link_type, waiting, free, error: None })
+    ) -> io::Result<Interface> {
+        let interface = Interface { number: self.writer.interface(name, link_type)?, link_type };
+        self.interfaces.push((peer, interface));
+        Ok(interface)
+    }
+
+    /// The interface at the first of two hosts that leads to the second, if it is captured.
+    pub(crate) fn interface(&self, (host, peer): (usize, usize)) -> Option<Interface> {
+        let mut interfaces = self.interfaces.iter().filter(|_| host == self.host);
+        interfaces.find(|(to, _)| *to == peer).map(|(_, interface)| *interface)
     }
 
     /// A packet was sent; its fate follows through [`Capture::resolve`].
-    pub(crate) fn sent(&mut self, at: Time, serial: u64, ends: Ends, packet: &[u8]) {
-        let bytes = self.frame(ends, packet);
-        let direction = Direction::Out;
-        self.waiting.push_back(Waiting { serial, at, direction, bytes, comment: None });
+    pub(crate) fn sent(
+        &mut self,
+        at: Time,
+        interface: Interface,
+        serial: u64,
+        ends: Ends,
+        packet: &[u8],
+    ) {
+        let bytes = self.frame(interface, ends, packet);
+        let (direction, comment) = (Direction::Out, None);
+        self.waiting.push_back(Waiting { serial, interface, at, direction, bytes, comment });
     }
 
     /// A packet arrived.
-    pub(crate) fn received(&mut self, at: Time, serial: u64, ends: Ends, packet: &[u8]) {
-        let bytes = self.frame(ends, packet);
+    pub(crate) fn received(
+        &mut self,
+        at: Time,
+        interface: Interface,
+        serial: u64,
+        ends: Ends,
+        packet: &[u8],
+    ) {
+        let bytes = self.frame(interface, ends, packet);
         let (direction, comment) = (Direction::In, Some(Comment::Nothing));
-        self.waiting.push_back(Waiting { serial, at, direction, bytes, comment });
+        self.waiting.push_back(Waiting { serial, interface, at, direction, bytes, comment });
         self.write_complete();
     }
 
@@ -124,17 +157,17 @@ impl Capture {
         };
         if self.error.is_none() {
             let bytes = (&[][..], &record.bytes[..]);
-            let (interface, direction) = (self.interface, record.direction);
+            let (interface, direction) = (record.interface.number, record.direction);
             let written = self.writer.packet(record.at, interface, direction, bytes, comment);
             self.error = written.err();
         }
         self.free.push(record.bytes);
     }
 
-    fn frame(&mut self, ends: Ends, packet: &[u8]) -> Vec<u8> {
+    fn frame(&mut self, interface: Interface, ends: Ends, packet: &[u8]) -> Vec<u8> {
         let mut bytes = self.free.pop().unwrap_or_default();
         bytes.clear();
-        if self.link_type == LinkType::Ethernet {
+        if interface.link_type == LinkType::Ethernet {
             bytes.extend_from_slice(&address(ends.to));
             bytes.extend_from_slice(&address(ends.from));
             bytes.extend_from_slice(&[0x08, 0x00]);

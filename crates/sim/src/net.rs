@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use engine::{Rng, Time};
 use link::{ConfigError, Departure, Fate, Framing, Link, WhileDown};
 
-use crate::capture::{Capture, Ends};
+use crate::capture::{Capture, Ends, Interface};
 use crate::packet::{Packet, Pool};
 use crate::pcap::LinkType;
 use crate::trace::{PacketFate, Trace, TraceRow};
@@ -28,8 +28,9 @@ pub(crate) struct Pipe {
     pub(crate) mtu: usize,
     /// Whether the near end's engine is told of outages.
     pub(crate) cues: bool,
-    near: Vec<usize>,
-    far: Vec<usize>,
+    /// Captures at the two ends, each with its interface.
+    near: Vec<(usize, Interface)>,
+    far: Vec<(usize, Interface)>,
 }
 
 /// A queue without room for one more MTU.
@@ -72,8 +73,8 @@ impl Network {
         let link = Link::new(config, rng)?;
         let matches = |ends: (usize, usize)| {
             let captures = self.captures.iter().enumerate();
-            let of_ends = captures.filter(move |(_, c)| (c.host, c.peer) == ends);
-            of_ends.map(|(index, _)| index).collect::<Vec<_>>()
+            let of_ends = captures.filter_map(|(index, c)| Some((index, c.interface(ends)?)));
+            of_ends.collect::<Vec<_>>()
         };
         let (near, far) = (matches((from, to)), matches((to, from)));
         let mut pipe = Pipe {
@@ -94,34 +95,55 @@ impl Network {
         Ok(self.pipes.len() - 1)
     }
 
-    /// Captures what the interface of `host` towards `peer` sends and receives.
-    pub(crate) fn add_capture(
-        &mut self,
-        (host, peer): (usize, usize),
-        sink: Box<dyn Write + Send>,
-    ) -> io::Result<()> {
-        let ends = |pipe: &&Pipe| {
-            (pipe.from, pipe.to) == (host, peer) || (pipe.from, pipe.to) == (peer, host)
-        };
-        let link_type = match self.pipes.iter().find(ends).map(|pipe| pipe.link.config().framing) {
-            Some(Framing::Ethernet { .. }) => LinkType::Ethernet,
-            Some(
-                Framing::Raw | Framing::Ppp { .. } | Framing::Hdlc { .. } | Framing::Custom(_),
-            )
-            | None => LinkType::Raw,
-        };
-        let name = format!("{}-{}", self.nodes[host].name, self.nodes[peer].name);
-        let capture = Capture::new((host, peer), &name, link_type, sink)?;
-        let index = self.captures.len();
-        self.captures.push(capture);
-        for pipe in &mut self.pipes {
-            if (pipe.from, pipe.to) == (host, peer) {
-                pipe.near.push(index);
-            }
-            if (pipe.from, pipe.to) == (peer, host) {
-                pipe.far.push(index);
+    /// The hosts at the other ends of a host's links, in the order of these.
+    pub(crate) fn neighbours(&self, host: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        for pipe in &self.pipes {
+            let peer = match host {
+                _ if pipe.from == host => pipe.to,
+                _ if pipe.to == host => pipe.from,
+                _ => continue,
+            };
+            if !found.contains(&peer) {
+                found.push(peer);
             }
         }
+        found
+    }
+
+    /// Captures what the interfaces of `host` towards `peers` send and receive.
+    pub(crate) fn add_capture(
+        &mut self,
+        host: usize,
+        peers: &[usize],
+        sink: Box<dyn Write + Send>,
+    ) -> io::Result<()> {
+        let index = self.captures.len();
+        let mut capture = Capture::new(host, sink)?;
+        for &peer in peers {
+            let ends = |pipe: &&Pipe| {
+                (pipe.from, pipe.to) == (host, peer) || (pipe.from, pipe.to) == (peer, host)
+            };
+            let framing = self.pipes.iter().find(ends).map(|pipe| pipe.link.config().framing);
+            let link_type = match framing {
+                Some(Framing::Ethernet { .. }) => LinkType::Ethernet,
+                Some(
+                    Framing::Raw | Framing::Ppp { .. } | Framing::Hdlc { .. } | Framing::Custom(_),
+                )
+                | None => LinkType::Raw,
+            };
+            let name = format!("{}-{}", self.nodes[host].name, self.nodes[peer].name);
+            let interface = capture.add_interface(peer, &name, link_type)?;
+            for pipe in &mut self.pipes {
+                if (pipe.from, pipe.to) == (host, peer) {
+                    pipe.near.push((index, interface));
+                }
+                if (pipe.from, pipe.to) == (peer, host) {
+                    pipe.far.push((index, interface));
+                }
+            }
+        }
+        self.captures.push(capture);
         Ok(())
     }
 
@@ -139,8 +161,8 @@ impl Network {
         let at = &mut self.pipes[pipe];
         if !at.near.is_empty() {
             let ends = ends(&self.nodes, at);
-            for &index in &at.near {
-                self.captures[index].sent(now, packet.serial, ends, packet.bytes());
+            for &(index, interface) in &at.near {
+                self.captures[index].sent(now, interface, packet.serial, ends, packet.bytes());
             }
         }
         let len = packet.bytes().len();
@@ -188,8 +210,8 @@ impl Network {
         }
         if watched {
             let ends = ends(&self.nodes, &self.pipes[pipe]);
-            for &index in &self.pipes[pipe].far {
-                self.captures[index].received(now, packet.serial, ends, packet.bytes());
+            for &(index, interface) in &self.pipes[pipe].far {
+                self.captures[index].received(now, interface, packet.serial, ends, packet.bytes());
             }
         }
         Some(packet)
@@ -205,7 +227,7 @@ impl Network {
                 PacketFate::Lost(cause) => Some(format!("lost on the way: {cause}")),
                 PacketFate::Rejected => Some("not taken by the link".to_owned()),
             };
-            for &index in &pipe.near {
+            for &(index, _) in &pipe.near {
                 self.captures[index].resolve(packet.serial, says.as_deref());
             }
         }

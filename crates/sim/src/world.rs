@@ -353,7 +353,7 @@ impl<E: Engine> World<E> {
             LinkEnd::Near => (pipe.from, pipe.to),
             LinkEnd::Far => (pipe.to, pipe.from),
         };
-        self.net.add_capture(ends, Box::new(sink))
+        self.net.add_capture(ends.0, &[ends.1], Box::new(sink))
     }
 
     /// Captures all that the interface of `host` towards `peer` sends and receives, as pcapng.
@@ -370,7 +370,21 @@ impl<E: Engine> World<E> {
         peer: HostId,
         sink: impl Write + Send + 'static,
     ) -> io::Result<()> {
-        self.net.add_capture((host.0, peer.0), Box::new(sink))
+        self.net.add_capture(host.0, &[peer.0], Box::new(sink))
+    }
+
+    /// Captures all that `host` sends and receives, as one pcapng with an interface for each
+    /// neighbour that it has a link to or from by now. See [`World::capture_host_link`].
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn capture_host(
+        &mut self,
+        host: HostId,
+        sink: impl Write + Send + 'static,
+    ) -> io::Result<()> {
+        let peers = self.net.neighbours(host.0);
+        self.net.add_capture(host.0, &peers, Box::new(sink))
     }
 
     /// Writes what captures still hold. Call it when the run is over.
