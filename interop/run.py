@@ -1,8 +1,8 @@
 """Runs slowlight's CFDP against other implementations, over UDP on loopback.
 
 Every peer x class 1 and 2 x both directions x {clean, 5 % of the datagrams lost each way}. The
-datagrams cross `relay`, which loses them and keeps a capture; the capture stays where a run did
-not end as expected. What is expected:
+datagrams cross `relay`, which loses them and keeps a capture. The capture stays, and the result
+names it, where a run did not end as expected or the peer made a mistake. What is expected:
 
 * class 2: both entities say "complete" and the file is the same;
 * class 1, clean: the file is the same;
@@ -69,6 +69,20 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """`ok`, `unsupported` or `FAILED`, and why."""
+
+    verdict: str
+    note: str = ""
+    # Whether the peer did something that it should not, which its capture proves.
+    peer_fault: bool = False
+
+    def is_kept(self) -> bool:
+        """Whether somebody will want to look at the run."""
+        return self.verdict == "FAILED" or self.peer_fault
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What came of it."""
 
@@ -85,6 +99,8 @@ class Outcome:
     datagrams_forward: int
     datagrams_back: int
     note: str
+    # Where there is something to look at.
+    capture: str | None
 
 
 def peers(slowlight: Path, target: Path) -> dict[str, Peer]:
@@ -213,14 +229,14 @@ def run(case: Case, target: Path, source: Path, folder: Path, limit: float) -> O
         elapsed = time.monotonic() - start
     seconds = reported_seconds(folder / "send.out", elapsed)
     same = digest(source) == digest(root / "received.bin")
-    verdict, note = judge(case, same, sender_exit, receiver_exit)
+    judgement = judge(case, same, sender_exit, receiver_exit)
     counted: dict[str, Any] = json.loads(counters.read_text().splitlines()[-1])
     return Outcome(
         sender=case.sender.name,
         receiver=case.receiver.name,
         cfdp_class=case.cfdp_class,
         lost_share=case.lost_share,
-        verdict=verdict,
+        verdict=judgement.verdict,
         same_file=same,
         sender_exit=sender_exit,
         receiver_exit=receiver_exit,
@@ -228,7 +244,8 @@ def run(case: Case, target: Path, source: Path, folder: Path, limit: float) -> O
         goodput_bps=round(source.stat().st_size * 8 / seconds) if same else 0,
         datagrams_forward=counted["forward"]["datagrams"],
         datagrams_back=counted["back"]["datagrams"],
-        note=note,
+        note=judgement.note,
+        capture=str(folder / "capture.pcapng") if judgement.is_kept() else None,
     )
 
 
@@ -244,31 +261,37 @@ def reported_seconds(output: Path, elapsed: float) -> float:
     return elapsed
 
 
-def judge(case: Case, same: bool, sender_exit: int, receiver_exit: int) -> tuple[str, str]:
-    """`ok`, `unsupported` or `FAILED`, and why."""
+def judge(case: Case, same: bool, sender_exit: int, receiver_exit: int) -> Judgement:
+    """Whether a run ended as expected."""
     if UNSUPPORTED in (sender_exit, receiver_exit):
-        return "unsupported", ""
+        return Judgement("unsupported")
     if case.cfdp_class == 2 or case.lost_share == 0:
         if same and sender_exit == 0 and receiver_exit == 0:
-            return "ok", ""
+            return Judgement("ok")
         why = "the file differs" if not same else "an entity does not say that it is complete"
-        return "FAILED", why
+        return Judgement("FAILED", why)
     if sender_exit != 0:
-        return "FAILED", "the sender did not say that it sent the file"
-    if receiver_exit not in (0, 1, WAITED) and case.receiver.name == "slowlight":
-        return "FAILED", "slowlight hung" if receiver_exit == HUNG else "slowlight crashed"
+        return Judgement("FAILED", "the sender did not say that it sent the file")
+    fault = receiver_exit not in (0, 1, WAITED)
+    how = "hung" if receiver_exit == HUNG else f"ended with exit code {receiver_exit}"
+    if fault and case.receiver.name == "slowlight":
+        return Judgement("FAILED", f"slowlight {how}")
+    what = "no data was among the losses" if same else "incomplete"
+    if fault:
+        return Judgement("ok", f"{what}; the peer {how}, a fault of the peer", peer_fault=True)
     if same:
-        return "ok", "no data was among the losses"
+        return Judgement("ok", what)
     if receiver_exit == 1:
-        return "ok", "incomplete, and the receiver says so: nothing repairs class 1"
+        return Judgement("ok", "incomplete, and the receiver says so: nothing repairs class 1")
     if receiver_exit == WAITED:
-        return "ok", "incomplete, and the receiver waits for more: nothing repairs class 1"
-    if receiver_exit != 0:
-        how = "hung" if receiver_exit == HUNG else f"ended with exit code {receiver_exit}"
-        return "ok", f"incomplete; the peer {how}, a fault of the peer"
+        return Judgement(
+            "ok", "incomplete, and the receiver waits for more: nothing repairs class 1"
+        )
     if case.receiver.name == "slowlight":
-        return "FAILED", "slowlight calls an incomplete file complete"
-    return "ok", "incomplete; the peer calls it complete, a fault of the peer"
+        return Judgement("FAILED", "slowlight calls an incomplete file complete")
+    return Judgement(
+        "ok", "incomplete; the peer calls it complete, a fault of the peer", peer_fault=True
+    )
 
 
 def cases(known: dict[str, Peer], only: list[str], with_self: bool) -> list[Case]:
@@ -311,7 +334,7 @@ def main() -> int:
         folder = out / case.name()
         outcome = run(case, target, source, folder, given.limit)
         outcomes.append(outcome)
-        if outcome.verdict == "ok":
+        if outcome.capture is None:
             shutil.rmtree(folder)
         counts = f"{outcome.datagrams_forward:>6} {outcome.datagrams_back:>5}"
         print(
@@ -320,6 +343,8 @@ def main() -> int:
             f"  {outcome.verdict} {outcome.note}",
             flush=True,
         )
+        if outcome.capture is not None:
+            print(f"{'':>11}see {outcome.capture}", flush=True)
     (out / "results.json").write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
     failed = [each for each in outcomes if each.verdict == "FAILED"]
     print(f"{len(outcomes) - len(failed)} as expected, {len(failed)} not; captures in {out}")

@@ -32,34 +32,46 @@ class Judgement(unittest.TestCase):
 
     def test_class_2_needs_the_file_and_both_entities(self) -> None:
         case = Case(OURS, THEIRS, 2, 0.05)
-        self.assertEqual(judge(case, True, 0, 0)[0], "ok")
-        self.assertEqual(judge(case, False, 0, 0)[0], "FAILED")
-        self.assertEqual(judge(case, True, 1, 0)[0], "FAILED")
-        self.assertEqual(judge(case, True, 0, 1)[0], "FAILED")
+        self.assertEqual(judge(case, True, 0, 0).verdict, "ok")
+        self.assertEqual(judge(case, False, 0, 0).verdict, "FAILED")
+        self.assertEqual(judge(case, True, 1, 0).verdict, "FAILED")
+        self.assertEqual(judge(case, True, 0, 1).verdict, "FAILED")
 
     def test_class_1_with_losses_must_not_be_called_complete_by_us(self) -> None:
-        self.assertEqual(judge(Case(THEIRS, OURS, 1, 0.05), False, 0, 1)[0], "ok")
-        self.assertEqual(judge(Case(THEIRS, OURS, 1, 0.05), False, 0, 0)[0], "FAILED")
-        verdict, note = judge(Case(OURS, THEIRS, 1, 0.05), False, 0, 0)
-        self.assertEqual(verdict, "ok")
-        self.assertIn("fault of the peer", note)
+        self.assertEqual(judge(Case(THEIRS, OURS, 1, 0.05), False, 0, 1).verdict, "ok")
+        self.assertEqual(judge(Case(THEIRS, OURS, 1, 0.05), False, 0, 0).verdict, "FAILED")
+        judged = judge(Case(OURS, THEIRS, 1, 0.05), False, 0, 0)
+        self.assertEqual(judged.verdict, "ok")
+        self.assertIn("fault of the peer", judged.note)
+        self.assertTrue(judged.is_kept())
 
     def test_class_1_with_losses_needs_us_to_end_by_ourselves_or_when_interrupted(self) -> None:
         ours = Case(THEIRS, OURS, 1, 0.05)
-        self.assertEqual(judge(ours, False, 0, WAITED)[0], "ok")
+        self.assertEqual(judge(ours, False, 0, WAITED).verdict, "ok")
         for receiver_exit in (HUNG, 2, 101, -11):
-            self.assertEqual(judge(ours, False, 0, receiver_exit)[0], "FAILED", receiver_exit)
-            verdict, note = judge(Case(OURS, THEIRS, 1, 0.05), False, 0, receiver_exit)
-            self.assertEqual(verdict, "ok")
-            self.assertIn("fault of the peer", note)
-        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.05), False, 1, 1)[0], "FAILED")
+            self.assertEqual(judge(ours, False, 0, receiver_exit).verdict, "FAILED", receiver_exit)
+            for same in (False, True):
+                judged = judge(Case(OURS, THEIRS, 1, 0.05), same, 0, receiver_exit)
+                self.assertEqual(judged.verdict, "ok")
+                self.assertIn("fault of the peer", judged.note)
+                self.assertTrue(judged.is_kept())
+        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.05), False, 1, 1).verdict, "FAILED")
 
     def test_class_1_without_losses_needs_the_file(self) -> None:
-        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.0), False, 0, 1)[0], "FAILED")
-        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.0), True, 0, 0)[0], "ok")
+        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.0), False, 0, 1).verdict, "FAILED")
+        self.assertEqual(judge(Case(OURS, THEIRS, 1, 0.0), True, 0, 0).verdict, "ok")
+
+    def test_what_there_is_to_look_at_is_kept(self) -> None:
+        self.assertFalse(judge(Case(OURS, THEIRS, 2, 0.0), True, 0, 0).is_kept())
+        self.assertTrue(judge(Case(OURS, THEIRS, 2, 0.0), False, 0, 0).is_kept())
+        self.assertFalse(judge(Case(OURS, THEIRS, 1, 0.05), False, 0, 1).is_kept())
+        self.assertFalse(judge(Case(OURS, THEIRS, 1, 0.05), False, 0, WAITED).is_kept())
+        self.assertFalse(judge(Case(OURS, THEIRS, 2, 0.0), False, 1, UNSUPPORTED).is_kept())
 
     def test_a_peer_that_cannot_is_no_failure(self) -> None:
-        self.assertEqual(judge(Case(OURS, THEIRS, 2, 0.0), False, 1, UNSUPPORTED)[0], "unsupported")
+        self.assertEqual(
+            judge(Case(OURS, THEIRS, 2, 0.0), False, 1, UNSUPPORTED).verdict, "unsupported"
+        )
 
 
 class Ends(unittest.TestCase):
