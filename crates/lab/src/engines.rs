@@ -268,6 +268,19 @@ pub struct Send {
 }
 
 impl AnyEngine {
+    /// The transfers it has under way, of which it will do more by itself: not those that are
+    /// suspended, which wait for their user.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        match self {
+            Self::Cfdp(entity) => {
+                let states = entity.transactions().map(|report| report.state);
+                states.filter(|state| *state != cfdp::State::Suspended).count()
+            }
+            Self::Ltp(node) => node.sessions().count(),
+        }
+    }
+
     /// Whether it can be asked for a transfer: not while it takes up the records of an earlier run.
     #[must_use]
     pub fn is_ready(&self) -> bool {

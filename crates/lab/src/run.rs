@@ -1,6 +1,6 @@
 //! One world, from its beginning to its end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,6 +44,10 @@ pub struct Run {
     pub transfers: Vec<TransferMetrics>,
     /// The links, in the scenario's order.
     pub links: Vec<LinkMetrics>,
+    /// Transfers that engines still had under way at the end, by their nodes; none of a world that
+    /// came to rest.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub under_way: BTreeMap<String, usize>,
 }
 
 /// Why a world could not be run.
@@ -159,6 +163,7 @@ pub fn run_unless(
         events: stage.world.events(),
         transfers,
         links,
+        under_way: stage.under_way(),
     })
 }
 
@@ -471,6 +476,16 @@ impl<'a> Stage<'a> {
             all.push(watch.metrics(transfer, scenario.seed));
         }
         Ok(all)
+    }
+
+    /// What engines still have to do, by the names of their nodes.
+    fn under_way(&self) -> BTreeMap<String, usize> {
+        let engines = self.hosts.iter().map(|host| (*host, self.world.engine(*host)));
+        let count = |(host, engine): (HostId, Option<&AnyEngine>)| {
+            let count = engine.map_or(0, AnyEngine::under_way);
+            (count > 0).then(|| (self.world.host_name(host).to_owned(), count))
+        };
+        engines.filter_map(count).collect()
     }
 
     fn light_time(&self, route: &[usize]) -> Result<f64, SpecError> {
