@@ -23,7 +23,7 @@ use crate::topology::Topology;
 /// Where a run is recorded.
 #[derive(Default)]
 pub struct Recorders {
-    /// Gets a pcapng of the node that the scenario captures at.
+    /// Gets a pcapng of all links of the node that the scenario captures at.
     pub pcap: Option<Box<dyn Write + Send>>,
     /// Gets a line for every packet of every link.
     pub trace: Option<Box<dyn Write + Send>>,
@@ -195,8 +195,6 @@ struct Stage<'a> {
     links: Vec<LinkId>,
     /// What each transfer's sender said to the request; `None` until it was made.
     answers: Vec<Option<Result<(), String>>>,
-    /// The node captured at, and its neighbour.
-    capture_at: Option<(usize, usize)>,
 }
 
 impl<'a> Stage<'a> {
@@ -217,17 +215,7 @@ impl<'a> Stage<'a> {
             links.push(link);
         }
         let answers = vec![None; scenario.transfers.len()];
-        let node = scenario.capture.at.as_deref().and_then(|name| topology.node(name));
-        let capture_at = node.and_then(|node| {
-            let ends = (0..links.len()).map(|link| topology.ends(link));
-            ends.filter_map(|(from, to)| match node {
-                _ if node == to => Some((to, from)),
-                _ if node == from => Some((from, to)),
-                _ => None,
-            })
-            .next()
-        });
-        let mut stage = Self { world, topology, hosts, links, answers, capture_at };
+        let mut stage = Self { world, topology, hosts, links, answers };
         stage.add_routes(scenario);
         stage.add_engines(scenario)?;
         stage.fill_stores(scenario, contents)?;
@@ -344,7 +332,11 @@ impl<'a> Stage<'a> {
         recorders: Recorders,
     ) -> Result<Option<Arc<Mutex<TraceFile>>>, RunError> {
         if let Some(pcap) = recorders.pcap {
-            self.capture(pcap)?;
+            let at = scenario.capture.at.as_deref();
+            let Some(at) = at.and_then(|name| self.topology.node(name)) else {
+                return Err(SpecError::invalid("nothing to capture: no node").into());
+            };
+            self.world.capture_host(self.hosts[at], pcap)?;
         }
         let Some(mut sink) = recorders.trace else { return Ok(None) };
         writeln!(sink, "{}", TraceRow::HEADER)?;
@@ -491,13 +483,6 @@ impl<'a> Stage<'a> {
     fn light_time(&self, route: &[usize]) -> Result<f64, SpecError> {
         let info = self.topology.path_info(route)?;
         Ok(info.owlt.unwrap_or_default().as_secs_f64())
-    }
-
-    fn capture(&mut self, sink: Box<dyn Write + Send>) -> Result<(), RunError> {
-        let Some((host, peer)) = self.capture_at else {
-            return Err(SpecError::invalid("nothing to capture: no link").into());
-        };
-        Ok(self.world.capture_host_link(self.hosts[host], self.hosts[peer], sink)?)
     }
 
     fn stations(&self, transfer: &Transfer) -> Result<Vec<usize>, SpecError> {

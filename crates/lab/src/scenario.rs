@@ -59,7 +59,8 @@ pub struct Capture {
     /// Whether a pcapng is written.
     #[serde(default)]
     pub pcap: bool,
-    /// The node at whose first link it is taken; the first transfer's receiver if left out.
+    /// The node that it is taken at, with one interface a neighbour; the first transfer's receiver
+    /// if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// Whether every packet of every link is listed.
