@@ -1,8 +1,8 @@
 //! slowlight: transport over links where light is slow.
 //!
-//! Exit codes: 0 done, 1 a transfer failed, 2 wrong usage; 130 where ctrl-C stopped a comparison, as
-//! shells have it. What is asked for goes to the standard
-//! output, what is said to people to the standard error.
+//! Exit codes: 0 done, 1 a transfer failed or the system forbids it, 2 wrong usage, which another
+//! command line mends; 130 where ctrl-C stopped a comparison, as shells have it. What is asked for
+//! goes to the standard output, what is said to people to the standard error.
 
 #![forbid(unsafe_code)]
 
@@ -89,11 +89,24 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|error| report(&error))
 }
 
-fn report(error: &anyhow::Error) -> ExitCode {
+/// Whether a reader of the output has closed it.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken_pipe = |e: &(dyn std::error::Error + 'static)| {
         e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
-    if error.chain().any(broken_pipe) {
+    error.chain().any(broken_pipe)
+}
+
+/// The exit code of a command whose result is known, whether or not somebody read about it.
+fn told(outcome: anyhow::Result<()>, succeeded: bool) -> anyhow::Result<ExitCode> {
+    match outcome {
+        Err(error) if !is_broken_pipe(&error) => Err(error),
+        Ok(()) | Err(_) => Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+    }
+}
+
+fn report(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
         // Whoever read has seen enough.
         return ExitCode::SUCCESS;
     }

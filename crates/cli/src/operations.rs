@@ -206,7 +206,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let spool = args.operation.root(place.path()).join(FileName::SPOOL_DIRECTORY);
     let is_ours = !spool.exists();
     let (mut driver, mut asking) =
-        prepare(args.operation, place.path()).map_err(|error| transfer::usage(&error))?;
+        prepare(args.operation, place.path()).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| asking.on(now, entity, event))?;
     drop(driver);
@@ -414,9 +414,8 @@ impl Asking {
 
     /// The answer as an object or as text.
     fn print(&self, completed: bool, fields: &Value, text: &str) -> Result<ExitCode> {
-        let mut out = std::io::stdout().lock();
         let common = self.operation.common();
-        if common.options.json {
+        let text = if common.options.json {
             let mut object = json!({
                 "operation": self.operation.name(),
                 "entity": common.remote_entity,
@@ -425,11 +424,12 @@ impl Asking {
             if let (Some(object), Some(fields)) = (object.as_object_mut(), fields.as_object()) {
                 object.extend(fields.clone());
             }
-            writeln!(out, "{object}")?;
+            format!("{object}\n")
         } else {
-            out.write_all(text.as_bytes())?;
-        }
-        Ok(ExitCode::from(u8::from(!completed)))
+            text.to_owned()
+        };
+        let printed = std::io::stdout().lock().write_all(text.as_bytes());
+        crate::told(printed.map_err(Into::into), completed)
     }
 }
 

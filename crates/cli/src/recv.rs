@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
 /// Receives until a signal comes, or with `--once` the first transaction has ended.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let (mut driver, mut receiver) = prepare(args).map_err(|error| transfer::usage(&error))?;
+    let (mut driver, mut receiver) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| receiver.on(now, entity, event))?;
     receiver.failure.map_or(Ok(()), Err)?;

@@ -80,7 +80,7 @@ pub(crate) struct Args {
 
 /// Sends the file; returns when the receiver has it, or with class 1 when it is sent.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let (mut driver, mut sender, state) = prepare(args).map_err(|error| transfer::usage(&error))?;
+    let (mut driver, mut sender, state) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| sender.on(now, entity, event))?;
     drop(driver);

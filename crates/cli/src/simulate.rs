@@ -57,14 +57,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.out {
         write(&folder.join("metrics.json"), &metrics)?;
     }
+    crate::told(tell(args, &run, &metrics), run.succeeded())
+}
+
+/// Prints what became of the world.
+fn tell(args: &Args, run: &Run, metrics: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{metrics}")?;
     } else {
-        writeln!(out, "{}", table(&run))?;
+        writeln!(out, "{}", table(run))?;
     }
-    explain(&run)?;
-    Ok(if run.succeeded() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(explain(run)?)
 }
 
 fn recorders(args: &Args, scenario: &Scenario) -> anyhow::Result<Recorders> {

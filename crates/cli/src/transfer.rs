@@ -120,15 +120,42 @@ impl Options {
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     ensure!(full.contains(':'), "address {text:?} has no port; write it like {text}:7542");
-    let mut found = full.to_socket_addrs().with_context(|| {
-        format!("address {text:?} cannot be used; write it like 192.0.2.1:7542 or host:7542")
+    // A name that is not found is most likely not the name.
+    let mut found = full.to_socket_addrs().map_err(|error| {
+        let remedy = "write it like 192.0.2.1:7542 or host:7542";
+        anyhow!("address {text:?} cannot be used; {remedy}: {error}")
     })?;
     found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
 }
 
-/// An error that the command line can mend.
-pub(crate) fn usage(error: &anyhow::Error) -> anyhow::Error {
-    crate::Usage(format!("{error:#}")).into()
+/// Marks an error as one that the command line can mend, if it can: another name, directory or
+/// address may do. Where the system has no room or forbids it, the same command may work later.
+pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{
+        AddrInUse, AddrNotAvailable, InvalidInput, IsADirectory, NotADirectory, NotFound, Other,
+    };
+
+    let mendable = |kind| {
+        [
+            NotFound,
+            NotADirectory,
+            IsADirectory,
+            InvalidInput,
+            AddrInUse,
+            AddrNotAvailable,
+            // What this program or the resolver of names says.
+            Other,
+        ]
+        .contains(&kind)
+    };
+    let of_system = |cause: &(dyn std::error::Error + 'static)| {
+        let store = cause.downcast_ref::<rt::StoreError>().and_then(rt::StoreError::system);
+        store.or_else(|| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind)
+    };
+    match error.chain().find_map(of_system) {
+        Some(kind) if !mendable(kind) => error,
+        Some(_) | None => crate::Usage(format!("{error:#}")).into(),
+    }
 }
 
 /// A flag that SIGINT and SIGTERM set; the second signal ends the process at once.

@@ -237,6 +237,26 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
+fn a_reader_that_leaves_does_not_turn_failure_into_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = folder.path().join("world.toml");
+    let text = "seed = 1
+        links = [{ from = \"a\", to = \"b\", per = \"1\" }, { from = \"b\", to = \"a\" }]
+        transfers = [{ from = \"a\", to = \"b\", size = \"1 kB\" }]";
+    std::fs::write(&world, text).unwrap();
+    let compare = |per| ["compare", "--size", "1 kB", "--runs", "1", "--per", per];
+    let (failing, good) = (compare("1"), compare("0"));
+    let sim = ["sim", world.to_str().unwrap()];
+    for (args, code) in [(&failing[..], 1), (&good, 0), (&sim, 1)] {
+        // The pipe has nobody at its other end from the start.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = slowlight(args).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", err(&output));
+    }
+}
+
+#[test]
 fn lists_completions_and_pages() {
     let links = done(&["links"]);
     for name in ["terrestrial", "moon-farside", "grc-10m"] {

@@ -85,6 +85,17 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// The system's error behind it, if there is one.
+    #[must_use]
+    pub fn system(&self) -> Option<&io::Error> {
+        match self {
+            Self::Root { error, .. } | Self::State { error, .. } => Some(error),
+            Self::InUse { .. } => None,
+        }
+    }
+}
+
 /// A store over two directories of a real file system.
 ///
 /// Effects on one file are carried out in their order by one thread, but for syncs, which only
