@@ -134,6 +134,20 @@ struct UnderWay {
     resumed: bool,
 }
 
+impl UnderWay {
+    /// Bytes received since this process began. Of what failed the last that was heard counts.
+    fn moved(&self, entity: &Entity, finished: &TransactionFinished) -> u64 {
+        let mut reports = entity.transactions();
+        let received = match finished.delivery {
+            DeliveryCode::Complete => finished.size,
+            DeliveryCode::Incomplete => reports
+                .find(|report| report.id == finished.id)
+                .map_or_else(|| self.bar.position(), |report| report.progress),
+        };
+        received.saturating_sub(self.before)
+    }
+}
+
 impl Receiver {
     fn new(args: Args, screen: Screen) -> Self {
         Self {
@@ -169,19 +183,7 @@ impl Receiver {
             Indication::TransactionFinished(finished) if finished.role == Role::Receiver => {
                 self.finished(now, entity, &finished);
             }
-            Indication::Abandoned { id, condition, .. } => {
-                self.under_way.remove(&id);
-                self.screen.say(format_args!("{id}: abandoned: {condition}"));
-                if self.options.json {
-                    let names = (self.root.clone(), String::new());
-                    let (protocol, why) = (&self.options.protocol, condition.to_string());
-                    let outcome =
-                        Outcome::given_up(protocol, "receiver", Some(id), id.source.0, names, &why);
-                    self.failure = outcome.print().err();
-                }
-                self.first.get_or_insert(false);
-                self.closing_until = self.closing_until.min(now + CLOSING);
-            }
+            Indication::Abandoned { id, condition, .. } => self.abandoned(now, id, condition),
             Indication::Fault { id, condition, .. } => {
                 self.screen.say(format_args!("{id}: {condition}"));
             }
@@ -230,6 +232,26 @@ impl Receiver {
             | Indication::Report(_) => {}
             Indication::UserOperation(told) => self.served(&told),
         }
+    }
+
+    /// Tells of a transaction that ended without its sender's knowledge.
+    fn abandoned(&mut self, now: Time, id: TransactionId, condition: ConditionCode) {
+        let under_way = self.under_way.remove(&id);
+        self.screen.say(format_args!("{id}: abandoned: {condition}"));
+        if self.options.json {
+            let names = (self.root.clone(), String::new());
+            let (protocol, why) = (&self.options.protocol, condition.to_string());
+            let bytes = under_way.map_or_else(Default::default, |it| transfer::Bytes {
+                file: it.bar.length().unwrap_or(0),
+                moved: it.bar.position().saturating_sub(it.before),
+            });
+            let peer = id.source.0;
+            let outcome =
+                Outcome::given_up(protocol, "receiver", Some(id), peer, names, bytes, &why);
+            self.failure = outcome.print().err();
+        }
+        self.first.get_or_insert(false);
+        self.closing_until = self.closing_until.min(now + CLOSING);
     }
 
     /// Takes up what an earlier process left.
@@ -294,9 +316,7 @@ impl Receiver {
         let measures = Measures {
             pdus: None,
             elapsed: under_way.as_ref().map(|under_way| now.since(under_way.began)),
-            moved: under_way
-                .as_ref()
-                .map_or(0, |under_way| finished.size.saturating_sub(under_way.before)),
+            moved: under_way.as_ref().map_or(0, |it| it.moved(entity, finished)),
         };
         let resumed = under_way.as_ref().is_some_and(|under_way| under_way.resumed);
         if let Some(under_way) = under_way {

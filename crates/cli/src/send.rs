@@ -187,6 +187,8 @@ struct Sender {
     phase: Phase,
     began: Time,
     resumed: bool,
+    /// File bytes that this process brought on their way.
+    moved: u64,
     /// Whether the user was told that nobody listens.
     refused: bool,
 }
@@ -200,7 +202,7 @@ enum Phase {
     /// It is over, well or not; repeated questions of the receiver are answered until then.
     Over(Result<bool>, Time),
     /// It was given up by this side without the receiver's knowledge.
-    GivenUp(String),
+    GivenUp(Option<TransactionId>, String),
     /// The request makes no sense.
     Refused(String),
 }
@@ -220,11 +222,15 @@ impl Sender {
             phase: Phase::Loading,
             began: now,
             resumed: false,
+            moved: 0,
             refused: false,
         }
     }
 
     fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
+        let stats = entity.stats();
+        // An earlier process sent some of the file; this one sends what was asked for again.
+        self.moved = stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 };
         match event {
             rt::Event::Tick => self.progress(now, entity),
             rt::Event::Refused(address) => self.refused(address),
@@ -236,12 +242,12 @@ impl Sender {
         let late = self.timeout.is_some_and(|timeout| now >= timeout);
         match &self.phase {
             Phase::Loading | Phase::Sending(_) if late => {
-                self.phase = Phase::GivenUp("the time given is over".into());
+                self.give_up("the time given is over".into());
                 rt::Control::Stop
             }
             Phase::Loading | Phase::Sending(_) => rt::Control::Continue,
             Phase::Over(_, until) if now < *until => rt::Control::Continue,
-            Phase::Over(..) | Phase::GivenUp(_) | Phase::Refused(_) => rt::Control::Stop,
+            Phase::Over(..) | Phase::GivenUp(..) | Phase::Refused(_) => rt::Control::Stop,
         }
     }
 
@@ -257,9 +263,7 @@ impl Sender {
         match indication {
             Indication::Restored { transactions } => self.resumed = transactions > 0,
             Indication::TransactionFinished(finished) => self.finished(now, entity, &finished),
-            Indication::Abandoned { condition, .. } => {
-                self.phase = Phase::GivenUp(condition.to_string());
-            }
+            Indication::Abandoned { condition, .. } => self.give_up(condition.to_string()),
             Indication::Fault { condition, .. } => self.screen.say(condition),
             Indication::Suspended { condition, .. } => {
                 self.screen.say(format_args!("suspended: {condition}"));
@@ -281,6 +285,15 @@ impl Sender {
             | Indication::ToldAgain { .. }
             | Indication::UserOperation(_) => {}
         }
+    }
+
+    /// Ends without the receiver's knowledge.
+    fn give_up(&mut self, why: String) {
+        let id = match self.phase {
+            Phase::Sending(id) | Phase::GivenUp(Some(id), _) => Some(id),
+            Phase::Loading | Phase::Over(..) | Phase::GivenUp(None, _) | Phase::Refused(_) => None,
+        };
+        self.phase = Phase::GivenUp(id, why);
     }
 
     /// Begins the transaction, or goes on with an interrupted one.
@@ -312,12 +325,10 @@ impl Sender {
     /// Prints the outcome; whether the file is there.
     fn tell(&self, now: Time, entity: &Entity, finished: &TransactionFinished) -> Result<bool> {
         self.bar.finish_and_clear();
-        // An earlier process sent the file once; this one sends what was asked for again.
-        let moved = if self.resumed { entity.stats().repair_bytes } else { finished.size };
         let elapsed = Some(now.since(self.began));
         let stats = entity.stats();
         let pdus = Some((stats.sent.total(), stats.received.total()));
-        let measures = Measures { elapsed, moved, pdus };
+        let measures = Measures { elapsed, moved: self.moved, pdus };
         let protocol = &self.options.protocol;
         let outcome = Outcome::new(protocol, finished, self.file.clone(), self.resumed, measures);
         if outcome.completed {
@@ -326,7 +337,7 @@ impl Sender {
             self.screen.say(format_args!(
                 "{}: failed after {}: {} (file at the receiver: {})",
                 finished.id,
-                show::bytes(finished.size as f64),
+                show::bytes(self.moved as f64),
                 finished.condition,
                 finished.file_status
             ));
@@ -349,13 +360,12 @@ impl Sender {
         }
         self.bar.set_position(report.progress);
         let elapsed = now.since(self.began).as_secs_f64();
-        let moved = if self.resumed { entity.stats().repair_bytes } else { report.progress };
         self.bar.set_message(match report.state {
             cfdp::State::Opening => "opening".to_owned(),
             cfdp::State::Suspended => "suspended".to_owned(),
             cfdp::State::Waiting => "waiting for the receiver".to_owned(),
             cfdp::State::Transferring | cfdp::State::Completing | cfdp::State::Closing => {
-                show::rate(moved as f64 * 8.0 / elapsed.max(1e-3))
+                show::rate(self.moved as f64 * 8.0 / elapsed.max(1e-3))
             }
         });
     }
@@ -371,15 +381,17 @@ impl Sender {
         let (id, why) = match self.phase {
             Phase::Over(told, _) => return told.map(|good| ExitCode::from(u8::from(!good))),
             Phase::Refused(why) => return Err(crate::Usage(why).into()),
-            Phase::GivenUp(why) => (None, why),
+            Phase::GivenUp(id, why) => (id, why),
             Phase::Loading => (None, "stopped".to_owned()),
             Phase::Sending(id) => (Some(id), "stopped".to_owned()),
         };
         self.screen.say(format_args!("not finished: {why}; the same command goes on from here"));
         if self.options.json {
+            let len = self.file.metadata().map_or(0, |metadata| metadata.len());
+            let bytes = transfer::Bytes { file: len, moved: self.moved };
             let names = (self.file, self.put.destination_name);
             let (protocol, peer) = (&self.options.protocol, self.put.destination);
-            Outcome::given_up(protocol, "sender", id, peer, names, &why).print()?;
+            Outcome::given_up(protocol, "sender", id, peer, names, bytes, &why).print()?;
         }
         Ok(ExitCode::from(1))
     }

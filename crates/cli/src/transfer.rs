@@ -256,7 +256,10 @@ pub(crate) struct Outcome {
     pub(crate) resumed: bool,
     /// Seconds since the transaction began or went on; unknown if its beginning never came.
     pub(crate) elapsed_s: Option<f64>,
-    /// File bits a second; of a resumed transaction counting only what moved since.
+    /// File bytes that moved since this process began.
+    pub(crate) moved_bytes: u64,
+    /// File bits a second; of a resumed transaction counting only what moved since. A transaction
+    /// that failed has none.
     pub(crate) goodput_bps: Option<f64>,
     /// Datagrams this process sent, if this was its only transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -264,6 +267,15 @@ pub(crate) struct Outcome {
     /// Datagrams this process received, if this was its only transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) datagrams_received: Option<u64>,
+}
+
+/// What is known of a transfer that was given up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bytes {
+    /// The file's size.
+    pub(crate) file: u64,
+    /// File bytes that moved since this process began.
+    pub(crate) moved: u64,
 }
 
 /// Measures of a transaction that its outcome needs.
@@ -291,8 +303,10 @@ impl Outcome {
             cfdp::Role::Receiver => ("receiver", &finished.source_name),
         };
         let elapsed_s = measures.elapsed.map(|elapsed| elapsed.as_secs_f64());
-        let moved = measures.moved.min(finished.size) as f64 * 8.0;
-        let goodput_bps = elapsed_s.filter(|elapsed| *elapsed > 0.0).map(|elapsed| moved / elapsed);
+        let completed = completed(finished);
+        let bits = measures.moved as f64 * 8.0;
+        let goodput_bps =
+            elapsed_s.filter(|elapsed| completed && *elapsed > 0.0).map(|elapsed| bits / elapsed);
         Self {
             protocol: protocol.to_string(),
             role,
@@ -301,7 +315,7 @@ impl Outcome {
             file,
             remote: remote.clone(),
             file_bytes: finished.size,
-            completed: completed(finished),
+            completed,
             condition: finished.condition.to_string(),
             delivery: match finished.delivery {
                 DeliveryCode::Complete => "complete",
@@ -310,6 +324,7 @@ impl Outcome {
             file_status: finished.file_status.to_string(),
             resumed,
             elapsed_s,
+            moved_bytes: measures.moved,
             goodput_bps,
             datagrams_sent: measures.pdus.map(|(sent, _)| sent),
             datagrams_received: measures.pdus.map(|(_, received)| received),
@@ -323,6 +338,7 @@ impl Outcome {
         transaction: Option<TransactionId>,
         peer_entity: u64,
         (file, remote): (PathBuf, String),
+        bytes: Bytes,
         why: &str,
     ) -> Self {
         Self {
@@ -332,13 +348,14 @@ impl Outcome {
             peer_entity,
             file,
             remote,
-            file_bytes: 0,
+            file_bytes: bytes.file,
             completed: false,
             condition: why.to_owned(),
             delivery: "incomplete",
             file_status: FileStatus::Unreported.to_string(),
             resumed: false,
             elapsed_s: None,
+            moved_bytes: bytes.moved,
             goodput_bps: None,
             datagrams_sent: None,
             datagrams_received: None,

@@ -161,10 +161,15 @@ struct Ended {
 }
 
 impl Ended {
+    /// The one outcome it printed.
+    fn outcome(&self) -> Value {
+        serde_json::from_str(&self.out).expect(&self.said)
+    }
+
     /// The one outcome it printed; it must be that of a complete transfer.
     fn complete(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}", self.said);
-        let outcome: Value = serde_json::from_str(&self.out).expect(&self.said);
+        let outcome = self.outcome();
         assert_eq!(outcome["completed"], true, "{outcome}");
         outcome
     }
@@ -340,9 +345,11 @@ fn a_sender_without_a_receiver_gives_up_when_told_to() {
     let sender = place.send(&file, &address, &["--timeout", "300 ms"]).end();
     assert_eq!(sender.code, Some(1), "{}", sender.said);
     assert!(sender.said.contains("the same command goes on"), "{}", sender.said);
-    let outcome: Value = serde_json::from_str(&sender.out).unwrap();
+    let outcome = sender.outcome();
     assert_eq!(outcome["completed"], false, "{outcome}");
     assert_eq!(outcome["condition"], "the time given is over", "{outcome}");
+    assert_eq!(outcome["file_bytes"], 10, "{outcome}");
+    assert!(outcome["transaction"].as_str().unwrap().starts_with("1_"), "{outcome}");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct Stats {
     pub duplicate_data: u64,
     /// Data PDUs dropped because of a bound.
     pub data_dropped: u64,
+    /// Bytes of file data sent for the first time.
+    pub data_bytes: u64,
     /// Bytes of file data sent again.
     pub repair_bytes: u64,
     /// Storage effects that failed.

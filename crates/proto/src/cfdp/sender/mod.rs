@@ -404,6 +404,7 @@ impl Sender {
             head.offset = next.offset;
             write_data(head, next.data, place);
             core.stats.sent.file_data += 1;
+            core.stats.data_bytes += len as u64;
             source.new_sent(len);
         };
         self.look_at_window(core, now);
