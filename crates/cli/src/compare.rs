@@ -37,6 +37,7 @@ pub(crate) struct Args {
     size: Size,
 
     /// Protocols, separated by commas; a profile follows a slash, as in cfdp/gsfc-2007
+    /// [default: those that repeat what is lost: cfdp,ltp]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     protocol: Vec<Protocol>,
 
