@@ -46,6 +46,14 @@ impl Place {
         path
     }
 
+    /// The options that name a MIB of this text.
+    fn mib(&self, text: &str) -> [&'static str; 2] {
+        let count = std::fs::read_dir(self.directory.path()).unwrap().count();
+        let path = self.path(&format!("mib-{count}.toml"));
+        std::fs::write(&path, text).unwrap();
+        ["--mib", path.to_str().unwrap().to_owned().leak()]
+    }
+
     fn send(&self, file: &Path, address: &str, more: &[&str]) -> Running {
         let mut command = program();
         command.arg("send").arg(file).arg(address).arg("--json");
@@ -236,6 +244,36 @@ fn a_killed_receiver_goes_on() {
     sender.end().complete();
     receiver.end().complete();
     same(&file, &place.root().join("file"));
+}
+
+#[test]
+fn after_a_kill_only_the_rest_is_sent() {
+    const LEN: u64 = 8_000_000;
+    let place = Place::new();
+    let file = place.file("file", 8_000_000);
+    let mib = place.mib("[journal]\nbytes = \"100 kB\"\ninterval = \"20 ms\"");
+    let (receiver, address) = place.recv("127.0.0.1:0", &mib);
+    let more = ["--rate", "40 Mbit/s", "--delay", "1 ms"];
+    let sender = place.send(&file, &address, &more);
+    place.await_spool(LEN / 2);
+    sender.interrupt();
+    let moved = sender.end().outcome()["moved_bytes"].as_u64().unwrap();
+    // Many times what the receiver needs to save what came last.
+    std::thread::sleep(Duration::from_millis(500));
+    receiver.kill();
+    let (receiver, _) = place.recv(&address, &[&mib[..], &["--once"]].concat());
+    let outcome = place.send(&file, &address, &more).end().complete();
+    let received = receiver.end().complete();
+    same(&file, &place.root().join("file"));
+    // Of what came at the end of the first half some may have been saved late, or was lost.
+    let rest = LEN - moved + LEN / 8;
+    for outcome in [&outcome, &received] {
+        assert_eq!(outcome["resumed"], true, "{outcome}");
+        assert!(outcome["moved_bytes"].as_u64() <= Some(rest), "{moved} before: {outcome}");
+    }
+    // Each carries 1,400 bytes of the file or more.
+    let datagrams = outcome["datagrams_sent"].as_u64().unwrap();
+    assert!(datagrams <= rest / 1400 + 20, "{moved} before: {outcome}");
 }
 
 #[test]
