@@ -17,9 +17,7 @@ use proto::cfdp::{
     TransactionFinished,
 };
 use serde_json::{Value, json};
-use wire::cfdp::{
-    ConditionCode, DeliveryCode, EntityId, TransactionId, TransactionStatus, TransmissionMode,
-};
+use wire::cfdp::{ConditionCode, DeliveryCode, EntityId, TransactionId, TransactionStatus};
 
 use crate::transfer::{self, Options, Screen, bind_error, resolve};
 
@@ -98,9 +96,9 @@ struct Common {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 
-    /// Entity number of this end
-    #[arg(long, value_name = "ID", default_value_t = 1)]
-    entity: u64,
+    /// Entity number of this end [default: the MIB's, or 1]
+    #[arg(long, value_name = "ID")]
+    entity: Option<u64>,
 
     /// Entity number of the one at ADDR
     #[arg(long, value_name = "ID", default_value_t = 2)]
@@ -177,10 +175,10 @@ impl Operation {
             Self::Resume { transaction, .. } => entity.remote_resume(now, remote, transaction.0),
             Self::PutFrom { common, file, name, to_entity, .. } => {
                 let request = ProxyPutRequest {
-                    destination: to_entity.unwrap_or(common.entity),
+                    destination: to_entity.unwrap_or(entity.config().entity),
                     source_name: file.clone(),
                     destination_name: name.clone().unwrap_or_else(|| file.clone()),
-                    mode: Some(TransmissionMode::from(common.options.protocol.kind.class())),
+                    mode: Some(common.options.mode(entity.config(), remote)),
                     ..ProxyPutRequest::default()
                 };
                 entity.proxy_put(now, remote, &request)
@@ -225,16 +223,17 @@ fn prepare(operation: Operation, place: &Path) -> Result<(rt::Driver<Entity>, As
         None if to.is_ipv4() => ([0, 0, 0, 0], 0).into(),
         None => ([0u16; 8], 0).into(),
     };
-    let mut config = common.options.entity(common.entity)?;
+    let mut config = common.options.entity(common.entity, 1)?;
     // A command that was stopped is asked again rather than gone on with.
     config.journal.enabled = false;
     let waker = rt::Waker::new().context("cannot start")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(operation.root(place)), &waker)?;
+    let path = common.options.path(config.remote(common.remote_entity));
     let entity = Entity::new(config, rt::entropy().context("no entropy")?);
     let settings = rt::Config {
         peers_max: 0,
         tick: Duration::from_millis(10),
-        ..rt::Config::new(listen, common.options.path())
+        ..rt::Config::new(listen, path)
     };
     let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;

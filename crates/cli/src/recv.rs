@@ -28,9 +28,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
 
-    /// Entity number of this end
-    #[arg(long, value_name = "ID", default_value_t = 2)]
-    entity: u64,
+    /// Entity number of this end [default: the MIB's, or 2]
+    #[arg(long, value_name = "ID")]
+    entity: Option<u64>,
 
     /// End after the first transaction, with exit code 1 if it failed
     #[arg(long)]
@@ -62,7 +62,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     let listen = resolve(&args.listen)?;
-    let mut config = args.options.entity(args.entity)?;
+    let mut config = args.options.entity(args.entity, 2)?;
+    let number = config.entity;
     let peers = args.peer.iter().map(|text| known_peer(text)).collect::<Result<Vec<_>>>()?;
     let waker = rt::Waker::new().context("cannot start")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(&args.root), &waker)?;
@@ -77,9 +78,9 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
         let path = Some(PathId(u32::try_from(index)?));
         config.remotes.entry(*id).or_insert(remote).path = path;
     }
+    let path = args.options.path(&config.default_remote);
     let entity = Entity::new(config, rt::entropy().context("no entropy")?);
-    let settings =
-        rt::Config { peers_max: args.peers_max, ..rt::Config::new(listen, args.options.path()) };
+    let settings = rt::Config { peers_max: args.peers_max, ..rt::Config::new(listen, path) };
     let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
     for address in addresses {
@@ -90,7 +91,7 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
         "receiving on {} into {} as entity {}",
         driver.local(),
         args.root.display(),
-        args.entity
+        number
     ));
     Ok((driver, Receiver::new(args, screen)))
 }

@@ -41,15 +41,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 
-    /// Entity number of this end
-    #[arg(long, value_name = "ID", default_value_t = 1)]
-    entity: u64,
+    /// Entity number of this end [default: the MIB's, or 1]
+    #[arg(long, value_name = "ID")]
+    entity: Option<u64>,
 
     /// Entity number of the receiver
     #[arg(long, value_name = "ID", default_value_t = 2)]
     remote_entity: u64,
 
-    /// Transmission class: 1 sends once, 2 sends until all has arrived [default: 2]
+    /// Transmission class: 1 sends once, 2 sends until all has arrived [default: 1 for the
+    /// protocol cfdp-1, else the MIB's, or 2]
     #[arg(long, value_name = "CLASS", value_parser = clap::value_parser!(u8).range(1..=2))]
     class: Option<u8>,
 
@@ -94,11 +95,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     let to = resolve(&args.address)?;
     ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address);
-    ensure!(
-        args.entity != args.remote_entity,
-        "--entity and --remote-entity are both {}; the two ends need numbers of their own",
-        args.entity
-    );
     ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
     let (root, name) = source(&args.file)?;
     let listen = match &args.listen {
@@ -106,8 +102,13 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
         None if to.is_ipv4() => ([0, 0, 0, 0], 0).into(),
         None => ([0u16; 8], 0).into(),
     };
-    let put = put_request(&args, &name)?;
-    let mut config = args.options.entity(args.entity)?;
+    let mut config = args.options.entity(args.entity, 1)?;
+    ensure!(
+        config.entity != args.remote_entity,
+        "this end and --remote-entity are both {}; the two ends need numbers of their own",
+        config.entity
+    );
+    let put = put_request(&args, &name, &config)?;
     // One transfer, whose receiver is known: nobody else is answered.
     config.limits.transactions = 1;
     let waker = rt::Waker::new().context("cannot start")?;
@@ -125,12 +126,13 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
         store.reset().context("cannot forget an earlier transfer")?;
         state.begin()?;
     }
+    let path_info = args.options.path(config.remote(args.remote_entity));
     let entity = Entity::new(config, rt::entropy().context("no entropy")?);
     let settings = rt::Config {
         peers_max: 0,
         // Soon after the records are read, the file shall be on its way.
         tick: Duration::from_millis(10),
-        ..rt::Config::new(listen, args.options.path())
+        ..rt::Config::new(listen, path_info)
     };
     let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
@@ -154,11 +156,11 @@ fn source(file: &Path) -> Result<(PathBuf, String)> {
     Ok((root.to_owned(), name.to_owned()))
 }
 
-fn put_request(args: &Args, name: &str) -> Result<PutRequest> {
+fn put_request(args: &Args, name: &str, config: &cfdp::Config) -> Result<PutRequest> {
     let mode = match args.class {
         Some(1) => TransmissionMode::Unacknowledged,
         Some(_) => TransmissionMode::Acknowledged,
-        None => args.options.protocol.kind.class().into(),
+        None => args.options.mode(config, args.remote_entity),
     };
     let asked = args.file.file_name().and_then(|name| name.to_str()).unwrap_or(name);
     let mut put = PutRequest {

@@ -11,11 +11,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::{PathInfo, PathKind};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::protocol::{Family, Protocol};
+use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::{Rate, Size, Span};
 use proto::cfdp;
 use serde::Serialize;
-use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
+use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, TransmissionMode, Width};
 
 use crate::show;
 
@@ -32,19 +32,22 @@ const UNPACED_WINDOW: u64 = 16 << 20;
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Protocol: cfdp, or cfdp-1 for class 1; a profile follows a slash
+    /// Protocol: cfdp, which is class 2 unless the MIB says otherwise, or cfdp-1 for class 1; a
+    /// profile follows a slash
     #[arg(long, default_value = "cfdp", value_name = "NAME")]
     pub(crate) protocol: Protocol,
 
-    /// Rate to send at, headers included; 0 is as fast as the socket takes it
-    #[arg(long, value_name = "RATE", default_value = "0")]
-    pub(crate) rate: Rate,
+    /// Rate to send at, headers included; 0 is as fast as the socket takes it [default: the MIB's,
+    /// or 0]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
 
     /// One-way light time to the other end, as "1.28 s"; found out by measuring if not given
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<Span>,
 
-    /// Settings of the CFDP entity (its management information base), as TOML
+    /// Settings of the CFDP entity (its management information base), as TOML; options given here
+    /// come before it
     #[arg(long, value_name = "FILE")]
     pub(crate) mib: Option<PathBuf>,
 
@@ -74,12 +77,13 @@ fn datagram(text: &str) -> Result<usize, String> {
 }
 
 impl Options {
-    /// What an engine is told of every path.
-    pub(crate) fn path(&self) -> PathInfo {
-        let rate = self.rate.bps();
+    /// What an engine is told of every path, most of which lead to `remote`. How much is sent at a
+    /// time depends on the rate, so it must be the one that the engine keeps to.
+    pub(crate) fn path(&self, remote: &cfdp::Remote) -> PathInfo {
+        let rate_bps = self.rate.map(Rate::bps).or(remote.rate_bps);
         PathInfo {
             kind: PathKind::Datagram { mtu: self.datagram },
-            rate_bps: (rate > 0).then_some(rate),
+            rate_bps: rate_bps.filter(|rate| *rate > 0),
             overhead: OVERHEAD,
             owlt: self.delay.map(Span::duration),
             until: None,
@@ -91,8 +95,10 @@ impl Options {
         self.delay.map_or(Duration::ZERO, Span::duration)
     }
 
-    /// The settings of an entity, from the protocol's name with its profile.
-    pub(crate) fn entity(&self, entity: u64) -> Result<cfdp::Config> {
+    /// The settings of an entity, from the protocol's name with its profile, and the MIB. What the
+    /// command line says comes before the MIB, and that before `default`, the usual number of
+    /// this end.
+    pub(crate) fn entity(&self, given: Option<u64>, default: u64) -> Result<cfdp::Config> {
         let mut protocol = self.protocol.clone();
         if self.profile.is_some() {
             protocol.profile.clone_from(&self.profile);
@@ -102,7 +108,7 @@ impl Options {
             "{protocol} runs in `compare` and `sim`; over sockets there is cfdp and cfdp-1"
         );
         let mut config = lab::engines::cfdp_config(&protocol)?;
-        config.entity = entity;
+        config.entity = default;
         config.catch_up = CATCH_UP;
         config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
         if protocol.profile.is_none() {
@@ -112,7 +118,25 @@ impl Options {
         if let Some(path) = &self.mib {
             lab::mib::Mib::read(path)?.apply(&mut config)?;
         }
+        config.entity = given.unwrap_or(config.entity);
+        if self.rate.is_some() {
+            // A remote's rate would count before the path's, which is the one given.
+            config.default_remote.rate_bps = None;
+            config.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
+        }
+        lab::engines::tell_of_ends(&mut config);
         Ok(config)
+    }
+
+    /// The transmission mode towards an entity, unless the user asks for a class: that of the
+    /// protocol where its name says it, else the MIB's.
+    pub(crate) fn mode(&self, config: &cfdp::Config, remote: u64) -> TransmissionMode {
+        match self.protocol.kind {
+            Kind::Cfdp => config.remote(remote).mode,
+            Kind::Cfdp1 | Kind::Ltp | Kind::LtpGreen | Kind::Ltp1kRed => {
+                self.protocol.kind.class().into()
+            }
+        }
     }
 }
 

@@ -375,6 +375,120 @@ fn mistakes_are_told_with_exit_code_2() {
 }
 
 #[test]
+fn what_the_system_forbids_is_no_mistake_of_the_command() {
+    // Nobody makes directories there, whoever asks.
+    let mut command = program();
+    command.args(["recv", "--listen", "127.0.0.1:0", "--root", "/sys"]);
+    let ended = Running::start(command).end();
+    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    assert!(ended.said.contains("working directory /sys/.slowlight"), "{}", ended.said);
+}
+
+/// A socket that takes datagrams and never answers, and its address.
+fn silent() -> (std::net::UdpSocket, String) {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    (socket, address)
+}
+
+#[test]
+fn the_command_line_comes_before_the_mib_for_the_entity() {
+    let place = Place::new();
+    let mib = place.mib("entity = 9");
+    for (more, number) in [(&[][..], 2), (&mib[..], 9), (&["--entity", "7"][..], 7)] {
+        let (receiver, _) = place.recv("127.0.0.1:0", more);
+        assert!(receiver.said.contains(&format!("as entity {number}\n")), "{}", receiver.said);
+    }
+    let both = [&mib[..], &["--entity", "7"]].concat();
+    let (receiver, _) = place.recv("127.0.0.1:0", &both);
+    assert!(receiver.said.contains("as entity 7\n"), "{}", receiver.said);
+
+    let file = place.file("file", 10);
+    let (_socket, address) = silent();
+    for (more, number) in [(&[][..], 1), (&mib[..], 9), (&both[..], 7)] {
+        let class = ["--class", "1"];
+        let outcome = place.send(&file, &address, &[more, &class].concat()).end().complete();
+        let id = outcome["transaction"].as_str().unwrap();
+        assert!(id.starts_with(&format!("{number}_")), "{id}");
+    }
+    let same = [&mib[..], &["--remote-entity", "9"]].concat();
+    let refused = place.send(&file, &address, &same).end();
+    assert_eq!(refused.code, Some(2), "{}", refused.said);
+    assert!(refused.said.contains("numbers of their own"), "{}", refused.said);
+}
+
+#[test]
+fn the_class_is_the_one_asked_for_then_the_protocols_then_the_mibs() {
+    let place = Place::new();
+    let file = place.file("file", 10);
+    let (_socket, address) = silent();
+    let first = place.mib("[default]\nclass = 1");
+    let second = place.mib("[default]\nclass = 2\n[remotes.3]\nclass = 1");
+    let cases: [(&[&str], &[&str], u8); 8] = [
+        (&[], &[], 2),
+        (&[], &["--protocol", "cfdp-1"], 1),
+        (&first, &[], 1),
+        (&first, &["--protocol", "cfdp"], 1),
+        (&first, &["--class", "2"], 2),
+        (&second, &["--protocol", "cfdp-1"], 1),
+        (&second, &["--protocol", "cfdp-1", "--class", "2"], 2),
+        (&second, &["--remote-entity", "3"], 1),
+    ];
+    for (mib, more, class) in cases {
+        let more = [mib, more, &["--timeout", "200 ms"]].concat();
+        let ended = place.send(&file, &address, &more).end();
+        // Class 1 asks for no answer.
+        assert_eq!(ended.code, Some(if class == 1 { 0 } else { 1 }), "{more:?}: {}", ended.said);
+    }
+}
+
+#[test]
+fn the_command_line_comes_before_the_mib_for_the_rate() {
+    let place = Place::new();
+    let file = place.file("file", 1_000_000);
+    let (_socket, address) = silent();
+    // At this rate the file takes 16 minutes.
+    let mib = place.mib("[default]\nrate = \"8 kbit/s\"\n[remotes.2]\nrate = \"8 kbit/s\"");
+    let class = ["--class", "1", "--timeout", "20 s"];
+    for rate in ["100 Mbit/s", "0"] {
+        let more = [&mib[..], &class, &["--rate", rate]].concat();
+        place.send(&file, &address, &more).end().complete();
+    }
+    let slow = [&mib[..], &["--class", "1", "--timeout", "500 ms"]].concat();
+    let ended = place.send(&file, &address, &slow).end();
+    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    assert!(ended.outcome()["moved_bytes"].as_u64() < Some(100_000), "{}", ended.out);
+}
+
+#[test]
+fn a_receiver_hears_of_the_end_whatever_its_mib_says() {
+    let place = Place::new();
+    let file = place.file("file", 1000);
+    let mib = place.mib("[indications]\ntransaction_finished = false");
+    let (receiver, address) = place.recv("127.0.0.1:0", &[&mib[..], &["--once"]].concat());
+    place.send(&file, &address, &[]).end().complete();
+    receiver.end().complete();
+}
+
+#[test]
+fn a_send_that_fails_says_what_was_sent() {
+    let place = Place::new();
+    let file = place.file("file", 20_000_000);
+    let (_receiver, address) = place.recv("127.0.0.1:0", &[]);
+    let sender = place.send(&file, &address, &["--rate", "20 Mbit/s", "--delay", "1 ms"]);
+    place.await_spool(500_000);
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(1000).unwrap();
+    let ended = sender.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    let outcome = ended.outcome();
+    assert_eq!(outcome["file_bytes"], 20_000_000, "{outcome}");
+    assert_eq!(outcome["goodput_bps"], Value::Null, "{outcome}");
+    let moved = outcome["moved_bytes"].as_u64().unwrap();
+    assert!((500_000..15_000_000).contains(&moved), "{outcome}");
+    assert!(!ended.said.contains("failed after 20 MB"), "{}", ended.said);
+}
+
+#[test]
 fn a_sender_without_a_receiver_gives_up_when_told_to() {
     let place = Place::new();
     let file = place.file("file", 10);

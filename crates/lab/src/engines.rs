@@ -7,7 +7,7 @@ use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Trans
 use proto::{cfdp, ltp, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
-use crate::mib::Mib;
+use crate::mib::{Class, Mib};
 use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::text::{self, SpecError};
@@ -111,6 +111,7 @@ impl EngineConfig {
                     mib.apply(&mut config)?;
                 }
                 config.entity = entity;
+                tell_of_ends(&mut config);
                 Ok(Self::Cfdp(Box::new(config)))
             }
             Family::Ltp | Family::Saratoga if mib.is_some() => Err(SpecError::invalid(format!(
@@ -200,6 +201,12 @@ pub fn cfdp_config(protocol: &Protocol) -> Result<cfdp::Config, SpecError> {
     cfdp::profile(name).ok_or_else(|| no_profile(protocol, name, CFDP_PROFILES))
 }
 
+/// Has an entity tell of the end of each transaction, whatever its MIB says: nothing else tells a
+/// command what became of a file.
+pub fn tell_of_ends(config: &mut cfdp::Config) {
+    config.indications.transaction_finished = true;
+}
+
 /// The profiles of LTP.
 pub const LTP_PROFILES: &[&str] =
     &["default", "checkpoints", "async-reports", "ltplib-2011", "ltplib-2007"];
@@ -263,6 +270,8 @@ pub struct Send {
     pub destination: u64,
     /// The protocol.
     pub kind: Kind,
+    /// The transmission class, where the protocol is CFDP.
+    pub class: Class,
     /// How waypoints hand it on, if there are any.
     pub overlay: Option<Overlay>,
 }
@@ -305,7 +314,7 @@ impl AnyEngine {
                     destination_name: send.name.clone(),
                     label: send.name.clone().into(),
                     trace: cfdp::TraceControl::Source,
-                    mode: send.kind.class().into(),
+                    mode: send.class.into(),
                     ..cfdp::SfoPutRequest::default()
                 };
                 entity.sfo_put(now, &request).map(|_| ()).map_err(|error| error.to_string())
@@ -316,7 +325,7 @@ impl AnyEngine {
                     source: Some(send.source.clone()),
                     source_name: Some(send.name.clone()),
                     destination_name: send.name.clone(),
-                    mode: Some(send.kind.class().into()),
+                    mode: Some(send.class.into()),
                     ..cfdp::PutRequest::default()
                 };
                 entity.put(now, request).map(|_| ()).map_err(|error| error.to_string())

@@ -112,6 +112,8 @@ impl LinkMetrics {
 pub(crate) struct Watch<'a> {
     /// Whether it was the world's only one.
     pub(crate) alone: bool,
+    /// Whether what is lost is repeated, and the sender told of the end.
+    pub(crate) reliable: bool,
     pub(crate) start: Time,
     pub(crate) file_bytes: u64,
     pub(crate) verified: bool,
@@ -130,7 +132,7 @@ pub(crate) struct Watch<'a> {
 impl Watch<'_> {
     pub(crate) fn metrics(self, transfer: &Transfer, seed: u64) -> TransferMetrics {
         let protocol = transfer.protocol.as_ref();
-        let reliable = protocol.is_some_and(|protocol| protocol.kind.is_reliable());
+        let reliable = self.reliable;
         let success =
             |ends: &[(Time, End)]| ends.iter().find(|(_, end)| end.success).map(|(at, _)| *at);
         let (delivered_at, confirmed_at) = (success(&self.at_receiver), success(&self.at_sender));

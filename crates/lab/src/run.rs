@@ -391,6 +391,7 @@ impl<'a> Stage<'a> {
             name: transfer.name.clone().unwrap_or_default(),
             destination: scenario.nodes[other].entity.ok_or_else(|| unresolved(other))?,
             kind: protocol.kind,
+            class: scenario.class(transfer),
             overlay: transfer.overlay,
         };
         let host = self.hosts[begins];
@@ -448,6 +449,7 @@ impl<'a> Stage<'a> {
                 == Some(content.as_ref());
             let watch = Watch {
                 alone,
+                reliable: scenario.is_reliable(transfer),
                 start: time(transfer.start.unwrap_or_default()),
                 file_bytes: content.len() as u64,
                 verified,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engines::EngineConfig;
 use crate::link_spec::LinkSpec;
-use crate::mib::Mib;
+use crate::mib::{Class, Mib};
 use crate::overlay::{self, Overlay};
 use crate::preset::Preset;
 use crate::protocol::{Kind, Protocol};
@@ -145,7 +145,7 @@ pub struct Transfer {
     /// How waypoints hand the file on; by the store-and-forward overlay if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<Overlay>,
-    /// The protocol; CFDP class 2 if left out.
+    /// The protocol; `cfdp` if left out, whose class is that of the sender's `mib`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// The file to send, relative to the scenario.
@@ -243,6 +243,30 @@ impl Scenario {
         match &self.capture.at {
             Some(at) if !self.nodes.contains_key(at) => Err(self.no_node("capture.at", at)),
             Some(_) | None => Ok(self),
+        }
+    }
+
+    /// The transmission class of a transfer, in CFDP's words: that of its protocol, which for plain
+    /// `cfdp` is what the sender's MIB says of the receiver.
+    #[must_use]
+    pub fn class(&self, transfer: &Transfer) -> Class {
+        let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
+        match kind {
+            Kind::Cfdp => {
+                let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
+                let receiver = self.nodes.get(&transfer.to).and_then(|node| node.entity);
+                mib.and_then(|mib| mib.class(receiver)).unwrap_or_else(|| kind.class())
+            }
+            Kind::Cfdp1 | Kind::Ltp | Kind::LtpGreen | Kind::Ltp1kRed => kind.class(),
+        }
+    }
+
+    /// Whether a transfer repeats what is lost, and its sender hears of its end.
+    #[must_use]
+    pub fn is_reliable(&self, transfer: &Transfer) -> bool {
+        match self.class(transfer) {
+            Class::Acknowledged => true,
+            Class::Unacknowledged => false,
         }
     }
 

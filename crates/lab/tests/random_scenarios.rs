@@ -292,7 +292,7 @@ fn check(run: &Run, gentle: bool, scenario: &Scenario) -> Result<(), String> {
         if transfer.wrong_success {
             return Err(format!("wrong success: {transfer:?}"));
         }
-        let reliable = spec.protocol.as_ref().is_some_and(|p| p.kind.is_reliable());
+        let reliable = scenario.is_reliable(spec);
         if gentle && reliable && !transfer.completed {
             return Err(format!("only the link was in its way: {transfer:?}"));
         }

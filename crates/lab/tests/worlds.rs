@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use slowlight_lab as lab;
 
@@ -69,6 +70,91 @@ fn a_run_can_be_cancelled_and_ends_by_itself() {
     let run = run::run_unless(&cancelled, &world, &contents, Recorders::default()).unwrap();
     assert_eq!((run.ended.as_str(), run.succeeded()), ("cancelled", false));
     assert_eq!(world.limits.events, Some(101_000_000));
+}
+
+#[test]
+fn plain_cfdp_is_of_the_class_that_the_senders_mib_has_for_the_receiver() {
+    let class = |protocol: &str, mib: &str| {
+        let text = format!(
+            "seed = 1
+            links = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
+            transfers = [{{ from = \"a\", to = \"b\", protocol = \"{protocol}\", size = \"1 kB\" }}]
+            nodes.b.mib.default.class = 1
+            {mib}"
+        );
+        let world = lab::text::parse::<Scenario>(&text, "world").unwrap().resolved().unwrap();
+        let run = play(&world);
+        assert!(run.succeeded(), "{run:?}");
+        // The sender of class 1 never hears of the end, and the receiver has nothing to say.
+        let transfer = &run.transfers[0];
+        assert_eq!(transfer.confirmed_s.is_some(), transfer.packets_rts != Some(0));
+        assert_eq!(transfer.confirmed_s.is_some(), world.is_reliable(&world.transfers[0]));
+        if transfer.confirmed_s.is_some() { 2 } else { 1 }
+    };
+    assert_eq!(class("cfdp", ""), 2);
+    assert_eq!(class("cfdp", "nodes.a.mib.default.class = 1"), 1);
+    assert_eq!(class("cfdp", "nodes.a.mib.remotes.2.class = 1"), 1);
+    assert_eq!(class("cfdp", "nodes.a.mib.remotes.3.class = 1"), 2);
+    let but = "nodes.a.mib = { default = { class = 1 }, remotes.2 = { class = 2 } }";
+    assert_eq!(class("cfdp", but), 2);
+    assert_eq!(class("cfdp-1", but), 1);
+}
+
+#[test]
+fn the_end_is_told_whatever_a_mib_says() {
+    let text = "seed = 1
+        links = [{ from = \"a\", to = \"b\" }, { from = \"b\", to = \"a\" }]
+        transfers = [{ from = \"a\", to = \"b\", size = \"1 kB\" }]
+        nodes.b.mib.indications.transaction_finished = false";
+    let world = lab::text::parse::<Scenario>(text, "world").unwrap().resolved().unwrap();
+    assert!(play(&world).succeeded());
+    // What is written out is what was run.
+    let resolved = world.nodes["b"].mib.as_ref().and_then(|mib| mib.indications).unwrap();
+    assert_eq!(resolved.transaction_finished, Some(true));
+}
+
+/// Keeps what is written where the test can read it.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_capture_at_a_relay_shows_both_of_its_sides() {
+    let text = "seed = 1
+        capture.at = \"r\"
+        links = [
+            { from = \"a\", to = \"r\", mtu = \"1500 B\" }, { from = \"r\", to = \"a\" },
+            { from = \"r\", to = \"b\", drop = [3] }, { from = \"b\", to = \"r\" },
+        ]
+        transfers = [{ from = \"a\", to = \"b\", size = \"10 kB\" }]";
+    let world = lab::text::parse::<Scenario>(text, "world").unwrap().resolved().unwrap();
+    let kept = Kept::default();
+    let recorders = Recorders { pcap: Some(Box::new(kept.clone())), trace: None };
+    let run = run::run(&world, &run::contents(&world).unwrap(), recorders).unwrap();
+    assert!(run.succeeded(), "{run:?}");
+    let bytes = kept.0.lock().unwrap().clone();
+    let records: Vec<_> =
+        sim::pcap::Reader::new(&bytes[..]).unwrap().collect::<Result<_, _>>().unwrap();
+    let on = |name: &str| {
+        records.iter().filter(|record| record.interface_name.as_deref() == Some(name)).count()
+    };
+    let transfer = &run.transfers[0];
+    let packets = (transfer.packets_str.unwrap() + transfer.packets_rts.unwrap()) as usize;
+    assert_eq!((on("r-a"), on("r-b"), records.len()), (packets, packets, 2 * packets));
+    assert!(records.is_sorted_by_key(|record| record.at));
+    let lost: Vec<_> = records.iter().filter(|record| record.comment.is_some()).collect();
+    assert_eq!(lost.len(), 1);
+    assert_eq!(lost[0].interface_name.as_deref(), Some("r-b"));
 }
 
 /// Takes everything and fails when it shall be on disk, as a buffer over a full one does.

@@ -255,6 +255,14 @@ impl Mib {
 }
 
 impl Mib {
+    /// The transmission class towards an entity, as far as it is said.
+    #[must_use]
+    pub fn class(&self, remote: Option<u64>) -> Option<Class> {
+        let own = self.remotes.iter().find(|(id, _)| id.parse().ok() == remote);
+        let own = own.filter(|_| remote.is_some()).and_then(|(_, remote)| remote.class);
+        own.or_else(|| self.default.and_then(|default| default.class))
+    }
+
     /// Everything that `config` says of the entity and of remote entities in general. What is not
     /// set there, like a limit that does not exist, is left out.
     #[must_use]
