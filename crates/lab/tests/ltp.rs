@@ -134,6 +134,19 @@ impl Write for Shared {
 }
 
 #[test]
+fn files_about_as_long_as_the_red_part_arrive() {
+    for size in (950..=1050).chain([0, 1, 5_000]) {
+        let world = format!(
+            "seed = 1
+            links = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
+            transfers = [{{ from = \"a\", to = \"b\", protocol = \"ltp-1k-red\", size = \"{size} B\" }}]"
+        );
+        let run = run_once(&world, Recorders::default());
+        assert!(run.succeeded() && run.under_way.is_empty(), "{size}: {run:?}");
+    }
+}
+
+#[test]
 fn segments_of_the_library_of_2011() {
     let sink = Shared::default();
     let recorders = Recorders { pcap: Some(Box::new(sink.clone())), trace: None };

@@ -240,7 +240,9 @@ impl Sender {
         self.total = len + if self.described { Description::len(&self.name) } else { 0 };
         self.red = match self.color {
             Red::All => self.total,
-            Red::Prefix(red) => red.min(self.total),
+            // A segment is red or green, and the description is one segment.
+            Red::Prefix(red) if red > len => self.total,
+            Red::Prefix(red) => red,
             Red::None => 0,
         };
         self.phase = Phase::Sending;

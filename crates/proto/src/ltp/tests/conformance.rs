@@ -182,6 +182,12 @@ fn mixed_colours_keep_the_contract() {
 }
 
 #[test]
+fn a_red_part_that_ends_in_the_description_keeps_the_contract() {
+    let subject = Ltp { red: Red::Prefix(SIZE as u64 + 10), ..Ltp::default() };
+    conformance::check_all(&subject, &Options::default());
+}
+
+#[test]
 fn authenticated_segments_keep_the_contract() {
     for (suite, red) in [
         (Ciphersuite::HmacSha1, Red::All),
