@@ -133,9 +133,13 @@ impl Options {
     pub(crate) fn mode(&self, config: &cfdp::Config, remote: u64) -> TransmissionMode {
         match self.protocol.kind {
             Kind::Cfdp => config.remote(remote).mode,
-            Kind::Cfdp1 | Kind::Ltp | Kind::LtpGreen | Kind::Ltp1kRed => {
-                self.protocol.kind.class().into()
-            }
+            Kind::Cfdp1
+            | Kind::Ltp
+            | Kind::LtpGreen
+            | Kind::Ltp1kRed
+            | Kind::Saratoga
+            | Kind::SaratogaGet
+            | Kind::SaratogaBlind => self.protocol.kind.class().into(),
         }
     }
 }

@@ -287,6 +287,7 @@ impl AnyEngine {
                 states.filter(|state| *state != cfdp::State::Suspended).count()
             }
             Self::Ltp(node) => node.sessions().count(),
+            Self::Saratoga(node, _) => node.sessions().count(),
         }
     }
 

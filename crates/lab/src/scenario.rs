@@ -257,7 +257,13 @@ impl Scenario {
                 let receiver = self.nodes.get(&transfer.to).and_then(|node| node.entity);
                 mib.and_then(|mib| mib.class(receiver)).unwrap_or_else(|| kind.class())
             }
-            Kind::Cfdp1 | Kind::Ltp | Kind::LtpGreen | Kind::Ltp1kRed => kind.class(),
+            Kind::Cfdp1
+            | Kind::Ltp
+            | Kind::LtpGreen
+            | Kind::Ltp1kRed
+            | Kind::Saratoga
+            | Kind::SaratogaGet
+            | Kind::SaratogaBlind => kind.class(),
         }
     }
 
