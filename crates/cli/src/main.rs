@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ask;
 mod compare;
 mod decode;
 mod generate;
@@ -13,6 +14,7 @@ mod links;
 mod operations;
 mod recv;
 mod send;
+mod session;
 mod show;
 mod simulate;
 mod transfer;
@@ -41,6 +43,12 @@ enum Command {
     Recv(recv::Args),
     /// Send a file over UDP
     Send(send::Args),
+    /// Fetch a file that another end serves
+    Get(ask::GetArgs),
+    /// List a directory of another end
+    Ls(ask::LsArgs),
+    /// Delete a file at another end
+    Rm(ask::RmArgs),
     /// Ask a CFDP entity for something: a listing, a status, one of its files
     Cfdp(operations::Args),
     /// Show what a capture or hexadecimal digits say, one line a PDU
@@ -80,6 +88,9 @@ fn main() -> ExitCode {
         Command::Sim(args) => simulate::run(&args),
         Command::Recv(args) => recv::run(args),
         Command::Send(args) => send::run(args),
+        Command::Get(args) => ask::get(args),
+        Command::Ls(args) => ask::ls(args),
+        Command::Rm(args) => ask::rm(args),
         Command::Cfdp(args) => operations::run(args),
         Command::Decode(args) => decode::run(&args),
         Command::Links(args) => links::run(&args),

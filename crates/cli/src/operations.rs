@@ -4,6 +4,7 @@
 //! the answer, and stays until the other side knows that the answer came.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -13,11 +14,14 @@ use anyhow::{Context as _, Result};
 use engine::{FileName, Time};
 use lab::quantity::Span;
 use proto::cfdp::{
-    Entity, Indication, OperationIndication, ProxyPutRequest, RequestError, Role,
-    TransactionFinished,
+    Entity, FilestoreRequest, Indication, OperationIndication, ProxyPutRequest, PutRequest,
+    RequestError, Role, TransactionFinished,
 };
 use serde_json::{Value, json};
-use wire::cfdp::{ConditionCode, DeliveryCode, EntityId, TransactionId, TransactionStatus};
+use wire::cfdp::{
+    ConditionCode, DeliveryCode, EntityId, FilestoreAction, TransactionId, TransactionStatus,
+    TransmissionMode,
+};
 
 use crate::transfer::{self, Options, Screen, bind_error, resolve};
 
@@ -29,7 +33,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Operation {
+pub(crate) enum Operation {
     /// List a directory of the entity at ADDR
     Ls {
         #[command(flatten)]
@@ -38,6 +42,14 @@ enum Operation {
         /// Directory below its root
         #[arg(default_value = "")]
         directory: String,
+    },
+    /// Delete a file of the entity at ADDR
+    Rm {
+        #[command(flatten)]
+        common: Common,
+
+        /// The file there, below its root
+        file: String,
     },
     /// Ask the entity at ADDR how far a transaction is
     Status {
@@ -87,7 +99,7 @@ enum Operation {
 
 /// What all operations need.
 #[derive(Debug, clap::Args)]
-struct Common {
+pub(crate) struct Common {
     /// The entity's address, as 192.0.2.1:7542 or host:7542
     #[arg(value_name = "ADDR")]
     address: String,
@@ -106,15 +118,23 @@ struct Common {
 
     /// Give up after this time
     #[arg(long, value_name = "TIME")]
-    timeout: Option<Span>,
+    pub(crate) timeout: Option<Span>,
 
     #[command(flatten)]
-    options: Options,
+    pub(crate) options: Options,
+}
+
+impl Common {
+    /// The address to ask, and the one to ask from.
+    pub(crate) fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
+        let to = resolve(&self.address)?;
+        Ok((to, transfer::from_address(self.listen.as_deref(), to)?))
+    }
 }
 
 /// A transaction as people write it.
 #[derive(Clone, Copy, Debug)]
-struct Id(TransactionId);
+pub(crate) struct Id(TransactionId);
 
 impl FromStr for Id {
     type Err = String;
@@ -134,6 +154,7 @@ impl Operation {
     fn name(&self) -> &'static str {
         match self {
             Self::Ls { .. } => "ls",
+            Self::Rm { .. } => "rm",
             Self::Status { .. } => "status",
             Self::Suspend { .. } => "suspend",
             Self::Resume { .. } => "resume",
@@ -144,6 +165,7 @@ impl Operation {
     fn common(&self) -> &Common {
         match self {
             Self::Ls { common, .. }
+            | Self::Rm { common, .. }
             | Self::Status { common, .. }
             | Self::Suspend { common, .. }
             | Self::Resume { common, .. }
@@ -157,6 +179,7 @@ impl Operation {
             Self::PutFrom { root, to_entity: None, .. } => root,
             Self::PutFrom { .. }
             | Self::Ls { .. }
+            | Self::Rm { .. }
             | Self::Status { .. }
             | Self::Suspend { .. }
             | Self::Resume { .. } => place,
@@ -168,6 +191,20 @@ impl Operation {
         let remote = self.common().remote_entity;
         match self {
             Self::Ls { directory, .. } => entity.list_directory(now, remote, directory, ANSWER),
+            Self::Rm { file, .. } => {
+                let request = FilestoreRequest {
+                    action: FilestoreAction::DeleteFile,
+                    first: file.clone(),
+                    second: String::new(),
+                };
+                let put = PutRequest {
+                    destination: remote,
+                    mode: Some(TransmissionMode::Acknowledged),
+                    filestore_requests: vec![request],
+                    ..PutRequest::default()
+                };
+                entity.put(now, put)
+            }
             Self::Status { transaction, .. } => {
                 entity.remote_status_report(now, remote, transaction.0, ANSWER)
             }
@@ -199,12 +236,16 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// Asks, waits for the answer and prints it.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    carry_out(args.operation)
+}
+
+/// The same for one operation.
+pub(crate) fn carry_out(operation: Operation) -> Result<ExitCode> {
     // Listings and reports are files; nobody wants to keep them.
     let place = tempfile::tempdir().context("cannot make a working directory")?;
-    let spool = args.operation.root(place.path()).join(FileName::SPOOL_DIRECTORY);
+    let spool = operation.root(place.path()).join(FileName::SPOOL_DIRECTORY);
     let is_ours = !spool.exists();
-    let (mut driver, mut asking) =
-        prepare(args.operation, place.path()).map_err(transfer::usage)?;
+    let (mut driver, mut asking) = prepare(operation, place.path()).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| asking.on(now, entity, event))?;
     drop(driver);
@@ -217,12 +258,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 /// Everything that can be wrong with the command is found out here.
 fn prepare(operation: Operation, place: &Path) -> Result<(rt::Driver<Entity>, Asking)> {
     let common = operation.common();
-    let to = resolve(&common.address)?;
-    let listen = match &common.listen {
-        Some(address) => resolve(address)?,
-        None if to.is_ipv4() => ([0, 0, 0, 0], 0).into(),
-        None => ([0u16; 8], 0).into(),
-    };
+    let (to, listen) = common.addresses()?;
     let mut config = common.options.entity(common.entity, 1)?;
     // A command that was stopped is asked again rather than gone on with.
     config.journal.enabled = false;
@@ -265,6 +301,7 @@ enum Answer {
     Status { status: TransactionStatus, report: bool },
     Suspended { suspended: bool, status: TransactionStatus },
     Put { condition: ConditionCode, delivery: DeliveryCode },
+    Deleted { status: u8, message: String },
 }
 
 impl Asking {
@@ -312,7 +349,7 @@ impl Asking {
                     self.phase = Phase::Answered(answer, now + CLOSING + 4 * light);
                 }
             }
-            Indication::TransactionFinished(finished) => self.finished(asked, &finished),
+            Indication::TransactionFinished(finished) => self.finished(now, asked, &finished),
             Indication::Abandoned { id, condition, .. } if id == asked => {
                 self.phase = Phase::Failed(condition.to_string());
             }
@@ -339,7 +376,13 @@ impl Asking {
     }
 
     /// The request itself must get there; the file of the answer is told of with the answer.
-    fn finished(&mut self, asked: TransactionId, finished: &TransactionFinished) {
+    fn finished(&mut self, now: Time, asked: TransactionId, finished: &TransactionFinished) {
+        let response = finished.filestore_responses.first();
+        if let Some(response) = response.filter(|_| finished.id == asked) {
+            let (status, message) = (response.status.0, response.message.clone());
+            self.phase = Phase::Answered(Answer::Deleted { status, message }, now + CLOSING);
+            return;
+        }
         let failed = finished.condition != ConditionCode::NoError;
         if failed && finished.role == Role::Sender && finished.id == asked {
             self.phase = Phase::Failed(format!("the request failed: {}", finished.condition));
@@ -395,6 +438,11 @@ impl Asking {
                 };
                 let fields = json!({ "status": word(*status), "suspended": suspended });
                 self.print(active && *suspended == wanted, &fields, &format!("{state}\n"))
+            }
+            Answer::Deleted { status: 0, .. } => self.print(true, &json!({}), "deleted\n"),
+            Answer::Deleted { status, message } => {
+                let why = format!("refused, status {status} {message}");
+                self.failed(why.trim_end())
             }
             Answer::Put { condition, delivery } => {
                 let complete = *delivery == DeliveryCode::Complete;
@@ -461,6 +509,7 @@ fn answer(
         ) => (*id == asked).then_some(Answer::Put { condition: *condition, delivery: *delivery }),
         (
             Operation::Ls { .. }
+            | Operation::Rm { .. }
             | Operation::Status { .. }
             | Operation::Suspend { .. }
             | Operation::Resume { .. }

@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use indicatif::ProgressBar;
+use lab::protocol::Family;
 use proto::cfdp::{
     Entity, Indication, Limit, MetadataReceived, OperationIndication, Role, TransactionFinished,
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
+use crate::session;
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 
@@ -40,6 +42,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024)]
     peers_max: usize,
 
+    /// Saratoga: let others fetch files, and list directories
+    #[arg(long)]
+    serve: bool,
+
+    /// Saratoga: let others delete files
+    #[arg(long)]
+    allow_delete: bool,
+
     /// Another entity and its address, as 3=192.0.2.7:7542, for what is handed on or sent to it on
     /// behalf of others; may be repeated
     #[arg(long, value_name = "ID=ADDR")]
@@ -51,6 +61,10 @@ pub(crate) struct Args {
 
 /// Receives until a signal comes, or with `--once` the first transaction has ended.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let family = args.options.protocol.kind.family();
+    if family != Family::Cfdp {
+        return other(args, family).map_err(transfer::usage)?;
+    }
     let (mut driver, mut receiver) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| receiver.on(now, entity, event))?;
@@ -59,14 +73,35 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
+/// Receives by another protocol; the outer error is one of the command line.
+fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
+    ensure!(args.peer.is_empty(), "--peer is for CFDP");
+    ensure!(
+        family == Family::Saratoga || !args.serve && !args.allow_delete,
+        "--serve and --allow-delete are for Saratoga"
+    );
+    let service = session::Service {
+        listen: resolve(&args.listen)?,
+        root: args.root,
+        entity: args.entity.unwrap_or(2),
+        once: args.once,
+        peers_max: args.peers_max,
+        gets: args.serve,
+        deletes: args.allow_delete,
+    };
+    Ok(session::serve(args.options, service))
+}
+
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     let listen = resolve(&args.listen)?;
+    ensure!(!args.serve && !args.allow_delete, "--serve and --allow-delete are for Saratoga");
     let mut config = args.options.entity(args.entity, 2)?;
     let number = config.entity;
     let peers = args.peer.iter().map(|text| known_peer(text)).collect::<Result<Vec<_>>>()?;
     let waker = rt::Waker::new().context("cannot start")?;
-    let store = rt::FileStore::open(rt::StoreConfig::new(&args.root), &waker)?;
+    let mut store = rt::FileStore::open(rt::StoreConfig::new(&args.root), &waker)?;
+    store.sweep("rx-", "cfdp-").context("cannot look through the working files")?;
     // The driver numbers the paths of its static peers from zero, one for each address.
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for (id, address) in &peers {
@@ -247,8 +282,15 @@ impl Receiver {
                 moved: it.bar.position().saturating_sub(it.before),
             });
             let peer = id.source.0;
-            let outcome =
-                Outcome::given_up(protocol, "receiver", Some(id), peer, names, bytes, &why);
+            let outcome = Outcome::given_up(
+                protocol,
+                "receiver",
+                Some(id.to_string()),
+                Some(peer),
+                names,
+                bytes,
+                &why,
+            );
             self.failure = outcome.print().err();
         }
         self.first.get_or_insert(false);

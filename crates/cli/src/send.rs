@@ -12,10 +12,12 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use engine::{FileName, Time};
 use indicatif::ProgressBar;
 use lab::mib::Checksum;
+use lab::protocol::Family;
 use lab::quantity::Span;
 use proto::cfdp::{self, Entity, Indication, PutRequest, TransactionFinished};
 use wire::cfdp::{TransactionId, TransmissionMode};
 
+use crate::session::{self, Ends, Wish};
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 use request::RequestOptions;
@@ -67,6 +69,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME")]
     linger: Option<Span>,
 
+    /// Saratoga: ask first whether the file is taken
+    #[arg(long)]
+    ask: bool,
+
+    /// Saratoga: delete the file here once it is there
+    #[arg(long)]
+    give: bool,
+
     /// Directory for the state of unfinished transfers
     /// [default: $XDG_STATE_HOME/slowlight or ~/.local/state/slowlight]
     #[arg(long, value_name = "DIR")]
@@ -81,6 +91,10 @@ pub(crate) struct Args {
 
 /// Sends the file; returns when the receiver has it, or with class 1 when it is sent.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    if args.options.protocol.kind.family() != Family::Cfdp {
+        let (ends, wish) = other(&args).map_err(transfer::usage)?;
+        return session::run(args.options, ends, wish, args.timeout);
+    }
     let (mut driver, mut sender, state) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, entity, event| sender.on(now, entity, event))?;
@@ -91,17 +105,42 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     sender.end()
 }
 
+/// What to send by another protocol, and between whom.
+fn other(args: &Args) -> Result<(Ends, Wish)> {
+    let protocol = &args.options.protocol;
+    let is_saratoga = protocol.kind.family() == Family::Saratoga;
+    for (given, option) in [
+        (args.class.is_some(), "--class"),
+        (args.checksum.is_some(), "--checksum"),
+        (args.linger.is_some(), "--linger"),
+        (args.state.is_some(), "--state"),
+        (args.request != RequestOptions::default(), "what goes along with a file"),
+    ] {
+        ensure!(!given, "{option} is for CFDP, not for {protocol}");
+    }
+    ensure!(is_saratoga || !args.ask && !args.give, "--ask and --give are for Saratoga");
+    ensure!(
+        !protocol.kind.is_fetched(),
+        "{protocol} is for who fetches: `slowlight get --protocol saratoga`"
+    );
+    let to = resolve(&args.address)?;
+    let (root, name) = source(&args.file)?;
+    let asked = args.file.file_name().and_then(|name| name.to_str()).unwrap_or(&name);
+    let remote = args.remote.clone().unwrap_or_else(|| asked.to_owned());
+    let listen = transfer::from_address(args.listen.as_deref(), to)?;
+    let (entity, remote_entity) = (args.entity.unwrap_or(1), args.remote_entity);
+    let wish = Wish::Send { root, name, remote, asks: args.ask, gives: args.give };
+    Ok((Ends { to, listen, entity, remote_entity }, wish))
+}
+
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     let to = resolve(&args.address)?;
     ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address);
     ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
+    ensure!(!args.ask && !args.give, "--ask and --give are for Saratoga");
     let (root, name) = source(&args.file)?;
-    let listen = match &args.listen {
-        Some(address) => resolve(address)?,
-        None if to.is_ipv4() => ([0, 0, 0, 0], 0).into(),
-        None => ([0u16; 8], 0).into(),
-    };
+    let listen = transfer::from_address(args.listen.as_deref(), to)?;
     let mut config = args.options.entity(args.entity, 1)?;
     ensure!(
         config.entity != args.remote_entity,
@@ -393,7 +432,8 @@ impl Sender {
             let bytes = transfer::Bytes { file: len, moved: self.moved };
             let names = (self.file, self.put.destination_name);
             let (protocol, peer) = (&self.options.protocol, self.put.destination);
-            Outcome::given_up(protocol, "sender", id, peer, names, bytes, &why).print()?;
+            let id = id.map(|id| id.to_string());
+            Outcome::given_up(protocol, "sender", id, Some(peer), names, bytes, &why).print()?;
         }
         Ok(ExitCode::from(1))
     }

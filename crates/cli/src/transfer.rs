@@ -15,19 +15,20 @@ use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::{Rate, Size, Span};
 use proto::cfdp;
 use serde::Serialize;
-use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, TransmissionMode, Width};
+use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode, Width};
 
+use crate::session::Ended;
 use crate::show;
 
 /// Bytes that IPv4, UDP and Ethernet without FCS add to a datagram, which a rate counts.
-const OVERHEAD: usize = 28 + 14;
+pub(crate) const OVERHEAD: usize = 28 + 14;
 
 /// At a given rate, a sender that was kept from the processor for this long loses nothing of it.
-const CATCH_UP: Duration = Duration::from_millis(10);
+pub(crate) const CATCH_UP: Duration = Duration::from_millis(10);
 
 /// Without a rate, how far a sender runs ahead of its receiver: half of what the receiver's socket
 /// holds where the kernel lets it, so that some datagrams of others have room too.
-const UNPACED_WINDOW: u64 = 16 << 20;
+pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
 
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
@@ -90,6 +91,15 @@ impl Options {
         }
     }
 
+    /// The protocol with its profile, wherever that is given.
+    pub(crate) fn full_protocol(&self) -> Protocol {
+        let mut protocol = self.protocol.clone();
+        if self.profile.is_some() {
+            protocol.profile.clone_from(&self.profile);
+        }
+        protocol
+    }
+
     /// The light time that was given; nothing if it was not.
     pub(crate) fn light_time(&self) -> Duration {
         self.delay.map_or(Duration::ZERO, Span::duration)
@@ -99,14 +109,8 @@ impl Options {
     /// command line says comes before the MIB, and that before `default`, the usual number of
     /// this end.
     pub(crate) fn entity(&self, given: Option<u64>, default: u64) -> Result<cfdp::Config> {
-        let mut protocol = self.protocol.clone();
-        if self.profile.is_some() {
-            protocol.profile.clone_from(&self.profile);
-        }
-        ensure!(
-            protocol.kind.family() == Family::Cfdp,
-            "{protocol} runs in `compare` and `sim`; over sockets there is cfdp and cfdp-1"
-        );
+        let protocol = self.full_protocol();
+        ensure!(protocol.kind.family() == Family::Cfdp, "{protocol} is not CFDP");
         let mut config = lab::engines::cfdp_config(&protocol)?;
         config.entity = default;
         config.catch_up = CATCH_UP;
@@ -154,6 +158,15 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
         anyhow!("address {text:?} cannot be used; {remedy}: {error}")
     })?;
     found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
+}
+
+/// The address to send from: the one given, or any of the family of the one to send to.
+pub(crate) fn from_address(given: Option<&str>, to: SocketAddr) -> Result<SocketAddr> {
+    match given {
+        Some(address) => resolve(address),
+        None if to.is_ipv4() => Ok(([0, 0, 0, 0], 0).into()),
+        None => Ok(([0u16; 8], 0).into()),
+    }
 }
 
 /// Marks an error as one that the command line can mend, if it can: another name, directory or
@@ -264,8 +277,9 @@ pub(crate) struct Outcome {
     pub(crate) role: &'static str,
     /// The transaction's id.
     pub(crate) transaction: String,
-    /// The entity at the other side.
-    pub(crate) peer_entity: u64,
+    /// The entity or engine at the other side, where these have numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) peer_entity: Option<u64>,
     /// The file here.
     pub(crate) file: PathBuf,
     /// Its name at the other side.
@@ -339,7 +353,7 @@ impl Outcome {
             protocol: protocol.to_string(),
             role,
             transaction: finished.id.to_string(),
-            peer_entity: finished.peer.0,
+            peer_entity: Some(finished.peer.0),
             file,
             remote: remote.clone(),
             file_bytes: finished.size,
@@ -359,12 +373,50 @@ impl Outcome {
         }
     }
 
+    /// The outcome of a session of another protocol.
+    pub(crate) fn session(
+        protocol: &Protocol,
+        ended: &Ended,
+        file: PathBuf,
+        measures: Measures,
+    ) -> Self {
+        let elapsed_s = measures.elapsed.map(|elapsed| elapsed.as_secs_f64());
+        let completed = ended.result.is_ok();
+        let bits = measures.moved as f64 * 8.0;
+        let goodput_bps =
+            elapsed_s.filter(|elapsed| completed && *elapsed > 0.0).map(|elapsed| bits / elapsed);
+        let kept = if ended.is_confirmed { FileStatus::Retained } else { FileStatus::Unreported };
+        Self {
+            protocol: protocol.to_string(),
+            role: if ended.at_sender { "sender" } else { "receiver" },
+            transaction: ended.id(),
+            peer_entity: ended.originator().filter(|_| !ended.at_sender),
+            file,
+            remote: ended.name.clone(),
+            file_bytes: ended.size,
+            completed,
+            condition: ended.result.clone().err().unwrap_or_else(|| "no error".to_owned()),
+            delivery: match (completed, ended.is_confirmed) {
+                (true, true) => "complete",
+                (true, false) => "unreported",
+                (false, _) => "incomplete",
+            },
+            file_status: kept.to_string(),
+            resumed: ended.resumed > 0,
+            elapsed_s,
+            moved_bytes: measures.moved,
+            goodput_bps,
+            datagrams_sent: measures.pdus.map(|(sent, _)| sent),
+            datagrams_received: measures.pdus.map(|(_, received)| received),
+        }
+    }
+
     /// The outcome of a transfer that was given up here, of which the other end may know nothing.
     pub(crate) fn given_up(
         protocol: &Protocol,
         role: &'static str,
-        transaction: Option<TransactionId>,
-        peer_entity: u64,
+        transaction: Option<String>,
+        peer_entity: Option<u64>,
         (file, remote): (PathBuf, String),
         bytes: Bytes,
         why: &str,
@@ -372,7 +424,7 @@ impl Outcome {
         Self {
             protocol: protocol.to_string(),
             role,
-            transaction: transaction.map(|id| id.to_string()).unwrap_or_default(),
+            transaction: transaction.unwrap_or_default(),
             peer_entity,
             file,
             remote,

@@ -43,6 +43,11 @@ impl Window {
         (self.told + self.now).saturating_sub(sent)
     }
 
+    /// Bytes after which it is asked how far it is.
+    pub(crate) fn every(&self) -> u64 {
+        (self.now / PROMPTS).max(1)
+    }
+
     /// Whether to ask the receiver, `sent` bytes having left.
     pub(crate) fn asks(&mut self, sent: u64) -> bool {
         let due = self.silences < SILENCES_MAX && sent >= self.asked + self.now / PROMPTS;

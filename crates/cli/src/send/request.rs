@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use wire::cfdp::{FilestoreAction, FilestoreStatus};
 
 /// Options of the Metadata PDU.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Along with the file")]
 pub(crate) struct RequestOptions {
     /// Message to the receiver's user: a text, or bytes as hex:00ff; may be repeated

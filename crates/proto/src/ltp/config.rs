@@ -132,6 +132,9 @@ pub struct Remote {
     pub initial_rtt: Duration,
     /// Rate in bit/s in place of the path's own; `Some(0)` does not pace.
     pub rate_bps: Option<u64>,
+    /// Without a rate, octets of new red data that are sent beyond what reports told of; checkpoints
+    /// ask for those. A block with a green part does not heed it: nobody reports on that.
+    pub unpaced_window: Option<u64>,
     /// Least time between two segments, to reproduce an engine that sent one a tick of its clock.
     pub interval: Duration,
 }
@@ -155,6 +158,7 @@ impl Default for Remote {
             inactivity: Duration::from_secs(3600),
             initial_rtt: Duration::from_secs(1),
             rate_bps: None,
+            unpaced_window: None,
             interval: Duration::ZERO,
         }
     }

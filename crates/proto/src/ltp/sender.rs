@@ -17,6 +17,7 @@ use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::source::Source;
 use crate::storage::Storage as _;
+use crate::window::Window;
 
 /// Serial numbers of reports that are remembered, to see one that comes again.
 const REPORTS_KEPT: usize = 256;
@@ -80,6 +81,8 @@ pub(crate) struct Sender {
     /// New red octets since the last checkpoint among them, and when that left; before the first,
     /// when the first segment did.
     unchecked: u64,
+    /// Without a rate, how far it runs ahead of the receiver.
+    window: Option<Window>,
     checked_at: Option<Time>,
     /// Serial numbers of reports and of the checkpoints they answer.
     reports_seen: VecDeque<(u64, u64)>,
@@ -139,6 +142,7 @@ impl Sender {
             ends: BTreeMap::new(),
             serial: core.first_serial(),
             unchecked: 0,
+            window: None,
             checked_at: None,
             reports_seen: VecDeque::new(),
             acks_due: VecDeque::new(),
@@ -245,6 +249,11 @@ impl Sender {
             Red::Prefix(red) => red,
             Red::None => 0,
         };
+        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let is_paced = path.is_some_and(Path::is_paced) || !self.base.remote.interval.is_zero();
+        if !is_paced && self.red == self.total {
+            self.window = self.base.remote.unpaced_window.map(|most| Window::new(most, 0));
+        }
         self.phase = Phase::Sending;
         self.read_ahead(core);
         self.base.want(core, Class::Bulk);
@@ -313,7 +322,12 @@ impl Sender {
     fn is_checkpoint_due(&self, len: u64, at: Time) -> bool {
         let Remote { checkpoint_every, checkpoint_interval, .. } = self.base.remote;
         let waited = self.checked_at.map(|before| at.since(before));
-        checkpoint_every.is_some_and(|every| self.unchecked + len >= every)
+        let asked_every = self.window.as_ref().map(Window::every);
+        [checkpoint_every, asked_every]
+            .into_iter()
+            .flatten()
+            .min()
+            .is_some_and(|every| self.unchecked + len >= every)
             || checkpoint_interval.zip(waited).is_some_and(|(most, waited)| waited >= most)
     }
 
@@ -422,6 +436,11 @@ impl Sender {
             let left = if offset < self.red { self.red - offset } else { u64::MAX };
             let room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
             let room = self.room_of_checkpoint(burst, offset, room);
+            if self.window.as_ref().is_some_and(|window| window.room(offset) < room as u64) {
+                // The report on a checkpoint makes room; that is asked for again if need be.
+                self.source = Some(source);
+                break Turn::Over;
+            }
             let sent = match source.next_new(room) {
                 Some(next) => self.push_data(core, burst, next.offset, next.data, true),
                 None => Some(0),
@@ -535,6 +554,10 @@ impl Sender {
             let error = PeerError::ReportBeyondEnd;
             core.indicate(Indication::PeerError { id: self.base.id, error });
             return;
+        }
+        if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
+            window.answered(report.upper, source.sent());
+            self.base.want(core, Class::Bulk);
         }
         let before = self.acked.covered();
         // A receiver that was restarted has lost what it claimed before.

@@ -199,6 +199,13 @@ impl Receiver {
         self.requests.clear();
         self.outbox.clear();
         self.stamped = (0, None);
+        self.resumed = self.ranges.covered();
+        core.indicate(Indication::Receiving {
+            id,
+            name: self.name(),
+            size: self.end,
+            resumed: self.resumed,
+        });
         self.volunteer(core);
     }
 

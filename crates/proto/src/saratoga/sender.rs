@@ -80,6 +80,8 @@ pub(crate) struct Sender {
     /// it, and when it left.
     in_flight: BTreeMap<u64, (u64, u64, Time)>,
     window: Option<Window>,
+    /// Octets that an earlier session brought.
+    resumed: u64,
     /// Questions in a row without an answer.
     misses: u32,
     /// Whether anything of the file was to be sent.
@@ -134,6 +136,7 @@ impl Sender {
             next_ask: None,
             in_flight: BTreeMap::new(),
             window: None,
+            resumed: 0,
             misses: 0,
             began: false,
             is_ended_here: false,
@@ -675,6 +678,9 @@ impl Sender {
         let Some(source) = self.source.as_mut() else { return };
         if !status.is_partial && status.in_response_to > source.sent() {
             // The receiver has more than was sent: an earlier session brought it.
+            let holes = status.holes.iter().map(|hole| hole.last - hole.start + 1);
+            let there = status.in_response_to.saturating_sub(holes.sum());
+            self.resumed = self.resumed.max(there.saturating_sub(source.sent()));
             source.skip_to(status.in_response_to);
             source.read_ahead(&mut core.kernel, self.base.handle, segment);
             self.base.want(&mut core.kernel, Class::Bulk);
@@ -815,7 +821,7 @@ impl Sender {
             is_confirmed,
             name: self.order.name.clone(),
             size: self.size.unwrap_or_default(),
-            resumed: 0,
+            resumed: self.resumed,
         }));
     }
 

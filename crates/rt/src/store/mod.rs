@@ -215,6 +215,29 @@ impl FileStore {
         Ok(())
     }
 
+    /// Deletes working files that an earlier process left and no record speaks of: those whose names
+    /// begin with `prefix` and for which there is no record `key_prefix` + name.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn sweep(&mut self, prefix: &str, key_prefix: &str) -> io::Result<usize> {
+        let records = self.disk.index.load()?;
+        let mut swept = 0;
+        for entry in self.disk.spool.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| name.starts_with(prefix)) else {
+                continue;
+            };
+            let key = format!("{key_prefix}{name}");
+            if entry.file_type()?.is_file() && !records.iter().any(|(other, _)| *other == key) {
+                entry.remove_file()?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
     /// Starts an effect. Those of paths are not the store's and are ignored.
     pub fn submit(&mut self, effect: Effect) {
         let Some(worker) = self.worker_of(&effect) else { return };

@@ -1,0 +1,190 @@
+//! Receives files by LTP or Saratoga, and with Saratoga serves what others ask for.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use engine::Time;
+use indicatif::ProgressBar;
+use lab::engines::{AnyEngine, AnyIndication};
+use lab::protocol::Family;
+use proto::saratoga;
+
+use super::{Ended, Id, LINGER, Notice, Rights, notice, random, under_way};
+use crate::show;
+use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
+
+/// What a server is told to do.
+pub(crate) struct Service {
+    pub(crate) listen: SocketAddr,
+    pub(crate) root: PathBuf,
+    pub(crate) entity: u64,
+    /// Whether to end after the first file.
+    pub(crate) once: bool,
+    pub(crate) peers_max: usize,
+    /// Whether others may fetch files and list directories, and delete files.
+    pub(crate) gets: bool,
+    pub(crate) deletes: bool,
+}
+
+/// Receives until a signal comes, or with `once` the first file has come or failed.
+pub(crate) fn serve(options: Options, service: Service) -> Result<ExitCode> {
+    let (mut driver, mut server) = prepare(options, service).map_err(transfer::usage)?;
+    let stop = transfer::stop_flag()?;
+    driver.run(&stop, |now, engine, event| server.on(now, engine, event))?;
+    server.failure.map_or(Ok(()), Err)?;
+    let failed = server.service.once && server.first != Some(true);
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>, Server)> {
+    let permissions =
+        saratoga::Permissions { put: true, get: service.gets, delete: service.deletes };
+    let rights = Rights { permissions, keeps: true };
+    let (config, path) = super::settings(&options, service.entity, rights)?;
+    let waker = rt::Waker::new().context("cannot start")?;
+    let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
+    super::sweep(&mut store, options.protocol.kind.family())?;
+    let engine = config.build(random()?);
+    let listen = service.listen;
+    let settings = rt::Config { peers_max: service.peers_max, ..rt::Config::new(listen, path) };
+    let driver = rt::Driver::new(settings, engine, store, waker)
+        .map_err(|error| bind_error(listen, error))?;
+    let screen = Screen::new(options.json);
+    let number = match options.protocol.kind.family() {
+        Family::Ltp | Family::Cfdp => format!(" as engine {}", service.entity),
+        Family::Saratoga => String::new(),
+    };
+    screen.say(format_args!(
+        "receiving on {} into {} by {}{number}",
+        driver.local(),
+        service.root.display(),
+        options.full_protocol(),
+    ));
+    Ok((driver, Server::new(options, service, screen)))
+}
+
+struct Server {
+    options: Options,
+    service: Service,
+    screen: Screen,
+    under_way: BTreeMap<Id, UnderWay>,
+    /// Whether the first file came whole.
+    first: Option<bool>,
+    closing_until: Time,
+    failure: Option<anyhow::Error>,
+}
+
+/// A session as the user sees it.
+struct UnderWay {
+    bar: ProgressBar,
+    began: Time,
+}
+
+impl Server {
+    fn new(options: Options, service: Service, screen: Screen) -> Self {
+        Self {
+            options,
+            service,
+            screen,
+            under_way: BTreeMap::new(),
+            first: None,
+            closing_until: Time::MAX,
+            failure: None,
+        }
+    }
+
+    fn on(
+        &mut self,
+        now: Time,
+        engine: &mut AnyEngine,
+        event: rt::Event<AnyIndication>,
+    ) -> rt::Control {
+        match event {
+            rt::Event::Tick => self.progress(now, engine),
+            rt::Event::Refused(_) => {}
+            rt::Event::Indication(indication) => self.told(now, notice(indication)),
+        }
+        // The sender may not have heard the last of it: it asks again soon.
+        let closed = self.service.once && self.first.is_some() && now >= self.closing_until;
+        if closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
+    }
+
+    fn told(&mut self, now: Time, notice: Notice) {
+        match notice {
+            Notice::Receiving { id, name, size, resumed } => {
+                let size = size.map(|size| show::bytes(size as f64));
+                let about = match (name.is_empty(), size) {
+                    (true, _) => "a file".to_owned(),
+                    (false, Some(size)) => format!("{} ({size})", name.escape_debug()),
+                    (false, None) => name.escape_debug().to_string(),
+                };
+                let had = if resumed > 0 {
+                    format!(", of which {} are here", show::bytes(resumed as f64))
+                } else {
+                    String::new()
+                };
+                self.screen.say(format_args!("{id}: receiving {about}{had}"));
+                let bar = self.screen.bar(&name, None);
+                self.under_way.entry(id).or_insert(UnderWay { bar, began: now });
+            }
+            Notice::Ended(ended) if !ended.at_sender => self.ended(now, &ended),
+            Notice::Ended(ended) => {
+                let (id, name) = (ended.id(), ended.name.escape_debug().to_string());
+                match &ended.result {
+                    Ok(()) => self.screen.say(format_args!("{id}: {name}: served")),
+                    Err(why) => self.screen.say(format_args!("{id}: {name}: not served: {why}")),
+                }
+            }
+            Notice::Said(text) => self.screen.say(text),
+            Notice::Noted(text) => tracing::debug!("{text}"),
+            Notice::Listing(_) | Notice::Nothing => {}
+        }
+    }
+
+    fn ended(&mut self, now: Time, ended: &Ended) {
+        let under_way = self.under_way.remove(&ended.id);
+        let elapsed = under_way.as_ref().map(|it| now.since(it.began));
+        let received = under_way.as_ref().map_or(0, |it| it.bar.position());
+        let moved = if ended.result.is_ok() { ended.size } else { received };
+        let moved = moved.saturating_sub(ended.resumed);
+        if let Some(under_way) = under_way {
+            under_way.bar.finish_and_clear();
+        }
+        let file = self.service.root.join(&ended.name);
+        let measures = Measures { elapsed, moved, pdus: None };
+        let outcome = Outcome::session(&self.options.protocol, ended, file, measures);
+        let (id, name) = (ended.id(), ended.name.escape_debug().to_string());
+        match &ended.result {
+            Ok(()) => {
+                self.screen.say(format_args!("{id}: received {name}: {}", outcome.summary()));
+            }
+            Err(why) => self.screen.say(format_args!("{id}: {name} failed: {why}")),
+        }
+        if self.options.json {
+            self.failure = outcome.print().err();
+        }
+        self.first.get_or_insert(ended.result.is_ok());
+        let grace = LINGER + 4 * self.options.light_time();
+        self.closing_until = self.closing_until.min(now + grace);
+    }
+
+    fn progress(&mut self, now: Time, engine: &AnyEngine) {
+        let reports = under_way(engine);
+        // One that goes on under another number, or ended without a word.
+        self.under_way.retain(|id, _| reports.iter().any(|report| report.id == *id));
+        for report in reports {
+            let Some(it) = self.under_way.get(&report.id) else { continue };
+            if let (None, Some(size)) = (it.bar.length(), report.size) {
+                it.bar.set_length(size);
+                it.bar.set_style(transfer::style_with_length());
+                it.bar.set_prefix(report.name);
+            }
+            it.bar.set_position(report.octets);
+            let elapsed = now.since(it.began).as_secs_f64();
+            it.bar.set_message(show::rate(report.octets as f64 * 8.0 / elapsed.max(1e-3)));
+        }
+    }
+}
