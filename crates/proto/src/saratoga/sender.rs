@@ -678,8 +678,9 @@ impl Sender {
         let Some(source) = self.source.as_mut() else { return };
         if !status.is_partial && status.in_response_to > source.sent() {
             // The receiver has more than was sent: an earlier session brought it.
-            let holes = status.holes.iter().map(|hole| hole.last - hole.start + 1);
-            let there = status.in_response_to.saturating_sub(holes.sum());
+            let holes = status.holes.iter().map(|hole| (hole.last - hole.start).saturating_add(1));
+            let missing = holes.fold(0, u64::saturating_add);
+            let there = status.in_response_to.saturating_sub(missing);
             self.resumed = self.resumed.max(there.saturating_sub(source.sent()));
             source.skip_to(status.in_response_to);
             source.read_ahead(&mut core.kernel, self.base.handle, segment);
