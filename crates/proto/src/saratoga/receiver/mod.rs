@@ -3,25 +3,26 @@
 //! Nothing is said to be there before it is safe: the STATUS that says that all has arrived is sent
 //! when the file has its name.
 
+mod completion;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileName, FilestoreRequest, IndexRequest, OpenMode, Time};
+use engine::{Completion, EffectError, FileName, IndexRequest, OpenMode, Time};
 use wire::cfdp::{Checksum, ChecksumType};
 use wire::saratoga::{
     Content, Data, FileChecksum, Hole, Holes, Metadata, Packet, Request, RequestKind, Status,
     StatusCode, Timestamp, Width,
 };
 
-use super::config::Remote;
-use super::core::{Alarm, Core};
-use super::directory;
-use super::indication::{Failure, Finished, Indication, Limit, Report, SessionId};
-use super::partials::{self, Partial};
 use crate::kernel::{Base, Job};
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
+use crate::saratoga::config::Remote;
+use crate::saratoga::core::{Alarm, Core};
+use crate::saratoga::indication::{Failure, Indication, Limit, Report, SessionId};
+use crate::saratoga::partials::{self, Partial};
 use crate::spool::Spool;
 use crate::storage::Storage as _;
 use crate::sum::{Sum, Value};
@@ -668,70 +669,6 @@ impl Receiver {
         whole.is_some() && self.known.is_some()
     }
 
-    /// Goes on to the end if everything is here.
-    fn check_complete(&mut self, core: &mut Core, now: Time) {
-        if self.phase != Phase::Receiving || self.spool.file().is_none() {
-            return;
-        }
-        self.spool.sum_up(&mut core.kernel, self.base.handle, self.ranges.prefix());
-        if !self.is_whole() {
-            return;
-        }
-        self.phase = Phase::Verifying;
-        self.base.disarm_all(&mut core.kernel);
-        self.spool.flush(&mut core.kernel, self.base.handle);
-        self.summed_up(core, now);
-    }
-
-    fn sync(&mut self, core: &mut Core) {
-        let Some(file) = self.spool.file() else { return };
-        self.syncs += 1;
-        core.kernel.sync(self.base.handle, file);
-    }
-
-    /// More of the file was summed up.
-    fn summed_up(&mut self, core: &mut Core, now: Time) {
-        let handle = self.base.handle;
-        self.spool.sum_up(&mut core.kernel, handle, self.ranges.prefix());
-        if self.phase != Phase::Verifying {
-            return;
-        }
-        let (Some(end), Some(known)) = (self.end, self.known.as_ref()) else { return };
-        let Some(value) = self.spool.value(end) else { return };
-        if known.checksum.is_some_and(|checksum| checksum != value) {
-            // §4.3: what does not fit its checksum is discarded.
-            self.forget_record(core);
-            self.refuse(core, now, StatusCode::Unspecified);
-            return;
-        }
-        if known.content == Content::Directory {
-            self.phase = Phase::Reading;
-            self.read_listing(core, now);
-        } else {
-            self.phase = Phase::Syncing;
-            self.sync(core);
-        }
-    }
-
-    fn read_listing(&mut self, core: &mut Core, now: Time) {
-        let (Some(file), Some(end)) = (self.spool.file(), self.end) else { return };
-        let at = self.listing.len() as u64;
-        if at < end {
-            let piece = core.config.limits.read_piece as u64;
-            let len = piece.min(end - at).max(1) as usize;
-            core.kernel.read(self.base.handle, file, at, len);
-            return;
-        }
-        match directory::decode(&self.listing) {
-            Some(entries) => {
-                core.indicate(Indication::Listing { id: self.id, entries });
-                self.succeed(core, now);
-                self.discard(core);
-            }
-            None => self.refuse(core, now, StatusCode::Unspecified),
-        }
-    }
-
     /// An effect of this session was carried out.
     pub(crate) fn done(
         &mut self,
@@ -793,79 +730,6 @@ impl Receiver {
         }
     }
 
-    fn storage_failed(&mut self, core: &mut Core, now: Time) {
-        core.stats.storage_errors += 1;
-        self.refuse(core, now, StatusCode::ReceiverResources);
-    }
-
-    fn synced(&mut self, core: &mut Core) {
-        self.syncs = self.syncs.saturating_sub(1);
-        match self.phase {
-            Phase::Syncing if self.syncs == 0 => {
-                let known = self.known.as_ref().and_then(|known| known.destination.clone());
-                let Some(to) = known else { return };
-                self.phase = Phase::Installing;
-                self.spool.close(&mut core.kernel);
-                let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
-                core.kernel.filestore(self.base.handle, Job::Install, request);
-            }
-            Phase::Receiving => {
-                if let Some(saved) = self.saving.take() {
-                    self.saved = saved;
-                    self.record(core);
-                }
-            }
-            Phase::Syncing
-            | Phase::Asking
-            | Phase::Verifying
-            | Phase::Reading
-            | Phase::Installing
-            | Phase::Telling(_)
-            | Phase::Done => self.saving = None,
-        }
-    }
-
-    fn installed(&mut self, core: &mut Core, now: Time) {
-        self.forget_record(core);
-        self.succeed(core, now);
-    }
-
-    /// All is well: tells the user and the sender.
-    fn succeed(&mut self, core: &mut Core, now: Time) {
-        self.is_installed = true;
-        self.finished(core, Ok(()));
-        self.tell(core, now, StatusCode::Ok);
-    }
-
-    /// Tells the sender how it ended. A path that stays down does not keep the session for ever.
-    fn tell(&mut self, core: &mut Core, now: Time, code: StatusCode) {
-        self.phase = Phase::Telling(code);
-        let inactivity = self.remote.inactivity;
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
-        self.volunteer(core);
-    }
-
-    /// Forgets that part of the file is here, unless nothing was ever said of it.
-    fn forget_record(&mut self, core: &mut Core) {
-        // A record that is just being kept is forgotten once it is.
-        if self.saved.len() > 0 && !self.recording {
-            core.forget_record(self.number);
-        }
-        self.saved = Ranges::new();
-        self.record_due = false;
-    }
-
-    fn finished(&self, core: &mut Core, result: Result<(), Failure>) {
-        core.indicate(Indication::Finished(Finished {
-            id: self.id,
-            result,
-            is_confirmed: result.is_ok(),
-            name: self.name(),
-            size: self.end.unwrap_or_else(|| self.ranges.covered()),
-            resumed: self.resumed,
-        }));
-    }
-
     /// A timer went off.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, self.phase) {
@@ -924,69 +788,6 @@ impl Receiver {
         }
         self.fail(core, Failure { is_ours: false, code: status.code });
         self.close(core);
-    }
-
-    /// Ends the session, and tells the sender why.
-    pub(crate) fn refuse(&mut self, core: &mut Core, now: Time, code: StatusCode) {
-        if matches!(self.phase, Phase::Telling(_) | Phase::Done) {
-            return;
-        }
-        let asked_in_vain = self.phase == Phase::Asking;
-        self.fail(core, Failure { is_ours: true, code });
-        if asked_in_vain {
-            self.close(core);
-        } else {
-            self.tell(core, now, code);
-        }
-    }
-
-    /// Tells the user, and keeps what may be of use later.
-    fn fail(&mut self, core: &mut Core, failure: Failure) {
-        self.failure = Some(failure.code);
-        self.finished(core, Err(failure));
-        self.base.disarm_all(&mut core.kernel);
-        self.requests.clear();
-        self.outbox.clear();
-        let is_over = failure.is_ours && failure.code == StatusCode::NotInterested;
-        let kept = self.partial().filter(|partial| partial.ranges.len() > 0 && !is_over);
-        match kept {
-            Some(partial) if self.phase != Phase::Verifying => {
-                self.spool.abandon(&mut core.kernel);
-                core.keep_partial(self.number, partial);
-                self.saved = Ranges::new();
-            }
-            Some(_) | None => {
-                self.forget_record(core);
-                self.discard(core);
-            }
-        }
-    }
-
-    /// Deletes the working file.
-    fn discard(&mut self, core: &mut Core) {
-        let was_opened = self.known.is_some();
-        self.spool.abandon(&mut core.kernel);
-        if was_opened {
-            let request = FilestoreRequest::DenyFile(self.spool.name.clone());
-            core.kernel.filestore(self.base.handle, Job::Forget, request);
-        }
-    }
-
-    /// Ends without a word, because another session is about the same file; `false` if it is about
-    /// one of its own.
-    pub(crate) fn vanish(&mut self, core: &mut Core) -> bool {
-        if self.known.is_some() || self.wish.is_some() {
-            return false;
-        }
-        self.discard(core);
-        self.close(core);
-        true
-    }
-
-    fn close(&mut self, core: &mut Core) {
-        self.base.disarm_all(&mut core.kernel);
-        self.spool.abandon(&mut core.kernel);
-        self.phase = Phase::Done;
     }
 
     /// Asks for a turn for all that waits to be sent.
