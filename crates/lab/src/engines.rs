@@ -222,7 +222,7 @@ pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
 }
 
 /// The profiles of Saratoga.
-pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1"];
+pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1", "grc-perl-2011"];
 
 /// The Saratoga configuration of a profile, slowlight's own if none is named.
 ///
@@ -231,7 +231,15 @@ pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1"];
 /// When there is no such profile.
 pub fn saratoga_config(protocol: &Protocol) -> Result<saratoga::Config, SpecError> {
     let Some(name) = &protocol.profile else { return Ok(saratoga::Config::default()) };
-    saratoga::profile(name).ok_or_else(|| no_profile(protocol, name, SARATOGA_PROFILES))
+    let config = saratoga::profile(name);
+    let config = config.ok_or_else(|| no_profile(protocol, name, SARATOGA_PROFILES))?;
+    if config.version == saratoga::Version::V0 && protocol.kind != Kind::SaratogaGet {
+        return Err(SpecError::invalid(format!(
+            "version 0 of Saratoga knows no put: write \"{}/{name}\"",
+            Kind::SaratogaGet.name()
+        )));
+    }
+    Ok(config)
 }
 
 /// Whether the profile of a protocol exists.
@@ -483,18 +491,27 @@ fn describe_ltp(datagram: &[u8]) -> (String, Option<u64>) {
 }
 
 fn describe_saratoga(datagram: &[u8]) -> (String, Option<u64>) {
-    use wire::saratoga::Packet;
+    use wire::saratoga::{Packet, v0};
 
-    match Packet::decode(datagram) {
-        Ok(Packet::Beacon(_)) => ("BEACON".to_owned(), None),
-        Ok(Packet::Request(request)) => (format!("REQUEST({})", request.kind), None),
-        Ok(Packet::Metadata(_)) => ("METADATA".to_owned(), None),
-        Ok(Packet::Data(data)) => {
+    match (Packet::decode(datagram), v0::Packet::decode(datagram)) {
+        (Ok(Packet::Beacon(_)), _) | (Err(_), Ok(v0::Packet::Beacon(_))) => {
+            ("BEACON".to_owned(), None)
+        }
+        (Ok(Packet::Request(request)), _) => (format!("REQUEST({})", request.kind), None),
+        (Ok(Packet::Metadata(_)), _) | (Err(_), Ok(v0::Packet::Metadata(_))) => {
+            ("METADATA".to_owned(), None)
+        }
+        (Ok(Packet::Data(data)), _) => {
             let asks = if data.wants_status { "DATA, STATUS requested" } else { "DATA" };
             (asks.to_owned(), Some(data.offset))
         }
-        Ok(Packet::Status(status)) => ("STATUS".to_owned(), Some(status.progress)),
-        Err(error) => (format!("not Saratoga: {error}"), None),
+        (Ok(Packet::Status(status)), _) => ("STATUS".to_owned(), Some(status.progress)),
+        (Err(_), Ok(v0::Packet::Request(_))) => ("REQUEST(get)".to_owned(), None),
+        (Err(_), Ok(v0::Packet::Accept(_))) => ("acceptance".to_owned(), None),
+        (Err(_), Ok(v0::Packet::Data(data))) => ("DATA".to_owned(), Some(data.offset.into())),
+        (Err(_), Ok(v0::Packet::Poll(poll))) => ("poll".to_owned(), Some(poll.offset.into())),
+        (Err(_), Ok(v0::Packet::Status(_))) => ("STATUS".to_owned(), None),
+        (Err(error), Err(_)) => (format!("not Saratoga: {error}"), None),
     }
 }
 

@@ -3,38 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{self, Cursor, Write};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+mod runs;
 
+use lab::run::{Recorders, Run};
 use slowlight_lab as lab;
 
-use lab::compare::{Plan, Row, compare};
-use lab::link_spec::LinkSpec;
-use lab::preset::Preset;
-use lab::quantity::Probability;
-use lab::run::{self, Recorders, Run};
-use lab::scenario::Scenario;
-
-fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
-    let mut link = Preset::find("terrestrial").unwrap();
-    for hop in &mut link.hops {
-        let delay = Some(delay.parse().unwrap());
-        let lossy = LinkSpec { per: Some(Probability(per)), delay, ..LinkSpec::default() };
-        *hop = lossy.over(hop);
-    }
-    let plan = Plan {
-        link,
-        protocols: vec![protocol.parse().unwrap()],
-        content: run::made_up(1, 0, 10_000_000).unwrap(),
-        name: "file".to_owned(),
-        runs,
-        seed: 1,
-        jobs: None,
-    };
-    let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
-    rows.into_iter().next().unwrap()
-}
+use runs::{Shared, row, run_once};
 
 #[test]
 fn ten_megabytes_at_six_error_rates() {
@@ -64,13 +38,6 @@ fn over_a_long_delay_it_is_what_deferred_reports_allow() {
         println!("{protocol}, 1250 ms, one packet in ten lost: efficiency {efficiency:.4}");
         assert!(efficiency >= least, "{efficiency}");
     }
-}
-
-fn run_once(toml: &str, recorders: Recorders) -> Run {
-    let scenario: Scenario = toml::from_str(toml).unwrap();
-    let scenario = scenario.resolved().unwrap();
-    let contents = run::contents(&scenario).unwrap();
-    run::run(&scenario, &contents, recorders).unwrap()
 }
 
 #[test]
@@ -119,20 +86,6 @@ fn twenty_minutes_away_with_losses_and_a_long_outage() {
     assert!(delivered(&with) < delivered(&without) + 7200.0 + 3000.0);
 }
 
-/// A file in memory that outlives its writer.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn files_about_as_long_as_the_red_part_arrive() {
     for size in (950..=1050).chain([0, 1, 5_000]) {
@@ -149,7 +102,6 @@ fn files_about_as_long_as_the_red_part_arrive() {
 #[test]
 fn segments_of_the_library_of_2011() {
     let sink = Shared::default();
-    let recorders = Recorders { pcap: Some(Box::new(sink.clone())), trace: None };
     // The numbers of engines and sessions took 11 octets in the captures; here they take 5.
     let shorter = 6;
     let run = run_once(
@@ -173,13 +125,11 @@ fn segments_of_the_library_of_2011() {
         protocol = "ltp/ltplib-2011"
         size = "10 kB"
         "#,
-        recorders,
+        sink.recorders(),
     );
     assert!(run.succeeded(), "{run:?}");
-    let octets = sink.0.lock().unwrap().clone();
     let (mut sizes, mut times) = (Vec::new(), Vec::new());
-    for record in sim::pcap::Reader::new(Cursor::new(octets)).unwrap() {
-        let record = record.unwrap();
+    for record in sink.records() {
         let datagram = record.udp().unwrap();
         if datagram.udp.source == 2502 && datagram.data.len() > 50 {
             sizes.push(datagram.data.len() + shorter);

@@ -110,6 +110,11 @@ impl Path {
         Some((self.info.transmission_time(len), round_trip))
     }
 
+    /// Time a datagram of `len` bytes takes at the path's rate; none where there is no rate.
+    pub(crate) fn time_of(&self, len: usize) -> Duration {
+        self.info.transmission_time(len)
+    }
+
     /// Whether it has a rate at which it is sent.
     pub(crate) fn is_paced(&self) -> bool {
         self.info.rate_bps.is_some()

@@ -9,9 +9,22 @@ use wire::saratoga::Width;
 pub use crate::storage::JournalPolicy;
 pub use crate::timer::Timer;
 
+/// The version that a peer speaks; it understands no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// The one before all drafts, in the layout that a capture of 2011 suggests: get and nothing
+    /// else, without a checksum.
+    V0,
+    /// draft-wood-tsvwg-saratoga-22.
+    #[default]
+    V1,
+}
+
 /// The settings of one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// The version it speaks.
+    pub version: Version,
     /// Its name, as beacons tell it.
     pub eid: String,
     /// What is known of other peers, by the paths to them.
@@ -37,6 +50,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            version: Version::V1,
             eid: String::new(),
             remotes: BTreeMap::new(),
             default_remote: Remote::default(),
@@ -116,7 +130,9 @@ pub struct Remote {
     /// Time between two STATUS that nobody asked for, while data comes. `None` sends one at the
     /// beginning, one at the end, and others only after silence.
     pub voluntary_interval: Option<Duration>,
-    /// Time to wait for an answer before it is asked for again.
+    /// Time to wait for the answer to a request before it is sent again.
+    pub request_timer: Timer,
+    /// Time to wait for a STATUS before it is asked for again.
     pub answer_timer: Timer,
     /// Silence after which a session is given up.
     pub inactivity: Duration,
@@ -130,6 +146,9 @@ pub struct Remote {
     pub unpaced_window: Option<u64>,
     /// Least time between two packets.
     pub interval: Duration,
+    /// At a path's rate, each packet takes at least the time of one with so many octets, to reproduce
+    /// a sender that paced packets and not octets.
+    pub pace_as: Option<usize>,
 }
 
 impl Default for Remote {
@@ -140,6 +159,7 @@ impl Default for Remote {
             descriptor_min: Width::W16,
             status_interval: Some(Timer::Auto),
             voluntary_interval: None,
+            request_timer: Timer::Auto,
             answer_timer: Timer::Auto,
             inactivity: Duration::from_secs(3600),
             repair_copies: 4,
@@ -147,6 +167,7 @@ impl Default for Remote {
             rate_bps: None,
             unpaced_window: None,
             interval: Duration::ZERO,
+            pace_as: None,
         }
     }
 }

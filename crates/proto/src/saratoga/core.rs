@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::{FileName, FilestoreRequest, IndexRequest, Rng, Time};
 use wire::saratoga::Packet;
 
+use super::codec::Coded;
 use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
@@ -120,13 +121,14 @@ impl Core {
     /// Writes one packet into the batch; `false` if it must wait for the next one. A packet that is
     /// larger than the path takes cannot be sent at all, and is left out.
     pub(crate) fn push(&mut self, burst: &mut Burst<'_>, packet: &Packet<'_>) -> bool {
-        let len = packet.encoded_len();
+        let Some(coded) = Coded::new(self.config.version, packet) else { return true };
+        let len = coded.encoded_len();
         if len > burst.mtu() {
             self.stats.oversize += 1;
             return true;
         }
         let Some(place) = burst.push(len) else { return false };
-        if packet.encode(place).is_err() {
+        if coded.encode(place).is_err() {
             debug_assert!(false, "a packet of our own cannot be encoded");
             place.fill(0xff);
         }

@@ -7,6 +7,7 @@
 //! What came of a file is kept, so that a later session goes on, be it after a restart of either
 //! side: a file is known again by what its METADATA says of it.
 
+mod codec;
 mod config;
 mod core;
 mod directory;
@@ -31,7 +32,7 @@ use wire::saratoga::{
 };
 
 pub use self::config::{
-    Beacons, ChecksumKind, Config, JournalPolicy, Limits, Permissions, Remote, Timer,
+    Beacons, ChecksumKind, Config, JournalPolicy, Limits, Permissions, Remote, Timer, Version,
 };
 pub use self::indication::{
     About, Failure, Finished, GetRequest, Indication, Limit, Listed, PacketCounts, Put, PutRequest,
@@ -197,6 +198,7 @@ impl Node {
     /// # Errors
     /// The request cannot be carried out; nothing was begun.
     pub fn put(&mut self, now: Time, request: PutRequest) -> Result<SessionId, RequestError> {
+        self.knows_more_than_get()?;
         check_name(&request.name)?;
         let content = if request.stream { Content::Stream } else { Content::File };
         let order = Order {
@@ -220,6 +222,9 @@ impl Node {
     pub fn get(&mut self, now: Time, request: GetRequest) -> Result<SessionId, RequestError> {
         check_name(&request.name)?;
         let kind = if request.delete { RequestKind::Take } else { RequestKind::Get };
+        if request.delete {
+            self.knows_more_than_get()?;
+        }
         let destination = Some(request.destination);
         self.wish(now, request.peer, Wish { kind, name: request.name, destination })
     }
@@ -234,6 +239,7 @@ impl Node {
         peer: PathId,
         directory: String,
     ) -> Result<SessionId, RequestError> {
+        self.knows_more_than_get()?;
         if !directory.is_empty() {
             check_name(&directory)?;
         }
@@ -251,6 +257,7 @@ impl Node {
         peer: PathId,
         name: String,
     ) -> Result<SessionId, RequestError> {
+        self.knows_more_than_get()?;
         check_name(&name)?;
         let id = self.new_id(peer, Role::Receiver)?;
         let handle = self.slots.reserve();
@@ -276,6 +283,13 @@ impl Node {
         }
         self.settle(handle);
         Ok(())
+    }
+
+    fn knows_more_than_get(&self) -> Result<(), RequestError> {
+        match self.core.config.version {
+            Version::V0 => Err(RequestError::OnlyGet),
+            Version::V1 => Ok(()),
+        }
     }
 
     fn wish(&mut self, now: Time, peer: PathId, wish: Wish) -> Result<SessionId, RequestError> {
@@ -343,7 +357,7 @@ impl Node {
 
     /// One datagram arrived.
     fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
-        let Ok(packet) = Packet::decode(datagram) else {
+        let Ok(packet) = codec::decode(self.core.config.version, datagram) else {
             self.core.stats.decode_errors += 1;
             return;
         };
@@ -427,7 +441,8 @@ impl Node {
             }
             return None;
         }
-        if !begins || !self.is_restored {
+        // Version 0 knows no put.
+        if !begins || !self.is_restored || self.core.config.version == Version::V0 {
             self.core.stats.stray += 1;
             return None;
         }
@@ -616,11 +631,15 @@ impl Node {
     fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {
         let remote = self.core.config.remote(id);
         let (rate_bps, interval) = (remote.rate_bps, remote.interval);
+        let pace_as = remote.pace_as;
         let catch_up = self.core.config.catch_up;
         let path = self.core.kernel.paths.entry(id).or_insert_with(|| Path::new(catch_up));
         path.set_interval(interval);
         let was_up = path.is_up();
         path.event(event, rate_bps);
+        if let Some(len) = pace_as {
+            path.set_interval(interval.max(path.time_of(len)));
+        }
         let is_up = path.is_up();
         if was_up == is_up {
             return;
@@ -742,10 +761,11 @@ impl Node {
                 i += 1;
                 continue;
             }
-            let Some(place) = burst.push(octets.len()) else { break };
-            place.copy_from_slice(octets);
-            if let Ok(packet) = Packet::decode(octets) {
-                self.core.stats.sent.count(&packet);
+            // Kept as version 1 has it.
+            if let Ok(packet) = Packet::decode(octets)
+                && !self.core.push(&mut burst, &packet)
+            {
+                break;
             }
             self.replies.remove(i);
         }

@@ -12,10 +12,11 @@ use engine::{Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMo
 use wire::cfdp::ChecksumType;
 use wire::saratoga::{
     Content, Data, Entry, EntryKind, FileChecksum, Metadata, Packet, Request, RequestKind, Status,
-    StatusCode, TIMESTAMP_LEN, Timestamp, Width,
+    StatusCode, TIMESTAMP_LEN, Timestamp, Width, v0,
 };
 
-use super::config::{ChecksumKind, Remote};
+use super::codec;
+use super::config::{ChecksumKind, Remote, Version};
 use super::core::{Alarm, Core};
 use super::directory;
 use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
@@ -29,6 +30,9 @@ use crate::window::Window;
 /// The shortest and the longest time between two requests that `Timer::Auto` chooses.
 const ASK_LEAST: Duration = Duration::from_millis(10);
 const ASK_MOST: Duration = Duration::from_secs(60);
+
+/// An answer that takes longer makes a lost METADATA dear.
+const LONG: Duration = Duration::from_millis(200);
 
 /// What a session sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,7 @@ pub(crate) struct Order {
 pub(crate) struct Sender {
     pub(crate) base: Base<Alarm>,
     pub(crate) id: SessionId,
+    version: Version,
     remote: Remote,
     order: Order,
     width: Width,
@@ -67,6 +72,8 @@ pub(crate) struct Sender {
     /// Whether the receiver said that it has the METADATA, or does not care.
     metadata_known: bool,
     request_due: bool,
+    /// Whether to say that the file is going to be sent.
+    accept_due: bool,
     /// Whether something was sent to which a STATUS must be asked for once all else is sent.
     ask_due: bool,
     /// Whether the end was sent, and with which question first.
@@ -119,6 +126,7 @@ impl Sender {
         Self {
             base,
             id,
+            version: core.config.version,
             remote,
             width: Width::W16,
             size: None,
@@ -129,6 +137,7 @@ impl Sender {
             metadata_due: false,
             metadata_known: order.put == Put::Blind,
             request_due: false,
+            accept_due: false,
             ask_due: false,
             end_sent: false,
             end_asked: 0,
@@ -337,6 +346,8 @@ impl Sender {
     fn go_ahead(&mut self, core: &mut Core) {
         self.phase = Phase::Sending;
         self.began = true;
+        // In version 1 the METADATA says so.
+        self.accept_due = self.order.is_asked_for && self.version == Version::V0;
         self.metadata_due = true;
         let path = core.kernel.paths.get(&self.id.peer);
         let is_paced = path.is_some_and(Path::is_paced) || !self.remote.interval.is_zero();
@@ -358,7 +369,11 @@ impl Sender {
     /// Most octets of the file in a DATA packet; `None` if not even one fits.
     fn room(&self, mtu: usize, stamped: bool) -> Option<usize> {
         let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
-        let room = max.saturating_sub(Data::overhead(self.width, stamped));
+        let head = match self.version {
+            Version::V0 => v0::DATA_OVERHEAD,
+            Version::V1 => Data::overhead(self.width, stamped),
+        };
+        let room = max.saturating_sub(head);
         let most = self.remote.payload_max.map_or(room, |most| most.min(room));
         (most > 0).then_some(most)
     }
@@ -376,6 +391,12 @@ impl Sender {
     }
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if self.accept_due {
+            if !core.push(burst, &Packet::Status(codec::acceptance(self.id.number))) {
+                return Turn::More;
+            }
+            self.accept_due = false;
+        }
         if self.phase == Phase::Asking && self.request_due {
             let request = Packet::Request(Request {
                 kind: if self.order.delete { RequestKind::Give } else { RequestKind::Put },
@@ -392,7 +413,7 @@ impl Sender {
             }
             self.request_due = false;
             let auto = core.answer_time(&self.base, &self.remote);
-            let wait = self.remote.answer_timer.duration(auto, self.misses);
+            let wait = self.remote.request_timer.duration(auto, self.misses);
             self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
         }
         if self.phase == Phase::Ending {
@@ -491,7 +512,9 @@ impl Sender {
                 .status_interval
                 .map(|timer| at + timer.duration((auto / 2).clamp(ASK_LEAST, ASK_MOST), 0));
             // Until it is known that the METADATA is there, it goes again with each question.
-            if !self.metadata_known && self.asked > 1 {
+            // Where that takes long, it goes twice at the beginning.
+            let again = self.asked > 1 || auto > LONG;
+            if !self.metadata_known && again && self.version == Version::V1 {
                 self.metadata_due = true;
                 self.base.want(&mut core.kernel, Class::Metadata);
             }
@@ -728,7 +751,7 @@ impl Sender {
             (Alarm::Poll, Phase::Sending) => {
                 self.misses += 1;
                 self.ask_due = true;
-                self.metadata_due |= !self.metadata_known;
+                self.metadata_due |= !self.metadata_known && self.version == Version::V1;
                 self.want_all(core);
             }
             (Alarm::Window, Phase::Sending) => {

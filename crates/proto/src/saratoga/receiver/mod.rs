@@ -19,7 +19,7 @@ use wire::saratoga::{
 use crate::kernel::{Base, Job};
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
-use crate::saratoga::config::Remote;
+use crate::saratoga::config::{Remote, Version};
 use crate::saratoga::core::{Alarm, Core};
 use crate::saratoga::indication::{Failure, Indication, Limit, Report, SessionId};
 use crate::saratoga::partials::{self, Partial};
@@ -62,6 +62,8 @@ pub(crate) struct Receiver {
     highest: u64,
     /// The end, if it is known.
     end: Option<u64>,
+    /// The end of a stream that came before its description.
+    early_end: Option<u64>,
     spool: Spool,
     /// The number of its record and its working file.
     number: u32,
@@ -141,6 +143,7 @@ impl Receiver {
             ranges: Ranges::new(),
             highest: 0,
             end: None,
+            early_end: None,
             spool: Spool::new(spool_name(number)),
             number,
             resumed: 0,
@@ -340,9 +343,7 @@ impl Receiver {
         let identity = identity(metadata);
         let content = metadata.content;
         self.width = metadata.descriptor;
-        if !is_stream {
-            self.end = Some(size);
-        }
+        self.end = if is_stream { self.early_end } else { Some(size) };
         let name = name.to_owned();
         self.known = Some(Known { content, name, destination, checksum, identity });
         self.begin(core);
@@ -434,8 +435,12 @@ impl Receiver {
         if self.known.is_none() {
             self.width = self.width.max(data.descriptor);
         }
-        if data.is_end && data.content == Content::Stream && self.known.is_some() {
-            self.end = Some(end);
+        if data.is_end && data.content == Content::Stream {
+            if self.known.is_some() {
+                self.end = Some(end);
+            } else {
+                self.early_end = Some(end);
+            }
         }
         self.highest = self.highest.max(end);
         let start = data.offset;
@@ -579,7 +584,7 @@ impl Receiver {
         }
         self.request_due = false;
         let auto = core.answer_time(&self.base, &self.remote);
-        let wait = self.remote.answer_timer.duration(auto, self.misses);
+        let wait = self.remote.request_timer.duration(auto, self.misses);
         self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
         true
     }
@@ -598,9 +603,17 @@ impl Receiver {
         let stamp_len = timestamp.map_or(0, |timestamp| timestamp.len());
         let room = max.saturating_sub(8 + stamp_len + 2 * width.octets());
         let each = (room / (2 * width.octets())).max(1);
-        let gaps = self.ranges.gaps(0, self.highest);
+        // Version 0 tells of all that is missing: where nothing is, all is there.
+        let end = match core.config.version {
+            Version::V0 => self.end.unwrap_or(self.highest),
+            Version::V1 => self.highest,
+        };
+        // Without METADATA it is not known what an earlier session brought (§4.5, bit 13).
+        let (end, in_response_to) =
+            if self.known.is_some() { (end, in_response_to) } else { (0, 0) };
+        let gaps = self.ranges.gaps(0, end);
         let holes: Vec<Hole> = gaps.map(|(start, end)| Hole { start, last: end - 1 }).collect();
-        let progress = holes.first().map_or(self.highest, |hole| hole.start);
+        let progress = holes.first().map_or(end.min(self.highest), |hole| hole.start);
         // Where there are no holes, both edges of what is worked on are the same.
         let in_response_to = in_response_to.max(progress);
         let mut parts: Vec<&[Hole]> = holes.chunks(each).take(PACKETS_MAX).collect();
@@ -782,8 +795,10 @@ impl Receiver {
             return;
         }
         if status.code == StatusCode::Ok {
-            // It is going to send.
-            self.base.last_heard = now;
+            if self.phase == Phase::Asking {
+                // It is going to send.
+                self.heard(core, now);
+            }
             return;
         }
         self.fail(core, Failure { is_ours: false, code: status.code });

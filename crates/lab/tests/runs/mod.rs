@@ -1,0 +1,70 @@
+//! Runs that the tests of several protocols make.
+
+use std::io::{self, Cursor, Write};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use lab::compare::{Plan, Row, compare};
+use lab::link_spec::LinkSpec;
+use lab::preset::Preset;
+use lab::quantity::Probability;
+use lab::run::{self, Recorders, Run};
+use lab::scenario::Scenario;
+use sim::pcap::Record;
+use slowlight_lab as lab;
+
+/// 10 MB at 10 Mbit/s over a link with this delay and this share of packets lost.
+pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
+    let mut link = Preset::find("terrestrial").unwrap();
+    for hop in &mut link.hops {
+        let delay = Some(delay.parse().unwrap());
+        let lossy = LinkSpec { per: Some(Probability(per)), delay, ..LinkSpec::default() };
+        *hop = lossy.over(hop);
+    }
+    let plan = Plan {
+        link,
+        protocols: vec![protocol.parse().unwrap()],
+        content: run::made_up(1, 0, 10_000_000).unwrap(),
+        name: "file".to_owned(),
+        runs,
+        seed: 1,
+        jobs: None,
+    };
+    let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
+    rows.into_iter().next().unwrap()
+}
+
+/// One run of a world.
+pub(crate) fn run_once(toml: &str, recorders: Recorders) -> Run {
+    let scenario: Scenario = toml::from_str(toml).unwrap();
+    let scenario = scenario.resolved().unwrap();
+    let contents = run::contents(&scenario).unwrap();
+    run::run(&scenario, &contents, recorders).unwrap()
+}
+
+/// A file in memory that outlives its writer.
+#[derive(Clone, Default)]
+pub(crate) struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// What is captured into it.
+    pub(crate) fn recorders(&self) -> Recorders {
+        Recorders { pcap: Some(Box::new(self.clone())), trace: None }
+    }
+
+    /// The packets of the capture.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let octets = self.0.lock().unwrap().clone();
+        sim::pcap::Reader::new(Cursor::new(octets)).unwrap().map(Result::unwrap).collect()
+    }
+}

@@ -1,0 +1,140 @@
+//! Saratoga over modelled links: how close it comes to the bound, far away, after restarts, and as
+//! it was measured in 2011.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod runs;
+
+use lab::run::{Recorders, Run};
+use slowlight_lab as lab;
+
+use runs::{Shared, row, run_once};
+
+#[test]
+fn ten_megabytes_at_six_error_rates() {
+    for protocol in ["saratoga", "saratoga-get"] {
+        for (per, least) in
+            [(0.0, 0.98), (1e-5, 0.98), (1e-4, 0.98), (1e-3, 0.98), (1e-2, 0.97), (1e-1, 0.95)]
+        {
+            let row = row(protocol, "25 ms", per, 10);
+            assert_eq!(row.completed, row.runs, "{per}: {:?}", row.failures);
+            let (efficiency, back) = (row.efficiency.unwrap(), row.packets_rts);
+            println!("{protocol}, packet errors {per}: efficiency {efficiency:.4}, {back} RTS");
+            assert!((least..1.0).contains(&efficiency), "{protocol}, {per}: {efficiency}");
+        }
+    }
+}
+
+#[test]
+fn over_a_long_delay_early_questions_bring_repairs_sooner() {
+    // Asked only at the end, the formula for reports after each round gives 0.53.
+    for (protocol, least) in [("saratoga/deferred", 0.53), ("saratoga", 0.70)] {
+        let row = row(protocol, "1250 ms", 1e-1, 10);
+        assert_eq!(row.completed, row.runs, "{:?}", row.failures);
+        let efficiency = row.efficiency.unwrap();
+        println!("{protocol}, 1250 ms, one packet in ten lost: efficiency {efficiency:.4}");
+        assert!(efficiency >= least, "{efficiency}");
+    }
+}
+
+/// A world of two nodes with these keys of the link there and back, and of the receiver.
+fn world(protocol: &str, size: &str, link: &str, receiver: &str) -> String {
+    format!(
+        r#"
+        seed = 3
+        [nodes.near]
+        [nodes.far]
+        {receiver}
+        [[links]]
+        from = "near"
+        to = "far"
+        {link}
+        [[links]]
+        from = "far"
+        to = "near"
+        {link}
+        [[transfers]]
+        from = "near"
+        to = "far"
+        protocol = "{protocol}"
+        size = "{size}"
+        "#
+    )
+}
+
+fn sent(run: &Run) -> u64 {
+    let transfer = &run.transfers[0];
+    assert!(transfer.completed && transfer.verified, "{transfer:?}");
+    transfer.packets_str.unwrap()
+}
+
+#[test]
+fn one_kilobyte_packets_at_a_bit_error_rate_of_1e_5() {
+    let link = "rate = \"10 Mbit/s\"\ndelay = \"25 ms\"\nber = 1e-5\ndatagram = \"1024 B\"";
+    for protocol in ["saratoga", "saratoga-get", "ltp"] {
+        sent(&run_once(&world(protocol, "10 MB", link, ""), Recorders::default()));
+    }
+}
+
+#[test]
+fn twenty_minutes_away_with_losses_and_a_long_outage() {
+    let link = "rate = \"1 Mbit/s\"\ndelay = \"20 min\"\nper = 0.05";
+    let without = run_once(&world("saratoga", "1 MB", link, ""), Recorders::default());
+    let outage = format!("{link}\noutages = [{{ at = \"1500 s\", for = \"7200 s\" }}]");
+    let with = run_once(&world("saratoga", "1 MB", &outage, ""), Recorders::default());
+    println!("{} packets without an outage, {} with one", sent(&without), sent(&with));
+    // Questions are repeated, and what was asked for once.
+    assert!(sent(&with) <= sent(&without) + 200, "{} and {}", sent(&with), sent(&without));
+}
+
+#[test]
+fn a_receiver_that_is_restarted_asks_only_for_the_rest() {
+    let link = "rate = \"10 Mbit/s\"\ndelay = \"25 ms\"";
+    let crash = "crashes = [{ at = \"20 s\", restart = \"21 s\" }]";
+    let whole = sent(&run_once(&world("saratoga", "40 MB", link, ""), Recorders::default()));
+    let again = sent(&run_once(&world("saratoga", "40 MB", link, crash), Recorders::default()));
+    println!("{whole} packets at once, {again} with a restart in the middle");
+    // What came in the last two seconds was not saved, and a second passed without the receiver.
+    assert!(again > whole && again < whole + whole / 5, "{whole} and {again}");
+}
+
+#[test]
+fn packets_of_the_program_of_2011() {
+    let sink = Shared::default();
+    let link = "rate = \"1 Mbit/s\"\ndelay = \"1250 ms\"\ndatagram = \"1034 B\"";
+    let toml = world("saratoga-get/grc-perl-2011", "10 kB", link, "");
+    let toml = format!("{toml}\nname = \"testfile.10k\"");
+    let run = run_once(&toml, sink.recorders());
+    assert!(run.succeeded(), "{run:?}");
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    for record in sink.records() {
+        let datagram = record.udp().unwrap();
+        let list = if datagram.udp.source == 2502 { &mut there } else { &mut back };
+        list.push((record.at.as_secs_f64(), datagram.data.len()));
+    }
+    let sizes = |list: &[(f64, usize)]| list.iter().map(|(_, len)| *len).collect::<Vec<_>>();
+    // An acceptance, METADATA, nine full packets, the rest, and two polls before the STATUS came.
+    let mut expected = vec![10, 266];
+    expected.extend([1034; 9]);
+    expected.extend([794, 18, 18]);
+    assert_eq!(sizes(&there), expected);
+    assert_eq!(sizes(&back), [32, 7]);
+    let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.01;
+    // Each packet takes the time of a full one: (1034 + 28 + 14) * 8 bits at 1 Mbit/s.
+    for pair in there[..12].windows(2) {
+        // What is short arrives the sooner for it.
+        let short = (1034 - pair[1].1.min(1034)) as f64 - (1034 - pair[0].1.min(1034)) as f64;
+        let gap = pair[1].0 - pair[0].0 + short * 8e-6;
+        assert!(near(gap, 8.608e-3), "{gap}");
+    }
+    for pair in there[11..].windows(2) {
+        let gap = pair[1].0 - pair[0].0;
+        assert!(near(gap, 1.0), "{gap}");
+    }
+    // From the first packet to the last, and to the STATUS.
+    let first = back[0].0;
+    let (last, status) = (there.last().unwrap().0 - first, back[1].0 - first);
+    println!("{last:.4} s to the last packet, {status:.4} s to the STATUS");
+    assert!(near(last, 4.599), "{last}");
+    assert!(near(status, 2.60), "{status}");
+}
