@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::PathId;
+use wire::cfdp::{Checksum, ChecksumType};
 use wire::saratoga::Width;
 
 pub use crate::storage::JournalPolicy;
 pub use crate::timer::Timer;
+
+use crate::sum::Sum;
 
 /// The version that a peer speaks; it understands no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,6 +89,18 @@ pub enum ChecksumKind {
     Md5,
     /// SHA-1.
     Sha1,
+}
+
+impl ChecksumKind {
+    /// The checksum of nothing yet.
+    pub(crate) fn sum(self) -> Option<Sum> {
+        match self {
+            Self::None => None,
+            Self::Crc32 => Checksum::new(ChecksumType::Crc32c).map(Sum::Check),
+            Self::Md5 => Some(Sum::md5()),
+            Self::Sha1 => Some(Sum::sha1()),
+        }
+    }
 }
 
 /// What others may ask for.
@@ -188,7 +203,8 @@ pub struct Limits {
     pub gaps: usize,
     /// Octets of a file. Longer ones are refused.
     pub file: u64,
-    /// Octets of a directory's listing. Longer ones are refused.
+    /// Octets of a directory's listing that is received, and of all that are sent at one time.
+    /// Those beyond are refused.
     pub directory: u64,
     /// Octets of received data that wait to be written, in all. More are dropped and asked for
     /// later.

@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
     pub(crate) partials: Partials,
+    /// Octets of listings that are being sent.
+    pub(crate) listings: u64,
     limits_reported: Vec<Limit>,
 }
 
@@ -77,6 +79,7 @@ impl Core {
             stats: Stats::default(),
             rng,
             partials: Partials::default(),
+            listings: 0,
             limits_reported: Vec::new(),
             config,
         }

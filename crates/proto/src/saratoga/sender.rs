@@ -16,7 +16,7 @@ use wire::saratoga::{
 };
 
 use super::codec;
-use super::config::{ChecksumKind, Remote, Version};
+use super::config::{Remote, Version};
 use super::core::{Alarm, Core};
 use super::directory;
 use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
@@ -24,7 +24,7 @@ use crate::kernel::{Base, Job};
 use crate::path::{Burst, Class, Path, Turn};
 use crate::source::Source;
 use crate::storage::Storage as _;
-use crate::sum::{Reading, Sum, Value};
+use crate::sum::{Reading, Value};
 use crate::window::Window;
 
 /// The shortest and the longest time between two requests that `Timer::Auto` chooses.
@@ -63,8 +63,6 @@ pub(crate) struct Sender {
     /// Octets, as far as they are known.
     size: Option<u64>,
     checksum: Option<Value>,
-    /// What is to be sent, if that is a listing and not written yet.
-    listing: Option<Bytes>,
     /// The file, while it is summed up.
     summing: Option<(FileId, Reading)>,
     source: Option<Source>,
@@ -131,7 +129,6 @@ impl Sender {
             width: Width::W16,
             size: None,
             checksum: None,
-            listing: None,
             summing: None,
             source: None,
             metadata_due: false,
@@ -209,7 +206,7 @@ impl Sender {
             }
             (Job::List, Ok(Completion::Listing(entries))) => {
                 match directory::encode(&entries, core.config.limits.directory) {
-                    Some(octets) => self.list(core, octets),
+                    Some(octets) => self.list(core, now, octets),
                     None => self.end(core, StatusCode::TooLong),
                 }
             }
@@ -225,69 +222,69 @@ impl Sender {
                     Err(()) => self.end(core, failed),
                 }
             }
-            (Job::Write { cost }, answer) => {
-                core.kernel.written(cost);
-                if answer.is_err() {
-                    self.end(core, StatusCode::SenderResources);
-                }
-            }
             (Job::List | Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
                 core.stats.storage_errors += 1;
                 self.end(core, failed);
             }
             (
-                Job::Load
+                Job::Write { .. }
                 | Job::Sync
                 | Job::Install
+                | Job::Forget
+                | Job::Load
                 | Job::Delete
-                | Job::Record { .. }
-                | Job::Forget,
+                | Job::Record { .. },
                 _,
             ) => {}
         }
     }
 
-    /// A listing goes by way of a working file, and from there on like any other.
-    fn list(&mut self, core: &mut Core, octets: Bytes) {
-        let name = format!("sar-list-{:08x}", self.id.number);
-        self.order.source = FileName::spool(&name).expect("letters, digits and dashes are a name");
-        // It is an own file, which goes when the session does.
-        self.order.delete = true;
-        self.listing = Some(octets);
-        core.kernel.open(self.base.handle, self.order.source.clone(), OpenMode::Truncate);
+    /// A listing is sent from memory.
+    fn list(&mut self, core: &mut Core, now: Time, octets: Bytes) {
+        let len = octets.len() as u64;
+        if !self.takes(core, len) {
+            return;
+        }
+        if len > core.config.limits.directory.saturating_sub(core.listings) {
+            self.end(core, StatusCode::SenderResources);
+            return;
+        }
+        core.listings += len;
+        if let Some(mut sum) = core.config.checksum.sum() {
+            sum.update(0, &octets);
+            self.checksum = Some(sum.finish());
+        }
+        let source = Source::in_memory(octets, ChecksumType::Null);
+        self.begin(core, now, source);
     }
 
-    fn opened(&mut self, core: &mut Core, now: Time, file: FileId, mut len: u64) {
-        if let Some(octets) = self.listing.take() {
-            len = octets.len() as u64;
-            core.kernel.room.unwritten += octets.len();
-            let cost = octets.len();
-            core.kernel.write(self.base.handle, file, 0, octets, cost);
+    fn opened(&mut self, core: &mut Core, now: Time, file: FileId, len: u64) {
+        if !self.takes(core, len) {
+            core.kernel.close(file);
+            return;
         }
+        let is_stream = self.order.content == Content::Stream;
+        match core.config.checksum.sum().filter(|_| !is_stream) {
+            Some(sum) => {
+                self.phase = Phase::Summing;
+                self.summing = Some((file, Reading::new(sum)));
+                self.sum_up(core, now);
+            }
+            None => self.begin_file(core, now, file),
+        }
+    }
+
+    /// Whether something of this size can be sent; ends the session if not.
+    fn takes(&mut self, core: &mut Core, len: u64) -> bool {
         let is_stream = self.order.content == Content::Stream;
         self.size = (!is_stream).then_some(len);
         let least = if is_stream { Width::W64 } else { Width::fitting(len) };
         self.width = least.max(self.remote.descriptor_min).min(self.order.descriptor);
-        let sum = match core.config.checksum {
-            _ if is_stream => None,
-            ChecksumKind::None => None,
-            ChecksumKind::Crc32 => wire::cfdp::Checksum::new(ChecksumType::Crc32c).map(Sum::Check),
-            ChecksumKind::Md5 => Some(Sum::md5()),
-            ChecksumKind::Sha1 => Some(Sum::sha1()),
-        };
-        if self.width < least && !is_stream || len > core.config.limits.file {
-            core.kernel.close(file);
+        let takes = (self.width >= least || is_stream) && len <= core.config.limits.file;
+        if !takes {
             self.end(core, StatusCode::TooLong);
-            return;
         }
-        self.phase = Phase::Summing;
-        match sum {
-            Some(sum) => {
-                self.summing = Some((file, Reading::new(sum)));
-                self.sum_up(core, now);
-            }
-            None => self.begin(core, now, file),
-        }
+        takes
     }
 
     /// Reads the file through: its checksum goes ahead of it, so that a receiver knows whether what
@@ -302,7 +299,7 @@ impl Sender {
         self.checksum = Some(reading.sum.finish());
         let file = *file;
         self.summing = None;
-        self.begin(core, now, file);
+        self.begin_file(core, now, file);
     }
 
     fn read(
@@ -327,10 +324,15 @@ impl Sender {
         Ok(())
     }
 
-    /// All is known of the file: asks for leave to send it, or begins.
-    fn begin(&mut self, core: &mut Core, now: Time, file: FileId) {
+    fn begin_file(&mut self, core: &mut Core, now: Time, file: FileId) {
         // What is sent was summed up before.
-        self.source = Source::new(file, self.size, 0, ChecksumType::Null);
+        let source = Source::new(file, self.size, 0, ChecksumType::Null);
+        self.begin(core, now, source);
+    }
+
+    /// All is known of the file: asks for leave to send it, or begins.
+    fn begin(&mut self, core: &mut Core, now: Time, source: Option<Source>) {
+        self.source = source;
         if self.order.put == Put::Ask && !self.order.is_asked_for {
             self.phase = Phase::Asking;
             self.request_due = true;
@@ -832,10 +834,6 @@ impl Sender {
         self.failure = Some(failure.code);
         self.finished(core, Err(failure), false);
         self.release(core);
-        if self.order.content == Content::Directory {
-            let request = FilestoreRequest::DenyFile(self.order.source.clone());
-            core.kernel.filestore(self.base.handle, Job::Forget, request);
-        }
     }
 
     fn finished(&self, core: &mut Core, result: Result<(), Failure>, is_confirmed: bool) {
@@ -850,9 +848,13 @@ impl Sender {
     }
 
     fn release(&mut self, core: &mut Core) {
-        let summing = self.summing.take().map(|(file, _)| file);
-        if let Some(file) = self.source.take().map(|source| source.file).or(summing) {
+        if let Some((file, _)) = self.summing.take() {
             core.kernel.close(file);
+        }
+        let Some(source) = self.source.take() else { return };
+        source.close(&mut core.kernel);
+        if self.order.content == Content::Directory {
+            core.listings -= self.size.unwrap_or_default();
         }
     }
 

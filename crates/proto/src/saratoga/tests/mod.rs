@@ -9,6 +9,8 @@ use super::{
     ChecksumKind, Config, Indication, Limits, Node, Permissions, Put, PutRequest, Remote, Timer,
 };
 
+mod listings;
+
 /// Twelve packets of 200 octets, the last one short.
 const SIZE: usize = 2_200;
 
