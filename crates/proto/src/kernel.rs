@@ -1,17 +1,20 @@
-//! What engines of sessions have in common: paths that take turns, effects and their answers,
-//! timers that stand still while a path is down, and the places where sessions live.
+//! What the engines have in common: paths that take turns, effects and their answers, timers that
+//! stand still while a path is down, and the places where sessions live. CFDP, whose transactions
+//! also stand still when they are suspended, keeps its own account of timers.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::ops::Bound;
 use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
     Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, PathId, Ticket, Time,
-    Timers,
+    Timers, Transmit, TxBuf,
 };
 
 use crate::path::{Burst, Class, Handle, Path, RoundTrip, Turn};
+use crate::replies::Replies;
 use crate::storage::{Room, Storage};
 use crate::timer::TICK;
 
@@ -21,11 +24,9 @@ pub(crate) trait Alarm: Copy + Ord {
     fn why(self) -> &'static str;
 }
 
-/// What an effect was for.
+/// What an effect was for; an engine has its own kinds, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
-    /// Take up the records of an earlier run.
-    Load,
+pub(crate) enum Job<J> {
     /// Open the source or the working file.
     Open,
     /// Read the source to send it, or the working file to check it.
@@ -42,16 +43,9 @@ pub(crate) enum Job {
     },
     Sync,
     Install,
-    /// A file is deleted.
-    Delete,
-    /// A directory is listed.
-    List,
-    /// The record of this number was kept.
-    Record {
-        number: u32,
-    },
     /// Nobody waits for the answer.
     Forget,
+    Own(J),
 }
 
 /// Bounds that the kernel keeps; the engine's limits have them too.
@@ -62,12 +56,17 @@ pub(crate) struct Bounds {
     pub(crate) read_ahead: usize,
     pub(crate) read_ahead_total: usize,
     pub(crate) read_piece: usize,
+    pub(crate) replies: usize,
 }
 
-/// Paths, effects and timers of an engine.
+/// The paths of an engine.
+pub(crate) type Paths = BTreeMap<PathId, Path>;
+
+/// Paths, effects and timers of an engine with alarms `A` and jobs `J` of its own.
 #[derive(Debug)]
-pub(crate) struct Kernel<A> {
-    pub(crate) paths: BTreeMap<PathId, Path>,
+pub(crate) struct Kernel<A, J = Infallible> {
+    pub(crate) paths: Paths,
+    pub(crate) replies: Replies,
     pub(crate) effects: VecDeque<Effect>,
     pub(crate) timers: Timers<(Handle, A)>,
     pub(crate) room: Room,
@@ -76,18 +75,19 @@ pub(crate) struct Kernel<A> {
     /// Too much waits to be written: all collected data shall go to the store now.
     pub(crate) flush_wanted: bool,
     /// Whether data was dropped for lack of room, and there still is none.
-    pub(crate) is_full: bool,
+    is_full: bool,
     bounds: Bounds,
-    tickets: BTreeMap<Ticket, (Handle, Job)>,
+    tickets: BTreeMap<Ticket, (Handle, Job<J>)>,
     ticket: u64,
     /// The path that had the last turn.
     turn: PathId,
 }
 
-impl<A: Alarm> Kernel<A> {
+impl<A: Alarm, J> Kernel<A, J> {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             paths: BTreeMap::new(),
+            replies: Replies::new(bounds.replies),
             effects: VecDeque::new(),
             timers: Timers::new(),
             room: Room::new(bounds.write_buffer, bounds.write_piece, bounds.read_piece),
@@ -101,7 +101,8 @@ impl<A: Alarm> Kernel<A> {
         }
     }
 
-    fn ticket(&mut self, handle: Handle, job: Job) -> Ticket {
+    /// The ticket of an effect.
+    pub(crate) fn ticket(&mut self, handle: Handle, job: Job<J>) -> Ticket {
         self.ticket += 1;
         let ticket = Ticket(self.ticket);
         self.tickets.insert(ticket, (handle, job));
@@ -109,16 +110,16 @@ impl<A: Alarm> Kernel<A> {
     }
 
     /// What an answered effect was for.
-    pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<(Handle, Job)> {
+    pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<(Handle, Job<J>)> {
         self.tickets.remove(&ticket)
     }
 
-    pub(crate) fn filestore(&mut self, handle: Handle, job: Job, request: FilestoreRequest) {
+    pub(crate) fn filestore(&mut self, handle: Handle, job: Job<J>, request: FilestoreRequest) {
         let ticket = self.ticket(handle, job);
         self.effects.push_back(Effect::Filestore { ticket, request });
     }
 
-    pub(crate) fn index(&mut self, handle: Handle, job: Job, request: IndexRequest) {
+    pub(crate) fn index(&mut self, handle: Handle, job: Job<J>, request: IndexRequest) {
         let ticket = self.ticket(handle, job);
         self.effects.push_back(Effect::Index { ticket, request });
     }
@@ -133,20 +134,26 @@ impl<A: Alarm> Kernel<A> {
         }
     }
 
-    /// The paths, beginning behind the one that had the last turn.
-    pub(crate) fn turns(&self) -> Vec<PathId> {
-        let after = self.paths.range((Bound::Excluded(self.turn), Bound::Unbounded));
-        let before = self.paths.range(..=self.turn);
-        after.chain(before).map(|(id, _)| *id).collect()
+    /// Data is dropped for lack of room; `true` for the first since there last was some.
+    pub(crate) fn became_full(&mut self) -> bool {
+        self.flush_wanted = true;
+        !std::mem::replace(&mut self.is_full, true)
     }
 
-    /// A path sent something; the next one is first now.
-    pub(crate) fn had_turn(&mut self, id: PathId) {
-        self.turn = id;
+    /// The only path, if there is one: the way to a peer of which nothing is said.
+    pub(crate) fn only_path(&self) -> Option<PathId> {
+        let mut paths = self.paths.keys();
+        paths.next().copied().filter(|_| paths.next().is_none())
+    }
+
+    /// The path whose turn comes after that of `id`.
+    fn path_after(&self, id: PathId) -> Option<PathId> {
+        let after = self.paths.range((Bound::Excluded(id), Bound::Unbounded)).next();
+        after.or_else(|| self.paths.iter().next()).map(|(id, _)| *id)
     }
 }
 
-impl<A: Alarm> Storage for Kernel<A> {
+impl<A: Alarm, J> Storage for Kernel<A, J> {
     fn room(&mut self) -> &mut Room {
         &mut self.room
     }
@@ -188,6 +195,7 @@ impl<A: Alarm> Storage for Kernel<A> {
     fn written(&mut self, cost: usize) {
         self.room.unwritten = self.room.unwritten.saturating_sub(cost);
         if self.room.unwritten > self.bounds.write_buffer / 2 {
+            // What still waits may be collected data that no more will join while paths pause.
             self.flush_wanted |= self.paths.values().any(|path| path.paused);
             return;
         }
@@ -201,31 +209,26 @@ impl<A: Alarm> Storage for Kernel<A> {
     }
 }
 
-/// What each session has, whichever side it is on.
+/// A session's place on its path.
 #[derive(Debug)]
-pub(crate) struct Base<A> {
+pub(crate) struct Seat {
     pub(crate) handle: Handle,
     pub(crate) path: Option<PathId>,
-    pub(crate) last_heard: Time,
     /// Classes in whose queue the session is.
     queued: u8,
-    /// Timers that are armed.
-    armed: Vec<A>,
-    /// While the path is down: since when, and what was left of the timers.
-    stopped: Option<(Time, Vec<(A, Duration)>)>,
 }
 
-impl<A: Alarm> Base<A> {
-    pub(crate) fn new(handle: Handle, path: Option<PathId>, now: Time) -> Self {
-        Self { handle, path, last_heard: now, queued: 0, armed: Vec::new(), stopped: None }
+impl Seat {
+    pub(crate) const fn new(handle: Handle, path: Option<PathId>) -> Self {
+        Self { handle, path, queued: 0 }
     }
 
     /// Asks for a chance to send something of this class.
-    pub(crate) fn want(&mut self, kernel: &mut Kernel<A>, class: Class) {
+    pub(crate) fn want(&mut self, paths: &mut Paths, class: Class) {
         if self.queued & class.bit() != 0 {
             return;
         }
-        let Some(path) = self.path.and_then(|id| kernel.paths.get_mut(&id)) else { return };
+        let Some(path) = self.path.and_then(|id| paths.get_mut(&id)) else { return };
         self.queued |= class.bit();
         path.enqueue(class, self.handle);
     }
@@ -243,9 +246,9 @@ impl<A: Alarm> Base<A> {
     }
 
     /// Moves the session to another path; what it wants to send must be asked for again.
-    pub(crate) fn set_path(&mut self, paths: &mut BTreeMap<PathId, Path>, path: PathId) -> bool {
+    pub(crate) fn set_path(&mut self, paths: &mut Paths, path: PathId) {
         if self.path == Some(path) {
-            return false;
+            return;
         }
         if self.queued != 0
             && let Some(old) = self.path.and_then(|old| paths.get_mut(&old))
@@ -254,11 +257,52 @@ impl<A: Alarm> Base<A> {
         }
         self.path = Some(path);
         self.queued = 0;
-        true
+    }
+
+    /// What is known of the path's round trip.
+    pub(crate) fn round_trip(&self, paths: &Paths) -> RoundTrip {
+        let path = self.path.and_then(|id| paths.get(&id));
+        path.map_or_else(RoundTrip::default, |path| path.rtt)
+    }
+
+    /// Learns from an answer to something that was sent once.
+    pub(crate) fn sample(&self, paths: &mut Paths, took: Duration) {
+        if let Some(path) = self.path.and_then(|id| paths.get_mut(&id)) {
+            path.rtt.sample(took);
+        }
+    }
+}
+
+/// What each session has, whichever side it is on.
+#[derive(Debug)]
+pub(crate) struct Base<A> {
+    pub(crate) seat: Seat,
+    pub(crate) last_heard: Time,
+    /// Timers that are armed.
+    armed: Vec<A>,
+    /// While the path is down: since when, and what was left of the timers.
+    stopped: Option<(Time, Vec<(A, Duration)>)>,
+}
+
+impl<A: Alarm> Base<A> {
+    pub(crate) const fn new(handle: Handle, path: Option<PathId>, now: Time) -> Self {
+        let seat = Seat::new(handle, path);
+        Self { seat, last_heard: now, armed: Vec::new(), stopped: None }
+    }
+
+    /// Asks for a chance to send something of this class.
+    pub(crate) fn want<J>(&mut self, kernel: &mut Kernel<A, J>, class: Class) {
+        self.seat.want(&mut kernel.paths, class);
     }
 
     /// Arms a timer. While the path is down it will run as long from when that is up.
-    pub(crate) fn alarm(&mut self, kernel: &mut Kernel<A>, alarm: A, now: Time, wait: Duration) {
+    pub(crate) fn alarm<J>(
+        &mut self,
+        kernel: &mut Kernel<A, J>,
+        alarm: A,
+        now: Time,
+        wait: Duration,
+    ) {
         let wait = wait.max(TICK);
         if let Some((_, left)) = self.stopped.as_mut() {
             left.retain(|(other, _)| *other != alarm);
@@ -268,7 +312,7 @@ impl<A: Alarm> Base<A> {
         if !self.armed.contains(&alarm) {
             self.armed.push(alarm);
         }
-        kernel.timers.set((self.handle, alarm), now + wait, alarm.why());
+        kernel.timers.set((self.seat.handle, alarm), now + wait, alarm.why());
     }
 
     /// Whether a timer is armed.
@@ -277,17 +321,17 @@ impl<A: Alarm> Base<A> {
         self.armed.iter().chain(left).any(|other| *other == alarm)
     }
 
-    pub(crate) fn disarm(&mut self, kernel: &mut Kernel<A>, alarm: A) {
+    pub(crate) fn disarm<J>(&mut self, kernel: &mut Kernel<A, J>, alarm: A) {
         self.armed.retain(|other| *other != alarm);
         if let Some((_, left)) = self.stopped.as_mut() {
             left.retain(|(other, _)| *other != alarm);
         }
-        kernel.timers.cancel((self.handle, alarm));
+        kernel.timers.cancel((self.seat.handle, alarm));
     }
 
-    pub(crate) fn disarm_all(&mut self, kernel: &mut Kernel<A>) {
+    pub(crate) fn disarm_all<J>(&mut self, kernel: &mut Kernel<A, J>) {
         for alarm in std::mem::take(&mut self.armed) {
-            kernel.timers.cancel((self.handle, alarm));
+            kernel.timers.cancel((self.seat.handle, alarm));
         }
         if let Some((_, left)) = self.stopped.as_mut() {
             left.clear();
@@ -295,13 +339,13 @@ impl<A: Alarm> Base<A> {
     }
 
     /// The path went down: time stands still for the timers.
-    pub(crate) fn stop(&mut self, kernel: &mut Kernel<A>, now: Time) {
+    pub(crate) fn stop<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time) {
         if self.stopped.is_some() {
             return;
         }
         let mut left = Vec::new();
         for alarm in std::mem::take(&mut self.armed) {
-            if let Some(deadline) = kernel.timers.cancel((self.handle, alarm)) {
+            if let Some(deadline) = kernel.timers.cancel((self.seat.handle, alarm)) {
                 left.push((alarm, deadline.at.since(now)));
             }
         }
@@ -309,24 +353,11 @@ impl<A: Alarm> Base<A> {
     }
 
     /// The path is up again: the timers go on.
-    pub(crate) fn go_on(&mut self, kernel: &mut Kernel<A>, now: Time) {
+    pub(crate) fn go_on<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time) {
         let Some((since, left)) = self.stopped.take() else { return };
         self.last_heard += now.since(since);
         for (alarm, left) in left {
             self.alarm(kernel, alarm, now, left);
-        }
-    }
-
-    /// What is known of the path's round trip.
-    pub(crate) fn round_trip(&self, kernel: &Kernel<A>) -> RoundTrip {
-        let path = self.path.and_then(|id| kernel.paths.get(&id));
-        path.map_or_else(RoundTrip::default, |path| path.rtt)
-    }
-
-    /// Learns from an answer to something that was sent once.
-    pub(crate) fn sample(&self, kernel: &mut Kernel<A>, took: Duration) {
-        if let Some(path) = self.path.and_then(|id| kernel.paths.get_mut(&id)) {
-            path.rtt.sample(took);
         }
     }
 }
@@ -364,7 +395,13 @@ impl<S> Slots<S> {
     }
 
     /// The session of a handle, if it still has that place.
-    pub(crate) fn get(&mut self, handle: Handle) -> Option<&mut S> {
+    pub(crate) fn get(&self, handle: Handle) -> Option<&S> {
+        let slot = self.slots.get(handle.index as usize)?;
+        slot.session.as_ref().filter(|_| slot.generation == handle.generation)
+    }
+
+    /// The same, to do something with it.
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut S> {
         let slot = self.slots.get_mut(handle.index as usize)?;
         slot.session.as_mut().filter(|_| slot.generation == handle.generation)
     }
@@ -391,32 +428,72 @@ impl<S> Slots<S> {
 }
 
 /// An engine whose sessions take turns to send.
-pub(crate) trait Turns<A: Alarm> {
-    fn kernel(&mut self) -> &mut Kernel<A>;
+pub(crate) trait Turns {
+    type Alarm: Alarm;
+    type Job;
 
-    /// What a session has in common with all others.
-    fn base(&mut self, handle: Handle) -> Option<&mut Base<A>>;
+    fn kernel(&mut self) -> &mut Kernel<Self::Alarm, Self::Job>;
+
+    /// Where a session sits.
+    fn seat(&mut self, handle: Handle) -> Option<&mut Seat>;
+
+    /// Sends what waits for a path and belongs to no session.
+    fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>);
 
     /// Lets a session send what it has of one class.
     fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn;
 
-    /// Looks after a session once something happened to it.
+    /// Looks after a session once something happened to it: one that is over is forgotten.
     fn settle(&mut self, handle: Handle);
 
+    /// Looks after what came of a path's turn.
+    fn after_turn(&mut self, _now: Time) {}
+
+    /// Gives each path one turn, beginning behind the one that had the last, until one sends.
+    fn take_turns(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let mut at = self.kernel().turn;
+        for _ in 0..self.kernel().paths.len() {
+            at = self.kernel().path_after(at)?;
+            let transmit = self.transmit_on(now, at, tx);
+            self.after_turn(now);
+            if transmit.is_some() {
+                self.kernel().turn = at;
+                return transmit;
+            }
+        }
+        None
+    }
+
     /// Fills a batch for one path with what is most worth sending.
-    fn fill_batch(&mut self, id: PathId, burst: &mut Burst<'_>) {
+    fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
+        let kernel = self.kernel();
+        let path = kernel.paths.get(&id).filter(|path| path.can_send())?;
+        if !path.has_work() && kernel.replies.is_empty() {
+            return None;
+        }
+        let mut burst = path.burst(now, tx);
+        self.emit_replies(id, &mut burst);
+        self.emit_sessions(id, &mut burst);
+        if burst.is_empty() {
+            return None;
+        }
+        self.kernel().paths.get_mut(&id)?.finish(id, &burst)
+    }
+
+    /// Lets the sessions of a path send, by the class of what they have, until the batch is full.
+    fn emit_sessions(&mut self, id: PathId, burst: &mut Burst<'_>) {
         for class in Class::ALL {
             loop {
                 let path = self.kernel().paths.get_mut(&id);
                 let Some(handle) = path.and_then(|path| path.dequeue(class)) else { break };
-                let Some(base) = self.base(handle).filter(|base| base.path == Some(id)) else {
+                let Some(seat) = self.seat(handle).filter(|seat| seat.path == Some(id)) else {
                     continue;
                 };
-                base.left_queue(class);
+                seat.left_queue(class);
                 let before = burst.len();
                 let turn = self.emit(handle, class, burst);
                 let again = turn == Turn::More
-                    && self.base(handle).is_some_and(|base| base.back_in_queue(class));
+                    && self.seat(handle).is_some_and(|seat| seat.back_in_queue(class));
                 if again && let Some(path) = self.kernel().paths.get_mut(&id) {
                     // Behind the others if it just sent something.
                     if burst.len() > before {

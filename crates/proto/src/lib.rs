@@ -7,6 +7,8 @@ mod kernel;
 pub mod ltp;
 mod path;
 mod ranges;
+mod recent;
+mod replies;
 pub mod saratoga;
 mod source;
 mod spool;

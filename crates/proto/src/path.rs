@@ -12,6 +12,11 @@ pub(crate) struct Handle {
     pub(crate) generation: u32,
 }
 
+impl Handle {
+    /// Stands for no transfer: effects and timers of the engine itself have it.
+    pub(crate) const NOBODY: Self = Self { index: u32::MAX, generation: 0 };
+}
+
 /// Whether a transfer used its turn up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {

@@ -1,15 +1,13 @@
-//! Transactions that are over, and answers for transactions that are not under way.
+//! Transactions that are over.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::{PathId, Time};
+use engine::Time;
 use wire::cfdp::{
     Body, Checksum, ChecksumType, ConditionCode, Pdu, TransactionId, TransmissionMode,
 };
 
-use super::stats::Stats;
-use crate::path::Burst;
+use crate::recent::Recent;
 
 /// Bytes of Finished PDUs that are remembered, at most.
 const BYTES_MAX: usize = 16 << 20;
@@ -75,30 +73,26 @@ impl Over {
 /// Receptions that are over, up to a number of them.
 #[derive(Debug)]
 pub(crate) struct Closed {
-    over: BTreeMap<TransactionId, Over>,
-    order: VecDeque<TransactionId>,
+    over: Recent<TransactionId, Over>,
     bytes: usize,
     max: usize,
 }
 
 impl Closed {
     pub(crate) fn new(max: usize) -> Self {
-        Self { over: BTreeMap::new(), order: VecDeque::new(), bytes: 0, max }
+        Self { over: Recent::new(), bytes: 0, max }
     }
 
     /// Remembers one; returns those that are forgotten for it.
     pub(crate) fn insert(&mut self, id: TransactionId, over: Over) -> Vec<TransactionId> {
         self.bytes += over.pdu.len();
-        match self.over.insert(id, over) {
-            Some(before) => self.bytes -= before.pdu.len(),
-            None => self.order.push_back(id),
+        if let Some(before) = self.over.insert(id, over) {
+            self.bytes -= before.pdu.len();
         }
         let mut forgotten = Vec::new();
-        while self.order.len() > self.max || self.bytes > BYTES_MAX {
-            let Some(oldest) = self.order.pop_front() else { break };
-            if let Some(over) = self.over.remove(&oldest) {
-                self.bytes -= over.pdu.len();
-            }
+        while self.over.len() > self.max || self.bytes > BYTES_MAX {
+            let Some((oldest, over)) = self.over.forget_oldest() else { break };
+            self.bytes -= over.pdu.len();
             forgotten.push(oldest);
         }
         forgotten
@@ -106,9 +100,8 @@ impl Closed {
 
     /// Forgets one, because its number is used for something else.
     pub(crate) fn forget(&mut self, id: TransactionId) {
-        if let Some(over) = self.over.remove(&id) {
+        if let Some(over) = self.over.forget(&id) {
             self.bytes -= over.pdu.len();
-            self.order.retain(|other| *other != id);
         }
     }
 
@@ -119,65 +112,5 @@ impl Closed {
 
     pub(crate) fn get(&self, id: TransactionId) -> Option<&Over> {
         self.over.get(&id)
-    }
-}
-
-/// Short PDUs that belong to no transaction under way, in their order.
-#[derive(Debug)]
-pub(crate) struct Replies {
-    waiting: VecDeque<(PathId, Vec<u8>)>,
-    max: usize,
-}
-
-impl Replies {
-    pub(crate) fn new(max: usize) -> Self {
-        Self { waiting: VecDeque::new(), max }
-    }
-
-    /// Bytes held.
-    pub(crate) fn memory(&self) -> usize {
-        self.waiting.iter().map(|(_, pdu)| pdu.len()).sum()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Queues a PDU; `false` if there is no room. One path gets at most a quarter of all room.
-    pub(crate) fn push(&mut self, path: PathId, pdu: Vec<u8>) -> bool {
-        let of_path = self.waiting.iter().filter(|(to, _)| *to == path).count();
-        if self.waiting.len() >= self.max || of_path >= self.max.div_ceil(4) {
-            return false;
-        }
-        self.waiting.push_back((path, pdu));
-        true
-    }
-
-    /// Drops what waits for a path that went down: whoever asked will ask again.
-    pub(crate) fn drop_path(&mut self, path: PathId) {
-        self.waiting.retain(|(to, _)| *to != path);
-    }
-
-    /// Sends what waits for this path and fits the batch.
-    pub(crate) fn emit(&mut self, path: PathId, burst: &mut Burst<'_>, stats: &mut Stats) {
-        let mut i = 0;
-        while let Some((to, pdu)) = self.waiting.get(i) {
-            if *to != path {
-                i += 1;
-                continue;
-            }
-            // A path that is narrower than the one it came by may not take a relayed PDU.
-            if pdu.len() > burst.mtu() {
-                stats.oversize += 1;
-                self.waiting.remove(i);
-                continue;
-            }
-            let Some(place) = burst.push(pdu.len()) else { return };
-            place.copy_from_slice(pdu);
-            if let Ok(pdu) = Pdu::decode(pdu) {
-                stats.sent.count(&pdu.body);
-            }
-            self.waiting.remove(i);
-        }
     }
 }

@@ -1,13 +1,9 @@
 //! What all transactions of an entity share, and what each transaction has in common.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::Bytes;
-use engine::{
-    Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, PathId, Ticket, Time,
-    Timers,
-};
+use engine::Time;
 use wire::cfdp::{
     Ack, Acknowledged, Body, ConditionCode, Direction, FaultHandler, Header, Pdu, TransactionId,
     TransactionStatus, TransmissionMode,
@@ -17,8 +13,8 @@ use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
-use crate::path::{Burst, Class, Handle, Path, RoundTrip};
-use crate::storage::{Room, Storage};
+use crate::kernel::{self, Alarm as _, Bounds, Seat};
+use crate::path::{Burst, Class, Handle, Path};
 use crate::timer::TICK;
 
 /// A transaction's timers.
@@ -48,8 +44,8 @@ pub(crate) enum Alarm {
     Ready(Class),
 }
 
-impl Alarm {
-    const fn why(self) -> &'static str {
+impl kernel::Alarm for Alarm {
+    fn why(self) -> &'static str {
         match self {
             Self::Ack => "ack",
             Self::Nak => "nak",
@@ -64,7 +60,9 @@ impl Alarm {
             Self::Ready(_) => "host delay",
         }
     }
+}
 
+impl Alarm {
     /// Timers that stand still while a transaction is suspended or its path is down.
     pub(crate) const PROTOCOL: [Self; 9] = [
         Self::Ack,
@@ -79,58 +77,34 @@ impl Alarm {
     ];
 }
 
-/// What an effect was for.
+/// What an effect was for that only CFDP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
+pub(crate) enum Task {
     /// Take up the records of an earlier run.
     Load,
-    /// Open the source or the working file.
-    Open,
-    /// Read the source to send it, or the working file to check it.
-    Read {
-        offset: u64,
-        len: usize,
-    },
-    /// Read a part of the source that is sent again.
-    Repair {
-        offset: u64,
-    },
-    Write {
-        len: usize,
-    },
-    Sync,
-    Install,
     /// A filestore request of the peer.
     Request,
     /// A record was kept or forgotten.
     Journal,
     /// Sequence numbers below this were set aside.
     Sequence(u64),
-    /// Nobody waits for the answer.
-    Forget,
     /// A step of a user operation, by its number.
     Operation(u64),
 }
+
+pub(crate) type Job = kernel::Job<Task>;
+
+pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
 
 /// What all transactions of an entity share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
-    pub(crate) paths: BTreeMap<PathId, Path>,
-    pub(crate) effects: VecDeque<Effect>,
+    pub(crate) kernel: Kernel,
     pub(crate) indications: VecDeque<Indication>,
-    pub(crate) timers: Timers<(Handle, Alarm)>,
     pub(crate) stats: Stats,
-    tickets: BTreeMap<Ticket, (Handle, Job)>,
-    ticket: u64,
-    /// What it holds in memory of files.
-    pub(crate) room: Room,
     /// Ranges tracked, in all receptions.
     pub(crate) ranges: usize,
-    /// Puts under way.
-    pub(crate) senders: usize,
-    /// Too much waits to be written: all collected data shall go to the store now.
-    pub(crate) flush_wanted: bool,
     /// How many receptions were over; orders the records of them.
     pub(crate) finished: u64,
     /// Limits that were reported and not left since.
@@ -141,23 +115,23 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config) -> Self {
         let limits = &config.limits;
-        let room = Room::new(limits.write_buffer, limits.write_piece, limits.read_piece);
+        let bounds = Bounds {
+            write_buffer: limits.write_buffer,
+            write_piece: limits.write_piece,
+            read_ahead: limits.read_ahead,
+            read_ahead_total: limits.read_ahead_total,
+            read_piece: limits.read_piece,
+            replies: limits.replies,
+        };
         Self {
-            config,
-            paths: BTreeMap::new(),
-            effects: VecDeque::new(),
+            kernel: Kernel::new(bounds),
             indications: VecDeque::new(),
-            timers: Timers::new(),
             stats: Stats::default(),
-            tickets: BTreeMap::new(),
-            ticket: 0,
-            room,
             ranges: 0,
-            senders: 0,
-            flush_wanted: false,
             finished: 0,
             limits_reported: Vec::new(),
             operations: Operations::default(),
+            config,
         }
     }
 
@@ -182,111 +156,18 @@ impl Core {
     pub(crate) fn limit_left(&mut self, limit: Limit) {
         self.limits_reported.retain(|other| *other != limit);
     }
-
-    pub(crate) fn ticket(&mut self, handle: Handle, job: Job) -> Ticket {
-        self.ticket += 1;
-        let ticket = Ticket(self.ticket);
-        self.tickets.insert(ticket, (handle, job));
-        ticket
-    }
-
-    /// What an answered effect was for.
-    pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<(Handle, Job)> {
-        self.tickets.remove(&ticket)
-    }
-
-    pub(crate) fn filestore(&mut self, handle: Handle, job: Job, request: FilestoreRequest) {
-        let ticket = self.ticket(handle, job);
-        self.effects.push_back(Effect::Filestore { ticket, request });
-    }
-
-    pub(crate) fn index(&mut self, handle: Handle, job: Job, request: IndexRequest) {
-        let ticket = self.ticket(handle, job);
-        self.effects.push_back(Effect::Index { ticket, request });
-    }
-
-    /// Asks the driver to hold back a path until its data is written.
-    pub(crate) fn pause(&mut self, path: PathId) {
-        if let Some(state) = self.paths.get_mut(&path)
-            && !state.paused
-        {
-            state.paused = true;
-            self.effects.push_back(Effect::PauseRead { path });
-        }
-    }
-}
-
-impl Storage for Core {
-    fn room(&mut self) -> &mut Room {
-        &mut self.room
-    }
-
-    fn read_ahead(&self) -> usize {
-        let limits = &self.config.limits;
-        let share = limits.read_ahead_total / self.senders.max(1);
-        limits.read_ahead.min(share).max(1)
-    }
-
-    fn open(&mut self, handle: Handle, name: FileName, mode: OpenMode) {
-        let ticket = self.ticket(handle, Job::Open);
-        self.effects.push_back(Effect::Open { ticket, name, mode });
-    }
-
-    fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
-        let ticket = self.ticket(handle, Job::Read { offset, len });
-        self.effects.push_back(Effect::Read { ticket, file, offset, len });
-    }
-
-    fn read_again(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
-        let ticket = self.ticket(handle, Job::Repair { offset });
-        self.effects.push_back(Effect::Read { ticket, file, offset, len });
-    }
-
-    fn write(&mut self, handle: Handle, file: FileId, offset: u64, bytes: Bytes, cost: usize) {
-        let ticket = self.ticket(handle, Job::Write { len: cost });
-        self.effects.push_back(Effect::Write { ticket, file, offset, bytes });
-    }
-
-    fn sync(&mut self, handle: Handle, file: FileId) {
-        let ticket = self.ticket(handle, Job::Sync);
-        self.effects.push_back(Effect::Sync { ticket, file });
-    }
-
-    fn close(&mut self, file: FileId) {
-        self.effects.push_back(Effect::Close { file });
-    }
-
-    /// Lets more in when there is room again.
-    fn written(&mut self, cost: usize) {
-        self.room.unwritten = self.room.unwritten.saturating_sub(cost);
-        if self.room.unwritten > self.config.limits.write_buffer / 2 {
-            // What still waits may be collected data that no more will join while paths pause.
-            self.flush_wanted |= self.paths.values().any(|path| path.paused);
-            return;
-        }
-        self.limit_left(Limit::WriteBuffer);
-        for (&path, state) in &mut self.paths {
-            if state.paused {
-                state.paused = false;
-                self.effects.push_back(Effect::ResumeRead { path });
-            }
-        }
-    }
 }
 
 /// What each transaction has, whichever side it is on.
 #[derive(Debug)]
 pub(crate) struct Base {
-    pub(crate) handle: Handle,
+    pub(crate) seat: Seat,
     /// The header of what this side sends.
     pub(crate) header: Header,
-    pub(crate) path: Option<PathId>,
     pub(crate) peer: u64,
     pub(crate) remote: Remote,
     pub(crate) suspended: bool,
     pub(crate) last_heard: Time,
-    /// Classes in whose queue the transaction is.
-    queued: u8,
     /// Fault handlers that the Metadata sets for this transaction.
     pub(crate) overrides: Vec<(ConditionCode, FaultHandler)>,
     /// Set while the path is down.
@@ -303,14 +184,12 @@ struct Paused {
 impl Base {
     pub(crate) fn new(handle: Handle, header: Header, peer: u64, remote: Remote) -> Self {
         Self {
-            handle,
+            seat: Seat::new(handle, remote.path),
             header,
-            path: remote.path,
             peer,
             remote,
             suspended: false,
             last_heard: Time::ZERO,
-            queued: 0,
             overrides: Vec::new(),
             paused: None,
         }
@@ -326,12 +205,7 @@ impl Base {
 
     /// Asks for a chance to send something of this class.
     pub(crate) fn want(&mut self, core: &mut Core, class: Class) {
-        if self.queued & class.bit() != 0 {
-            return;
-        }
-        let Some(path) = self.path.and_then(|id| core.paths.get_mut(&id)) else { return };
-        self.queued |= class.bit();
-        path.enqueue(class, self.handle);
+        self.seat.want(&mut core.kernel.paths, class);
     }
 
     /// The same, after a host delay.
@@ -340,65 +214,43 @@ impl Base {
             self.want(core, class);
             return;
         }
-        let sooner = core.timers.get((self.handle, Alarm::Ready(class))).is_none_or(|d| at < d.at);
+        let sooner = core
+            .kernel
+            .timers
+            .get((self.seat.handle, Alarm::Ready(class)))
+            .is_none_or(|d| at < d.at);
         if sooner {
             self.alarm(core, Alarm::Ready(class), at);
         }
-    }
-
-    /// Takes note that the transaction left a queue.
-    pub(crate) fn left_queue(&mut self, class: Class) {
-        self.queued &= !class.bit();
-    }
-
-    /// The same the other way round; `false` if it was in the queue already.
-    pub(crate) fn back_in_queue(&mut self, class: Class) -> bool {
-        let was = self.queued & class.bit() != 0;
-        self.queued |= class.bit();
-        !was
-    }
-
-    /// Moves the transaction to another path; what it wants to send must be asked for again.
-    pub(crate) fn set_path(&mut self, paths: &mut BTreeMap<PathId, Path>, path: PathId) -> bool {
-        if self.path == Some(path) {
-            return false;
-        }
-        if self.queued != 0
-            && let Some(old) = self.path.and_then(|old| paths.get_mut(&old))
-        {
-            old.forget(self.handle);
-        }
-        self.path = Some(path);
-        self.queued = 0;
-        true
     }
 
     /// Whether the peer may go on by another path than the one it used: not if the settings name
     /// its path, nor while it is heard on the other, because anybody can write its number into a
     /// PDU.
     pub(crate) fn may_move(&self, core: &Core, now: Time) -> bool {
-        let Some(path) = self.path else { return true };
+        let Some(path) = self.seat.path else { return true };
         if self.remote.path.is_some() {
             return false;
         }
         let patience = self.answer_time(core).max(Duration::from_secs(1));
-        let is_up = core.paths.get(&path).is_some_and(Path::is_up);
+        let is_up = core.kernel.paths.get(&path).is_some_and(Path::is_up);
         !is_up || now.since(self.last_heard) >= patience
     }
 
     pub(crate) fn alarm(&self, core: &mut Core, alarm: Alarm, at: Time) {
-        core.timers.set((self.handle, alarm), at, alarm.why());
+        core.kernel.timers.set((self.seat.handle, alarm), at, alarm.why());
     }
 
     /// Arms a timer unless it is armed to go off no later: it then looks again by itself.
     pub(crate) fn alarm_no_later(&self, core: &mut Core, alarm: Alarm, at: Time) {
-        if core.timers.get((self.handle, alarm)).is_none_or(|deadline| at < deadline.at) {
+        if core.kernel.timers.get((self.seat.handle, alarm)).is_none_or(|deadline| at < deadline.at)
+        {
             self.alarm(core, alarm, at);
         }
     }
 
     pub(crate) fn disarm(&self, core: &mut Core, alarm: Alarm) {
-        core.timers.cancel((self.handle, alarm));
+        core.kernel.timers.cancel((self.seat.handle, alarm));
     }
 
     pub(crate) fn disarm_protocol(&self, core: &mut Core) {
@@ -431,7 +283,7 @@ impl Base {
     /// Stops the timers, and keeps what was left of them.
     pub(crate) fn pause(&mut self, core: &mut Core, now: Time) {
         let armed = |alarm| {
-            let deadline = core.timers.get((self.handle, alarm))?;
+            let deadline = core.kernel.timers.get((self.seat.handle, alarm))?;
             Some((alarm, deadline.at.since(now)))
         };
         let left = Alarm::PROTOCOL.into_iter().filter_map(armed).collect();
@@ -458,7 +310,7 @@ impl Base {
     pub(crate) fn rearm_no_later(&mut self, core: &mut Core, now: Time) {
         let Some(paused) = self.paused.take() else { return };
         for (alarm, left) in paused.left {
-            if core.timers.get((self.handle, alarm)).is_some() {
+            if core.kernel.timers.get((self.seat.handle, alarm)).is_some() {
                 self.alarm_no_later(core, alarm, now + left.max(TICK));
             }
         }
@@ -474,18 +326,13 @@ impl Base {
 
     /// Whether timers run: not while suspended, nor while the path is known to be down.
     pub(crate) fn running(&self, core: &Core) -> bool {
-        let path = self.path.and_then(|id| core.paths.get(&id));
+        let path = self.seat.path.and_then(|id| core.kernel.paths.get(&id));
         !self.suspended && path.is_none_or(Path::is_up)
-    }
-
-    pub(crate) fn round_trip(&self, core: &Core) -> RoundTrip {
-        let path = self.path.and_then(|id| core.paths.get(&id));
-        path.map_or_else(RoundTrip::default, |path| path.rtt)
     }
 
     /// Time within which the peer should have answered.
     pub(crate) fn answer_time(&self, core: &Core) -> Duration {
-        self.round_trip(core).timeout(self.remote.initial_rtt)
+        self.seat.round_trip(&core.kernel.paths).timeout(self.remote.initial_rtt)
     }
 
     /// Time between two looks whether an unacknowledged transaction is complete, or closed.

@@ -6,11 +6,12 @@ use wire::cfdp::{
     TransactionStatus, TransmissionMode, Version,
 };
 
-use super::core::{Base, Job, reverse};
+use super::core::{Base, Job, Task, reverse};
 use super::finished;
 use super::indication::{Indication, Limit};
 use super::receiver::Receiver;
-use super::{Entity, NOBODY, Transaction};
+use super::{Entity, Transaction};
+use crate::kernel::Turns as _;
 use crate::path::{Handle, Path};
 use crate::storage::Storage as _;
 
@@ -64,18 +65,14 @@ impl Entity {
         pdu: &Pdu<'_>,
         datagram: &[u8],
     ) {
-        let slot = &mut self.slots[handle.index as usize];
-        if slot.generation != handle.generation {
-            return;
-        }
-        let Some(transaction) = slot.transaction.as_mut() else { return };
+        let Some(transaction) = self.slots.get_mut(handle) else { return };
         let base = transaction.base_mut();
-        if base.path != Some(from) {
+        if base.seat.path != Some(from) {
             if !base.may_move(&self.core, now) {
                 self.core.stats.stray += 1;
                 return;
             }
-            base.set_path(&mut self.core.paths, from);
+            base.seat.set_path(&mut self.core.kernel.paths, from);
             // Timers that stood still with the old path would not be started by the new one.
             if base.is_paused() {
                 transaction.rearm(&mut self.core, now);
@@ -195,31 +192,29 @@ impl Entity {
     fn has_place(&mut self, now: Time, from: PathId) -> bool {
         let most = self.core.config.limits.transactions;
         let receptions = || {
-            self.slots.iter().filter_map(|slot| match slot.transaction.as_ref() {
-                Some(Transaction::Receiver(receiver)) => Some(receiver),
-                Some(Transaction::Sender(_)) | None => None,
+            self.slots.iter().filter_map(|transaction| match transaction {
+                Transaction::Receiver(receiver) => Some(receiver),
+                Transaction::Sender(_) => None,
             })
         };
         let places = most - most / 8;
         if self.by_id.len() < most / 2 {
             return true;
         }
-        let of_path = receptions().filter(|receiver| receiver.base.path == Some(from)).count();
+        let of_path = receptions().filter(|receiver| receiver.base.seat.path == Some(from)).count();
         if of_path < most - most / 4 && self.by_id.len() < most && receptions().count() < places {
             return true;
         }
         let idle = receptions().filter(|receiver| receiver.is_half_open(&self.core, now));
-        let idle =
-            idle.filter(|receiver| of_path < most - most / 4 || receiver.base.path == Some(from));
+        let idle = idle
+            .filter(|receiver| of_path < most - most / 4 || receiver.base.seat.path == Some(from));
         let Some(handle) = idle
             .min_by_key(|receiver| receiver.base.last_heard)
-            .map(|receiver| receiver.base.handle)
+            .map(|receiver| receiver.base.seat.handle)
         else {
             return false;
         };
-        if let Some(Transaction::Receiver(receiver)) =
-            self.slots[handle.index as usize].transaction.as_mut()
-        {
+        if let Some(Transaction::Receiver(receiver)) = self.slots.get_mut(handle) {
             receiver.make_room(&mut self.core);
         }
         self.settle(handle);
@@ -233,13 +228,13 @@ impl Entity {
         header: &Header,
     ) -> Handle {
         let id = header.transaction();
-        let handle = self.reserve_slot();
+        let handle = self.slots.reserve();
         let remote = self.core.config.remote(header.source.0).clone();
         let mut base = Base::new(handle, reverse(header), header.source.0, remote);
-        base.path = base.path.or(from);
+        base.seat.path = base.seat.path.or(from);
         base.last_heard = now;
         let receiver = Receiver::new(base, &mut self.core, now);
-        self.fill_slot(handle, id, Transaction::Receiver(Box::new(receiver)));
+        self.fill(handle, id, Transaction::Receiver(Box::new(receiver)));
         handle
     }
 
@@ -296,9 +291,9 @@ impl Entity {
 
     pub(super) fn reply(&mut self, path: PathId, pdu: Option<Vec<u8>>) {
         let Some(pdu) = pdu else { return };
-        let mtu = self.core.paths.get(&path).map_or(usize::MAX, Path::mtu);
+        let mtu = self.core.kernel.paths.get(&path).map_or(usize::MAX, Path::mtu);
         let pdu = finished::fitted(pdu, mtu);
-        if self.replies.push(path, pdu) {
+        if self.core.kernel.replies.push(path, pdu) {
             return;
         }
         self.core.stats.replies_dropped += 1;
@@ -311,24 +306,23 @@ impl Entity {
         let configured = remote.is_some() || config.default_remote.path == Some(id);
         let rate_bps = remote.unwrap_or(&config.default_remote).rate_bps;
         let catch_up = config.catch_up;
-        let path = self.core.paths.entry(id).or_insert_with(|| Path::new(catch_up));
+        let path = self.core.kernel.paths.entry(id).or_insert_with(|| Path::new(catch_up));
         let was_up = path.is_up();
         path.event(event, rate_bps);
         let is_up = path.is_up();
         if was_up == is_up {
             return;
         }
-        let only = self.only_path();
+        let only = self.core.kernel.only_path();
         let mut in_use = false;
-        for slot in &mut self.slots {
-            let Some(transaction) = slot.transaction.as_mut() else { continue };
+        for transaction in self.slots.iter_mut() {
             let base = transaction.base_mut();
-            if base.path.is_none()
+            if base.seat.path.is_none()
                 && let Some(only) = only
             {
-                base.set_path(&mut self.core.paths, only);
+                base.seat.set_path(&mut self.core.kernel.paths, only);
             }
-            if base.path != Some(id) {
+            if base.seat.path != Some(id) {
                 continue;
             }
             in_use = true;
@@ -339,10 +333,10 @@ impl Entity {
             }
         }
         if !is_up {
-            self.replies.drop_path(id);
+            self.core.kernel.replies.drop_path(id);
             if !in_use && !configured {
                 // Addresses that were heard once would otherwise be kept for ever.
-                self.core.paths.remove(&id);
+                self.core.kernel.paths.remove(&id);
             }
         }
     }
@@ -353,17 +347,17 @@ impl Entity {
         ticket: Ticket,
         answer: Result<Completion, EffectError>,
     ) {
-        let Some((handle, job)) = self.core.answered(ticket) else { return };
-        if handle == NOBODY || job == Job::Forget {
+        let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
+        if handle == Handle::NOBODY || job == Job::Forget {
             match job {
-                Job::Load => self.restore(now, answer),
-                Job::Sequence(safe) => {
+                Job::Own(Task::Load) => self.restore(now, answer),
+                Job::Own(Task::Sequence(safe)) => {
                     if answer.is_err() {
                         self.core.stats.record_errors += 1;
                     }
                     self.sequences_reserved(now, safe);
                 }
-                Job::Operation(number) => self.job_done(now, number, answer),
+                Job::Own(Task::Operation(number)) => self.job_done(now, number, answer),
                 Job::Forget
                 | Job::Open
                 | Job::Read { .. }
@@ -371,14 +365,11 @@ impl Entity {
                 | Job::Write { .. }
                 | Job::Sync
                 | Job::Install
-                | Job::Request
-                | Job::Journal => {}
+                | Job::Own(Task::Request | Task::Journal) => {}
             }
             return;
         }
-        let slot = self.slots.get_mut(handle.index as usize);
-        let slot = slot.filter(|slot| slot.generation == handle.generation);
-        match slot.and_then(|slot| slot.transaction.as_mut()) {
+        match self.slots.get_mut(handle) {
             Some(Transaction::Sender(sender)) => sender.done(&mut self.core, now, job, answer),
             Some(Transaction::Receiver(receiver)) => {
                 receiver.done(&mut self.core, now, job, answer);
@@ -390,11 +381,11 @@ impl Entity {
 
     /// An effect of a transaction that is over was carried out.
     fn orphan_done(&mut self, job: Job, answer: &Result<Completion, EffectError>) {
-        if let Job::Write { len } = job {
-            self.core.written(len);
+        if let Job::Write { cost } = job {
+            self.core.kernel.written(cost);
         }
         if let Ok(Completion::Opened { file, .. }) = answer {
-            self.core.close(*file);
+            self.core.kernel.close(*file);
         }
     }
 

@@ -9,7 +9,7 @@ use engine::{Area, FileName, IndexRequest};
 use wire::cfdp::{Checksum, ChecksumType, ConditionCode, EntityId, TransactionId};
 
 use super::closed::Subject;
-use super::core::{Core, Job};
+use super::core::{Core, Job, Task};
 use crate::path::Handle;
 use crate::ranges::Ranges;
 
@@ -260,7 +260,7 @@ impl JournalSlot {
             return;
         }
         self.busy = true;
-        core.index(handle, Job::Journal, request);
+        core.kernel.index(handle, Job::Own(Task::Journal), request);
     }
 
     /// The operation under way is over; whether all of them are.

@@ -26,11 +26,10 @@ mod tests;
 mod user_operations;
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use engine::{Deadline, Effect, Engine, IndexRequest, Input, PathId, Rng, Time, Transmit, TxBuf};
 use wire::cfdp::{
-    ConditionCode, Direction, EntityId, Header, PromptResponse, TransactionId, Width,
+    ConditionCode, Direction, EntityId, Header, Pdu, PromptResponse, TransactionId, Width,
 };
 
 pub use self::config::{
@@ -50,29 +49,25 @@ pub use self::user_operations::{
 };
 pub use wire::cfdp as pdu;
 
-use self::closed::{Closed, Over, Replies};
-use self::core::{Base, Core, Job};
+use self::closed::{Closed, Over};
+use self::core::{Alarm, Base, Core, Job, Kernel, Task};
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::path::{Class, Handle, Path, Turn};
+use crate::kernel::{Seat, Slots, Turns};
+use crate::path::{Burst, Class, Handle, Turn};
 
 /// How many sequence numbers are set aside at a time, so that few records are written.
 const SEQUENCE_BLOCK: u64 = 64;
-
-/// The handle of effects that belong to no transaction.
-const NOBODY: Handle = Handle { index: u32::MAX, generation: 0 };
 
 /// A CFDP entity.
 #[derive(Debug)]
 pub struct Entity {
     core: Core,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    slots: Slots<Transaction>,
     by_id: BTreeMap<TransactionId, Handle>,
     /// The transaction that the last PDU was for: the next is probably for it too.
     last: Option<(TransactionId, Handle)>,
     closed: Closed,
-    replies: Replies,
     sequence: u64,
     /// Sequence numbers below this are asked to be set aside.
     sequence_reserved: u64,
@@ -81,14 +76,6 @@ pub struct Entity {
     /// Puts that begin once their sequence number is safe.
     unsafe_puts: Vec<Handle>,
     loaded: bool,
-    /// The path that has the next turn.
-    turn: PathId,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    generation: u32,
-    transaction: Option<Transaction>,
 }
 
 #[derive(Debug)]
@@ -165,24 +152,20 @@ impl Entity {
         let mut core = Core::new(config);
         let loaded = !core.config.journal.enabled;
         if !loaded {
-            core.index(NOBODY, Job::Load, IndexRequest::Load);
+            core.kernel.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
         }
-        let replies = Replies::new(core.config.limits.replies);
         let closed = Closed::new(core.config.limits.finished);
         Self {
             core,
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slots::new(),
             by_id: BTreeMap::new(),
             last: None,
             closed,
-            replies,
             sequence,
             sequence_reserved: sequence,
             sequence_safe: sequence,
             unsafe_puts: Vec::new(),
             loaded,
-            turn: PathId(0),
         }
     }
 
@@ -206,19 +189,19 @@ impl Entity {
 
     /// The transactions under way, in order of their ids.
     pub fn transactions(&self) -> impl Iterator<Item = Report> + '_ {
-        self.by_id.values().filter_map(|handle| self.get(*handle)).map(Transaction::report)
+        self.by_id.values().filter_map(|handle| self.slots.get(*handle)).map(Transaction::report)
     }
 
     /// Bytes of memory held on account of transactions: file data, gaps, queues and what is
     /// remembered. An estimate from below; bounded by [`Limits`], whatever the files' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let transactions = self.slots.iter().filter_map(|slot| slot.transaction.as_ref());
-        let held = transactions.map(|transaction| match transaction {
+        let held = self.slots.iter().map(|transaction| match transaction {
             Transaction::Sender(sender) => size_of::<Sender>() + sender.memory(),
             Transaction::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
         });
-        held.sum::<usize>() + self.core.room.held() + self.closed.memory() + self.replies.memory()
+        let Kernel { room, replies, .. } = &self.core.kernel;
+        held.sum::<usize>() + room.held() + self.closed.memory() + replies.memory()
     }
 
     /// Sends a file, messages or filestore requests to another entity (§3.4.1).
@@ -250,15 +233,15 @@ impl Entity {
         }
         let remote = self.core.config.remote(request.destination).clone();
         let way = remote.path.or(heard);
-        if way.is_none() && self.core.paths.len() > 1 {
+        if way.is_none() && self.core.kernel.paths.len() > 1 {
             return Err(RequestError::NoPath(request.destination));
         }
         request.check(&remote)?;
         let header = self.new_header(&request, &remote)?;
         let id = header.transaction();
-        let handle = self.reserve_slot();
+        let handle = self.slots.reserve();
         let mut base = Base::new(handle, header, request.destination, remote);
-        base.path = way.or_else(|| self.only_path());
+        base.seat.path = way.or_else(|| self.core.kernel.only_path());
         let mut sender = Sender::new(base, request, None);
         self.core.indicate(Indication::Transaction(id));
         if self.is_safe(id.sequence) {
@@ -266,14 +249,14 @@ impl Entity {
         } else {
             self.unsafe_puts.push(handle);
         }
-        self.fill_slot(handle, id, Transaction::Sender(Box::new(sender)));
+        self.fill(handle, id, Transaction::Sender(Box::new(sender)));
         self.settle(handle);
         Ok(id)
     }
 
     fn resumable(&self, request: &PutRequest) -> Option<TransactionId> {
         let mut handles = self.by_id.iter();
-        let found = handles.find(|(_, handle)| match self.get(**handle) {
+        let found = handles.find(|(_, handle)| match self.slots.get(**handle) {
             Some(Transaction::Sender(sender)) => sender.resumes(request),
             Some(Transaction::Receiver(_)) | None => false,
         });
@@ -337,7 +320,11 @@ impl Entity {
             self.sequence_reserved = block;
             let value = journal::encode_sequence(block);
             let key = journal::SEQUENCE_KEY.to_owned();
-            self.core.index(NOBODY, Job::Sequence(block), IndexRequest::Put { key, value });
+            self.core.kernel.index(
+                Handle::NOBODY,
+                Job::Own(Task::Sequence(block)),
+                IndexRequest::Put { key, value },
+            );
         }
     }
 
@@ -354,20 +341,10 @@ impl Entity {
         }
         let waiting = std::mem::take(&mut self.unsafe_puts);
         for handle in waiting {
-            let slot = self.slots.get_mut(handle.index as usize);
-            let slot = slot.filter(|slot| slot.generation == handle.generation);
-            let Some(Slot { transaction: Some(Transaction::Sender(sender)), .. }) = slot else {
-                continue;
-            };
+            let Some(Transaction::Sender(sender)) = self.slots.get_mut(handle) else { continue };
             sender.start(&mut self.core, now);
             self.settle(handle);
         }
-    }
-
-    /// The path to an entity of which nothing is said, if there is one path.
-    fn only_path(&self) -> Option<PathId> {
-        let mut paths = self.core.paths.keys();
-        paths.next().copied().filter(|_| paths.next().is_none())
     }
 
     /// Ends a transaction early, and tells the peer (§4.11).
@@ -459,40 +436,62 @@ impl Entity {
     ) -> Result<(), RequestError> {
         let missing = RequestError::NoTransaction(id);
         let handle = *self.by_id.get(&id).ok_or(missing.clone())?;
-        let slot = &mut self.slots[handle.index as usize];
-        let transaction = slot.transaction.as_mut().ok_or(missing)?;
+        let transaction = self.slots.get_mut(handle).ok_or(missing)?;
         let result = act(&mut self.core, transaction);
         self.settle(handle);
         result
     }
 
-    fn get(&self, handle: Handle) -> Option<&Transaction> {
-        let slot = self.slots.get(handle.index as usize)?;
-        slot.transaction.as_ref().filter(|_| slot.generation == handle.generation)
-    }
-
-    fn reserve_slot(&mut self) -> Handle {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            u32::try_from(self.slots.len() - 1).expect("a bound on transactions keeps them few")
-        });
-        Handle { index, generation: self.slots[index as usize].generation }
-    }
-
-    fn fill_slot(&mut self, handle: Handle, id: TransactionId, transaction: Transaction) {
-        self.core.senders += usize::from(transaction.role() == Role::Sender);
-        self.slots[handle.index as usize].transaction = Some(transaction);
+    fn fill(&mut self, handle: Handle, id: TransactionId, transaction: Transaction) {
+        self.core.kernel.senders += usize::from(transaction.role() == Role::Sender);
+        self.slots.fill(handle, transaction);
         self.by_id.insert(id, handle);
     }
 
-    /// Looks after a transaction once something happened to it: one that is over is forgotten.
+    /// Remembers how a reception ended, in place of the oldest if there are too many.
+    fn remember(&mut self, id: TransactionId, over: Over) {
+        for forgotten in self.closed.insert(id, over) {
+            if self.core.config.journal.enabled {
+                let key = journal::receiver_key(forgotten);
+                self.core.kernel.index(Handle::NOBODY, Job::Forget, IndexRequest::Remove { key });
+            }
+        }
+    }
+}
+
+impl Turns for Entity {
+    type Alarm = Alarm;
+    type Job = Task;
+
+    fn kernel(&mut self) -> &mut Kernel {
+        &mut self.core.kernel
+    }
+
+    fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
+        self.slots.get_mut(handle).map(|transaction| &mut transaction.base_mut().seat)
+    }
+
+    fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
+        let Core { kernel, stats, .. } = &mut self.core;
+        stats.oversize += kernel.replies.emit(id, burst, |octets| {
+            if let Ok(pdu) = Pdu::decode(octets) {
+                stats.sent.count(&pdu.body);
+            }
+        });
+    }
+
+    fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn {
+        match self.slots.get_mut(handle) {
+            Some(Transaction::Sender(sender)) => sender.emit(&mut self.core, class, burst),
+            Some(Transaction::Receiver(receiver)) => receiver.emit(&mut self.core, burst),
+            None => Turn::Over,
+        }
+    }
+
     fn settle(&mut self, handle: Handle) {
-        if self.get(handle).is_some_and(Transaction::is_done) {
-            let slot = &mut self.slots[handle.index as usize];
-            slot.generation = slot.generation.wrapping_add(1);
-            let Some(transaction) = slot.transaction.take() else { return };
-            self.free.push(handle.index);
-            self.core.senders -= usize::from(transaction.role() == Role::Sender);
+        if self.slots.get(handle).is_some_and(Transaction::is_done) {
+            let Some(transaction) = self.slots.take(handle) else { return };
+            self.core.kernel.senders -= usize::from(transaction.role() == Role::Sender);
             let id = transaction.base().id();
             // The two halves of a relayed transaction have the same id.
             if self.by_id.get(&id) == Some(&handle) {
@@ -508,24 +507,17 @@ impl Entity {
                 self.remember(receiver.base.id(), Over { pdu, subject, since });
             }
         }
-        if self.core.flush_wanted {
-            self.core.flush_wanted = false;
-            for slot in &mut self.slots {
-                if let Some(Transaction::Receiver(receiver)) = slot.transaction.as_mut() {
+        if std::mem::take(&mut self.core.kernel.flush_wanted) {
+            for transaction in self.slots.iter_mut() {
+                if let Transaction::Receiver(receiver) = transaction {
                     receiver.flush(&mut self.core);
                 }
             }
         }
     }
 
-    /// Remembers how a reception ended, in place of the oldest if there are too many.
-    fn remember(&mut self, id: TransactionId, over: Over) {
-        for forgotten in self.closed.insert(id, over) {
-            if self.core.config.journal.enabled {
-                let key = journal::receiver_key(forgotten);
-                self.core.index(NOBODY, Job::Forget, IndexRequest::Remove { key });
-            }
-        }
+    fn after_turn(&mut self, now: Time) {
+        self.serve(now);
     }
 }
 
@@ -546,17 +538,13 @@ impl Engine for Entity {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some((handle, alarm)) = self.core.timers.pop_due(now) {
-            let Some(slot) = self.slots.get_mut(handle.index as usize) else { continue };
-            if slot.generation != handle.generation {
-                continue;
-            }
-            match slot.transaction.as_mut() {
+        while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
+            match self.slots.get_mut(handle) {
                 Some(Transaction::Sender(sender)) => sender.alarm(&mut self.core, now, alarm),
                 Some(Transaction::Receiver(receiver)) => {
                     receiver.alarm(&mut self.core, now, alarm);
                 }
-                None => {}
+                None => continue,
             }
             self.settle(handle);
         }
@@ -564,24 +552,11 @@ impl Engine for Entity {
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        // Each path once, beginning behind the one that had the last turn.
-        let mut at = self.turn;
-        for _ in 0..self.core.paths.len() {
-            let after = self.core.paths.range((Bound::Excluded(at), Bound::Unbounded)).next();
-            let next = after.or_else(|| self.core.paths.iter().next()).map(|(id, _)| *id)?;
-            let transmit = self.transmit_on(now, next, tx);
-            self.serve(now);
-            if let Some(transmit) = transmit {
-                self.turn = next;
-                return Some(transmit);
-            }
-            at = next;
-        }
-        None
+        self.take_turns(now, tx)
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.effects.pop_front()
+        self.core.kernel.effects.pop_front()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
@@ -589,71 +564,6 @@ impl Engine for Entity {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.core.timers.next()
-    }
-}
-
-impl Entity {
-    /// Fills a batch for one path with what is most worth sending.
-    fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
-        let path = self.core.paths.get(&id).filter(|path| path.can_send())?;
-        if !path.has_work() && self.replies.is_empty() {
-            return None;
-        }
-        let mut burst = path.burst(now, tx);
-        self.replies.emit(id, &mut burst, &mut self.core.stats);
-        'classes: for class in Class::ALL {
-            while let Some(handle) =
-                self.core.paths.get_mut(&id).and_then(|path| path.dequeue(class))
-            {
-                let Some(slot) = self.slots.get_mut(handle.index as usize) else { continue };
-                if slot.generation != handle.generation {
-                    continue;
-                }
-                let Some(transaction) = slot.transaction.as_mut() else { continue };
-                if transaction.base().path != Some(id) {
-                    continue;
-                }
-                transaction.base_mut().left_queue(class);
-                let before = burst.len();
-                let turn = match transaction {
-                    Transaction::Sender(sender) => sender.emit(&mut self.core, class, &mut burst),
-                    Transaction::Receiver(receiver) => receiver.emit(&mut self.core, &mut burst),
-                };
-                if turn == Turn::More {
-                    let sent = burst.len() > before;
-                    Self::queue_again(&mut self.core, transaction, id, class, sent);
-                    self.settle(handle);
-                    break 'classes;
-                }
-                self.settle(handle);
-            }
-        }
-        if burst.is_empty() {
-            return None;
-        }
-        let path = self.core.paths.get_mut(&id)?;
-        path.finish(id, &burst)
-    }
-
-    /// Queues a transaction that has more to send: behind the others if it just sent something.
-    fn queue_again(
-        core: &mut Core,
-        transaction: &mut Transaction,
-        id: PathId,
-        class: Class,
-        sent: bool,
-    ) {
-        let base = transaction.base_mut();
-        if !base.back_in_queue(class) {
-            return;
-        }
-        let handle = base.handle;
-        let Some(path): Option<&mut Path> = core.paths.get_mut(&id) else { return };
-        if sent {
-            path.enqueue(class, handle);
-        } else {
-            path.requeue_front(class, handle);
-        }
+        self.core.kernel.timers.next()
     }
 }

@@ -11,7 +11,9 @@ use super::indication::Indication;
 use super::journal::{self, ReceiverRecord, Record};
 use super::request::{FilestoreRequest, PutRequest};
 use super::sender::Sender;
-use super::{Entity, NOBODY, Transaction};
+use super::{Entity, Transaction};
+use crate::kernel::Turns as _;
+use crate::path::Handle;
 
 impl Entity {
     /// Takes up the records; without them, begins afresh.
@@ -75,7 +77,7 @@ impl Entity {
 
     fn refuse_record(&mut self, key: String) {
         let request = IndexRequest::Remove { key: key.clone() };
-        self.core.index(NOBODY, Job::Forget, request);
+        self.core.kernel.index(Handle::NOBODY, Job::Forget, request);
         self.core.indicate(Indication::RecordRefused { key });
     }
 
@@ -101,14 +103,14 @@ impl Entity {
         if !self.is_free(id) {
             return false;
         }
-        let handle = self.reserve_slot();
+        let handle = self.slots.reserve();
         let remote = self.core.config.remote(request.destination).clone();
         let mut base = Base::new(handle, header, request.destination, remote);
-        base.path = base.path.or_else(|| self.only_path());
+        base.seat.path = base.seat.path.or_else(|| self.core.kernel.only_path());
         let size = (!unbounded).then_some(described.file_size);
         let mut sender = Sender::restored(base, request, size);
         sender.start(&mut self.core, now);
-        self.fill_slot(handle, id, Transaction::Sender(Box::new(sender)));
+        self.fill(handle, id, Transaction::Sender(Box::new(sender)));
         self.settle(handle);
         true
     }
@@ -123,10 +125,9 @@ impl Entity {
         {
             return false;
         }
-        let path = self.only_path();
+        let path = self.core.kernel.only_path();
         let handle = self.begin_reception(now, path, &header);
-        let slot = &mut self.slots[handle.index as usize];
-        if let Some(Transaction::Receiver(receiver)) = slot.transaction.as_mut() {
+        if let Some(Transaction::Receiver(receiver)) = self.slots.get_mut(handle) {
             receiver.restore(&mut self.core, now, record);
         }
         self.settle(handle);

@@ -19,8 +19,8 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use engine::{
@@ -42,10 +42,12 @@ pub use wire::ltp as segment;
 
 use self::auth::Sealed;
 use self::cookies::Cookies;
-use self::core::{Alarm, Base, Core, GATHERING, Job};
+use self::core::{Alarm, Core, Job, Peer};
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::path::{Class, Handle, Path, Turn};
+use crate::kernel::{Alarm as _, Base, Kernel, Seat, Slots, Turns};
+use crate::path::{Burst, Class, Handle, Path, Turn};
+use crate::recent::Recent;
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
@@ -59,23 +61,12 @@ const UNITS_RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Node {
     core: Core,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    slots: Slots<Session>,
     by_id: BTreeMap<SessionId, Handle>,
     /// Sessions that are over.
-    closed: BTreeMap<SessionId, Closed>,
-    closed_order: VecDeque<SessionId>,
-    replies: VecDeque<(PathId, Vec<u8>)>,
+    closed: Recent<SessionId, Closed>,
     /// Units of client data that wait for others, by the engine they are for.
     gathered: BTreeMap<u64, Vec<u8>>,
-    /// The path that has the next turn.
-    turn: PathId,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    generation: u32,
-    session: Option<Session>,
 }
 
 /// What is remembered of a session that is over.
@@ -94,17 +85,24 @@ enum Session {
 }
 
 impl Session {
-    fn base(&self) -> &Base {
-        match self {
-            Self::Sender(sender) => &sender.base,
-            Self::Receiver(receiver) => &receiver.base,
-        }
-    }
-
-    fn base_mut(&mut self) -> &mut Base {
+    fn base(&mut self) -> &mut Base<Alarm> {
         match self {
             Self::Sender(sender) => &mut sender.base,
             Self::Receiver(receiver) => &mut receiver.base,
+        }
+    }
+
+    fn peer(&self) -> &Peer {
+        match self {
+            Self::Sender(sender) => &sender.peer,
+            Self::Receiver(receiver) => &receiver.peer,
+        }
+    }
+
+    fn peer_mut(&mut self) -> &mut Peer {
+        match self {
+            Self::Sender(sender) => &mut sender.peer,
+            Self::Receiver(receiver) => &mut receiver.peer,
         }
     }
 
@@ -136,14 +134,10 @@ impl Node {
     pub fn new(config: Config, rng: Rng) -> Self {
         Self {
             core: Core::new(config, rng),
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slots::new(),
             by_id: BTreeMap::new(),
-            closed: BTreeMap::new(),
-            closed_order: VecDeque::new(),
-            replies: VecDeque::new(),
+            closed: Recent::new(),
             gathered: BTreeMap::new(),
-            turn: PathId(0),
         }
     }
 
@@ -161,24 +155,21 @@ impl Node {
 
     /// The sessions under way, in order of their ids.
     pub fn sessions(&self) -> impl Iterator<Item = Report> + '_ {
-        let slot = |handle: &Handle| self.slots[handle.index as usize].session.as_ref();
-        self.by_id.values().filter_map(slot).map(Session::report)
+        self.by_id.values().filter_map(|handle| self.slots.get(*handle)).map(Session::report)
     }
 
     /// Octets of memory held on account of sessions. An estimate from below; bounded by
     /// [`Limits`], whatever the blocks' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let sessions = self.slots.iter().filter_map(|slot| slot.session.as_ref());
-        let held = sessions.map(|session| match session {
+        let held = self.slots.iter().map(|session| match session {
             Session::Sender(sender) => size_of::<Sender>() + sender.memory(),
             Session::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
         });
-        let replies = self.replies.iter().map(|(_, segment)| segment.len());
         held.sum::<usize>()
-            + self.core.room.held()
+            + self.core.kernel.room.held()
             + self.closed.len() * 2 * size_of::<(SessionId, Closed)>()
-            + replies.sum::<usize>()
+            + self.core.kernel.replies.memory()
             + self.gathered.values().map(Vec::len).sum::<usize>()
     }
 
@@ -194,8 +185,8 @@ impl Node {
         if self.by_id.len() >= self.core.config.limits.sessions {
             return Err(RequestError::TooManySessions);
         }
-        let base = self.new_base(now, request.destination);
-        let sender = Sender::of_file(base, request, &mut self.core);
+        let (base, peer) = self.new_session(now, request.destination);
+        let sender = Sender::of_file(base, peer, request, &mut self.core);
         Ok(self.begin(sender))
     }
 
@@ -235,7 +226,7 @@ impl Node {
         let block = self.gathered.entry(destination).or_default();
         if block.is_empty() {
             let alarm = Alarm::Units(destination);
-            self.core.timers.set((GATHERING, alarm), now + age.max(TICK), alarm.why());
+            self.core.kernel.timers.set((Handle::NOBODY, alarm), now + age.max(TICK), alarm.why());
         }
         let at = block.len();
         block.resize(at + len, 0);
@@ -254,11 +245,11 @@ impl Node {
             return false;
         }
         let Some(block) = self.gathered.remove(&destination) else { return true };
-        self.core.timers.cancel((GATHERING, Alarm::Units(destination)));
+        self.core.kernel.timers.cancel((Handle::NOBODY, Alarm::Units(destination)));
         // From now on the session counts them.
         self.core.units -= block.len();
-        let base = self.new_base(now, destination);
-        let sender = Sender::of_units(base, destination, block.into(), &mut self.core);
+        let (base, peer) = self.new_session(now, destination);
+        let sender = Sender::of_units(base, peer, destination, block.into(), &mut self.core);
         self.begin(sender);
         true
     }
@@ -267,7 +258,7 @@ impl Node {
     fn units_are_due(&mut self, now: Time, destination: u64) {
         if !self.send_units(now, destination) {
             let alarm = Alarm::Units(destination);
-            self.core.timers.set((GATHERING, alarm), now + UNITS_RETRY, alarm.why());
+            self.core.kernel.timers.set((Handle::NOBODY, alarm), now + UNITS_RETRY, alarm.why());
         }
     }
 
@@ -277,29 +268,31 @@ impl Node {
             return Err(RequestError::Oneself);
         }
         let remote = self.core.config.remote(destination);
-        if remote.path.is_none() && self.core.paths.len() > 1 {
+        if remote.path.is_none() && self.core.kernel.paths.len() > 1 {
             return Err(RequestError::NoPath(destination));
         }
         Ok(())
     }
 
     /// What a session to an engine begins with.
-    fn new_base(&mut self, now: Time, destination: u64) -> Base {
+    fn new_session(&mut self, now: Time, destination: u64) -> (Base<Alarm>, Peer) {
         let remote = self.core.config.remote(destination).clone();
-        let id = self.new_id();
-        let handle = self.reserve_slot();
-        let mut base = Base::new(handle, id, remote);
-        base.path = base.path.or_else(|| self.only_path());
-        base.last_heard = now;
-        base
+        let path = remote.path.or_else(|| self.core.kernel.only_path());
+        let peer = Peer::new(self.new_id(), remote);
+        (Base::new(self.slots.reserve(), path, now), peer)
     }
 
     fn begin(&mut self, sender: Sender) -> SessionId {
-        let (handle, id) = (sender.base.handle, sender.base.id);
+        let id = sender.id();
         self.core.indicate(Indication::Started(id));
-        self.core.senders += 1;
-        self.fill_slot(handle, id, Session::Sender(Box::new(sender)));
+        self.core.kernel.senders += 1;
+        self.fill(sender.base.seat.handle, id, Session::Sender(Box::new(sender)));
         id
+    }
+
+    fn fill(&mut self, handle: Handle, id: SessionId, session: Session) {
+        self.by_id.insert(id, handle);
+        self.slots.fill(handle, session);
     }
 
     /// Ends a session early, and tells the peer (§6.19).
@@ -309,7 +302,7 @@ impl Node {
     pub fn cancel(&mut self, _now: Time, id: SessionId) -> Result<(), RequestError> {
         let handle = *self.by_id.get(&id).ok_or(RequestError::NoSession(id))?;
         let reason = CancelReason::User;
-        match self.slots[handle.index as usize].session.as_mut() {
+        match self.slots.get_mut(handle) {
             Some(Session::Sender(sender)) => sender.cancel(&mut self.core, reason),
             Some(Session::Receiver(receiver)) => receiver.cancel(&mut self.core, reason),
             None => {}
@@ -324,77 +317,9 @@ impl Node {
         loop {
             let number = 1 + self.core.rng.below(NUMBERS - 1);
             let id = SessionId { originator, number };
-            if !self.by_id.contains_key(&id) && !self.closed.contains_key(&id) {
+            if !self.by_id.contains_key(&id) && !self.closed.contains(&id) {
                 return id;
             }
-        }
-    }
-
-    /// The path to an engine of which nothing is said, if there is one path.
-    fn only_path(&self) -> Option<PathId> {
-        let mut paths = self.core.paths.keys();
-        paths.next().copied().filter(|_| paths.next().is_none())
-    }
-
-    fn reserve_slot(&mut self) -> Handle {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            u32::try_from(self.slots.len() - 1).expect("a bound on sessions keeps them few")
-        });
-        Handle { index, generation: self.slots[index as usize].generation }
-    }
-
-    fn fill_slot(&mut self, handle: Handle, id: SessionId, session: Session) {
-        self.slots[handle.index as usize].session = Some(session);
-        self.by_id.insert(id, handle);
-    }
-
-    /// The slot of a handle, if that is still its session's.
-    fn slot(&mut self, handle: Handle) -> Option<&mut Session> {
-        let slot = self.slots.get_mut(handle.index as usize)?;
-        slot.session.as_mut().filter(|_| slot.generation == handle.generation)
-    }
-
-    /// Looks after a session once something happened to it: one that is over is forgotten.
-    fn settle(&mut self, handle: Handle) {
-        if self.slot(handle).is_some_and(|session| session.is_done()) {
-            let slot = &mut self.slots[handle.index as usize];
-            slot.generation = slot.generation.wrapping_add(1);
-            let Some(mut session) = slot.session.take() else { return };
-            self.free.push(handle.index);
-            session.base_mut().disarm_all(&mut self.core);
-            let (id, peer, safe) = match &session {
-                Session::Sender(sender) => {
-                    self.core.senders -= 1;
-                    self.core.units -= sender.units();
-                    (sender.id(), sender.destination(), None)
-                }
-                Session::Receiver(receiver) => {
-                    self.core.units -= receiver.units();
-                    (receiver.id(), receiver.id().originator, receiver.delivered())
-                }
-            };
-            self.by_id.remove(&id);
-            self.core.limit_left(Limit::Sessions);
-            self.core.limit_left(Limit::Units);
-            self.remember(id, Closed { peer, safe });
-        }
-        if std::mem::take(&mut self.core.flush_wanted) {
-            for slot in &mut self.slots {
-                if let Some(Session::Receiver(receiver)) = slot.session.as_mut() {
-                    receiver.flush(&mut self.core);
-                }
-            }
-        }
-    }
-
-    fn remember(&mut self, id: SessionId, closed: Closed) {
-        if self.closed.insert(id, closed).is_none() {
-            self.closed_order.push_back(id);
-        }
-        while self.closed_order.len() > self.core.config.limits.closed {
-            let Some(oldest) = self.closed_order.pop_front() else { break };
-            self.closed.remove(&oldest);
         }
     }
 
@@ -438,9 +363,8 @@ impl Node {
     /// What holds for the engine at the other end of a session.
     fn peer(&self, from: PathId, id: SessionId) -> &Remote {
         let handle = self.by_id.get(&id);
-        let session = handle.and_then(|at| self.slots[at.index as usize].session.as_ref());
-        if let Some(session) = session {
-            return &session.base().remote;
+        if let Some(session) = handle.and_then(|handle| self.slots.get(*handle)) {
+            return &session.peer().remote;
         }
         let config = &self.core.config;
         if id.originator != config.engine {
@@ -458,17 +382,17 @@ impl Node {
     fn accept(&mut self, now: Time, from: PathId, segment: &Segment<'_>) -> Option<Handle> {
         let Body::Data(data) = segment.body else { return None };
         let id = segment.session;
-        if self.closed.contains_key(&id) {
+        if self.closed.contains(&id) {
             return None;
         }
         let limits = &self.core.config.limits;
-        let of_path = self.slots.iter().filter(|slot| match &slot.session {
-            Some(Session::Receiver(receiver)) => receiver.base.path == Some(from),
-            Some(Session::Sender(_)) | None => false,
-        });
+        let of_path = |session: &&Session| match session {
+            Session::Receiver(receiver) => receiver.base.seat.path == Some(from),
+            Session::Sender(_) => false,
+        };
         let is_full = self.by_id.len() >= limits.sessions
             || self.by_id.len() >= limits.sessions / 2
-                && of_path.count() >= limits.sessions_per_path;
+                && self.slots.iter().filter(of_path).count() >= limits.sessions_per_path;
         if is_full {
             self.core.limit_reached(Limit::Sessions);
             return None;
@@ -477,33 +401,33 @@ impl Node {
         if remote.path.is_some_and(|path| path != from) {
             return None;
         }
-        let handle = self.reserve_slot();
-        let mut base = Base::new(handle, id, remote);
-        base.path = Some(from);
+        let mut peer = Peer::new(id, remote);
         if self.core.config.cookies {
-            base.cookies = Cookies::random(&mut self.core.rng);
+            peer.cookies = Cookies::random(&mut self.core.rng);
         }
-        let receiver = Receiver::new(base, &mut self.core, now, data.service);
+        let handle = self.slots.reserve();
+        let base = Base::new(handle, Some(from), now);
+        let receiver = Receiver::new(base, peer, &mut self.core, now, data.service);
         self.core.indicate(Indication::Receiving { id, service: data.service });
-        self.fill_slot(handle, id, Session::Receiver(Box::new(receiver)));
+        self.fill(handle, id, Session::Receiver(Box::new(receiver)));
         Some(handle)
     }
 
     fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
         let Self { core, slots, .. } = self;
-        let Some(session) = slots[handle.index as usize].session.as_mut() else { return };
-        let base = session.base_mut();
-        if !base.cookies.admit(segment) {
+        let Some(session) = slots.get_mut(handle) else { return };
+        if !session.peer_mut().cookies.admit(segment) {
             core.stats.wrong_cookies += 1;
             return;
         }
-        if base.path != Some(from) {
-            if base.remote.path.is_some() {
+        if session.base().seat.path != Some(from) {
+            if session.peer().remote.path.is_some() {
                 core.stats.stray += 1;
                 return;
             }
-            base.set_path(&mut core.paths, from);
-            base.go_on(core, now);
+            let base = session.base();
+            base.seat.set_path(&mut core.kernel.paths, from);
+            base.go_on(&mut core.kernel, now);
             session.want_all(core);
         }
         match (session, segment.body) {
@@ -560,19 +484,15 @@ impl Node {
             }
             Body::ReportAck { .. } | Body::CancelAck { .. } => return,
         };
-        let of_path = self.replies.iter().filter(|(to, _)| *to == from).count();
-        let max = self.core.config.limits.replies;
-        if self.replies.len() >= max || of_path >= max.div_ceil(4) {
-            self.core.stats.replies_dropped += 1;
-            self.core.limit_reached(Limit::Replies);
-            return;
-        }
         let session = segment.session;
         let authentication = self.peer(from, session).authentication.as_ref();
         // A peer that counts on its cookies would not hear an answer without them.
         let cookies = &Cookies::echo(segment);
-        if let Ok(octets) = (Sealed { session, body, authentication, cookies }).to_vec() {
-            self.replies.push_back((from, octets));
+        let sealed = Sealed { session, body, authentication, cookies };
+        let Ok(octets) = sealed.to_vec() else { return };
+        if !self.core.kernel.replies.push(from, octets) {
+            self.core.stats.replies_dropped += 1;
+            self.core.limit_reached(Limit::Replies);
         }
     }
 
@@ -581,7 +501,7 @@ impl Node {
         let remote = config.remotes.values().find(|remote| remote.path == Some(id));
         let remote = remote.unwrap_or(&config.default_remote);
         let (rate_bps, interval, catch_up) = (remote.rate_bps, remote.interval, config.catch_up);
-        let path = self.core.paths.entry(id).or_insert_with(|| Path::new(catch_up));
+        let path = self.core.kernel.paths.entry(id).or_insert_with(|| Path::new(catch_up));
         path.set_interval(interval);
         let was_up = path.is_up();
         path.event(event, rate_bps);
@@ -589,115 +509,108 @@ impl Node {
         if was_up == is_up {
             return;
         }
-        let only = self.only_path();
-        for slot in &mut self.slots {
-            let Some(session) = slot.session.as_mut() else { continue };
-            let base = session.base_mut();
-            if base.path.is_none()
+        let only = self.core.kernel.only_path();
+        for session in self.slots.iter_mut() {
+            let base = session.base();
+            if base.seat.path.is_none()
                 && let Some(only) = only
             {
-                base.set_path(&mut self.core.paths, only);
+                base.seat.set_path(&mut self.core.kernel.paths, only);
             }
-            if base.path != Some(id) {
+            if base.seat.path != Some(id) {
                 continue;
             }
             if is_up {
-                base.go_on(&mut self.core, now);
+                base.go_on(&mut self.core.kernel, now);
                 session.want_all(&mut self.core);
             } else {
                 // Time does not count while the link is known to be down (§6.5).
-                base.stop(&mut self.core, now);
+                base.stop(&mut self.core.kernel, now);
             }
         }
         if !is_up {
-            self.replies.retain(|(to, _)| *to != id);
+            self.core.kernel.replies.drop_path(id);
         }
     }
 
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some((handle, job)) = self.core.answered(ticket) else { return };
+        let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
         if job == Job::Forget {
             return;
         }
-        let Self { core, slots, .. } = self;
-        let slot = slots.get_mut(handle.index as usize);
-        let slot = slot.filter(|slot| slot.generation == handle.generation);
-        match slot.and_then(|slot| slot.session.as_mut()) {
-            Some(Session::Sender(sender)) => sender.done(core, job, answer),
-            Some(Session::Receiver(receiver)) => receiver.done(core, now, job, answer),
+        match self.slots.get_mut(handle) {
+            Some(Session::Sender(sender)) => sender.done(&mut self.core, job, answer),
+            Some(Session::Receiver(receiver)) => receiver.done(&mut self.core, now, job, answer),
             None => {
                 if let Job::Write { cost } = job {
-                    core.written(cost);
+                    self.core.kernel.written(cost);
                 }
                 if let Ok(Completion::Opened { file, .. }) = answer {
-                    core.close(file);
+                    self.core.kernel.close(file);
                 }
             }
         }
         self.settle(handle);
     }
+}
 
-    /// Fills a batch for one path with what is most worth sending.
-    fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
-        let path = self.core.paths.get(&id).filter(|path| path.can_send())?;
-        if !path.has_work() && self.replies.is_empty() {
-            return None;
-        }
-        let mut burst = path.burst(now, tx);
-        let mut i = 0;
-        while let Some((to, octets)) = self.replies.get(i) {
-            if *to != id {
-                i += 1;
-                continue;
-            }
-            let Some(place) = burst.push(octets.len()) else { break };
-            place.copy_from_slice(octets);
+impl Turns for Node {
+    type Alarm = Alarm;
+    type Job = Infallible;
+
+    fn kernel(&mut self) -> &mut Kernel<Alarm> {
+        &mut self.core.kernel
+    }
+
+    fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
+        self.slots.get_mut(handle).map(|session| &mut session.base().seat)
+    }
+
+    fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
+        let Core { kernel, stats, .. } = &mut self.core;
+        stats.oversize += kernel.replies.emit(id, burst, |octets| {
             if let Ok(segment) = Segment::decode(octets) {
-                self.core.stats.sent.count(&segment.body);
+                stats.sent.count(&segment.body);
             }
-            self.replies.remove(i);
+        });
+    }
+
+    fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn {
+        match self.slots.get_mut(handle) {
+            Some(Session::Sender(sender)) => sender.emit(&mut self.core, class, burst),
+            Some(Session::Receiver(receiver)) => receiver.emit(&mut self.core, burst),
+            None => Turn::Over,
         }
-        'classes: for class in Class::ALL {
-            while let Some(handle) =
-                self.core.paths.get_mut(&id).and_then(|path| path.dequeue(class))
-            {
-                let Self { core, slots, .. } = self;
-                let Some(slot) = slots.get_mut(handle.index as usize) else { continue };
-                if slot.generation != handle.generation {
-                    continue;
+    }
+
+    fn settle(&mut self, handle: Handle) {
+        if self.slots.get(handle).is_some_and(Session::is_done) {
+            let Some(mut session) = self.slots.take(handle) else { return };
+            session.base().disarm_all(&mut self.core.kernel);
+            let (id, peer, safe) = match &session {
+                Session::Sender(sender) => {
+                    self.core.kernel.senders -= 1;
+                    self.core.units -= sender.units();
+                    (sender.id(), sender.destination(), None)
                 }
-                let Some(session) = slot.session.as_mut() else { continue };
-                if session.base_mut().path != Some(id) {
-                    continue;
+                Session::Receiver(receiver) => {
+                    self.core.units -= receiver.units();
+                    (receiver.id(), receiver.id().originator, receiver.delivered())
                 }
-                session.base_mut().left_queue(class);
-                let before = burst.len();
-                let turn = match session {
-                    Session::Sender(sender) => sender.emit(core, class, &mut burst),
-                    Session::Receiver(receiver) => receiver.emit(core, &mut burst),
-                };
-                if turn == Turn::More && session.base_mut().back_in_queue(class) {
-                    let sent = burst.len() > before;
-                    if let Some(path) = core.paths.get_mut(&id) {
-                        // Behind the others if it just sent something.
-                        if sent {
-                            path.enqueue(class, handle);
-                        } else {
-                            path.requeue_front(class, handle);
-                        }
-                    }
-                }
-                self.settle(handle);
-                if turn == Turn::More {
-                    break 'classes;
+            };
+            self.by_id.remove(&id);
+            self.core.limit_left(Limit::Sessions);
+            self.core.limit_left(Limit::Units);
+            let max = self.core.config.limits.closed;
+            self.closed.insert_within(max, id, Closed { peer, safe });
+        }
+        if std::mem::take(&mut self.core.kernel.flush_wanted) {
+            for session in self.slots.iter_mut() {
+                if let Session::Receiver(receiver) = session {
+                    receiver.flush(&mut self.core);
                 }
             }
         }
-        if burst.is_empty() {
-            return None;
-        }
-        let path = self.core.paths.get_mut(&id)?;
-        path.finish(id, &burst)
     }
 }
 
@@ -717,43 +630,27 @@ impl Engine for Node {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some((handle, alarm)) = self.core.timers.pop_due(now) {
+        while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
             if let Alarm::Units(destination) = alarm {
                 self.units_are_due(now, destination);
                 continue;
             }
-            let Self { core, slots, .. } = self;
-            let Some(slot) = slots.get_mut(handle.index as usize) else { continue };
-            if slot.generation != handle.generation {
-                continue;
-            }
-            let Some(session) = slot.session.as_mut() else { continue };
-            session.base_mut().disarm(core, alarm);
+            let Some(session) = self.slots.get_mut(handle) else { continue };
+            session.base().disarm(&mut self.core.kernel, alarm);
             match session {
-                Session::Sender(sender) => sender.alarm(core, alarm),
-                Session::Receiver(receiver) => receiver.alarm(core, now, alarm),
+                Session::Sender(sender) => sender.alarm(&mut self.core, alarm),
+                Session::Receiver(receiver) => receiver.alarm(&mut self.core, now, alarm),
             }
             self.settle(handle);
         }
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        // Each path once, beginning behind the one that had the last turn.
-        let mut at = self.turn;
-        for _ in 0..self.core.paths.len() {
-            let after = self.core.paths.range((Bound::Excluded(at), Bound::Unbounded)).next();
-            let next = after.or_else(|| self.core.paths.iter().next()).map(|(id, _)| *id)?;
-            if let Some(transmit) = self.transmit_on(now, next, tx) {
-                self.turn = next;
-                return Some(transmit);
-            }
-            at = next;
-        }
-        None
+        self.take_turns(now, tx)
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.effects.pop_front()
+        self.core.kernel.effects.pop_front()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
@@ -761,6 +658,6 @@ impl Engine for Node {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.core.timers.next()
+        self.core.kernel.timers.next()
     }
 }

@@ -15,10 +15,11 @@ use wire::ltp::{
 };
 
 use super::config::Format;
-use super::core::{Alarm, Base, Core, Job};
+use super::core::{Alarm, Core, Job, Peer};
 use super::file::{Description, NAME_MAX};
 use super::gaps::{GapWatch, OUTSTANDING_MAX};
 use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
+use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::spool::Spool;
@@ -36,7 +37,8 @@ const COPY_SHARE: u32 = 1000;
 /// A session that receives.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    pub(crate) base: Base,
+    pub(crate) base: Base<Alarm>,
+    pub(crate) peer: Peer,
     /// All that has arrived, red and green.
     ranges: Ranges,
     /// Where the red part ends.
@@ -101,14 +103,21 @@ enum Phase {
 }
 
 impl Receiver {
-    pub(crate) fn new(base: Base, core: &mut Core, now: Time, service: u64) -> Self {
-        let id = base.id;
+    pub(crate) fn new(
+        base: Base<Alarm>,
+        peer: Peer,
+        core: &mut Core,
+        now: Time,
+        service: u64,
+    ) -> Self {
+        let id = peer.session;
         let name = format!("ltp-{}-{}", id.originator, id.number);
         let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
         let serial = core.first_serial();
         let is_units = service == AGGREGATION_SERVICE && core.config.aggregation.is_some();
         let mut receiver = Self {
             base,
+            peer,
             ranges: Ranges::new(),
             red: None,
             end: None,
@@ -130,14 +139,13 @@ impl Receiver {
             syncs: 0,
             phase: Phase::Receiving,
         };
-        receiver.base.last_heard = now;
-        let handle = receiver.base.handle;
+        let handle = receiver.base.seat.handle;
         if !is_units {
             let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
-            receiver.spool.open(core, handle, ChecksumType::Crc32c, mode, &nothing);
+            receiver.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
         }
-        let inactivity = receiver.base.remote.inactivity;
-        receiver.base.alarm(core, Alarm::Inactivity, now, inactivity);
+        let inactivity = receiver.peer.remote.inactivity;
+        receiver.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
         receiver
     }
 
@@ -146,7 +154,7 @@ impl Receiver {
     }
 
     pub(crate) fn id(&self) -> SessionId {
-        self.base.id
+        self.peer.session
     }
 
     /// The red part's end, if all of it is here and safe.
@@ -156,7 +164,7 @@ impl Receiver {
 
     pub(crate) fn report(&self) -> Report {
         Report {
-            id: self.base.id,
+            id: self.peer.session,
             role: End::Receiver,
             progress: self.ranges.covered(),
             size: self.end,
@@ -177,7 +185,7 @@ impl Receiver {
     /// Hands collected data to the store, because too much waits in this engine.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         if self.phase == Phase::Receiving {
-            self.spool.flush(core, self.base.handle);
+            self.spool.flush(&mut core.kernel, self.base.seat.handle);
         }
     }
 
@@ -225,14 +233,14 @@ impl Receiver {
         let conflict = |known: Option<u64>| known.is_some_and(|known| known != end);
         if data.kind.ends_red() && conflict(self.red) || last && conflict(self.end) {
             let error = PeerError::ConflictingEnd;
-            core.indicate(Indication::PeerError { id: self.base.id, error });
+            core.indicate(Indication::PeerError { id: self.peer.session, error });
             return false;
         }
         if !self.accept(core, start, end, data.data, last) {
             return false;
         }
-        if is_red && self.gaps.arrived(start, end) && self.base.remote.report_gaps {
-            self.base.want(core, Class::Control);
+        if is_red && self.gaps.arrived(start, end) && self.peer.remote.report_gaps {
+            self.base.want(&mut core.kernel, Class::Control);
         }
         if data.kind.ends_red() {
             self.red = Some(end);
@@ -273,7 +281,7 @@ impl Receiver {
         if last && core.config.format == Format::Described {
             if data.len() > NAME_MAX + 64 {
                 let error = PeerError::NotDescribed;
-                core.indicate(Indication::PeerError { id: self.base.id, error });
+                core.indicate(Indication::PeerError { id: self.peer.session, error });
                 return false;
             }
             self.description = Some((start, data.to_vec()));
@@ -282,12 +290,10 @@ impl Receiver {
         }
         for (from, to) in gaps {
             let part = &data[(from - start) as usize..(to - start) as usize];
-            if !self.spool.append(core, self.base.handle, from, part) {
-                core.stats.data_dropped += 1;
-                core.limit_reached(Limit::WriteBuffer);
-                core.flush_wanted = true;
-                if let Some(path) = self.base.path.filter(|_| self.spool.is_writing()) {
-                    core.pause(path);
+            if !self.spool.append(&mut core.kernel, self.base.seat.handle, from, part) {
+                core.no_room();
+                if let Some(path) = self.base.seat.path.filter(|_| self.spool.is_writing()) {
+                    core.kernel.pause(path);
                 }
                 return false;
             }
@@ -336,7 +342,7 @@ impl Receiver {
             return;
         };
         for Unit { service, data } in units {
-            let (id, bytes) = (self.base.id, block.slice_ref(data));
+            let (id, bytes) = (self.peer.session, block.slice_ref(data));
             core.indicate(Indication::Data { id, service, bytes });
         }
         self.installed(core, self.base.last_heard);
@@ -354,7 +360,7 @@ impl Receiver {
             let again: Vec<_> =
                 serials.iter().filter(|serial| !due.contains(serial)).copied().collect();
             self.due.extend(again);
-            self.base.want(core, Class::Control);
+            self.base.want(&mut core.kernel, Class::Control);
             return;
         }
         if self.red_is_here() && !self.is_safe {
@@ -397,8 +403,8 @@ impl Receiver {
         lower: u64,
         upper: u64,
     ) -> Vec<u64> {
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
-        let max = self.base.segment_max(path.map_or(1024, Path::mtu));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let max = self.peer.segment_max(path.map_or(1024, Path::mtu));
         let here = self.here(lower, upper);
         if here.is_empty() {
             // It would claim nothing; the checkpoint will come again.
@@ -408,7 +414,7 @@ impl Receiver {
             self.forget_oldest_checkpoint();
         }
         // Control octet, session, counts, and the numbers before the claims.
-        let id = self.base.id;
+        let id = self.peer.session;
         let fixed = 2 + sdnv::len(id.originator) + sdnv::len(id.number) + 4 * sdnv::LEN_MAX + 3;
         let mut serials = Vec::new();
         let mut from = lower;
@@ -440,17 +446,17 @@ impl Receiver {
         if checkpoint > 0 {
             self.by_checkpoint.insert(checkpoint, serials.clone());
         }
-        if self.base.remote.report_gaps && self.copy_is_cheap(core) {
+        if self.peer.remote.report_gaps && self.copy_is_cheap(core) {
             self.due.extend(&serials);
         }
-        self.base.want(core, Class::Control);
+        self.base.want(&mut core.kernel, Class::Control);
         serials
     }
 
     /// Whether a second copy of each report is next to nothing beside the round trip that one lost
     /// report costs.
     fn copy_is_cheap(&self, core: &Core) -> bool {
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let times = path.and_then(|path| path.times(COPY_LEN));
         // 80 octets at 10 Mbit/s are 0.06 ms with headers: from 0.5 s of round trip on.
         times.is_some_and(|(packet, round_trip)| packet * COPY_SHARE < GapWatch::pause(round_trip))
@@ -474,7 +480,7 @@ impl Receiver {
 
     /// Reports the gaps up to where red data came, without being asked (§6.11).
     fn report_gaps(&mut self, core: &mut Core, now: Time) {
-        if !self.gaps.is_due() || !self.base.remote.report_gaps {
+        if !self.gaps.is_due() || !self.peer.remote.report_gaps {
             return;
         }
         // Once the red part's end is known, the checkpoint there asks.
@@ -505,11 +511,11 @@ impl Receiver {
             self.gaps.serials.extend(&serials);
         }
         self.gaps.rest(must_wait);
-        let round_trip = match self.base.round_trip(core).least() {
-            Duration::ZERO => self.base.remote.initial_rtt,
+        let round_trip = match self.base.seat.round_trip(&core.kernel.paths).least() {
+            Duration::ZERO => self.peer.remote.initial_rtt,
             known => known,
         };
-        self.base.alarm(core, Alarm::Gaps, now, GapWatch::pause(round_trip));
+        self.base.alarm(&mut core.kernel, Alarm::Gaps, now, GapWatch::pause(round_trip));
     }
 
     /// Serial numbers count up, so the first is the oldest.
@@ -536,14 +542,14 @@ impl Receiver {
                 lower: sent.lower,
                 claims: Claims::new(&sent.claims),
             });
-            if !self.base.push(core, burst, body) {
+            if !self.peer.push(core, burst, body) {
                 return Turn::More;
             }
             self.due.pop_front();
             self.report_left(core, burst.departure(), serial);
         }
         if self.cancel_ack_due {
-            if !self.base.push(core, burst, Body::CancelAck { by: End::Sender }) {
+            if !self.peer.push(core, burst, Body::CancelAck { by: End::Sender }) {
                 return Turn::More;
             }
             self.cancel_ack_due = false;
@@ -551,13 +557,13 @@ impl Receiver {
         match self.phase {
             Phase::Closing => self.close(core),
             Phase::Cancelling { reason, due: true, attempts } => {
-                if !self.base.push(core, burst, Body::Cancel { by: End::Receiver, reason }) {
+                if !self.peer.push(core, burst, Body::Cancel { by: End::Receiver, reason }) {
                     return Turn::More;
                 }
                 self.phase = Phase::Cancelling { reason, due: false, attempts: attempts + 1 };
-                let auto = self.base.answer_time(core);
-                let wait = self.base.remote.cancel_timer.duration(auto, attempts);
-                self.base.alarm(core, Alarm::Cancel, burst.departure(), wait);
+                let auto = core.answer_time(&self.base, &self.peer.remote);
+                let wait = self.peer.remote.cancel_timer.duration(auto, attempts);
+                self.base.alarm(&mut core.kernel, Alarm::Cancel, burst.departure(), wait);
             }
             Phase::Cancelling { .. }
             | Phase::Receiving
@@ -571,13 +577,13 @@ impl Receiver {
     }
 
     fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
-        let auto = self.base.answer_time(core);
+        let auto = core.answer_time(&self.base, &self.peer.remote);
         let Some(sent) = self.reports.get_mut(&serial) else { return };
         sent.attempts += 1;
         sent.left = at;
         if !sent.acknowledged {
-            let wait = self.base.remote.report_timer.duration(auto, sent.attempts);
-            self.base.alarm(core, Alarm::Report(serial), at, wait);
+            let wait = self.peer.remote.report_timer.duration(auto, sent.attempts);
+            self.base.alarm(&mut core.kernel, Alarm::Report(serial), at, wait);
         }
     }
 
@@ -587,9 +593,9 @@ impl Receiver {
         let Some(sent) = self.reports.get_mut(&serial) else { return };
         let first = !std::mem::replace(&mut sent.acknowledged, true);
         let (attempts, left) = (sent.attempts, sent.left);
-        self.base.disarm(core, Alarm::Report(serial));
+        self.base.disarm(&mut core.kernel, Alarm::Report(serial));
         if first && attempts == 1 {
-            self.base.sample(core, now.since(left));
+            self.base.seat.sample(&mut core.kernel.paths, now.since(left));
         }
         self.close_if_told(core);
     }
@@ -612,15 +618,15 @@ impl Receiver {
             return;
         }
         let whole = self.end.filter(|end| self.ranges.gaps(0, *end).next().is_none());
-        let handle = self.base.handle;
+        let handle = self.base.seat.handle;
         if whole.is_none() {
             if self.spool.file().is_some() && self.end.is_some() {
-                self.spool.sum_up(core, handle, self.ranges.prefix());
+                self.spool.sum_up(&mut core.kernel, handle, self.ranges.prefix());
             }
             let mixed = self.red.is_some_and(|red| red > 0 && self.end.is_some_and(|e| e > red));
             if self.red_is_here() && mixed && !self.is_safe && self.syncs == 0 {
                 // Green data may never come; the red part is safe without it.
-                self.spool.flush(core, handle);
+                self.spool.flush(&mut core.kernel, handle);
                 self.sync(core);
             }
             return;
@@ -629,15 +635,15 @@ impl Receiver {
             return;
         }
         self.phase = Phase::Verifying;
-        self.base.disarm(core, Alarm::Inactivity);
-        self.spool.flush(core, handle);
+        self.base.disarm(&mut core.kernel, Alarm::Inactivity);
+        self.spool.flush(&mut core.kernel, handle);
         self.summed_up(core);
     }
 
     fn sync(&mut self, core: &mut Core) {
         let Some(file) = self.spool.file() else { return };
         self.syncs += 1;
-        core.sync(self.base.handle, file);
+        core.kernel.sync(self.base.seat.handle, file);
     }
 
     /// More of the file was summed up.
@@ -647,7 +653,11 @@ impl Receiver {
             (None, Some(end)) => end,
             (None, None) => return,
         };
-        self.spool.sum_up(core, self.base.handle, self.ranges.prefix().min(content));
+        self.spool.sum_up(
+            &mut core.kernel,
+            self.base.seat.handle,
+            self.ranges.prefix().min(content),
+        );
         if self.phase != Phase::Verifying {
             return;
         }
@@ -674,7 +684,7 @@ impl Receiver {
     }
 
     fn refuse(&mut self, core: &mut Core, error: PeerError) {
-        core.indicate(Indication::PeerError { id: self.base.id, error });
+        core.indicate(Indication::PeerError { id: self.peer.session, error });
         self.cancel(core, CancelReason::System);
     }
 
@@ -693,21 +703,21 @@ impl Receiver {
         match (job, answer) {
             (Job::Write { cost }, answer) => {
                 self.spool.written();
-                core.written(cost);
+                core.kernel.written(cost);
                 if answer.is_err() && !is_over {
                     self.storage_failed(core);
                 }
             }
             (Job::Open, Ok(Completion::Opened { file, len })) => {
                 if is_over {
-                    core.close(file);
+                    core.kernel.close(file);
                     self.remove(core);
                     return;
                 }
-                let handle = self.base.handle;
+                let handle = self.base.seat.handle;
                 let described =
                     self.description.as_ref().map(|(at, octets)| (*at, at + octets.len() as u64));
-                self.spool.opened(core, handle, file, len, &mut self.ranges);
+                self.spool.opened(&mut core.kernel, handle, file, len, &mut self.ranges);
                 if let Some((start, end)) = described {
                     self.ranges.insert(start, end);
                 }
@@ -726,6 +736,7 @@ impl Receiver {
                 self.storage_failed(core);
             }
             (Job::Repair { .. } | Job::Forget, _) => {}
+            (Job::Own(never), _) => match never {},
         }
     }
 
@@ -744,9 +755,9 @@ impl Receiver {
                     return;
                 };
                 self.phase = Phase::Installing;
-                self.spool.close(core);
+                self.spool.close(&mut core.kernel);
                 let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
-                core.filestore(self.base.handle, Job::Install, request);
+                core.kernel.filestore(self.base.seat.handle, Job::Install, request);
             }
             Phase::Receiving => self.safe(core),
             Phase::Syncing
@@ -776,9 +787,9 @@ impl Receiver {
         self.safe(core);
         self.phase = Phase::Telling;
         self.finished(core, Ok(()));
-        let inactivity = self.base.remote.inactivity;
-        self.base.alarm(core, Alarm::Inactivity, now, inactivity);
-        if self.red == Some(0) || self.base.path.is_none() {
+        let inactivity = self.peer.remote.inactivity;
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
+        if self.red == Some(0) || self.base.seat.path.is_none() {
             self.close(core);
         } else {
             self.close_if_told(core);
@@ -788,7 +799,7 @@ impl Receiver {
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>) {
         let file = self.file.as_ref();
         core.indicate(Indication::Finished(Finished {
-            id: self.base.id,
+            id: self.peer.session,
             role: End::Receiver,
             result,
             is_confirmed: result.is_ok(),
@@ -802,7 +813,7 @@ impl Receiver {
         match alarm {
             Alarm::Report(serial) => {
                 let Some(sent) = self.reports.get(&serial) else { return };
-                if sent.attempts > self.base.remote.retransmission_limit {
+                if sent.attempts > self.peer.remote.retransmission_limit {
                     if self.phase == Phase::Telling {
                         // All is well here; the sender asks if it is still there.
                         self.close(core);
@@ -814,21 +825,21 @@ impl Receiver {
                 if !self.due.contains(&serial) {
                     self.due.push_back(serial);
                 }
-                self.base.want(core, Class::Control);
+                self.base.want(&mut core.kernel, Class::Control);
             }
             Alarm::Cancel => {
                 let Phase::Cancelling { reason, attempts, .. } = self.phase else { return };
-                if attempts > self.base.remote.retransmission_limit {
+                if attempts > self.peer.remote.retransmission_limit {
                     self.close(core);
                     return;
                 }
                 self.phase = Phase::Cancelling { reason, due: true, attempts };
-                self.base.want(core, Class::Control);
+                self.base.want(&mut core.kernel, Class::Control);
             }
             Alarm::Inactivity => self.look_for_life(core, now),
             Alarm::Gaps => {
                 if self.gaps.rested() {
-                    self.base.want(core, Class::Control);
+                    self.base.want(&mut core.kernel, Class::Control);
                 }
             }
             Alarm::Checkpoint(_) | Alarm::Units(_) => {}
@@ -836,9 +847,9 @@ impl Receiver {
     }
 
     fn look_for_life(&mut self, core: &mut Core, now: Time) {
-        let limit = self.base.last_heard + self.base.remote.inactivity;
+        let limit = self.base.last_heard + self.peer.remote.inactivity;
         if limit > now {
-            self.base.alarm(core, Alarm::Inactivity, now, limit.since(now));
+            self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, limit.since(now));
             return;
         }
         match self.phase {
@@ -856,7 +867,7 @@ impl Receiver {
     /// The sender ends the session.
     pub(crate) fn on_cancel(&mut self, core: &mut Core, reason: CancelReason) {
         self.cancel_ack_due = true;
-        self.base.want(core, Class::Control);
+        self.base.want(&mut core.kernel, Class::Control);
         match self.phase {
             Phase::Receiving | Phase::Verifying | Phase::Syncing => {
                 self.finished(core, Err(Failure { by: End::Sender, reason }));
@@ -885,19 +896,19 @@ impl Receiver {
         self.finished(core, Err(Failure { by: End::Receiver, reason }));
         self.discard(core);
         self.phase = Phase::Cancelling { reason, due: true, attempts: 0 };
-        self.base.want(core, Class::Control);
-        if self.base.path.is_none() {
+        self.base.want(&mut core.kernel, Class::Control);
+        if self.base.seat.path.is_none() {
             self.close(core);
         }
     }
 
     /// Forgets what was received.
     fn discard(&mut self, core: &mut Core) {
-        self.base.disarm_all(core);
+        self.base.disarm_all(&mut core.kernel);
         self.due.clear();
         self.reports.clear();
         self.waiting.clear();
-        self.spool.abandon(core);
+        self.spool.abandon(&mut core.kernel);
         self.remove(core);
     }
 
@@ -906,17 +917,17 @@ impl Receiver {
             return;
         }
         let request = FilestoreRequest::DenyFile(self.spool.name.clone());
-        core.filestore(self.base.handle, Job::Forget, request);
+        core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
     }
 
     fn close(&mut self, core: &mut Core) {
-        self.base.disarm_all(core);
-        self.spool.abandon(core);
+        self.base.disarm_all(&mut core.kernel);
+        self.spool.abandon(&mut core.kernel);
         self.phase = Phase::Done;
     }
 
     /// Asks for a turn for all that waits to be sent.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
-        self.base.want(core, Class::Control);
+        self.base.want(&mut core.kernel, Class::Control);
     }
 }

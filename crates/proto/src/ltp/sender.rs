@@ -10,9 +10,10 @@ use wire::ltp::{
 };
 
 use super::config::{Format, Remote};
-use super::core::{Alarm, Base, Core, Job};
+use super::core::{Alarm, Core, Job, Peer};
 use super::file::Description;
 use super::indication::{Failure, Finished, Indication, PeerError, Report};
+use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::source::Source;
@@ -53,7 +54,8 @@ pub struct SendRequest {
 /// A session that sends.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    pub(crate) base: Base,
+    pub(crate) base: Base<Alarm>,
+    pub(crate) peer: Peer,
     destination: u64,
     /// The file's name there; empty if it is none.
     name: String,
@@ -122,9 +124,10 @@ enum Phase {
 }
 
 impl Sender {
-    fn new(base: Base, destination: u64, core: &mut Core) -> Self {
+    fn new(base: Base<Alarm>, peer: Peer, destination: u64, core: &mut Core) -> Self {
         Self {
             base,
+            peer,
             destination,
             name: String::new(),
             color: Red::All,
@@ -153,16 +156,27 @@ impl Sender {
     }
 
     /// Begins to send a file.
-    pub(crate) fn of_file(base: Base, request: SendRequest, core: &mut Core) -> Self {
-        let mut sender = Self::new(base, request.destination, core);
+    pub(crate) fn of_file(
+        base: Base<Alarm>,
+        peer: Peer,
+        request: SendRequest,
+        core: &mut Core,
+    ) -> Self {
+        let mut sender = Self::new(base, peer, request.destination, core);
         (sender.name, sender.color) = (request.name, request.red);
-        core.open(sender.base.handle, request.source, OpenMode::Read);
+        core.kernel.open(sender.base.seat.handle, request.source, OpenMode::Read);
         sender
     }
 
     /// Begins to send a block of units.
-    pub(crate) fn of_units(base: Base, destination: u64, block: Bytes, core: &mut Core) -> Self {
-        let mut sender = Self::new(base, destination, core);
+    pub(crate) fn of_units(
+        base: Base<Alarm>,
+        peer: Peer,
+        destination: u64,
+        block: Bytes,
+        core: &mut Core,
+    ) -> Self {
+        let mut sender = Self::new(base, peer, destination, core);
         (sender.service, sender.described) = (AGGREGATION_SERVICE, false);
         sender.units = block.len();
         core.units += sender.units;
@@ -178,7 +192,7 @@ impl Sender {
 
     pub(crate) fn report(&self) -> Report {
         Report {
-            id: self.base.id,
+            id: self.peer.session,
             role: End::Sender,
             progress: self.source.as_ref().map_or(0, Source::sent),
             size: self.source.is_some().then_some(self.content),
@@ -203,7 +217,7 @@ impl Sender {
         match (job, answer) {
             (Job::Open, Ok(Completion::Opened { file, len })) => {
                 if self.phase != Phase::Opening {
-                    core.close(file);
+                    core.kernel.close(file);
                     return;
                 }
                 self.opened(core, file, len);
@@ -213,7 +227,7 @@ impl Sender {
                 match source.read_done(offset, len, bytes, u64::MAX) {
                     Ok(()) => {
                         self.read_ahead(core);
-                        self.base.want(core, Class::Bulk);
+                        self.base.want(&mut core.kernel, Class::Bulk);
                     }
                     Err(()) => self.cancel(core, system),
                 }
@@ -221,7 +235,7 @@ impl Sender {
             (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
                 let Some(source) = self.source.as_mut() else { return };
                 match source.repair_done(offset, bytes) {
-                    Ok(()) => self.base.want(core, Class::Repair),
+                    Ok(()) => self.base.want(&mut core.kernel, Class::Repair),
                     Err(()) => self.cancel(core, system),
                 }
             }
@@ -230,6 +244,7 @@ impl Sender {
                 self.cancel(core, system);
             }
             (Job::Write { .. } | Job::Sync | Job::Install | Job::Forget, _) => {}
+            (Job::Own(never), _) => match never {},
         }
     }
 
@@ -256,26 +271,26 @@ impl Sender {
         }
         self.phase = Phase::Sending;
         self.read_ahead(core);
-        self.base.want(core, Class::Bulk);
+        self.base.want(&mut core.kernel, Class::Bulk);
     }
 
     fn read_ahead(&mut self, core: &mut Core) {
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let mtu = path.map_or(0, Path::mtu).max(64);
         let segment = self.room(mtu, 0, None).unwrap_or(1);
         if let Some(source) = self.source.as_mut() {
-            source.read_ahead(core, self.base.handle, segment);
+            source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
         }
     }
 
     /// Most octets of the block in a segment at `offset`; `None` if not even one fits.
     fn room(&self, mtu: usize, offset: u64, checkpoint: Option<Checkpoint>) -> Option<usize> {
-        let max = self.base.segment_max(mtu);
-        let head = Data::overhead(self.base.id, self.service, offset, max as u64, checkpoint);
+        let max = self.peer.segment_max(mtu);
+        let head = Data::overhead(self.peer.session, self.service, offset, max as u64, checkpoint);
         // A repair of one segment is a checkpoint, too, and shall not need a second one for that.
-        let spare = if self.base.remote.report_gaps && checkpoint.is_none() { SERIALS } else { 0 };
+        let spare = if self.peer.remote.report_gaps && checkpoint.is_none() { SERIALS } else { 0 };
         let room = max.saturating_sub(head + spare);
-        let most = self.base.remote.segment_max.map_or(room, |most| most.min(room));
+        let most = self.peer.remote.segment_max.map_or(room, |most| most.min(room));
         (most > 0).then_some(most.min(65_000))
     }
 
@@ -291,13 +306,13 @@ impl Sender {
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         while let Some(&serial) = self.acks_due.front() {
-            if !self.base.push(core, burst, Body::ReportAck { serial }) {
+            if !self.peer.push(core, burst, Body::ReportAck { serial }) {
                 return Turn::More;
             }
             self.acks_due.pop_front();
         }
         if self.cancel_ack_due {
-            if !self.base.push(core, burst, Body::CancelAck { by: End::Receiver }) {
+            if !self.peer.push(core, burst, Body::CancelAck { by: End::Receiver }) {
                 return Turn::More;
             }
             self.cancel_ack_due = false;
@@ -305,13 +320,13 @@ impl Sender {
         match self.phase {
             Phase::Closing => self.close(core),
             Phase::Cancelling { reason, due: true, attempts } => {
-                if !self.base.push(core, burst, Body::Cancel { by: End::Sender, reason }) {
+                if !self.peer.push(core, burst, Body::Cancel { by: End::Sender, reason }) {
                     return Turn::More;
                 }
                 self.phase = Phase::Cancelling { reason, due: false, attempts: attempts + 1 };
-                let auto = self.base.answer_time(core);
-                let wait = self.base.remote.cancel_timer.duration(auto, attempts);
-                self.base.alarm(core, Alarm::Cancel, burst.departure(), wait);
+                let auto = core.answer_time(&self.base, &self.peer.remote);
+                let wait = self.peer.remote.cancel_timer.duration(auto, attempts);
+                self.base.alarm(&mut core.kernel, Alarm::Cancel, burst.departure(), wait);
             }
             Phase::Cancelling { .. } | Phase::Opening | Phase::Sending | Phase::Done => {}
         }
@@ -320,7 +335,7 @@ impl Sender {
 
     /// Whether `len` new red octets that leave at `at` are to be a checkpoint (§6.2: discretionary).
     fn is_checkpoint_due(&self, len: u64, at: Time) -> bool {
-        let Remote { checkpoint_every, checkpoint_interval, .. } = self.base.remote;
+        let Remote { checkpoint_every, checkpoint_interval, .. } = self.peer.remote;
         let waited = self.checked_at.map(|before| at.since(before));
         let asked_every = self.window.as_ref().map(Window::every);
         [checkpoint_every, asked_every]
@@ -388,7 +403,7 @@ impl Sender {
             data = &data[..room];
         }
         let body = Body::Data(Data { kind, service: self.service, offset, checkpoint, data });
-        if !self.base.push(core, burst, body) {
+        if !self.peer.push(core, burst, body) {
             return None;
         }
         if kind.is_red() && is_new {
@@ -414,13 +429,13 @@ impl Sender {
     }
 
     fn checkpoint_left(&mut self, core: &mut Core, at: Time, serial: u64, start: u64) {
-        let auto = self.base.answer_time(core);
+        let auto = core.answer_time(&self.base, &self.peer.remote);
         let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
         checkpoint.start = start;
         checkpoint.left = at;
         checkpoint.attempts += u32::from(std::mem::take(&mut checkpoint.is_due));
-        let wait = self.base.remote.checkpoint_timer.duration(auto, checkpoint.attempts);
-        self.base.alarm(core, Alarm::Checkpoint(serial), at, wait);
+        let wait = self.peer.remote.checkpoint_timer.duration(auto, checkpoint.attempts);
+        self.base.alarm(&mut core.kernel, Alarm::Checkpoint(serial), at, wait);
     }
 
     fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
@@ -518,7 +533,7 @@ impl Sender {
             core.stats.repair_bytes += len as u64;
             source.repair_sent(len.min(wanted));
         };
-        source.read_repairs(core, self.base.handle);
+        source.read_repairs(&mut core.kernel, self.base.seat.handle);
         let over = turn == Turn::Over && !source.has_repairs();
         self.source = Some(source);
         if over && self.description_due {
@@ -531,7 +546,7 @@ impl Sender {
     pub(crate) fn on_report(&mut self, core: &mut Core, now: Time, report: &wire::ltp::Report<'_>) {
         self.base.last_heard = now;
         self.acks_due.push_back(report.serial);
-        self.base.want(core, Class::Control);
+        self.base.want(&mut core.kernel, Class::Control);
         if self.phase != Phase::Sending
             || self.reports_seen.contains(&(report.serial, report.checkpoint))
         {
@@ -542,17 +557,17 @@ impl Sender {
         }
         self.reports_seen.push_back((report.serial, report.checkpoint));
         if let Some(answered) = self.checkpoints.remove(&report.checkpoint) {
-            self.base.disarm(core, Alarm::Checkpoint(report.checkpoint));
+            self.base.disarm(&mut core.kernel, Alarm::Checkpoint(report.checkpoint));
             if self.ends.get(&answered.end) == Some(&report.checkpoint) {
                 self.ends.remove(&answered.end);
             }
             if answered.attempts == 1 {
-                self.base.sample(core, now.since(answered.left));
+                self.base.seat.sample(&mut core.kernel.paths, now.since(answered.left));
             }
         }
         if report.upper > self.red {
             let error = PeerError::ReportBeyondEnd;
-            core.indicate(Indication::PeerError { id: self.base.id, error });
+            core.indicate(Indication::PeerError { id: self.peer.session, error });
             return;
         }
         if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
@@ -569,7 +584,7 @@ impl Sender {
         self.cycles = if brings { 0 } else { self.cycles + 1 };
         if self.acked.covered() >= self.red {
             self.red_is_there(core);
-        } else if self.cycles > self.base.remote.cycle_limit {
+        } else if self.cycles > self.peer.remote.cycle_limit {
             self.cancel(core, CancelReason::CycleLimit);
         } else {
             self.repair(core, report.lower, report.upper, report.serial);
@@ -588,7 +603,7 @@ impl Sender {
     /// Sends again what is missing between two bounds, and asks for a report on it.
     fn repair(&mut self, core: &mut Core, lower: u64, upper: u64, report: u64) {
         let max = core.config.limits.gaps;
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let segment = self.room(path.map_or(0, Path::mtu).max(64), 0, None);
         let times = segment.and_then(|segment| path?.times(segment));
         let gaps: Vec<_> = self.acked.gaps(lower, upper).collect();
@@ -608,13 +623,13 @@ impl Sender {
             let packets = new as f64 / segment.unwrap_or(1) as f64;
             packet.as_secs_f64() * packets > 2.0 * round_trip.as_secs_f64()
         });
-        let copies = if busy { 1 } else { self.base.remote.repair_copies };
+        let copies = if busy { 1 } else { self.peer.remote.repair_copies };
         source.choose_copies(copies, segment.unwrap_or(1), times);
-        source.read_repairs(core, self.base.handle);
+        source.read_repairs(&mut core.kernel, self.base.seat.handle);
         if let Some(end) = last {
             self.new_checkpoint(end, report);
         }
-        self.base.want(core, Class::Repair);
+        self.base.want(&mut core.kernel, Class::Repair);
     }
 
     /// A timer went off.
@@ -624,7 +639,7 @@ impl Sender {
                 let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
                 checkpoint.is_due = true;
                 let checkpoint = *checkpoint;
-                if checkpoint.attempts > self.base.remote.retransmission_limit {
+                if checkpoint.attempts > self.peer.remote.retransmission_limit {
                     self.cancel(core, CancelReason::RetransmissionLimit);
                     return;
                 }
@@ -633,18 +648,18 @@ impl Sender {
                     && start < self.content
                 {
                     source.request(start, end.min(self.content), usize::MAX);
-                    source.read_repairs(core, self.base.handle);
+                    source.read_repairs(&mut core.kernel, self.base.seat.handle);
                 }
                 self.description_due |= end > self.content;
-                self.base.want(core, Class::Repair);
+                self.base.want(&mut core.kernel, Class::Repair);
             }
             (Alarm::Cancel, Phase::Cancelling { reason, attempts, .. }) => {
-                if attempts > self.base.remote.retransmission_limit {
+                if attempts > self.peer.remote.retransmission_limit {
                     self.close(core);
                     return;
                 }
                 self.phase = Phase::Cancelling { reason, due: true, attempts };
-                self.base.want(core, Class::Control);
+                self.base.want(&mut core.kernel, Class::Control);
             }
             (
                 Alarm::Checkpoint(_)
@@ -665,7 +680,7 @@ impl Sender {
     /// The receiver ends the session.
     pub(crate) fn on_cancel(&mut self, core: &mut Core, reason: CancelReason) {
         self.cancel_ack_due = true;
-        self.base.want(core, Class::Control);
+        self.base.want(&mut core.kernel, Class::Control);
         if matches!(self.phase, Phase::Opening | Phase::Sending) {
             self.finished(core, Err(Failure { by: End::Receiver, reason }), true);
             self.end(core);
@@ -694,7 +709,7 @@ impl Sender {
             return;
         }
         self.phase = Phase::Cancelling { reason, due: true, attempts: 0 };
-        self.base.want(core, Class::Control);
+        self.base.want(&mut core.kernel, Class::Control);
     }
 
     fn succeed(&mut self, core: &mut Core, is_confirmed: bool) {
@@ -704,7 +719,7 @@ impl Sender {
 
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, is_confirmed: bool) {
         core.indicate(Indication::Finished(Finished {
-            id: self.base.id,
+            id: self.peer.session,
             role: End::Sender,
             result,
             is_confirmed,
@@ -715,30 +730,30 @@ impl Sender {
 
     /// Nothing more of the block is sent; answers that are due still are.
     fn end(&mut self, core: &mut Core) {
-        self.base.disarm_all(core);
+        self.base.disarm_all(&mut core.kernel);
         self.checkpoints.clear();
         self.ends.clear();
         if let Some(source) = self.source.take() {
-            source.close(core);
+            source.close(&mut core.kernel);
         }
         self.phase = Phase::Closing;
-        self.base.want(core, Class::Control);
+        self.base.want(&mut core.kernel, Class::Control);
     }
 
     fn close(&mut self, core: &mut Core) {
-        self.base.disarm_all(core);
+        self.base.disarm_all(&mut core.kernel);
         self.phase = Phase::Done;
     }
 
     /// Asks for a turn for all that waits to be sent.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         for class in [Class::Control, Class::Repair, Class::Bulk] {
-            self.base.want(core, class);
+            self.base.want(&mut core.kernel, class);
         }
     }
 
     pub(crate) fn id(&self) -> SessionId {
-        self.base.id
+        self.peer.session
     }
 
     /// Octets of a block of units, which the bound on those counts.

@@ -49,6 +49,16 @@ pub(crate) fn decode(version: Version, octets: &[u8]) -> Result<Packet<'_>, Deco
     }
 }
 
+/// A packet that was kept as version 1 has it, as it goes on the wire; `None` if there is nothing to
+/// say.
+pub(crate) fn translated(version: Version, octets: Vec<u8>) -> Option<Vec<u8>> {
+    let packet = Packet::decode(&octets).ok()?;
+    match Coded::new(version, &packet)? {
+        Coded::V1(_) => Some(octets),
+        Coded::V0(packet) => packet.to_vec().ok(),
+    }
+}
+
 /// What version 0 says in place of a packet of version 1.
 fn say<'a>(packet: &Packet<'a>) -> Option<v0::Packet<'a>> {
     let short = |value: u64| u32::try_from(value).ok();

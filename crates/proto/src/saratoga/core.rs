@@ -10,7 +10,7 @@ use super::codec::Coded;
 use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
-use crate::kernel::{self, Base, Bounds, Job, Kernel};
+use crate::kernel::{self, Base, Bounds};
 use crate::path::{Burst, Handle};
 
 /// A session's timers.
@@ -46,14 +46,28 @@ impl kernel::Alarm for Alarm {
     }
 }
 
-/// Whose effects belong to no session.
-pub(crate) const NOBODY: Handle = Handle { index: u32::MAX, generation: 0 };
+/// What an effect was for that only Saratoga has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Take up the records of an earlier run.
+    Load,
+    /// A file is deleted.
+    Delete,
+    /// A directory is listed.
+    List,
+    /// The record of this number was kept.
+    Record { number: u32 },
+}
+
+pub(crate) type Job = kernel::Job<Task>;
+
+pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
 
 /// What all sessions of a peer share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
-    pub(crate) kernel: Kernel<Alarm>,
+    pub(crate) kernel: Kernel,
     pub(crate) indications: VecDeque<Indication>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
@@ -72,6 +86,7 @@ impl Core {
             read_ahead: limits.read_ahead,
             read_ahead_total: limits.read_ahead_total,
             read_piece: limits.read_piece,
+            replies: limits.replies,
         };
         Self {
             kernel: Kernel::new(bounds),
@@ -101,6 +116,14 @@ impl Core {
         self.limits_reported.retain(|other| *other != limit);
     }
 
+    /// Data that came is dropped for lack of room.
+    pub(crate) fn no_room(&mut self) {
+        self.stats.data_dropped += 1;
+        if self.kernel.became_full() {
+            self.indicate(Indication::LimitReached(Limit::WriteBuffer));
+        }
+    }
+
     /// Keeps what came of a file for a later session.
     pub(crate) fn keep_partial(&mut self, number: u32, partial: Partial) {
         let max = self.config.limits.partials;
@@ -109,7 +132,7 @@ impl Core {
             self.forget_record(oldest);
             let name = FileName::spool(&partials::key(oldest));
             let name = name.expect("letters, digits and dashes are a name");
-            self.kernel.filestore(NOBODY, Job::Forget, FilestoreRequest::DenyFile(name));
+            self.kernel.filestore(Handle::NOBODY, Job::Forget, FilestoreRequest::DenyFile(name));
         }
     }
 
@@ -117,7 +140,7 @@ impl Core {
     pub(crate) fn forget_record(&mut self, number: u32) {
         if !self.partials.has(number) {
             let request = IndexRequest::Remove { key: partials::key(number) };
-            self.kernel.index(NOBODY, Job::Forget, request);
+            self.kernel.index(Handle::NOBODY, Job::Forget, request);
         }
     }
 
@@ -141,7 +164,7 @@ impl Core {
 
     /// Time within which the peer should have answered.
     pub(crate) fn answer_time(&self, base: &Base<Alarm>, remote: &Remote) -> Duration {
-        base.round_trip(&self.kernel).timeout(remote.initial_rtt)
+        base.seat.round_trip(&self.kernel.paths).timeout(remote.initial_rtt)
     }
 
     /// When a peer that was last heard then is given up.

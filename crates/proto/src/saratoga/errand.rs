@@ -4,9 +4,9 @@ use engine::{Completion, EffectError, FileName, FilestoreRequest, Time};
 use wire::saratoga::{Packet, Request, RequestKind, StatusCode, Width};
 
 use super::config::Remote;
-use super::core::{Alarm, Core};
+use super::core::{Alarm, Core, Job, Task};
 use super::indication::{Failure, Finished, Indication, Report, SessionId};
-use crate::kernel::{Base, Job};
+use crate::kernel::Base;
 use crate::path::{Burst, Class, Turn};
 
 /// A request to delete a file, at either end.
@@ -48,7 +48,11 @@ impl Errand {
         core: &mut Core,
     ) -> Self {
         let path = name.path().to_owned();
-        core.kernel.filestore(base.handle, Job::Delete, FilestoreRequest::DeleteFile(name));
+        core.kernel.filestore(
+            base.seat.handle,
+            Job::Own(Task::Delete),
+            FilestoreRequest::DeleteFile(name),
+        );
         Self::new(base, id, path, core)
     }
 

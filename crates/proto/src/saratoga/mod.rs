@@ -20,7 +20,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, FileName, IndexRequest, Input, PathEvent,
@@ -41,13 +41,15 @@ pub use self::indication::{
 pub use self::profile::profile;
 pub use wire::saratoga as packet;
 
-use self::core::{Alarm, Core, NOBODY};
+use self::core::{Alarm, Core, Job, Kernel, Task};
 use self::errand::Errand;
 use self::partials::Partial;
 use self::receiver::{Receiver, Wish};
 use self::sender::{Order, Sender};
-use crate::kernel::{Base, Job, Kernel, Slots, Turns};
+use crate::kernel::{Base, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Path, Turn};
+use crate::recent::Recent;
+use crate::storage::Storage as _;
 
 /// A Saratoga peer.
 #[derive(Debug)]
@@ -56,9 +58,7 @@ pub struct Node {
     slots: Slots<Session>,
     by_id: BTreeMap<SessionId, Handle>,
     /// Sessions that are over, and the packet that answers who asks about them.
-    closed: BTreeMap<SessionId, Vec<u8>>,
-    closed_order: VecDeque<SessionId>,
-    replies: VecDeque<(PathId, Vec<u8>)>,
+    closed: Recent<SessionId, Vec<u8>>,
     /// Whether the records of an earlier run were taken up.
     is_restored: bool,
 }
@@ -144,15 +144,13 @@ impl Node {
         let mut core = Core::new(config, rng);
         let is_restored = !core.config.journal.enabled;
         if !is_restored {
-            core.kernel.index(NOBODY, Job::Load, IndexRequest::Load);
+            core.kernel.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
         }
         Self {
             core,
             slots: Slots::new(),
             by_id: BTreeMap::new(),
-            closed: BTreeMap::new(),
-            closed_order: VecDeque::new(),
-            replies: VecDeque::new(),
+            closed: Recent::new(),
             is_restored,
         }
     }
@@ -185,12 +183,11 @@ impl Node {
     #[must_use]
     pub fn memory(&self) -> usize {
         let words: usize = self.closed.values().map(|word| word.len() + 64).sum();
-        let replies: usize = self.replies.iter().map(|(_, packet)| packet.len()).sum();
         self.slots.iter().map(Session::memory).sum::<usize>()
             + self.core.kernel.room.held()
             + self.core.partials.memory()
             + words
-            + replies
+            + self.core.kernel.replies.memory()
     }
 
     /// Sends a file.
@@ -275,7 +272,7 @@ impl Node {
     pub fn cancel(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
         let handle = *self.by_id.get(&id).ok_or(RequestError::NoSession(id))?;
         let code = StatusCode::NotInterested;
-        match self.slots.get(handle) {
+        match self.slots.get_mut(handle) {
             Some(Session::Sender(sender)) => sender.end(&mut self.core, code),
             Some(Session::Receiver(receiver)) => receiver.refuse(&mut self.core, now, code),
             Some(Session::Errand(errand)) => errand.give_up(&mut self.core),
@@ -306,8 +303,7 @@ impl Node {
         loop {
             let number = self.core.rng.next_u64() as u32;
             let ids = [Role::Sender, Role::Receiver].map(|role| SessionId { peer, number, role });
-            let taken =
-                |id: &SessionId| self.by_id.contains_key(id) || self.closed.contains_key(id);
+            let taken = |id: &SessionId| self.by_id.contains_key(id) || self.closed.contains(id);
             if number != 0 && !ids.iter().any(taken) {
                 return Ok(SessionId { peer, number, role });
             }
@@ -346,13 +342,7 @@ impl Node {
     }
 
     fn remember(&mut self, id: SessionId, word: Vec<u8>) {
-        if self.closed.insert(id, word).is_none() {
-            self.closed_order.push_back(id);
-        }
-        while self.closed_order.len() > self.core.config.limits.closed {
-            let Some(oldest) = self.closed_order.pop_front() else { break };
-            self.closed.remove(&oldest);
-        }
+        self.closed.insert_within(self.core.config.limits.closed, id, word);
     }
 
     /// One datagram arrived.
@@ -375,7 +365,7 @@ impl Node {
                 else {
                     return;
                 };
-                if let Some(Session::Receiver(receiver)) = self.slots.get(handle) {
+                if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
                     receiver.on_metadata(&mut self.core, now, metadata);
                 }
                 self.settle(handle);
@@ -386,7 +376,7 @@ impl Node {
                 else {
                     return;
                 };
-                if let Some(Session::Receiver(receiver)) = self.slots.get(handle) {
+                if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
                     receiver.on_data(&mut self.core, now, data);
                 }
                 self.settle(handle);
@@ -397,7 +387,7 @@ impl Node {
     /// A sender that was started again describes the file that another session is about: that
     /// session goes on under the new number.
     fn unite(&mut self, id: SessionId, identity: &[u8]) {
-        if self.closed.contains_key(&id) {
+        if self.closed.contains(&id) {
             return;
         }
         let about = |session: &Session| match session {
@@ -407,7 +397,7 @@ impl Node {
         let other = self.slots.iter().find(|session| about(session)).map(Session::id);
         let Some(other) = other.filter(|other| *other != id) else { return };
         if let Some(handle) = self.by_id.get(&id).copied() {
-            let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return };
+            let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
             if !receiver.vanish(&mut self.core) {
                 return;
             }
@@ -416,7 +406,7 @@ impl Node {
         }
         let Some(handle) = self.by_id.remove(&other) else { return };
         self.by_id.insert(id, handle);
-        if let Some(Session::Receiver(receiver)) = self.slots.get(handle) {
+        if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
             receiver.adopt(&mut self.core, id);
         }
     }
@@ -475,18 +465,13 @@ impl Node {
         self.remember(id, word);
     }
 
+    /// Answers with a packet of version 1, in the version that is spoken.
     fn reply(&mut self, to: PathId, packet: Vec<u8>) {
-        if packet.is_empty() {
-            return;
-        }
-        let of_path = self.replies.iter().filter(|(path, _)| *path == to).count();
-        let max = self.core.config.limits.replies;
-        if self.replies.len() >= max || of_path >= max.div_ceil(4) {
+        let Some(packet) = codec::translated(self.core.config.version, packet) else { return };
+        if !self.core.kernel.replies.push(to, packet) {
             self.core.stats.replies_dropped += 1;
             self.core.limit_reached(Limit::Replies);
-            return;
         }
-        self.replies.push_back((to, packet));
     }
 
     fn on_beacon(&mut self, from: PathId, beacon: &Beacon<'_>) {
@@ -514,7 +499,7 @@ impl Node {
         let id = SessionId { peer: from, number: request.session, role };
         if let Some(handle) = self.by_id.get(&id).copied() {
             // It was asked before, and the answer may be lost.
-            if let Some(session) = self.slots.get(handle) {
+            if let Some(session) = self.slots.get_mut(handle) {
                 session.asked_again(&mut self.core);
             }
             return;
@@ -617,7 +602,7 @@ impl Node {
             }
             return;
         };
-        match self.slots.get(handle) {
+        match self.slots.get_mut(handle) {
             Some(Session::Sender(sender)) => sender.on_status(&mut self.core, now, status),
             Some(Session::Receiver(receiver)) => receiver.on_status(&mut self.core, now, status),
             Some(Session::Errand(errand)) if errand.id.role == Role::Receiver => {
@@ -653,11 +638,11 @@ impl Node {
             }
         }
         if !is_up {
-            self.replies.retain(|(to, _)| *to != id);
+            self.core.kernel.replies.drop_path(id);
         }
         let beacons = self.core.config.beacons.as_ref();
         if is_up && beacons.is_some_and(|beacons| beacons.paths.contains(&id)) {
-            self.core.kernel.timers.set((NOBODY, Alarm::Beacon), now, "beacon");
+            self.core.kernel.timers.set((Handle::NOBODY, Alarm::Beacon), now, "beacon");
         }
     }
 
@@ -686,20 +671,20 @@ impl Node {
         }
         if any {
             let at = now + beacons.interval.max(crate::timer::TICK);
-            self.core.kernel.timers.set((NOBODY, Alarm::Beacon), at, "beacon");
+            self.core.kernel.timers.set((Handle::NOBODY, Alarm::Beacon), at, "beacon");
         }
     }
 
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
         let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
-        if job == Job::Load {
+        if job == Job::Own(Task::Load) {
             self.restore(answer);
             return;
         }
-        match self.slots.get(handle) {
+        match self.slots.get_mut(handle) {
             Some(Session::Sender(sender)) => sender.done(&mut self.core, now, job, answer),
             Some(Session::Receiver(receiver)) => receiver.done(&mut self.core, now, job, answer),
-            Some(Session::Errand(errand)) if job == Job::Delete => {
+            Some(Session::Errand(errand)) if job == Job::Own(Task::Delete) => {
                 errand.done(&mut self.core, &answer);
             }
             Some(Session::Errand(_)) => {}
@@ -712,12 +697,10 @@ impl Node {
     fn orphaned(&mut self, job: Job, answer: Result<Completion, EffectError>) {
         match (job, answer) {
             (Job::Write { cost }, _) => {
-                use crate::storage::Storage as _;
                 self.core.kernel.written(cost);
             }
-            (Job::Record { number }, _) => self.core.forget_record(number),
+            (Job::Own(Task::Record { number }), _) => self.core.forget_record(number),
             (_, Ok(Completion::Opened { file, .. })) => {
-                use crate::storage::Storage as _;
                 self.core.kernel.close(file);
             }
             _ => {}
@@ -746,35 +729,6 @@ impl Node {
         }
         let partials = self.core.partials.len();
         self.core.indicate(Indication::Restored { partials });
-    }
-
-    /// Fills a batch for one path with what is most worth sending.
-    fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
-        let path = self.core.kernel.paths.get(&id).filter(|path| path.can_send())?;
-        if !path.has_work() && self.replies.is_empty() {
-            return None;
-        }
-        let mut burst = path.burst(now, tx);
-        let mut i = 0;
-        while let Some((to, octets)) = self.replies.get(i) {
-            if *to != id {
-                i += 1;
-                continue;
-            }
-            // Kept as version 1 has it.
-            if let Ok(packet) = Packet::decode(octets)
-                && !self.core.push(&mut burst, &packet)
-            {
-                break;
-            }
-            self.replies.remove(i);
-        }
-        self.fill_batch(id, &mut burst);
-        if burst.is_empty() {
-            return None;
-        }
-        let path = self.core.kernel.paths.get_mut(&id)?;
-        path.finish(id, &burst)
     }
 }
 
@@ -811,17 +765,29 @@ fn status(session: u32, code: StatusCode) -> Vec<u8> {
     packet.to_vec().unwrap_or_default()
 }
 
-impl Turns<Alarm> for Node {
-    fn kernel(&mut self) -> &mut Kernel<Alarm> {
+impl Turns for Node {
+    type Alarm = Alarm;
+    type Job = Task;
+
+    fn kernel(&mut self) -> &mut Kernel {
         &mut self.core.kernel
     }
 
-    fn base(&mut self, handle: Handle) -> Option<&mut Base<Alarm>> {
-        self.slots.get(handle).map(Session::base)
+    fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
+        self.slots.get_mut(handle).map(|session| &mut session.base().seat)
+    }
+
+    fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
+        let Core { kernel, stats, config, .. } = &mut self.core;
+        stats.oversize += kernel.replies.emit(id, burst, |octets| {
+            if let Ok(packet) = codec::decode(config.version, octets) {
+                stats.sent.count(&packet);
+            }
+        });
     }
 
     fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn {
-        match self.slots.get(handle) {
+        match self.slots.get_mut(handle) {
             Some(Session::Sender(sender)) => sender.emit(&mut self.core, class, burst),
             Some(Session::Receiver(receiver)) => receiver.emit(&mut self.core, burst),
             Some(Session::Errand(errand)) => errand.emit(&mut self.core, burst),
@@ -831,7 +797,7 @@ impl Turns<Alarm> for Node {
 
     /// One that is over is forgotten, but for the packet that answers who asks.
     fn settle(&mut self, handle: Handle) {
-        if self.slots.get(handle).is_some_and(|session| session.is_done()) {
+        if self.slots.get_mut(handle).is_some_and(|session| session.is_done()) {
             let Some(mut session) = self.slots.take(handle) else { return };
             session.base().disarm_all(&mut self.core.kernel);
             let id = session.id();
@@ -857,9 +823,6 @@ impl Turns<Alarm> for Node {
             }
             self.remember(id, word);
             self.core.limit_left(Limit::Sessions);
-        }
-        if !self.core.kernel.is_full {
-            self.core.limit_left(Limit::WriteBuffer);
         }
         if std::mem::take(&mut self.core.kernel.flush_wanted) {
             for session in self.slots.iter_mut() {
@@ -888,11 +851,11 @@ impl Engine for Node {
 
     fn handle_timeout(&mut self, now: Time) {
         while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
-            if handle == NOBODY {
+            if handle == Handle::NOBODY {
                 self.beacon(now);
                 continue;
             }
-            let Some(session) = self.slots.get(handle) else { continue };
+            let Some(session) = self.slots.get_mut(handle) else { continue };
             session.base().disarm(&mut self.core.kernel, alarm);
             match session {
                 Session::Sender(sender) => sender.alarm(&mut self.core, now, alarm),
@@ -904,13 +867,7 @@ impl Engine for Node {
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        for id in self.core.kernel.turns() {
-            if let Some(transmit) = self.transmit_on(now, id, tx) {
-                self.core.kernel.had_turn(id);
-                return Some(transmit);
-            }
-        }
-        None
+        self.take_turns(now, tx)
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {

@@ -17,10 +17,10 @@ use wire::saratoga::{
 
 use super::codec;
 use super::config::{Remote, Version};
-use super::core::{Alarm, Core};
+use super::core::{Alarm, Core, Job, Task};
 use super::directory;
 use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
-use crate::kernel::{Base, Job};
+use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::source::Source;
 use crate::storage::Storage as _;
@@ -114,10 +114,10 @@ enum Phase {
 impl Sender {
     pub(crate) fn new(base: Base<Alarm>, id: SessionId, order: Order, core: &mut Core) -> Self {
         let remote = core.config.remote(id.peer).clone();
-        let handle = base.handle;
+        let handle = base.seat.handle;
         if order.content == Content::Directory {
             let request = FilestoreRequest::List(order.source.clone());
-            core.kernel.filestore(handle, Job::List, request);
+            core.kernel.filestore(handle, Job::Own(Task::List), request);
         } else {
             core.kernel.open(handle, order.source.clone(), OpenMode::Read);
         }
@@ -193,7 +193,7 @@ impl Sender {
                     core.kernel.close(file);
                 }
             }
-            (Job::Open | Job::List, Err(error)) => {
+            (Job::Open | Job::Own(Task::List), Err(error)) => {
                 let code = match error {
                     EffectError::NotFound | EffectError::WrongKind => StatusCode::NotFound,
                     EffectError::NotAllowed => StatusCode::AccessDenied,
@@ -204,7 +204,7 @@ impl Sender {
                 };
                 self.end(core, code);
             }
-            (Job::List, Ok(Completion::Listing(entries))) => {
+            (Job::Own(Task::List), Ok(Completion::Listing(entries))) => {
                 match directory::encode(&entries, core.config.limits.directory) {
                     Some(octets) => self.list(core, now, octets),
                     None => self.end(core, StatusCode::TooLong),
@@ -222,7 +222,7 @@ impl Sender {
                     Err(()) => self.end(core, failed),
                 }
             }
-            (Job::List | Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
+            (Job::Own(Task::List) | Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
                 core.stats.storage_errors += 1;
                 self.end(core, failed);
             }
@@ -231,9 +231,7 @@ impl Sender {
                 | Job::Sync
                 | Job::Install
                 | Job::Forget
-                | Job::Load
-                | Job::Delete
-                | Job::Record { .. },
+                | Job::Own(Task::Load | Task::Delete | Task::Record { .. }),
                 _,
             ) => {}
         }
@@ -293,7 +291,7 @@ impl Sender {
         let Some((file, reading)) = self.summing.as_mut() else { return };
         let size = self.size.unwrap_or_default();
         if reading.sum.position() < size {
-            reading.read_on(&mut core.kernel, self.base.handle, *file, size);
+            reading.read_on(&mut core.kernel, self.base.seat.handle, *file, size);
             return;
         }
         self.checksum = Some(reading.sum.finish());
@@ -364,7 +362,7 @@ impl Sender {
         let mtu = core.kernel.paths.get(&self.id.peer).map_or(0, Path::mtu).max(64);
         let segment = self.room(mtu, false).unwrap_or(1);
         if let Some(source) = self.source.as_mut() {
-            source.read_ahead(&mut core.kernel, self.base.handle, segment);
+            source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
         }
     }
 
@@ -630,7 +628,7 @@ impl Sender {
             source.repair_sent(len);
             self.ask_due = true;
         };
-        source.read_repairs(&mut core.kernel, self.base.handle);
+        source.read_repairs(&mut core.kernel, self.base.seat.handle);
         if turn == Turn::Over && !source.has_repairs() && self.end_sent && self.ask_due {
             self.base.want(&mut core.kernel, Class::Bulk);
         }
@@ -664,7 +662,7 @@ impl Sender {
         let echo = status.timestamp.and_then(|timestamp| unstamp(&timestamp));
         let echo = echo.filter(|&(at, asked)| at <= now && (1..=self.asked).contains(&asked));
         if let Some((at, _)) = echo.filter(|_| !status.is_voluntary) {
-            self.base.sample(&mut core.kernel, now.since(at));
+            self.base.seat.sample(&mut core.kernel.paths, now.since(at));
         }
         if status.lacks_metadata {
             self.metadata_due |= self.order.put != Put::Blind;
@@ -708,7 +706,7 @@ impl Sender {
             let there = status.in_response_to.saturating_sub(missing);
             self.resumed = self.resumed.max(there.saturating_sub(source.sent()));
             source.skip_to(status.in_response_to);
-            source.read_ahead(&mut core.kernel, self.base.handle, segment);
+            source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
             self.base.want(&mut core.kernel, Class::Bulk);
         }
         let max = core.config.limits.gaps;
@@ -731,7 +729,7 @@ impl Sender {
         // While there is new data to send, a copy of a repair costs what that could have brought.
         let copies = if source.at_end() { self.remote.repair_copies } else { 1 };
         source.choose_copies(copies, segment, times);
-        source.read_repairs(&mut core.kernel, self.base.handle);
+        source.read_repairs(&mut core.kernel, self.base.seat.handle);
         if let Some(window) = self.window.as_mut() {
             window.answered(status.in_response_to, source.sent());
             self.base.disarm(&mut core.kernel, Alarm::Window);
@@ -825,7 +823,7 @@ impl Sender {
         self.release(core);
         if self.order.delete && is_confirmed {
             let request = FilestoreRequest::DeleteFile(self.order.source.clone());
-            core.kernel.filestore(self.base.handle, Job::Forget, request);
+            core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
         }
         self.close(core);
     }

@@ -9,7 +9,7 @@ use wire::cfdp::{
 };
 
 use super::{Phase, Receiver};
-use crate::cfdp::core::{Alarm, Core, Job};
+use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::indication::{Indication, Role, TransactionFinished};
 use crate::cfdp::journal::{self, Decided, ReceiverRecord};
 use crate::cfdp::request::{FilestoreRequest, FilestoreResponse};
@@ -37,21 +37,21 @@ impl Receiver {
             return;
         }
         if self.ranges.covered() < eof.size {
-            self.spool.sum_up(core, self.base.handle, self.ranges.prefix());
+            self.spool.sum_up(&mut core.kernel, self.base.seat.handle, self.ranges.prefix());
             return;
         }
         self.complete_at = now;
         self.phase = Phase::Verifying;
         self.base.disarm_protocol(core);
         self.base.disarm(core, Alarm::Journal);
-        self.spool.flush(core, self.base.handle);
+        self.spool.flush(&mut core.kernel, self.base.seat.handle);
         self.summed_up(core, now);
     }
 
     /// More of the file was summed up.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
-        let handle = self.base.handle;
-        self.spool.sum_up(core, handle, self.ranges.prefix());
+        let handle = self.base.seat.handle;
+        self.spool.sum_up(&mut core.kernel, handle, self.ranges.prefix());
         let Some(eof) = self.eof.filter(|_| self.phase == Phase::Verifying) else { return };
         let Some(checksum) = self.spool.checksum(eof.size) else { return };
         let unchecked =
@@ -70,7 +70,7 @@ impl Receiver {
 
     fn sync(&mut self, core: &mut Core) {
         self.progress.syncs += 1;
-        self.spool.sync(core, self.base.handle);
+        self.spool.sync(&mut core.kernel, self.base.seat.handle);
     }
 
     /// What was written is safe.
@@ -80,7 +80,7 @@ impl Receiver {
             // An earlier sync says nothing about what was written after it was asked for.
             Phase::Syncing if self.progress.syncs > 0 => {}
             Phase::Syncing => {
-                self.spool.close(core);
+                self.spool.close(&mut core.kernel);
                 if !core.config.journal.enabled {
                     self.install(core, now);
                     return;
@@ -128,7 +128,7 @@ impl Receiver {
         };
         self.phase = Phase::Installing;
         let request = engine::FilestoreRequest::Install { from: self.spool.name.clone(), to };
-        core.filestore(self.base.handle, Job::Install, request);
+        core.kernel.filestore(self.base.seat.handle, Job::Install, request);
     }
 
     /// The file has its name, or the store refused it.
@@ -166,7 +166,9 @@ impl Receiver {
         self.phase = Phase::Requests(index);
         let permitted = self.base.remote.permissions.filestore;
         match store_request(request).filter(|_| permitted) {
-            Some(store) => core.filestore(self.base.handle, Job::Request, store),
+            Some(store) => {
+                core.kernel.filestore(self.base.seat.handle, Job::Own(Task::Request), store);
+            }
             None => {
                 core.stats.names_refused += 1;
                 let error = EffectError::NotAllowed;
@@ -225,7 +227,7 @@ impl Receiver {
         // A waypoint that gives up is where the transaction ends.
         let end_system =
             !core.is_relayed(&self.base.header) || self.outcome.condition != ConditionCode::NoError;
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let max = self.base.pdu_max(path.map_or(usize::MAX, Path::mtu));
         self.finished_pdu = self.outcome.encode(&self.base.header, end_system, max);
         self.phase = Phase::Concluding;
@@ -239,7 +241,7 @@ impl Receiver {
                 journal::encode_finished(order, &self.finished_pdu, &subject)
             };
             let key = journal::receiver_key(self.base.id());
-            self.journal.submit(core, self.base.handle, IndexRequest::Put { key, value });
+            self.journal.submit(core, self.base.seat.handle, IndexRequest::Put { key, value });
         } else {
             self.tell(core, now);
         }
@@ -250,7 +252,7 @@ impl Receiver {
         self.indicate_finished(core);
         let closure = self.metadata.as_ref().is_some_and(|metadata| metadata.closure);
         // Where nobody knows the way to the sender, it will ask, and is answered from memory.
-        if self.base.path.is_none() || (!self.base.acknowledged() && !closure) {
+        if self.base.seat.path.is_none() || (!self.base.acknowledged() && !closure) {
             self.close(core);
             return;
         }
@@ -376,7 +378,7 @@ impl Receiver {
             && condition != ConditionCode::FilestoreRejection
         {
             self.complete_at = now;
-            self.spool.flush(core, self.base.handle);
+            self.spool.flush(&mut core.kernel, self.base.seat.handle);
             self.phase = Phase::Syncing;
             self.sync(core);
             return;
@@ -393,10 +395,10 @@ impl Receiver {
 
     /// Removes the working file.
     pub(super) fn discard(&mut self, core: &mut Core) {
-        self.spool.abandon(core);
+        self.spool.abandon(&mut core.kernel);
         if self.metadata.as_ref().is_some_and(|metadata| metadata.destination.is_some()) {
             let request = engine::FilestoreRequest::DenyFile(self.spool.name.clone());
-            core.filestore(self.base.handle, Job::Forget, request);
+            core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
         }
     }
 
@@ -404,12 +406,12 @@ impl Receiver {
     pub(super) fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
         self.finished_due = None;
-        self.spool.abandon(core);
+        self.spool.abandon(&mut core.kernel);
         self.count_ranges(core, 0);
         let remembered = self.base.acknowledged() && !self.finished_pdu.is_empty();
         if self.journal.is_used() && !remembered {
             let key = journal::receiver_key(self.base.id());
-            self.journal.submit(core, self.base.handle, IndexRequest::Remove { key });
+            self.journal.submit(core, self.base.seat.handle, IndexRequest::Remove { key });
         }
         self.phase = Phase::Done;
     }
@@ -433,7 +435,7 @@ impl Receiver {
             return;
         }
         self.progress.covered = self.ranges.covered();
-        self.spool.flush(core, self.base.handle);
+        self.spool.flush(&mut core.kernel, self.base.seat.handle);
         if self.spool.file().is_none() {
             self.put_record(core);
         } else if self.progress.syncing.is_none() {
@@ -458,7 +460,7 @@ impl Receiver {
         };
         let value: Bytes = journal::encode_receiver(&record);
         let key = journal::receiver_key(self.base.id());
-        self.journal.submit(core, self.base.handle, IndexRequest::Put { key, value });
+        self.journal.submit(core, self.base.seat.handle, IndexRequest::Put { key, value });
     }
 }
 

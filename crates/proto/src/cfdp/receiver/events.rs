@@ -8,7 +8,7 @@ use wire::cfdp::{
 };
 
 use super::{End, Metadata, Phase, Receiver, Round};
-use crate::cfdp::core::{Alarm, Core, Job};
+use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
 use crate::cfdp::request::FilestoreRequest;
 use crate::path::Class;
@@ -67,7 +67,13 @@ impl Receiver {
                 0 => OpenMode::Truncate,
                 _ => OpenMode::Write,
             };
-            self.spool.open(core, self.base.handle, checksum, mode, &self.progress.saved);
+            self.spool.open(
+                &mut core.kernel,
+                self.base.seat.handle,
+                checksum,
+                mode,
+                &self.progress.saved,
+            );
         }
         self.save(core);
         if matches!(self.nak.round, Round::Asking { metadata: true, end: 0, .. }) {
@@ -145,7 +151,7 @@ impl Receiver {
     }
 
     pub(super) fn peer_error(&self, core: &mut Core, error: PeerError) {
-        let path = self.base.path.unwrap_or_default();
+        let path = self.base.seat.path.unwrap_or_default();
         core.indicate(Indication::PeerError { path, id: self.base.id(), error });
     }
 
@@ -248,20 +254,20 @@ impl Receiver {
         match (job, answer) {
             (Job::Open, Ok(Completion::Opened { file, len })) => {
                 if self.phase != Phase::Receiving {
-                    core.close(file);
+                    core.kernel.close(file);
                     self.discard(core);
                     return;
                 }
-                let handle = self.base.handle;
-                self.spool.opened(core, handle, file, len, &mut self.ranges);
+                let handle = self.base.seat.handle;
+                self.spool.opened(&mut core.kernel, handle, file, len, &mut self.ranges);
                 self.check_complete(core, now);
                 if self.phase == Phase::Receiving && self.eof.is_some() {
                     self.ask_after_eof(core, now);
                 }
             }
-            (Job::Write { len }, answer) => {
+            (Job::Write { cost }, answer) => {
                 self.spool.written();
-                core.written(len);
+                core.kernel.written(cost);
                 if answer.is_err() {
                     self.storage_failed(core, now);
                 }
@@ -274,18 +280,20 @@ impl Receiver {
             }
             (Job::Sync, Ok(_)) => self.synced(core, now),
             (Job::Install, answer) => self.installed(core, now, answer.err().as_ref()),
-            (Job::Request, answer) => self.request_done(core, now, answer),
-            (Job::Journal, answer) => {
+            (Job::Own(Task::Request), answer) => self.request_done(core, now, answer),
+            (Job::Own(Task::Journal), answer) => {
                 if answer.is_err() {
                     core.stats.record_errors += 1;
                 }
-                if self.journal.done(core, self.base.handle) {
+                if self.journal.done(core, self.base.seat.handle) {
                     self.recorded(core, now);
                 }
             }
             (Job::Open | Job::Read { .. } | Job::Sync, _) => self.storage_failed(core, now),
             (
-                Job::Load | Job::Repair { .. } | Job::Forget | Job::Sequence(_) | Job::Operation(_),
+                Job::Repair { .. }
+                | Job::Forget
+                | Job::Own(Task::Load | Task::Sequence(_) | Task::Operation(_)),
                 _,
             ) => {}
         }

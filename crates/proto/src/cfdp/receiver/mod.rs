@@ -341,7 +341,7 @@ impl Receiver {
     /// Takes data of which nothing was there before.
     #[inline]
     fn accept(&mut self, core: &mut Core, offset: u64, data: &[u8]) -> bool {
-        if !self.spool.append(core, self.base.handle, offset, data) {
+        if !self.spool.append(&mut core.kernel, self.base.seat.handle, offset, data) {
             self.no_room(core);
             return false;
         }
@@ -361,10 +361,11 @@ impl Receiver {
     /// The store is behind: what arrives now is dropped, and asked for later.
     fn no_room(&mut self, core: &mut Core) {
         core.stats.data_dropped += 1;
-        core.limit_reached(Limit::WriteBuffer);
-        core.flush_wanted = true;
-        if let Some(path) = self.base.path.filter(|_| self.spool.is_writing()) {
-            core.pause(path);
+        if core.kernel.became_full() {
+            core.indicate(Indication::LimitReached(Limit::WriteBuffer));
+        }
+        if let Some(path) = self.base.seat.path.filter(|_| self.spool.is_writing()) {
+            core.kernel.pause(path);
         }
     }
 
@@ -503,7 +504,7 @@ impl Receiver {
     /// Hands collected data to the store, because too much waits in this entity.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         if self.phase == Phase::Receiving {
-            self.spool.flush(core, self.base.handle);
+            self.spool.flush(&mut core.kernel, self.base.seat.handle);
         }
     }
 }

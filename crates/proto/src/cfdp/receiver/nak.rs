@@ -135,14 +135,14 @@ impl Receiver {
         let first = !std::mem::replace(heard, true);
         if first
             && self.nak.misses == 0
-            && let Some(path) = self.base.path.and_then(|id| core.paths.get_mut(&id))
+            && let Some(path) = self.base.seat.path.and_then(|id| core.kernel.paths.get_mut(&id))
             && now > asked_at
         {
             path.rtt.sample(now.since(asked_at));
         }
         self.nak.misses = 0;
         // What comes sooner than light was asked for before this round.
-        let possible = now.since(asked_at) >= self.base.round_trip(core).least();
+        let possible = now.since(asked_at) >= self.base.seat.round_trip(&core.kernel.paths).least();
         if end >= last && possible {
             self.nak.round = Round::Idle;
             self.base.disarm(core, Alarm::Nak);
@@ -150,7 +150,9 @@ impl Receiver {
             return;
         }
         let silence = match self.base.remote.nak_timer {
-            Timer::Auto => self.nak.pace.silence() + self.base.round_trip(core).margin(),
+            Timer::Auto => {
+                self.nak.pace.silence() + self.base.seat.round_trip(&core.kernel.paths).margin()
+            }
             Timer::Fixed(fixed) => fixed,
         };
         self.nak.deadline = now + silence;

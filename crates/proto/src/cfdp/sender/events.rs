@@ -7,7 +7,7 @@ use wire::cfdp::{
 };
 
 use super::{Phase, Sender, Source};
-use crate::cfdp::core::{Alarm, Core, Job};
+use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::finished::Outcome;
 use crate::cfdp::indication::{Indication, PeerError};
 use crate::cfdp::request::RequestError;
@@ -23,7 +23,7 @@ impl Sender {
         match (job, answer) {
             (Job::Open, Ok(Completion::Opened { file, len })) => {
                 if self.phase != Phase::Opening {
-                    core.close(file);
+                    core.kernel.close(file);
                     return;
                 }
                 self.opened(core, now, file, len);
@@ -47,11 +47,11 @@ impl Sender {
                     Err(()) => self.unreadable(core, ConditionCode::FileSizeError),
                 }
             }
-            (Job::Journal, answer) => {
+            (Job::Own(Task::Journal), answer) => {
                 if answer.is_err() {
                     core.stats.record_errors += 1;
                 }
-                self.journal.done(core, self.base.handle);
+                self.journal.done(core, self.base.seat.handle);
             }
             (Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
                 core.stats.storage_errors += 1;
@@ -62,14 +62,11 @@ impl Sender {
                 }
             }
             (
-                Job::Load
-                | Job::Write { .. }
+                Job::Write { .. }
                 | Job::Sync
                 | Job::Install
-                | Job::Request
                 | Job::Forget
-                | Job::Sequence(_)
-                | Job::Operation(_),
+                | Job::Own(Task::Load | Task::Request | Task::Sequence(_) | Task::Operation(_)),
                 _,
             ) => {}
         }
@@ -79,7 +76,7 @@ impl Sender {
         let size = (!self.request.unbounded || self.restored.is_some()).then_some(len);
         let skip = if self.restored.is_some() { len } else { 0 };
         let Some(source) = Source::new(file, size, skip, self.checksum) else {
-            core.close(file);
+            core.kernel.close(file);
             self.give_up(core, ConditionCode::UnsupportedChecksumType);
             return;
         };
@@ -144,7 +141,7 @@ impl Sender {
             | TransactionStatus::Other(_) => {}
         }
         if let Some(left) = self.eof_left.take().filter(|_| self.eof.attempts == 1)
-            && let Some(path) = self.base.path.and_then(|id| core.paths.get_mut(&id))
+            && let Some(path) = self.base.seat.path.and_then(|id| core.kernel.paths.get_mut(&id))
         {
             path.rtt.sample(now.since(left));
         }
@@ -169,7 +166,7 @@ impl Sender {
         }
         self.eof.waits = 0;
         let max = core.config.limits.gaps;
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let segment = self.segment(path.map_or(0, Path::mtu).max(64)).unwrap_or(1);
         let mut beyond = false;
         let mut idle = true;
@@ -192,11 +189,11 @@ impl Sender {
         if idle && source.has_repairs() {
             self.repair_from = now + self.base.remote.host_delays.nak_to_repair;
         }
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         if let Some(path) = path {
             source.choose_copies(self.base.remote.repair_copies, segment, path.times(segment));
         }
-        source.read_repairs(core, self.base.handle);
+        source.read_repairs(&mut core.kernel, self.base.seat.handle);
         if self.metadata_due {
             self.base.want(core, Class::Metadata);
         }
@@ -209,7 +206,7 @@ impl Sender {
     }
 
     fn peer_error(&self, core: &mut Core, error: PeerError) {
-        let path = self.base.path.unwrap_or_default();
+        let path = self.base.seat.path.unwrap_or_default();
         core.indicate(Indication::PeerError { path, id: self.base.id(), error });
     }
 

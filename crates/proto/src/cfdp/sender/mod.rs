@@ -119,7 +119,7 @@ impl Sender {
     pub(crate) fn start(&mut self, core: &mut Core, now: Time) {
         self.base.last_heard = now;
         match self.request.source.clone() {
-            Some(name) => core.open(self.base.handle, name, OpenMode::Read),
+            Some(name) => core.kernel.open(self.base.seat.handle, name, OpenMode::Read),
             None => self.prepare(core, now, Some(0)),
         }
     }
@@ -212,7 +212,7 @@ impl Sender {
         let source = self.request.source.as_ref();
         let value = journal::encode_sender(source, self.request.unbounded, metadata);
         let request = IndexRequest::Put { key: journal::sender_key(self.base.id()), value };
-        self.journal.submit(core, self.base.handle, request);
+        self.journal.submit(core, self.base.seat.handle, request);
     }
 
     /// The largest piece of file data a PDU takes; `None` if not even one byte fits.
@@ -236,10 +236,10 @@ impl Sender {
     }
 
     fn read_ahead(&mut self, core: &mut Core) {
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let segment = self.segment(path.map_or(0, |path| path.mtu()).max(64)).unwrap_or(1);
         if let Some(source) = self.source.as_mut() {
-            source.read_ahead(core, self.base.handle, segment);
+            source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
         }
     }
 
@@ -356,7 +356,7 @@ impl Sender {
             core.stats.repair_bytes += len as u64;
             source.repair_sent(len);
         };
-        source.read_repairs(core, self.base.handle);
+        source.read_repairs(&mut core.kernel, self.base.seat.handle);
         turn
     }
 
@@ -413,7 +413,7 @@ impl Sender {
 
     /// Bytes of new data that may be sent now.
     fn room(&mut self, core: &Core) -> u64 {
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let free = path.is_some_and(|path| !path.is_paced()) && self.base.acknowledged();
         let Some(most) = self.base.remote.unpaced_window.filter(|_| free) else { return u64::MAX };
         let sent = self.progress();
@@ -529,11 +529,11 @@ impl Sender {
     fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
         if let Some(source) = self.source.take() {
-            core.close(source.file);
+            core.kernel.close(source.file);
         }
         if self.journal.is_used() {
             let key = journal::sender_key(self.base.id());
-            self.journal.submit(core, self.base.handle, IndexRequest::Remove { key });
+            self.journal.submit(core, self.base.seat.handle, IndexRequest::Remove { key });
         }
         self.phase = Phase::Done;
     }

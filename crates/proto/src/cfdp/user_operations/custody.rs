@@ -5,9 +5,9 @@ use engine::FileName;
 use wire::cfdp::{TransactionId, UserOperation};
 
 use super::{Operations, message};
-use crate::cfdp::NOBODY;
 use crate::cfdp::core::{Base, Core, Job};
 use crate::cfdp::request::FilestoreRequest;
+use crate::path::Handle;
 
 /// Room taken by a file that is handed on.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,11 @@ impl Core {
     }
 
     pub(super) fn delete(&mut self, name: FileName) {
-        self.filestore(NOBODY, Job::Forget, engine::FilestoreRequest::DenyFile(name));
+        self.kernel.filestore(
+            Handle::NOBODY,
+            Job::Forget,
+            engine::FilestoreRequest::DenyFile(name),
+        );
     }
 }
 

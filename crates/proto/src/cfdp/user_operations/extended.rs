@@ -29,7 +29,8 @@ use crate::cfdp::indication::TransactionFinished;
 use crate::cfdp::request::PutRequest;
 use crate::cfdp::restore::described_put;
 use crate::cfdp::sender::Sender;
-use crate::cfdp::{Entity, NOBODY, Slot, Transaction, journal};
+use crate::cfdp::{Entity, Transaction, journal};
+use crate::kernel::Turns as _;
 use crate::path::Handle;
 
 /// What is handed on for others by the extended procedures.
@@ -160,16 +161,14 @@ impl Entity {
             self.answer_stranger(from, pdu);
             return;
         };
-        if let Some(receiver) = self.slots[handle.index as usize].transaction.as_mut() {
-            receiver.base_mut().set_path(&mut self.core.paths, from);
+        if let Some(receiver) = self.slots.get_mut(handle) {
+            receiver.base_mut().seat.set_path(&mut self.core.kernel.paths, from);
         }
         self.deliver(now, from, handle, pdu, datagram);
     }
 
     fn cancel_forward(&mut self, handle: Handle, condition: ConditionCode) {
-        let slot = self.slots.get_mut(handle.index as usize);
-        let slot = slot.filter(|slot| slot.generation == handle.generation);
-        if let Some(Slot { transaction: Some(Transaction::Sender(sender)), .. }) = slot {
+        if let Some(Transaction::Sender(sender)) = self.slots.get_mut(handle) {
             sender.cancel(&mut self.core, condition);
         }
         self.settle(handle);
@@ -210,19 +209,19 @@ impl Entity {
         let id = header.transaction();
         let next = self.core.config.user_operations.next_hop(header.destination.0);
         let remote = self.core.config.remote(next).clone();
-        let handle = self.reserve_slot();
+        let handle = self.slots.reserve();
         let base = Base::new(handle, *header, next, remote);
         let mut sender = match restored {
             Some(size) => Sender::restored(base, request, Some(size)),
             None => Sender::new(base, request, None),
         };
-        let receiver = self.by_id.get(&id).and_then(|handle| self.get(*handle));
-        let from = receiver.and_then(|receiver| receiver.base().path);
+        let receiver = self.by_id.get(&id).and_then(|handle| self.slots.get(*handle));
+        let from = receiver.and_then(|receiver| receiver.base().seat.path);
         let forward = Forward { handle, back: reverse(header), from };
         self.core.operations.relays.forwards.insert(id, forward);
         sender.start(&mut self.core, now);
-        self.core.senders += 1;
-        self.slots[handle.index as usize].transaction = Some(Transaction::Sender(Box::new(sender)));
+        self.core.kernel.senders += 1;
+        self.slots.fill(handle, Transaction::Sender(Box::new(sender)));
         self.settle(handle);
     }
 
@@ -240,8 +239,7 @@ impl Entity {
         // The source that has not heard it asks again, and is told from here.
         let order = self.core.operations.owed.remove(&id);
         let telling = self.by_id.get(&id).copied();
-        let slot = telling.and_then(|handle| self.slots.get_mut(handle.index as usize));
-        let subject = match slot.and_then(|slot| slot.transaction.as_mut()) {
+        let subject = match telling.and_then(|handle| self.slots.get_mut(handle)) {
             Some(Transaction::Receiver(receiver)) => {
                 receiver.set_finished_pdu(pdu.clone());
                 receiver.subject()
@@ -257,7 +255,7 @@ impl Entity {
         if let Some(order) = order.filter(|_| self.core.config.journal.enabled) {
             let value = journal::encode_finished(order, &pdu, &subject);
             let key = journal::receiver_key(id);
-            self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
+            self.core.kernel.index(Handle::NOBODY, Job::Forget, IndexRequest::Put { key, value });
         }
     }
 }

@@ -9,9 +9,10 @@ use engine::{
 use wire::cfdp::{Lv, TransactionId, UserOperation};
 
 use super::{Asker, Purpose, Refusal, message};
-use crate::cfdp::core::Job;
+use crate::cfdp::Entity;
+use crate::cfdp::core::{Job, Task};
 use crate::cfdp::request::PutRequest;
-use crate::cfdp::{Entity, NOBODY};
+use crate::path::Handle;
 use crate::storage::Storage as _;
 
 /// A file that is being written to be sent.
@@ -82,7 +83,7 @@ impl Entity {
         };
         let number = self.add_job(job);
         let request = engine::FilestoreRequest::List(name);
-        self.core.filestore(NOBODY, Job::Operation(number), request);
+        self.core.kernel.filestore(Handle::NOBODY, Job::Own(Task::Operation(number)), request);
     }
 
     /// Writes an answer into a file and sends it.
@@ -107,9 +108,9 @@ impl Entity {
     }
 
     fn open_spool(&mut self, number: u64, asker: Asker) {
-        let ticket = self.core.ticket(NOBODY, Job::Operation(number));
+        let ticket = self.core.kernel.ticket(Handle::NOBODY, Job::Own(Task::Operation(number)));
         let name = spool_name(asker.original);
-        self.core.effects.push_back(Effect::Open { ticket, name, mode: OpenMode::Truncate });
+        self.core.kernel.effects.push_back(Effect::Open { ticket, name, mode: OpenMode::Truncate });
     }
 
     /// An effect of a file job was carried out.
@@ -135,12 +136,13 @@ impl Entity {
             (Step::Opening { content }, Ok(Completion::Opened { file, .. })) => {
                 job.step = Step::Writing { file };
                 self.core.operations.jobs.insert(number, job);
-                let ticket = self.core.ticket(NOBODY, Job::Operation(number));
+                let ticket =
+                    self.core.kernel.ticket(Handle::NOBODY, Job::Own(Task::Operation(number)));
                 let write = Effect::Write { ticket, file, offset: 0, bytes: content };
-                self.core.effects.push_back(write);
+                self.core.kernel.effects.push_back(write);
             }
             (Step::Writing { file }, Ok(_)) => {
-                self.core.close(file);
+                self.core.kernel.close(file);
                 let request = PutRequest {
                     destination: asker.entity,
                     source: Some(spool_name(asker.original)),
@@ -159,7 +161,7 @@ impl Entity {
                 }
             }
             (Step::Writing { file }, Err(_)) => {
-                self.core.close(file);
+                self.core.kernel.close(file);
                 self.core.delete(spool_name(asker.original));
                 self.job_failed(now, asker, job.refusal);
             }

@@ -51,7 +51,8 @@ use super::core::{Base, Core, Job};
 use super::finished::Outcome;
 use super::indication::{Indication, Role, TransactionFinished};
 use super::request::{PutRequest, RequestError};
-use super::{Entity, NOBODY, Transaction, journal};
+use super::{Entity, Transaction, journal};
+use crate::path::Handle;
 
 /// What an entity does for others.
 #[derive(Debug, Default)]
@@ -162,7 +163,7 @@ impl Core {
             finished: finished.clone(),
             header: base.header,
             metadata: if relayed { metadata.to_vec() } else { Vec::new() },
-            path: base.path,
+            path: base.seat.path,
             restored: false,
         };
         self.operations.notices.push_back(Notice::Received(Box::new(received)));
@@ -325,7 +326,7 @@ impl Entity {
         let spools = [files::spool_name(original), custody::spool_name(original)];
         let mut found = None;
         for (id, handle) in &self.by_id {
-            let Some(Transaction::Sender(sender)) = self.get(*handle) else { continue };
+            let Some(Transaction::Sender(sender)) = self.slots.get(*handle) else { continue };
             let request = sender.request();
             let operations = message::operations(&request.messages);
             let linked = message::originating(&operations) == Some(original)
@@ -426,7 +427,7 @@ impl Entity {
     /// What was asked with a reception is done: its record need not keep it any longer.
     fn discharge(&mut self, id: TransactionId) {
         let Some(order) = self.core.operations.owed.remove(&id) else { return };
-        let telling = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+        let telling = self.by_id.get(&id).and_then(|handle| self.slots.get(*handle));
         let (pdu, subject) = match telling {
             Some(Transaction::Receiver(receiver)) => (receiver.finished_pdu(), receiver.subject()),
             Some(Transaction::Sender(_)) | None => match self.closed.get(id) {
@@ -439,7 +440,7 @@ impl Entity {
         }
         let value = journal::encode_finished(order, pdu, &subject);
         let key = journal::receiver_key(id);
-        self.core.index(NOBODY, Job::Forget, IndexRequest::Put { key, value });
+        self.core.kernel.index(Handle::NOBODY, Job::Forget, IndexRequest::Put { key, value });
     }
 
     /// Takes up a request that an earlier run of this entity had received and not served.

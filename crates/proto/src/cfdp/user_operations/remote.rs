@@ -25,7 +25,7 @@ impl Entity {
         let id = field.id();
         let permitted =
             self.may(asker, id, self.core.config.remote(asker.entity).permissions.status_report);
-        let report = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+        let report = self.by_id.get(&id).and_then(|handle| self.slots.get(*handle));
         let report = report.filter(|_| permitted).map(super::Transaction::report);
         let status = if permitted { self.status_of(id) } else { TransactionStatus::Undefined };
         let messages = |success| {
@@ -66,7 +66,7 @@ impl Entity {
         } else {
             self.core.refuse(asker, Refusal::NotPermitted);
         }
-        let known = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+        let known = self.by_id.get(&id).and_then(|handle| self.slots.get(*handle));
         let state = known.filter(|_| permitted).map(|known| known.report().state);
         let suspended = state == Some(State::Suspended);
         let status = if permitted { self.status_of(id) } else { TransactionStatus::Undefined };
@@ -89,7 +89,7 @@ impl Entity {
             Access::Nothing => false,
             Access::All => true,
             Access::Own => {
-                let known = self.by_id.get(&id).and_then(|handle| self.get(*handle));
+                let known = self.by_id.get(&id).and_then(|handle| self.slots.get(*handle));
                 id.source.0 == asker.entity
                     || known.is_some_and(|known| known.base().peer == asker.entity)
             }

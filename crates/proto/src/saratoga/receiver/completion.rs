@@ -4,9 +4,8 @@ use engine::{FilestoreRequest, Time};
 use wire::saratoga::{Content, StatusCode};
 
 use super::{Phase, Receiver};
-use crate::kernel::Job;
 use crate::ranges::Ranges;
-use crate::saratoga::core::{Alarm, Core};
+use crate::saratoga::core::{Alarm, Core, Job};
 use crate::saratoga::directory;
 use crate::saratoga::indication::{Failure, Finished, Indication};
 use crate::storage::Storage as _;
@@ -17,25 +16,25 @@ impl Receiver {
         if self.phase != Phase::Receiving || self.spool.file().is_none() {
             return;
         }
-        self.spool.sum_up(&mut core.kernel, self.base.handle, self.ranges.prefix());
+        self.spool.sum_up(&mut core.kernel, self.base.seat.handle, self.ranges.prefix());
         if !self.is_whole() {
             return;
         }
         self.phase = Phase::Verifying;
         self.base.disarm_all(&mut core.kernel);
-        self.spool.flush(&mut core.kernel, self.base.handle);
+        self.spool.flush(&mut core.kernel, self.base.seat.handle);
         self.summed_up(core, now);
     }
 
     pub(super) fn sync(&mut self, core: &mut Core) {
         let Some(file) = self.spool.file() else { return };
         self.syncs += 1;
-        core.kernel.sync(self.base.handle, file);
+        core.kernel.sync(self.base.seat.handle, file);
     }
 
     /// More of the file was summed up.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
-        let handle = self.base.handle;
+        let handle = self.base.seat.handle;
         self.spool.sum_up(&mut core.kernel, handle, self.ranges.prefix());
         if self.phase != Phase::Verifying {
             return;
@@ -63,7 +62,7 @@ impl Receiver {
         if at < end {
             let piece = core.config.limits.read_piece as u64;
             let len = piece.min(end - at).max(1) as usize;
-            core.kernel.read(self.base.handle, file, at, len);
+            core.kernel.read(self.base.seat.handle, file, at, len);
             return;
         }
         match directory::decode(&self.listing) {
@@ -90,7 +89,7 @@ impl Receiver {
                 self.phase = Phase::Installing;
                 self.spool.close(&mut core.kernel);
                 let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
-                core.kernel.filestore(self.base.handle, Job::Install, request);
+                core.kernel.filestore(self.base.seat.handle, Job::Install, request);
             }
             Phase::Receiving => {
                 if let Some(saved) = self.saving.take() {
@@ -191,7 +190,7 @@ impl Receiver {
         self.spool.abandon(&mut core.kernel);
         if was_opened {
             let request = FilestoreRequest::DenyFile(self.spool.name.clone());
-            core.kernel.filestore(self.base.handle, Job::Forget, request);
+            core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
         }
     }
 

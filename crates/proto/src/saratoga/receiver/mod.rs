@@ -16,11 +16,11 @@ use wire::saratoga::{
     StatusCode, Timestamp, Width,
 };
 
-use crate::kernel::{Base, Job};
+use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::saratoga::config::{Remote, Version};
-use crate::saratoga::core::{Alarm, Core};
+use crate::saratoga::core::{Alarm, Core, Job, Task};
 use crate::saratoga::indication::{Failure, Indication, Limit, Report, SessionId};
 use crate::saratoga::partials::{self, Partial};
 use crate::spool::Spool;
@@ -199,7 +199,7 @@ impl Receiver {
     /// Goes on under another number, because the sender began anew.
     pub(crate) fn adopt(&mut self, core: &mut Core, id: SessionId) {
         self.id = id;
-        self.base.set_path(&mut core.kernel.paths, id.peer);
+        self.base.seat.set_path(&mut core.kernel.paths, id.peer);
         self.requests.clear();
         self.outbox.clear();
         self.stamped = (0, None);
@@ -228,7 +228,7 @@ impl Receiver {
     /// Hands collected data to the store, because too much waits in this engine.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         if self.phase == Phase::Receiving {
-            self.spool.flush(&mut core.kernel, self.base.handle);
+            self.spool.flush(&mut core.kernel, self.base.seat.handle);
         }
     }
 
@@ -362,7 +362,7 @@ impl Receiver {
             Some(Value::Md5(_)) => Some(Sum::md5()),
             Some(Value::Sha1(_)) => Some(Sum::sha1()),
         };
-        let handle = self.base.handle;
+        let handle = self.base.seat.handle;
         let mut mode = OpenMode::Truncate;
         if let Some((number, partial)) = earlier {
             self.number = number;
@@ -458,11 +458,8 @@ impl Receiver {
         }
         for (from, to) in gaps {
             let part = &data.data[(from - start) as usize..(to - start) as usize];
-            if !self.spool.append(&mut core.kernel, self.base.handle, from, part) {
-                core.stats.data_dropped += 1;
-                core.kernel.is_full = true;
-                core.limit_reached(Limit::WriteBuffer);
-                core.kernel.flush_wanted = true;
+            if !self.spool.append(&mut core.kernel, self.base.seat.handle, from, part) {
+                core.no_room();
                 if self.spool.is_writing() {
                     core.kernel.pause(self.id.peer);
                 }
@@ -488,7 +485,7 @@ impl Receiver {
             return;
         }
         self.saved_at = self.ranges.covered();
-        self.spool.flush(&mut core.kernel, self.base.handle);
+        self.spool.flush(&mut core.kernel, self.base.seat.handle);
         if self.spool.file().is_some() {
             self.saving = Some(self.ranges.clone());
             self.sync(core);
@@ -514,8 +511,8 @@ impl Receiver {
         self.recording = true;
         self.record_due = false;
         let (key, value) = (partials::key(self.number), partial.to_bytes());
-        let job = Job::Record { number: self.number };
-        core.kernel.index(self.base.handle, job, IndexRequest::Put { key, value });
+        let job = Job::Own(Task::Record { number: self.number });
+        core.kernel.index(self.base.seat.handle, job, IndexRequest::Put { key, value });
     }
 
     /// Sends what it has: a receiver only has requests and STATUS.
@@ -704,12 +701,12 @@ impl Receiver {
                     core.kernel.close(file);
                     return;
                 }
-                let (kernel, handle) = (&mut core.kernel, self.base.handle);
+                let (kernel, handle) = (&mut core.kernel, self.base.seat.handle);
                 self.spool.opened(kernel, handle, file, len, &mut self.ranges);
                 self.saved.remove(len, u64::MAX);
                 self.check_complete(core, now);
             }
-            (Job::Record { number }, answer) => {
+            (Job::Own(Task::Record { number }), answer) => {
                 self.recording = false;
                 core.stats.record_errors += u64::from(answer.is_err());
                 if is_over {
@@ -739,7 +736,10 @@ impl Receiver {
             (Job::Open | Job::Read { .. } | Job::Sync | Job::Install, _) => {
                 self.storage_failed(core, now);
             }
-            (Job::Load | Job::Repair { .. } | Job::Delete | Job::List | Job::Forget, _) => {}
+            (
+                Job::Repair { .. } | Job::Forget | Job::Own(Task::Load | Task::Delete | Task::List),
+                _,
+            ) => {}
         }
     }
 

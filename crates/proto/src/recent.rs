@@ -1,0 +1,89 @@
+//! What is remembered of what is over: the last so many.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Values by their keys, which are forgotten in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct Recent<K, V> {
+    values: BTreeMap<K, V>,
+    order: VecDeque<K>,
+}
+
+impl<K: Copy + Ord, V> Recent<K, V> {
+    pub(crate) const fn new() -> Self {
+        Self { values: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.values.get(key)
+    }
+
+    pub(crate) fn contains(&self, key: &K) -> bool {
+        self.values.contains_key(key)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.values.values()
+    }
+
+    /// Remembers a value in place of one with the same key, which is returned and whose age it has.
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let before = self.values.insert(key, value);
+        if before.is_none() {
+            self.order.push_back(key);
+        }
+        before
+    }
+
+    /// The same, and forgets the oldest if there are then more than `max`.
+    pub(crate) fn insert_within(&mut self, max: usize, key: K, value: V) {
+        self.insert(key, value);
+        while self.len() > max {
+            self.forget_oldest();
+        }
+    }
+
+    pub(crate) fn forget_oldest(&mut self) -> Option<(K, V)> {
+        let key = self.order.pop_front()?;
+        self.values.remove_entry(&key)
+    }
+
+    pub(crate) fn forget(&mut self, key: &K) -> Option<V> {
+        let value = self.values.remove(key)?;
+        self.order.retain(|other| other != key);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_forgotten_first() {
+        let mut recent = Recent::new();
+        for key in [3, 1, 2] {
+            recent.insert_within(2, key, ());
+        }
+        assert!(!recent.contains(&3));
+        // One that comes again is as old as before.
+        assert_eq!(recent.insert(1, ()), Some(()));
+        assert_eq!(recent.forget_oldest(), Some((1, ())));
+    }
+
+    #[test]
+    fn what_was_forgotten_on_purpose_is_young_when_it_comes_again() {
+        let mut recent = Recent::new();
+        for key in [1, 2] {
+            recent.insert(key, ());
+        }
+        assert_eq!(recent.forget(&1), Some(()));
+        recent.insert(1, ());
+        assert_eq!(recent.forget_oldest(), Some((2, ())));
+        assert_eq!(recent.len(), 1);
+    }
+}
