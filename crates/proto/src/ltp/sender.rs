@@ -264,10 +264,10 @@ impl Sender {
             Red::Prefix(red) => red,
             Red::None => 0,
         };
-        let path = self.base.path.and_then(|id| core.paths.get(&id));
-        let is_paced = path.is_some_and(Path::is_paced) || !self.base.remote.interval.is_zero();
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let is_paced = path.is_some_and(Path::is_paced) || !self.peer.remote.interval.is_zero();
         if !is_paced && self.red == self.total {
-            self.window = self.base.remote.unpaced_window.map(|most| Window::new(most, 0));
+            self.window = self.peer.remote.unpaced_window.map(|most| Window::new(most, 0));
         }
         self.phase = Phase::Sending;
         self.read_ahead(core);
@@ -572,7 +572,7 @@ impl Sender {
         }
         if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
             window.answered(report.upper, source.sent());
-            self.base.want(core, Class::Bulk);
+            self.base.want(&mut core.kernel, Class::Bulk);
         }
         let before = self.acked.covered();
         // A receiver that was restarted has lost what it claimed before.
