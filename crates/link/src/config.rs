@@ -196,13 +196,29 @@ pub enum ConfigError {
         /// Which table.
         what: &'static str,
     },
-    /// A table whose entries do not ascend, or windows that overlap or end before they start.
+    /// A table whose entries do not ascend.
     #[error("{what}: entry {index} is not later than the one before it")]
     NotAscending {
         /// Which table.
         what: &'static str,
         /// The first entry out of order, counted from 0.
         index: usize,
+    },
+    /// A window that ends before it starts, or then.
+    #[error("{what}: window {number} lasts no time")]
+    EmptyWindow {
+        /// Of which list.
+        what: &'static str,
+        /// The window's number, counted from 1.
+        number: usize,
+    },
+    /// A window that begins before the one before it is over.
+    #[error("{what}: window {number} begins before the end of the one before it")]
+    Overlap {
+        /// Of which list.
+        what: &'static str,
+        /// The later window's number, counted from 1.
+        number: usize,
     },
     /// A periodic outage that leaves no time up, or no period.
     #[error("outages: down {down:?} must be shorter than the period {period:?}")]

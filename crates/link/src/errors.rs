@@ -125,7 +125,7 @@ impl ErrorModel {
                 Err(ConfigError::Empty { what: "trace" })
             }
             ErrorKind::Trace { .. } => Ok(()),
-            ErrorKind::LossTimes(windows) => crate::Outages::List(windows.clone()).validate(),
+            ErrorKind::LossTimes(windows) => crate::outages::ascending("loss times", windows),
         }
     }
 }

@@ -94,22 +94,29 @@ impl Outages {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         match self {
             Self::Never => Ok(()),
-            Self::List(windows) | Self::Contacts(windows) => {
-                let mut end = Time::ZERO;
-                for (index, window) in windows.iter().enumerate() {
-                    if window.start < end || window.end <= window.start {
-                        return Err(ConfigError::NotAscending { what: "outages", index });
-                    }
-                    end = window.end;
-                }
-                Ok(())
-            }
+            Self::List(windows) => ascending("outages", windows),
+            Self::Contacts(windows) => ascending("contacts", windows),
             Self::Periodic { period, down, .. } if down >= period => {
                 Err(ConfigError::NeverUp { period: *period, down: *down })
             }
             Self::Periodic { .. } => Ok(()),
         }
     }
+}
+
+/// Checks that windows last some time and follow one another.
+pub(crate) fn ascending(what: &'static str, windows: &[Window]) -> Result<(), ConfigError> {
+    let mut end = Time::ZERO;
+    for (number, window) in (1..).zip(windows) {
+        if window.end <= window.start {
+            return Err(ConfigError::EmptyWindow { what, number });
+        }
+        if window.start < end {
+            return Err(ConfigError::Overlap { what, number });
+        }
+        end = window.end;
+    }
+    Ok(())
 }
 
 /// Nanoseconds since the latest outage began, `None` before the first.
