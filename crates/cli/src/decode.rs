@@ -1,12 +1,13 @@
 //! `slowlight decode`.
 
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use lab::protocol::{Family, Protocol};
-use sim::pcap::Record;
+use sim::pcap::{Checksum, Reader, Record};
 use wire::DecodeError;
 use wire::cfdp::Pdu;
 use wire::ltp::Segment;
@@ -17,7 +18,9 @@ use crate::Usage;
 /// Options of `decode`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A pcapng or pcap file, or the hexadecimal digits of one PDU
+    /// Files, - for the standard input, or the hexadecimal digits of one PDU. A file is a capture
+    /// (pcapng or pcap), or text: hexadecimal digits with an empty line between PDUs, and comments
+    /// after #
     #[arg(value_name = "FILE|HEX", required = true, num_args = 1..)]
     what: Vec<String>,
 
@@ -30,14 +33,122 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let asked = args.protocol.as_ref().map(|protocol| protocol.kind.family());
     let mut out = BufWriter::new(io::stdout().lock());
-    let whole = match args.what.as_slice() {
-        [file] if Path::new(file).exists() && !Path::new(file).is_dir() => {
-            capture(Path::new(file), asked, &mut out)?
-        }
-        digits => one(&digits.join(" "), asked, &mut out)?,
+    let is_file = |what: &String| what == STDIN || Path::new(what).exists();
+    let whole = if args.what.iter().any(is_file) {
+        files(&args.what, asked, &mut out)?
+    } else {
+        let bytes = hex(&args.what.join(" "))?;
+        writeln!(out, "{}", one(&bytes, asked)?)?;
+        true
     };
     out.flush()?;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What stands for the standard input.
+const STDIN: &str = "-";
+
+/// Prints what files hold; whether all of it was PDUs.
+fn files(names: &[String], asked: Option<Family>, out: &mut impl Write) -> anyhow::Result<bool> {
+    let mut tally = Tally::default();
+    let mut whole = true;
+    for name in names {
+        if names.len() > 1 {
+            writeln!(out, "{name}:")?;
+        }
+        whole &= file(name, asked, &mut tally, out)?;
+    }
+    if tally.read < tally.packets {
+        let others = tally.packets - tally.read;
+        tracing::warn!("{others} of {} packets are not UDP over IPv4", tally.packets);
+    }
+    if tally.wrong > 0 {
+        tracing::warn!(
+            "{} UDP checksums are wrong: damaged on the way, or captured before a network card wrote them",
+            tally.wrong
+        );
+    }
+    Ok(whole)
+}
+
+/// What captures held.
+#[derive(Default)]
+struct Tally {
+    packets: u64,
+    /// Those that are UDP over IPv4.
+    read: u64,
+    /// Those of them whose UDP checksum is wrong.
+    wrong: u64,
+}
+
+/// Prints what one file holds; whether all of it was PDUs.
+fn file(
+    name: &str,
+    asked: Option<Family>,
+    tally: &mut Tally,
+    out: &mut impl Write,
+) -> anyhow::Result<bool> {
+    let path = Path::new(name);
+    let mut source: Box<dyn Read> = match name {
+        STDIN => Box::new(io::stdin().lock()),
+        _ if path.is_dir() => {
+            return Err(Usage(format!("{name} is a directory; name the captures in it")).into());
+        }
+        _ => Box::new(File::open(path).with_context(|| format!("cannot read {name}"))?),
+    };
+    let mut start = Vec::new();
+    source.by_ref().take(4).read_to_end(&mut start).with_context(|| name.to_owned())?;
+    let is_text = start.is_ascii() && start != PCAPNG;
+    let source = BufReader::new(io::Cursor::new(start).chain(source));
+    if is_text {
+        return digits(name, source, asked, out);
+    }
+    let family = match asked {
+        Some(family) => Some(family),
+        // What comes from a pipe can be read once.
+        None if !path.is_file() => None,
+        None => Some(spoken(path)?),
+    };
+    capture(&mut Capture { name, family, tally }, source, out)
+}
+
+/// How a pcapng file begins: it alone of the captures begins with ASCII.
+const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+/// Prints the PDUs of a text of hexadecimal digits.
+fn digits(
+    name: &str,
+    mut source: impl Read,
+    asked: Option<Family>,
+    out: &mut impl Write,
+) -> anyhow::Result<bool> {
+    let mut bytes = Vec::new();
+    source.read_to_end(&mut bytes).with_context(|| name.to_owned())?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut pdus = vec![String::new()];
+    for line in text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()) {
+        match pdus.last_mut() {
+            Some(pdu) if !line.is_empty() => pdu.extend([line, " "]),
+            Some(_) | None => pdus.push(String::new()),
+        }
+    }
+    pdus.retain(|pdu| !pdu.is_empty());
+    if pdus.is_empty() {
+        anyhow::bail!("{name} holds neither a capture nor hexadecimal digits");
+    }
+    let mut whole = true;
+    for pdu in pdus {
+        // It is the file's fault, not the command line's.
+        let bytes = hex(pdu.trim()).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        match one(&bytes, asked) {
+            Ok(text) => writeln!(out, "{text}")?,
+            Err(error) => {
+                whole = false;
+                writeln!(out, "{} bytes, {error}", bytes.len())?;
+            }
+        }
+    }
+    Ok(whole)
 }
 
 /// The protocols whose PDUs can be told.
@@ -60,10 +171,13 @@ const fn name(family: Family) -> &'static str {
     }
 }
 
-/// The datagrams of a capture, as far as it can be read.
-fn datagrams(path: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Record>>> {
-    let place = path.display().to_string();
-    let reader = sim::pcap::read(path).with_context(|| place.clone())?;
+/// The packets of a capture, as far as it can be read.
+fn packets<R: Read>(
+    name: &str,
+    source: R,
+) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Record>> + use<R>> {
+    let place = name.to_owned();
+    let reader = Reader::new(source).with_context(|| place.clone())?;
     Ok(reader.enumerate().map(move |(index, record)| {
         record.with_context(|| format!("{place}: packet {}", index + 1))
     }))
@@ -71,8 +185,10 @@ fn datagrams(path: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<
 
 /// The protocol that most of a capture is.
 fn spoken(path: &Path) -> anyhow::Result<Family> {
+    let name = path.display().to_string();
+    let source = File::open(path).with_context(|| name.clone())?;
     let mut counts = FAMILIES.map(|_| 0_u64);
-    for record in datagrams(path)?.map_while(Result::ok) {
+    for record in packets(&name, BufReader::new(source))?.map_while(Result::ok) {
         let Some(datagram) = record.udp() else { continue };
         for (count, family) in counts.iter_mut().zip(FAMILIES) {
             *count += u64::from(line(family, datagram.data).is_ok());
@@ -83,25 +199,32 @@ fn spoken(path: &Path) -> anyhow::Result<Family> {
     Ok(best.map_or(Family::Cfdp, |(family, _)| family))
 }
 
+/// A capture that is being printed.
+struct Capture<'a> {
+    name: &'a str,
+    /// The protocol; that of the first datagram that can be read if it is not known yet.
+    family: Option<Family>,
+    tally: &'a mut Tally,
+}
+
 /// Prints every datagram of a capture; whether all of them were PDUs.
-fn capture(path: &Path, asked: Option<Family>, out: &mut impl Write) -> anyhow::Result<bool> {
-    let is_file = path.is_file();
-    let family = match asked {
-        Some(family) => family,
-        None if is_file => spoken(path)?,
-        // What comes from a pipe can be read once.
-        None => Family::Cfdp,
-    };
+fn capture(
+    capture: &mut Capture<'_>,
+    source: impl Read,
+    out: &mut impl Write,
+) -> anyhow::Result<bool> {
     let mut whole = true;
-    let (mut packets, mut read) = (0_u64, 0_u64);
-    for record in datagrams(path)? {
-        packets += 1;
+    for record in packets(capture.name, source)? {
+        capture.tally.packets += 1;
         let record = record?;
         let Some(datagram) = record.udp() else { continue };
-        read += 1;
+        capture.tally.read += 1;
         let (from, to) = (datagram.ip.source, datagram.ip.destination);
         let (from_port, to_port) = (datagram.udp.source, datagram.udp.destination);
         write!(out, "{} {from}:{from_port} > {to}:{to_port} ", record.at)?;
+        let reads = |family: &Family| line(*family, datagram.data).is_ok();
+        capture.family = capture.family.or_else(|| FAMILIES.into_iter().find(reads));
+        let family = capture.family.unwrap_or(Family::Cfdp);
         match line(family, datagram.data) {
             Ok(text) => write!(out, "{text}")?,
             Err(error) => {
@@ -110,29 +233,29 @@ fn capture(path: &Path, asked: Option<Family>, out: &mut impl Write) -> anyhow::
                 write!(out, "{len} bytes, not {name}: {error}")?;
             }
         }
-        if !datagram.checksum_ok {
-            write!(out, " (wrong UDP checksum)")?;
+        match datagram.checksum {
+            Checksum::Right | Checksum::Unfinished => {}
+            Checksum::Wrong => {
+                capture.tally.wrong += 1;
+                write!(out, " (wrong UDP checksum)")?;
+            }
         }
         match &record.comment {
             Some(comment) => writeln!(out, " ({comment})")?,
             None => writeln!(out)?,
         }
     }
-    if read < packets {
-        tracing::warn!("{} of {packets} packets are not UDP over IPv4", packets - read);
-    }
     Ok(whole)
 }
 
-fn one(digits: &str, asked: Option<Family>, out: &mut impl Write) -> anyhow::Result<bool> {
-    let bytes = hex(digits)?;
+/// The line about one PDU.
+fn one(bytes: &[u8], asked: Option<Family>) -> anyhow::Result<String> {
     let tried: Vec<_> = asked.map_or_else(|| FAMILIES.to_vec(), |family| vec![family]);
-    if let Some(text) = tried.iter().find_map(|family| line(*family, &bytes).ok()) {
-        writeln!(out, "{text}")?;
-        return Ok(true);
+    if let Some(text) = tried.iter().find_map(|family| line(*family, bytes).ok()) {
+        return Ok(text);
     }
     let reasons = tried.iter().filter_map(|family| {
-        let error = line(*family, &bytes).err()?;
+        let error = line(*family, bytes).err()?;
         Some(format!("not {}: {error}", name(*family)))
     });
     anyhow::bail!("{}", reasons.collect::<Vec<_>>().join("; "))
@@ -178,18 +301,13 @@ mod tests {
 
     #[test]
     fn one_line_a_pdu() {
-        let mut out = Vec::new();
-        let ack = "28 00 03 11 0065 0001 0066 06 40 01";
-        assert!(one(ack, None, &mut out).unwrap());
-        let line = String::from_utf8(out).unwrap();
-        assert!(
-            line.contains("ACK") && line.ends_with('\n') && line.lines().count() == 1,
-            "{line}"
-        );
-        let wrong = one("28 00 04 11 0065 0001 0066 06 40 01", None, &mut Vec::new()).unwrap_err();
-        assert!(wrong.to_string().contains("not CFDP") && wrong.to_string().contains("not LTP"));
-        let mut out = Vec::new();
-        assert!(one("09 65 82 2c 00 2a", None, &mut out).unwrap());
-        assert_eq!(String::from_utf8(out).unwrap(), "101_300 report 42 acknowledged\n");
+        let ack = hex("28 00 03 11 0065 0001 0066 06 40 01").unwrap();
+        let line = one(&ack, None).unwrap();
+        assert!(line.contains("ACK") && line.lines().count() == 1, "{line}");
+        let wrong = hex("28 00 04 11 0065 0001 0066 06 40 01").unwrap();
+        let wrong = one(&wrong, None).unwrap_err().to_string();
+        assert!(wrong.contains("not CFDP") && wrong.contains("not LTP"), "{wrong}");
+        let ack = hex("09 65 82 2c 00 2a").unwrap();
+        assert_eq!(one(&ack, None).unwrap(), "101_300 report 42 acknowledged");
     }
 }

@@ -17,7 +17,7 @@
 mod read;
 mod write;
 
-pub use read::{Datagram, ReadError, Reader, Record, read};
+pub use read::{Checksum, Datagram, ReadError, Reader, Record, read};
 pub use write::{Direction, Writer};
 
 /// What stands in front of the IP header in each record (the registry's LINKTYPE values).

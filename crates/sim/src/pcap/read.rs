@@ -408,15 +408,17 @@ impl Record {
             return None;
         }
         match Udp::decode(payload, ip.source, ip.destination) {
-            Ok((udp, data)) => Some(Datagram { ip, udp, data, checksum_ok: true }),
+            Ok((udp, data)) => Some(Datagram { ip, udp, data, checksum: Checksum::Right }),
             Err(DecodeError { kind: DecodeErrorKind::Checksum { .. }, .. }) => {
                 let mut unchecked = payload.first_chunk::<{ udp::HEADER_LEN }>().copied()?;
                 unchecked[6..8].fill(0);
                 unchecked[4..6].copy_from_slice(&8_u16.to_be_bytes());
                 let (udp, _) = Udp::decode(&unchecked, ip.source, ip.destination).ok()?;
-                let len = usize::from(u16::from_be_bytes([payload[4], payload[5]]));
-                let data = payload.get(udp::HEADER_LEN..len)?;
-                Some(Datagram { ip, udp, data, checksum_ok: false })
+                let len = u16::from_be_bytes([payload[4], payload[5]]);
+                let data = payload.get(udp::HEADER_LEN..usize::from(len))?;
+                let is_unfinished = payload[6..8] == unfinished(&ip, len).to_be_bytes();
+                let checksum = if is_unfinished { Checksum::Unfinished } else { Checksum::Wrong };
+                Some(Datagram { ip, udp, data, checksum })
             }
             Err(_) => None,
         }
@@ -432,6 +434,28 @@ pub struct Datagram<'a> {
     pub udp: Udp,
     /// What it carries.
     pub data: &'a [u8],
-    /// Whether the UDP checksum matches, or there is none.
-    pub checksum_ok: bool,
+    /// What is to be said of the UDP checksum.
+    pub checksum: Checksum,
+}
+
+/// What a capture shows of a UDP checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// It matches, or there is none.
+    Right,
+    /// The sum of the pseudo-header alone, which the network card was to complete: what is seen
+    /// of packets that are captured where they are sent, and on loopback.
+    Unfinished,
+    /// It does not match.
+    Wrong,
+}
+
+/// The sum of the pseudo-header of a datagram as systems leave it to their network cards, not
+/// complemented (RFC 768).
+fn unfinished(ip: &Ipv4, len: u16) -> u16 {
+    let addresses = [ip.source, ip.destination].map(u32::from);
+    let words = addresses.iter().flat_map(|address| [address >> 16, address & 0xffff]);
+    let sum: u32 = words.chain([u32::from(PROTOCOL_UDP), u32::from(len)]).sum();
+    let folded = (sum >> 16) + (sum & 0xffff);
+    ((folded >> 16) + (folded & 0xffff)) as u16
 }

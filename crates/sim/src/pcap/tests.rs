@@ -104,3 +104,35 @@ fn damage_anywhere_never_panics() {
         }
     }
 }
+
+/// "hello" from port 40000 to 2500 of 127.0.0.1, as a capture of the loopback interface shows it
+/// with this checksum.
+fn loopback(checksum: u16) -> Record {
+    let mut bytes = vec![
+        0x45, 0, 0, 33, 0, 0, 0x40, 0, 64, 17, 0x3c, 0xca, 127, 0, 0, 1, 127, 0, 0, 1, //
+        0x9c, 0x40, 0x09, 0xc4, 0, 13, 0, 0,
+    ];
+    bytes[26..28].copy_from_slice(&checksum.to_be_bytes());
+    bytes.extend_from_slice(b"hello");
+    Record {
+        at: Time::ZERO,
+        interface: 0,
+        interface_name: None,
+        link_type: LinkType::Raw,
+        original_len: bytes.len() as u32,
+        bytes,
+        comment: None,
+    }
+}
+
+#[test]
+fn a_checksum_that_the_card_was_to_complete_is_told_from_a_wrong_one() {
+    // 0x7f00 + 1 + 0x7f00 + 1 + 17 + 13 = 0xfe20.
+    for (field, checksum) in
+        [(0, Checksum::Right), (0xfe20, Checksum::Unfinished), (0xfe21, Checksum::Wrong)]
+    {
+        let record = loopback(field);
+        let datagram = record.udp().unwrap();
+        assert_eq!((datagram.checksum, datagram.data), (checksum, &b"hello"[..]), "{field:x}");
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::Time;
 use link::{ErrorKind, ErrorModel};
-use slowlight_sim::pcap::{LinkType, Reader, Record};
+use slowlight_sim::pcap::{Checksum, LinkType, Reader, Record};
 use slowlight_sim::{Limit, LinkEnd, Outcome, TraceRow};
 
 use crate::toy::*;
@@ -74,7 +74,9 @@ fn the_near_end_shows_fates_and_the_far_end_what_arrives() {
     let datagram = near[0].udp().unwrap();
     assert_eq!((datagram.ip.source, datagram.ip.destination), (EARTH, MOON));
     assert_eq!((datagram.udp.source, datagram.data.len(), datagram.ip.id), (PORT, 1000, 0));
-    let intact = |record: &&Record| record.udp().is_some_and(|datagram| datagram.checksum_ok);
+    let intact = |record: &&Record| {
+        record.udp().is_some_and(|datagram| datagram.checksum == Checksum::Right)
+    };
     assert_eq!(near.iter().filter(intact).count(), 18);
     assert_eq!(far.iter().filter(intact).count(), 16);
 }
