@@ -233,7 +233,11 @@ impl Entity {
         let mut base = Base::new(handle, reverse(header), header.source.0, remote);
         base.seat.path = base.seat.path.or(from);
         base.last_heard = now;
-        let receiver = Receiver::new(base, &mut self.core, now);
+        let mut receiver = Receiver::new(base, &mut self.core, now);
+        // What was under way when the path went down still arrives.
+        if !receiver.base.running(&self.core) {
+            receiver.path_down(&mut self.core, now);
+        }
         self.fill(handle, id, Transaction::Receiver(Box::new(receiver)));
         handle
     }

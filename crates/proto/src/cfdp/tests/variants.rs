@@ -311,6 +311,25 @@ fn no_time_counts_while_the_path_is_down() {
 }
 
 #[test]
+fn a_reception_that_begins_while_the_path_is_down_waits_as_well() {
+    let file = content(60_000);
+    let mut world = world_with(&config(|remote| remote.path = Some(PATH)), &file);
+    world.put(put_request());
+    world.run_until(Time::from_nanos(1));
+    world.input(1, engine::Input::Path(PATH, PathEvent::Down));
+    world.run_until(Time::from_nanos(35_000_000));
+    assert_eq!(world.sides[1].entity.transactions().count(), 1, "what was under way arrives");
+    world.input(0, engine::Input::Path(PATH, PathEvent::Down));
+    world.lose = Box::new(|_, _, _| true);
+    world.run_until(Time::from_secs(1_000_000));
+    world.lose = Box::new(|_, _, _| false);
+    world.up(0);
+    world.up(1);
+    world.run();
+    arrived(&world, &file);
+}
+
+#[test]
 fn a_dead_link_ends_with_an_indication() {
     for lost in 0..2 {
         let mut world = world_with(&config(|_| {}), &content(5000));
