@@ -6,7 +6,7 @@ use std::str::FromStr;
 use engine::Time;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::quantity::{Probability, QuantityError, Rate, Size, Span};
+use crate::quantity::{Probability, QuantityError, Rate, Size, Span, Text};
 use crate::text::SpecError;
 
 /// One direction of a link, as a table of TOML or as options of the command line. What is left out
@@ -334,7 +334,7 @@ impl Serialize for Queue {
 
 impl<'de> Deserialize<'de> for Queue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        deserializer.deserialize_any(Text::queue())
     }
 }
 
@@ -348,7 +348,17 @@ impl FromStr for Window {
             kind: "an outage",
             example: "10 s+30 s",
         })?;
-        Ok(Self { at: at.parse()?, lasts: lasts.parse()? })
+        let window = Self { at: at.parse()?, lasts: lasts.parse()? };
+        if window.lasts.duration().is_zero() {
+            return Err(QuantityError::NoTime { text: text.to_owned() });
+        }
+        Ok(window)
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.at, self.lasts)
     }
 }
 
@@ -722,11 +732,23 @@ mod tests {
                 .contains("not several")
         );
         assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
+        let empty = "outages = [{at = \"1 s\", for = \"0 s\"}]";
+        assert!(refused(empty).contains("outages: window 1 lasts no time"));
+        let overlap = "[{at = \"1 s\", for = \"2 s\"}, {at = \"2 s\", for = \"2 s\"}]";
+        for key in ["outages", "contacts", "loss_times"] {
+            let text = refused(&format!("{key} = {overlap}"));
+            assert!(text.contains("window 2 begins before the end of"), "{text}");
+            assert!(text.contains(&key.replace('_', " ")), "{text}");
+        }
         assert!(refused("mtu = \"59 B\"").contains("less than 60 B"));
         assert!(refused("datagram = \"0 B\"").contains("less than 32 B"));
         assert!(refused("trace = { fates = \"01\" }").contains("`x` (struck) or `.`"));
         assert!("0".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
         assert!("10 s".parse::<Window>().is_err());
+        let empty = "1 min+0 s".parse::<Window>().unwrap_err().to_string();
+        assert!(empty.contains("\"1 min+0 s\" lasts no time"), "{empty}");
+        let error = crate::text::parse::<LinkSpec>("queue = 5", "test").unwrap_err().to_string();
+        assert!(error.contains("5 has no unit") && error.contains("\"5 packets\""), "{error}");
         assert!("many packets".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
     }
 }

@@ -45,15 +45,22 @@ pub enum QuantityError {
     },
     /// A number without its unit.
     #[error(
-        "{text} has no unit; write \"{text} {unit}\" if that is what you mean (units: {units})"
+        "{text} has no unit; write it with one, like \"{text} {}\" or \"{text} {}\" (units: {units})",
+        like[0], like[1]
     )]
     NoUnit {
         /// What was given.
         text: String,
-        /// The unit most likely meant.
-        unit: &'static str,
+        /// Two units that it may have been meant in.
+        like: [&'static str; 2],
         /// All units, for the message.
         units: String,
+    },
+    /// A stretch of time without any.
+    #[error("{text:?} lasts no time; an outage is longer than 0 s")]
+    NoTime {
+        /// What was given.
+        text: String,
     },
     /// A unit this kind of quantity does not have.
     #[error("{unit:?} is not a unit of {kind}{nearest} (units: {units})")]
@@ -83,8 +90,8 @@ pub enum QuantityError {
 struct Kind {
     name: &'static str,
     example: &'static str,
-    /// The unit most likely meant by who wrote none.
-    usual: &'static str,
+    /// Two units that who wrote none may have meant.
+    like: [&'static str; 2],
     range: &'static str,
     /// Units with their size in smallest units.
     units: &'static [(&'static str, u128)],
@@ -95,8 +102,8 @@ struct Kind {
 const RATE: Kind = Kind {
     name: "a rate",
     example: "10 Mbit/s",
-    usual: "Mbit/s",
-    range: "from 1 bit/s to 18 Ebit/s",
+    like: ["bit/s", "Mbit/s"],
+    range: "0, or from 1 bit/s to 18 Ebit/s",
     units: &[
         ("bit/s", 1),
         ("kbit/s", 1_000),
@@ -119,8 +126,8 @@ const RATE: Kind = Kind {
 const SPAN: Kind = Kind {
     name: "a time",
     example: "250 ms",
-    usual: "ms",
-    range: "from 1 ns to 584 years",
+    like: ["ms", "s"],
+    range: "0, or from 1 ns to 584 years",
     units: &[
         ("ns", 1),
         ("us", 1_000),
@@ -136,8 +143,8 @@ const SPAN: Kind = Kind {
 const SIZE: Kind = Kind {
     name: "a size",
     example: "10 MB",
-    usual: "B",
-    range: "from 1 B to 18 EB",
+    like: ["B", "MB"],
+    range: "0, or from 1 B to 18 EB",
     units: &[
         ("B", 1),
         ("kB", 1_000),
@@ -157,6 +164,11 @@ impl Kind {
         self.units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     }
 
+    /// How it is written, for messages.
+    fn expected(&self) -> String {
+        format!("{} as a string, like {:?}", self.name, self.example)
+    }
+
     /// The value of `text` in smallest units, to the nearest.
     fn parse(&self, text: &str) -> Result<u64, QuantityError> {
         let text = text.trim();
@@ -171,6 +183,11 @@ impl Kind {
             kind: self.name,
             range: self.range,
         };
+        if let Some(positive) = number.strip_prefix('-')
+            && Decimal::parse(positive).is_some()
+        {
+            return Err(out_of_range());
+        }
         let decimal = Decimal::parse(number).ok_or_else(not_a_number)?;
         if unit.is_empty() {
             return if decimal.digits == 0 { Ok(0) } else { Err(self.no_unit(number)) };
@@ -200,8 +217,13 @@ impl Kind {
         })
     }
 
+    /// What is wrong with a number that stands alone.
     fn no_unit(&self, number: &str) -> QuantityError {
-        QuantityError::NoUnit { text: number.to_owned(), unit: self.usual, units: self.all_units() }
+        let text = number.to_owned();
+        if number.starts_with('-') {
+            return QuantityError::OutOfRange { text, kind: self.name, range: self.range };
+        }
+        QuantityError::NoUnit { text, like: self.like, units: self.all_units() }
     }
 }
 
@@ -357,7 +379,8 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0;
         if !bytes.is_multiple_of(1_000) {
-            let binary = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+            let binary =
+                [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
             if let Some((unit, scale)) = binary.into_iter().find(|(_, s)| bytes.is_multiple_of(*s))
             {
                 return f.pad(&format!("{} {unit}", bytes / scale));
@@ -368,7 +391,8 @@ impl fmt::Display for Size {
             0 => (1, "B"),
             1..1_000_000 => (1_000, "kB"),
             1_000_000..1_000_000_000 => (1_000_000, "MB"),
-            1_000_000_000.. => (1_000_000_000, "GB"),
+            1_000_000_000..1_000_000_000_000 => (1_000_000_000, "GB"),
+            1_000_000_000_000.. => (1_000_000_000_000, "TB"),
         };
         write_decimal(f, bytes, scale, unit)
     }
@@ -422,10 +446,36 @@ impl fmt::Display for Probability {
     }
 }
 
-/// Reads a quantity from a string; a number says what unit it lacks.
-struct Text<T> {
-    kind: Option<&'static Kind>,
-    checked: fn(f64, &str) -> Result<T, QuantityError>,
+/// Reads a quantity, or what may stand in its place, from a string; a number says what unit it
+/// lacks.
+pub(crate) struct Text<T> {
+    /// What is asked for, for the message about anything else.
+    expected: String,
+    /// What a bare number means, or what is wrong with it.
+    number: fn(f64, &str) -> Result<T, QuantityError>,
+}
+
+impl Text<Span> {
+    /// A time, or a word that `T` knows.
+    pub(crate) fn time_or_word<T>(word: &str) -> Text<T> {
+        let number = |_, text: &str| Err(SPAN.no_unit(text));
+        Text { expected: format!("{}, or {word:?}", SPAN.expected()), number }
+    }
+}
+
+impl Text<Size> {
+    /// A length of a queue.
+    pub(crate) fn queue<T>() -> Text<T> {
+        let number = |_, text: &str| match SIZE.no_unit(text) {
+            QuantityError::NoUnit { text, units, .. } => Err(QuantityError::NoUnit {
+                text,
+                like: ["packets", "kB"],
+                units: format!("packets, {units}"),
+            }),
+            other => Err(other),
+        };
+        Text { expected: "a queue length as a string, like \"1000 packets\"".to_owned(), number }
+    }
 }
 
 impl<T> de::Visitor<'_> for Text<T>
@@ -435,10 +485,7 @@ where
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            Some(kind) => write!(f, "{} as a string, like {:?}", kind.name, kind.example),
-            None => f.write_str("a probability, like \"1e-5\""),
-        }
+        f.write_str(&self.expected)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
@@ -446,29 +493,23 @@ where
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<T, E> {
-        match self.kind {
-            Some(kind) => Err(E::custom(kind.no_unit(&value.to_string()))),
-            None => (self.checked)(value as f64, &value.to_string()).map_err(E::custom),
-        }
+        (self.number)(value as f64, &value.to_string()).map_err(E::custom)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<T, E> {
+        (self.number)(value as f64, &value.to_string()).map_err(E::custom)
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<T, E> {
-        match self.kind {
-            Some(kind) => Err(E::custom(kind.no_unit(&value.to_string()))),
-            None => (self.checked)(value, &value.to_string()).map_err(E::custom),
-        }
+        (self.number)(value, &value.to_string()).map_err(E::custom)
     }
 }
 
-fn never<T>(_: f64, text: &str) -> Result<T, QuantityError> {
-    Err(QuantityError::OutOfRange { text: text.to_owned(), kind: "a number", range: "none" })
-}
-
 macro_rules! as_text {
-    ($($type:ty, $kind:expr, $checked:expr;)*) => {$(
+    ($($type:ty, $expected:expr, $number:expr;)*) => {$(
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(Text { kind: $kind, checked: $checked })
+                deserializer.deserialize_any(Text { expected: $expected, number: $number })
             }
         }
 
@@ -481,10 +522,10 @@ macro_rules! as_text {
 }
 
 as_text! {
-    Rate, Some(&RATE), never;
-    Span, Some(&SPAN), never;
-    Size, Some(&SIZE), never;
-    Probability, None, Probability::checked;
+    Rate, RATE.expected(), |_, text| Err(RATE.no_unit(text));
+    Span, SPAN.expected(), |_, text| Err(SPAN.no_unit(text));
+    Size, SIZE.expected(), |_, text| Err(SIZE.no_unit(text));
+    Probability, "a probability, like \"1e-5\"".to_owned(), Probability::checked;
 }
 
 #[cfg(test)]
@@ -525,14 +566,18 @@ mod tests {
     #[test]
     fn mistakes_name_the_remedy() {
         let bare = refused::<Rate>("10");
-        assert!(bare.contains("write \"10 Mbit/s\"") && bare.contains("kbit/s"), "{bare}");
-        assert!(refused::<Span>("250").contains("write \"250 ms\""));
+        assert!(bare.contains("like \"10 bit/s\" or \"10 Mbit/s\""), "{bare}");
+        assert!(bare.contains("(units: bit/s, kbit/s"), "{bare}");
+        assert!(refused::<Span>("250").contains("like \"250 ms\" or \"250 s\""));
         assert!(refused::<Span>("2 hs").contains("did you mean \"h\"?"));
         assert!(refused::<Rate>("10 MBit/s").contains("did you mean \"Mbit/s\"?"));
         assert!(refused::<Size>("much").contains("write one like \"10 MB\""));
         assert!(refused::<Size>("1e30 B").contains("out of range"));
         assert!(refused::<Span>("0.1 ns").contains("out of range"));
-        assert!(refused::<Span>("-1 s").contains("not a time"));
+        for negative in ["-1 s", "-1", "-0.5 h"] {
+            assert!(refused::<Span>(negative).contains("out of range"), "{negative}");
+        }
+        assert!(refused::<Span>("--json").contains("not a time"));
         assert!(refused::<Size>("").contains("not a size"));
         assert!(refused::<Probability>("1.5").contains("from 0 to 1"));
         assert!(refused::<Probability>("often").contains("not a probability"));
@@ -550,7 +595,7 @@ mod tests {
         assert_eq!((good.rate.bps(), good.per.value()), (10_000_000, 1e-5));
         let error = toml::from_str::<Spec>("per = \"0\"\nrate = 10").unwrap_err().to_string();
         assert!(error.contains("line 2") && error.contains("rate = 10"), "{error}");
-        assert!(error.contains("10 has no unit; write \"10 Mbit/s\""), "{error}");
+        assert!(error.contains("10 has no unit; write it with one"), "{error}");
     }
 
     #[test]
@@ -563,6 +608,8 @@ mod tests {
         assert_eq!(shown(&Size(10_000_000)), "10 MB");
         assert_eq!(shown(&Size(1024)), "1 KiB");
         assert_eq!(shown(&Size(1500)), "1500 B");
+        assert_eq!(shown(&Size(1 << 40)), "1 TiB");
+        assert_eq!(shown(&Size(1_000_000_000_000)), "1 TB");
         assert_eq!(shown(&Probability(1e-5)), "1e-5");
     }
 

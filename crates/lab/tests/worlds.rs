@@ -58,7 +58,7 @@ fn a_file_beyond_memory_is_refused() {
     for content in ["random", "zeros"] {
         let transfer = format!("size = \"100 TB\"\ncontent = \"{content}\"");
         let error = run::contents(&world(LINE, &[&transfer])).unwrap_err().to_string();
-        assert!(error.contains("no memory for a file of 100000 GB"), "{error}");
+        assert!(error.contains("no memory for a file of 100 TB"), "{error}");
     }
 }
 

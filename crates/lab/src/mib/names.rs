@@ -4,7 +4,7 @@ use proto::cfdp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wire::cfdp::{ChecksumType, ConditionCode, FaultHandler, TransmissionMode};
 
-use crate::quantity::{QuantityError, Span};
+use crate::quantity::{QuantityError, Span, Text};
 
 /// Declares an enumeration of names that stand for values of another type.
 macro_rules! named {
@@ -193,6 +193,17 @@ impl From<cfdp::Timer> for Timer {
     }
 }
 
+impl std::str::FromStr for Timer {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text.parse().map(Self::Fixed),
+        }
+    }
+}
+
 impl Serialize for Timer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -204,10 +215,7 @@ impl Serialize for Timer {
 
 impl<'de> Deserialize<'de> for Timer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match String::deserialize(deserializer)?.as_str() {
-            "auto" => Ok(Self::Auto),
-            text => text.parse().map(Self::Fixed).map_err(serde::de::Error::custom),
-        }
+        deserializer.deserialize_any(Text::time_or_word("auto"))
     }
 }
 
@@ -265,6 +273,6 @@ impl Serialize for NakMode {
 
 impl<'de> Deserialize<'de> for NakMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        deserializer.deserialize_any(Text::time_or_word("deferred"))
     }
 }

@@ -194,3 +194,15 @@ fn the_manual_is_complete() {
         assert!(fault || named.contains(&last), "{last} is not in docs/cfdp.md");
     }
 }
+
+#[test]
+fn a_time_without_a_unit_is_helped() {
+    for key in ["ack_timer", "nak_mode", "keep_alive"] {
+        let text = format!("[default]\n{key} = 5");
+        let error = crate::text::parse::<Mib>(&text, "mib.toml").unwrap_err().to_string();
+        assert!(error.contains("5 has no unit") && error.contains("\"5 s\""), "{error}");
+        let text = format!("[default]\n{key} = true");
+        let error = crate::text::parse::<Mib>(&text, "mib.toml").unwrap_err().to_string();
+        assert!(error.contains("a time as a string, like \"250 ms\""), "{error}");
+    }
+}
