@@ -73,6 +73,11 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// A seed of the command line.
+fn seed(text: &str) -> Result<u64, Usage> {
+    text.parse().map_err(|_| Usage(format!("a seed is a whole number from 0 to {}", u64::MAX)))
+}
+
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(

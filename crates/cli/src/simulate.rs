@@ -21,7 +21,7 @@ pub(crate) struct Args {
     scenario: PathBuf,
 
     /// Seed, in place of the scenario's
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true, value_parser = crate::seed)]
     seed: Option<u64>,
 
     /// Write a capture (pcapng) to this file
@@ -67,6 +67,12 @@ fn tell(args: &Args, run: &Run, metrics: &str) -> anyhow::Result<()> {
         writeln!(out, "{metrics}")?;
     } else {
         writeln!(out, "{}", table(run))?;
+        if run.transfers.iter().any(|transfer| transfer.bound_is_mean) {
+            writeln!(
+                io::stderr(),
+                "{MEAN}: losses are drawn, so the bound is that of a mean of many runs; a lucky run beats it"
+            )?;
+        }
     }
     Ok(explain(run)?)
 }
@@ -114,6 +120,9 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Stands before a bound that is a mean, and before what follows from it.
+const MEAN: &str = "~";
+
 fn table(run: &Run) -> Table {
     let mut table = Table::new();
     table.set_header([
@@ -131,6 +140,8 @@ fn table(run: &Run) -> Table {
     ]);
     let or_dash = |value: Option<f64>, show: fn(f64) -> String| value.map_or("-".to_owned(), show);
     for transfer in &run.transfers {
+        let mean = if transfer.bound_is_mean { MEAN } else { "" };
+        let of_bound = |shown: String| if shown == "-" { shown } else { format!("{mean}{shown}") };
         table.add_row([
             format!("{} {} -> {}", transfer.name, transfer.from, transfer.to),
             transfer.protocol.clone(),
@@ -138,8 +149,8 @@ fn table(run: &Run) -> Table {
             or_dash(transfer.delivered_s, show::seconds),
             or_dash(transfer.confirmed_s, show::seconds),
             or_dash(transfer.goodput_bps, show::rate),
-            or_dash(transfer.bound_s, show::seconds),
-            or_dash(transfer.efficiency, show::percent),
+            of_bound(or_dash(transfer.bound_s, show::seconds)),
+            of_bound(or_dash(transfer.efficiency, show::percent)),
             or_dash(transfer.packets_str.map(|count| count as f64), show::count),
             or_dash(transfer.packets_rts.map(|count| count as f64), show::count),
             if transfer.completed { "verified".to_owned() } else { "failed".to_owned() },

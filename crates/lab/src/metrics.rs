@@ -1,9 +1,10 @@
 //! What a run is measured by.
 //!
-//! Times of a transfer are from its first packet sent: **delivered** (the receiver has the whole
-//! file), **confirmed** (the sender knows), **quiet** (the last packet of the exchange) and
-//! **wire** (first to last packet at the receiver's end). Packets are counted by host, so in a world
-//! with several transfers the times are from the request, and what counts packets is left out.
+//! Times of a transfer are from its start, when it is asked for: **delivered** (the receiver has
+//! the whole file), **confirmed** (the sender knows) and **quiet** (the last packet of the
+//! exchange). So an outage at the start counts. Only **wire** is from packet to packet: the first
+//! to the last at the receiver's end. Packets are counted by host, so in a world with several
+//! transfers what counts packets is left out. `docs/metrics.md` has all of them.
 
 use engine::Time;
 use link::LossCause;
@@ -57,7 +58,7 @@ pub struct TransferMetrics {
     pub bound_is_mean: bool,
     /// The genie's payload.
     pub bound_payload: u64,
-    /// Bound / delivered; `None` where the bound is that of a mean.
+    /// Bound / delivered. Where the bound is that of a mean, so is this.
     pub efficiency: Option<f64>,
     /// Bits the first link took, frames included, / quiet.
     pub throughput_bps: Option<f64>,
@@ -140,20 +141,18 @@ impl Watch<'_> {
         let claimed = delivered_at.is_some() || confirmed_at.is_some();
         let completed =
             self.verified && delivered_at.is_some() && (confirmed_at.is_some() || !reliable);
-        let first = self.first();
-        let since = |at: Time| at.since(first).as_secs_f64();
+        let since = |at: Time| at.since(self.start).as_secs_f64();
         let delivered_s = delivered_at.filter(|_| self.verified).map(since);
         let quiet_s = self.last().map(since).filter(|_| self.alone);
         let wire_s = self.wire_s().filter(|_| self.alone);
         let counted = |count: u64| self.alone.then_some(count);
         let bits = 8.0 * self.file_bytes as f64;
         let rate = |seconds: f64| (seconds > 0.0).then_some(bits / seconds);
-        let bound = bound::bound(&self.hops, self.file_bytes, first, seed);
+        let bound = bound::bound(&self.hops, self.file_bytes, self.start, seed);
         let bound_s = bound.seconds.is_finite().then_some(bound.seconds);
         let bound_is_mean = self.hops.iter().any(Hop::is_random);
-        let efficiency = |(bound, delivered): (f64, f64)| {
-            (delivered > 0.0 && !bound_is_mean).then_some(bound / delivered)
-        };
+        let efficiency =
+            |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
         TransferMetrics {
             from: transfer.from.clone(),
             to: transfer.to.clone(),
@@ -180,12 +179,6 @@ impl Watch<'_> {
             bytes_str: counted(self.sender.sent.ip_bytes),
             bytes_rts: counted(self.receiver.sent.ip_bytes),
         }
-    }
-
-    /// The moment times count from.
-    fn first(&self) -> Time {
-        let first = self.sender.sent.first.filter(|_| self.alone);
-        first.unwrap_or(self.start)
     }
 
     /// The last packet at either end.
