@@ -10,8 +10,9 @@ use crate::link_spec::LinkSpec;
 use crate::metrics::TransferMetrics;
 use crate::preset::Preset;
 use crate::protocol::Protocol;
+use crate::quantity::{Size, Span};
 use crate::run::{self, Recorders, RunError};
-use crate::scenario::{Capture, Limits, Scenario, Transfer};
+use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use crate::stats::{Summary, mean};
 use crate::text::SpecError;
 
@@ -30,6 +31,8 @@ pub struct Plan {
     pub runs: u32,
     /// The first seed.
     pub seed: u64,
+    /// Silence after which an end gives up; each protocol's own if left out.
+    pub inactivity: Option<Span>,
     /// Threads; `None` for one a core.
     pub jobs: Option<usize>,
 }
@@ -103,12 +106,13 @@ impl Plan {
             let back = between(hop.way_back(), index + 1, index);
             [between(hop.clone(), index, index + 1), back]
         });
+        let ends = Node { inactivity: self.inactivity, ..Node::default() };
         Scenario {
             seed,
             about: self.link.about.clone(),
             limits: Limits::default(),
             capture: Capture::default(),
-            nodes: std::collections::BTreeMap::new(),
+            nodes: [ENDS.0, ENDS.1].map(|end| (end.to_owned(), ends.clone())).into(),
             links: links.collect(),
             transfers: vec![Transfer {
                 from: ENDS.0.to_owned(),
@@ -117,7 +121,7 @@ impl Plan {
                 overlay: None,
                 protocol: Some(protocol.clone()),
                 file: None,
-                size: Some(crate::quantity::Size(self.content.len() as u64)),
+                size: Some(Size(self.content.len() as u64)),
                 content: None,
                 name: Some(self.name.clone()),
                 start: None,

@@ -10,6 +10,7 @@ use wire::cfdp::{ConditionCode, DeliveryCode};
 use crate::mib::{Class, Mib};
 use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
+use crate::quantity::Span;
 use crate::text::{self, SpecError};
 
 /// Any engine.
@@ -166,6 +167,26 @@ impl EngineConfig {
                 if let ltp::Format::Raw { name } = &mut config.format {
                     file.clone_into(name);
                 }
+            }
+        }
+    }
+
+    /// Says after which silence a transfer is given up, whoever the peer is; as it was, if nothing
+    /// is said.
+    pub fn set_inactivity(&mut self, silence: Option<Span>) {
+        let Some(silence) = silence.map(Span::duration) else { return };
+        match self {
+            Self::Cfdp(config) => {
+                let remotes = config.remotes.values_mut().chain([&mut config.default_remote]);
+                remotes.for_each(|remote| remote.inactivity = cfdp::Timer::Fixed(silence));
+            }
+            Self::Ltp(config) => {
+                let remotes = config.remotes.values_mut().chain([&mut config.default_remote]);
+                remotes.for_each(|remote| remote.inactivity = silence);
+            }
+            Self::Saratoga(config, _) => {
+                let remotes = config.remotes.values_mut().chain([&mut config.default_remote]);
+                remotes.for_each(|remote| remote.inactivity = silence);
             }
         }
     }

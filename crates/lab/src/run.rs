@@ -16,7 +16,7 @@ use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, TransferMetrics, Watch};
 use crate::overlay::{self, Overlay};
 use crate::quantity::Size;
-use crate::scenario::{Content, Scenario, StoreFaults, Transfer};
+use crate::scenario::{Content, Node, Scenario, StoreFaults, Transfer};
 use crate::text::SpecError;
 use crate::topology::Topology;
 
@@ -239,6 +239,7 @@ impl<'a> Stage<'a> {
             let Some(protocol) = &node.protocol else { continue };
             let entity = node.entity.ok_or_else(|| unresolved(name))?;
             let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
+            config.set_inactivity(node.inactivity);
             let incoming = scenario.transfers.iter().find(|transfer| transfer.to == *name);
             if let Some(file) = incoming.and_then(|transfer| transfer.name.as_deref()) {
                 config.set_file_name(file);
@@ -247,7 +248,10 @@ impl<'a> Stage<'a> {
                 if !overlay::are_neighbours(&scenario.transfers, name, peer_name) {
                     continue;
                 }
-                let Some(route) = self.topology.route(index, peer) else { continue };
+                let Some(route) = self.topology.route(index, peer) else {
+                    self.listen_only(index, peer, node)?;
+                    continue;
+                };
                 let path = PathId(u32::try_from(peer).unwrap_or(u32::MAX));
                 let (Some(address), Some(port), Some(local), Some(entity)) =
                     (peer_node.address, peer_node.port, node.port, peer_node.entity)
@@ -263,6 +267,16 @@ impl<'a> Stage<'a> {
             }
             self.world.install(self.hosts[index], move |_, rng| config.build(rng));
         }
+        Ok(())
+    }
+
+    /// Lets a host hear a peer to which no links lead back.
+    fn listen_only(&mut self, index: usize, peer: usize, node: &Node) -> Result<(), SpecError> {
+        let Some((way, port)) = self.topology.route(peer, index).zip(node.port) else {
+            return Ok(());
+        };
+        let info = self.topology.path_info(&way)?;
+        self.world.listen(self.hosts[index], port, info);
         Ok(())
     }
 
@@ -298,16 +312,7 @@ impl<'a> Stage<'a> {
         }
         for (transfer, content) in scenario.transfers.iter().zip(contents) {
             let (sender, _) = self.ends(transfer)?;
-            for pair in self.stations(transfer)?.windows(2) {
-                if self.topology.route(pair[0], pair[1]).is_none() {
-                    let name = |node: usize| self.world.host_name(self.hosts[node]);
-                    return Err(SpecError::invalid(format!(
-                        "no links lead from {} to {}",
-                        name(pair[0]),
-                        name(pair[1])
-                    )));
-                }
-            }
+            self.topology.check_ways(scenario, transfer)?;
             let host = self.hosts[sender];
             self.world.store(host).insert(file_name(transfer)?, content.clone());
         }

@@ -87,6 +87,9 @@ pub struct Node {
     /// What differs from the protocol's profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mib: Option<Mib>,
+    /// Silence after which it gives a transfer up, in place of what its protocol or `mib` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inactivity: Option<Span>,
     /// How its store misbehaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreFaults>,
@@ -230,7 +233,9 @@ impl Scenario {
         for node in self.nodes.values_mut() {
             let entity = node.entity.unwrap_or_default();
             if let Some(protocol) = &node.protocol {
-                node.mib = EngineConfig::new(protocol, entity, node.mib.as_ref())?.mib();
+                let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
+                config.set_inactivity(node.inactivity);
+                node.mib = config.mib();
             }
         }
         self.check_nodes()?;
@@ -433,7 +438,10 @@ fn resolve_link(link: LinkSpec) -> Result<LinkSpec, SpecError> {
         let preset = Preset::find(&name)?;
         let [hop] = preset.hops.as_slice() else {
             return Err(SpecError::invalid(format!(
-                "link {ends}: {name:?} has several hops; write a table for each"
+                "link {ends}: {name:?} has {} hops, and a link is one; give the relays between \
+                 them names, and write a table for each direction of each hop, with the values \
+                 that `slowlight links {name}` shows",
+                preset.hops.len()
             )));
         };
         let base = LinkSpec { back: None, ..hop.clone() };
@@ -498,7 +506,10 @@ mod tests {
         let text = refused(|text| text.replace("\"geo\"", "\"gee\""));
         assert!(text.contains("did you mean \"geo\"?"), "{text}");
         let text = refused(|text| text.replace("\"geo\"", "\"moon-farside\""));
-        assert!(text.contains("several hops"), "{text}");
+        assert!(
+            text.contains("2 hops") && text.contains("`slowlight links moon-farside`"),
+            "{text}"
+        );
         let text = refused(|text| text + "[[transfers]]\nfrom = \"landre\"\nto = \"earth\"");
         assert!(text.contains("did you mean \"lander\"?"), "{text}");
         let text = refused(|text| text + "name = \"../x\"");

@@ -7,8 +7,8 @@ use engine::{PathInfo, PathKind, Time};
 use crate::bound::Hop;
 use crate::link_spec::LinkSpec;
 use crate::overlay;
-use crate::scenario::Scenario;
-use crate::text::SpecError;
+use crate::scenario::{Scenario, Transfer};
+use crate::text::{self, SpecError};
 use crate::theory::IP_UDP_BYTES;
 
 /// The nodes and links of a resolved scenario.
@@ -98,6 +98,51 @@ impl<'a> Topology<'a> {
         Some(hops.collect::<Option<Vec<_>>>()?.concat())
     }
 
+    /// Checks that links lead to the receiver of a transfer, and back where it answers.
+    ///
+    /// # Errors
+    ///
+    /// The two stations between which there is no way, and the name that may be a slip.
+    pub fn check_ways(&self, scenario: &Scenario, transfer: &Transfer) -> Result<(), SpecError> {
+        let stations = transfer.stations();
+        for pair in stations.windows(2) {
+            let &[near, far] = pair else { continue };
+            let leads = |from: &str, to: &str| match (self.node(from), self.node(to)) {
+                (Some(from), Some(to)) => self.route(from, to).is_some(),
+                _ => false,
+            };
+            let slip = || self.slip().unwrap_or_default();
+            if !leads(near, far) {
+                return Err(SpecError::invalid(format!(
+                    "no links lead from {near} to {far}{}",
+                    slip()
+                )));
+            }
+            if scenario.is_reliable(transfer) && !leads(far, near) {
+                return Err(SpecError::invalid(format!(
+                    "no links lead back from {far} to {near}, and {} needs its answers{}",
+                    transfer.protocol.as_ref().map(ToString::to_string).unwrap_or_default(),
+                    slip()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A name that only one link has, and is much like another node's.
+    fn slip(&self) -> Option<String> {
+        let ends = |node: usize| {
+            let at = |link: &&Edge<'_>| link.from == node || link.to == node;
+            self.links.iter().filter(at).count()
+        };
+        (0..self.names.len()).filter(|node| ends(*node) == 1).find_map(|node| {
+            let name = self.names[node];
+            let others = self.names.iter().copied().filter(|other| *other != name);
+            let near = text::nearest(name, others)?;
+            Some(format!("; only one link names {name:?}: did you mean {near:?}?"))
+        })
+    }
+
     /// What an engine is told of a route: the largest datagram, the slowest hop's rate and
     /// overhead, and the light time, all as they are at the epoch.
     ///
@@ -163,7 +208,7 @@ mod tests {
 
     #[test]
     fn routes_take_the_fewest_hops() {
-        let scenario = crate::text::parse::<Scenario>(
+        let scenario = text::parse::<Scenario>(
             r#"
             seed = 1
             transfers = []

@@ -29,6 +29,7 @@ fn plan(link: &str, per: f64, runs: u32) -> Plan {
         name: "file".to_owned(),
         runs,
         seed: 1,
+        inactivity: None,
         jobs: None,
     }
 }

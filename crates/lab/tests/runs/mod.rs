@@ -28,6 +28,7 @@ pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
         name: "file".to_owned(),
         runs,
         seed: 1,
+        inactivity: None,
         jobs: None,
     };
     let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
