@@ -17,7 +17,9 @@ use lab::preset::Preset;
 use lab::protocol::{Kind, Protocol};
 use lab::quantity::{Probability, Rate, Size, Span};
 use lab::stats::Summary;
+use serde::Serialize;
 
+use crate::Usage;
 use crate::show;
 use crate::transfer::stop_flag;
 
@@ -33,24 +35,28 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
 
     /// Size of a made-up file, like "10MB"
-    #[arg(long, value_name = "SIZE", default_value = "10MB")]
+    #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
     size: Size,
 
     /// Protocols, separated by commas; a profile follows a slash, as in cfdp/gsfc-2007
-    /// [default: those that repeat what is lost: cfdp,ltp]
+    /// [default: those that repeat what is lost]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     protocol: Vec<Protocol>,
 
     /// Runs of each protocol, each with a seed of its own
-    #[arg(long, value_name = "N", default_value = "10", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value = "10", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
 
     /// The first seed; the same seeds are used for every protocol
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
     seed: u64,
 
+    /// Silence after which either end gives up, like "1 d"; each protocol's own if left out
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    inactivity: Option<Span>,
+
     /// Threads; one a core if left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
 
     /// Print the result as JSON
@@ -70,35 +76,35 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Link")]
 struct Forward {
     /// Line rate, like "10 Mbit/s"; 0 is without limit
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
 
     /// One-way delay, like "250 ms"
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<Span>,
 
     /// Probability to lose a packet, whatever its length
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
     per: Option<Probability>,
 
     /// Bit error rate
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
     ber: Option<Probability>,
 
     /// Largest IP packet, like "1500B"
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     mtu: Option<Size>,
 
     /// Most bytes of protocol data in a datagram, like "1024B"
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     datagram: Option<Size>,
 
     /// How much may wait, like "1000 packets" or "64 KiB"
-    #[arg(long, value_name = "LENGTH")]
+    #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
     queue: Option<Queue>,
 
-    /// An outage: begin and length, like "10 s+30 s"; may be repeated
-    #[arg(long, value_name = "WINDOW")]
+    /// An outage of both directions: begin and length, like "10 s+30 s"; may be repeated
+    #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
     outage: Vec<Window>,
 }
 
@@ -107,19 +113,19 @@ struct Forward {
 #[command(next_help_heading = "Way back, like the way there if left out")]
 struct Back {
     /// Line rate
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     return_rate: Option<Rate>,
 
     /// One-way delay
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     return_delay: Option<Span>,
 
     /// Probability to lose a packet
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
     return_per: Option<Probability>,
 
     /// Bit error rate
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
     return_ber: Option<Probability>,
 }
 
@@ -133,7 +139,7 @@ impl Args {
             mtu: self.forward.mtu,
             datagram: self.forward.datagram,
             queue: self.forward.queue,
-            outages: (!self.forward.outage.is_empty()).then(|| self.forward.outage.clone()),
+            outages: self.outages()?,
             ..LinkSpec::default()
         };
         let back = LinkSpec {
@@ -149,6 +155,20 @@ impl Args {
             *hop = LinkSpec { back: Some(Box::new(way_back)), ..forward.clone().over(hop) };
         }
         Ok(preset)
+    }
+
+    /// The outages in the order of time.
+    fn outages(&self) -> anyhow::Result<Option<Vec<Window>>> {
+        let mut outages = self.forward.outage.clone();
+        outages.sort_by_key(|outage| outage.at);
+        for pair in outages.windows(2) {
+            let &[before, after] = pair else { continue };
+            if before.at.duration() + before.lasts.duration() > after.at.duration() {
+                let message = format!("--outage \"{before}\" and \"{after}\" overlap");
+                return Err(Usage(message).into());
+            }
+        }
+        Ok(Some(outages).filter(|outages| !outages.is_empty()))
     }
 
     fn content(&self) -> anyhow::Result<(String, Bytes)> {
@@ -185,6 +205,7 @@ impl Args {
             name,
             runs: self.runs,
             seed: self.seed,
+            inactivity: self.inactivity,
             jobs: self.jobs.map(usize::from),
         })
     }
@@ -206,11 +227,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     crate::told(tell(args, &plan, &rows), succeeded)
 }
 
+/// What was compared and what came of it, for other programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// The version of this program.
+    slowlight: &'static str,
+    /// The first seed.
+    seed: u64,
+    /// The link, with the changes that options made.
+    link: &'a Preset,
+    /// The ranking.
+    protocols: &'a [Row],
+}
+
 /// Prints the ranking.
 fn tell(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(rows)?)?;
+        let report = Report {
+            slowlight: env!("CARGO_PKG_VERSION"),
+            seed: plan.seed,
+            link: &plan.link,
+            protocols: rows,
+        };
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {
         describe(args, plan)?;
         writeln!(out, "{}", table(rows))?;
@@ -237,23 +277,54 @@ fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
         args.link, plan.runs, plan.seed
     )?;
     for hop in &plan.link.hops {
-        let line = |spec: &LinkSpec| {
-            // A rate of 0 is without limit.
-            let limit = spec.rate.filter(|rate| rate.bps() > 0);
-            let rate = limit.map_or("any rate".to_owned(), |rate| rate.to_string());
-            let delay = spec.delay.unwrap_or_default();
-            let per = spec.per.map(|per| format!(", packet errors {per}")).unwrap_or_default();
-            let ber = spec.ber.map(|ber| format!(", bit errors {ber}")).unwrap_or_default();
-            format!("{rate}, {delay}{per}{ber}")
-        };
-        let (there, back) = (line(hop), line(&hop.way_back()));
+        let (there, back) = (line_of(hop), line_of(&hop.way_back()));
         if there == back {
             writeln!(err, "  both ways: {there}")?;
         } else {
-            writeln!(err, "  there: {there}; back: {back}")?;
+            writeln!(err, "  there: {there}")?;
+            writeln!(err, "  back: {back}")?;
         }
     }
     Ok(())
+}
+
+/// What one direction of a hop is like.
+fn line_of(spec: &LinkSpec) -> String {
+    let spec = spec.clone().resolved();
+    // A rate of 0 is without limit.
+    let limit = spec.rate.filter(|rate| rate.bps() > 0);
+    let rate = match (&spec.rate_steps, limit) {
+        (Some(_), _) => "a rate that changes".to_owned(),
+        (None, Some(rate)) => rate.to_string(),
+        (None, None) => "any rate".to_owned(),
+    };
+    let delay = match &spec.delay_points {
+        Some(_) => "a delay that changes".to_owned(),
+        None => spec.delay.unwrap_or_default().to_string(),
+    };
+    let mut parts = vec![rate, delay];
+    parts.extend(spec.per.map(|per| format!("packet errors {per}")));
+    parts.extend(spec.ber.map(|ber| format!("bit errors {ber}")));
+    let others = [
+        spec.burst.is_some(),
+        spec.drop.is_some(),
+        spec.loss_times.is_some(),
+        spec.error_vector.is_some(),
+        spec.trace.is_some(),
+    ];
+    if others.contains(&true) {
+        parts.push("other errors".to_owned());
+    }
+    let list = |windows: &Vec<Window>| {
+        windows.iter().map(Window::to_string).collect::<Vec<_>>().join(", ")
+    };
+    parts.extend(spec.outages.as_ref().map(|windows| format!("down {}", list(windows))));
+    parts.extend(spec.outage_every.map(|o| format!("down {} every {}", o.down, o.period)));
+    parts.extend(spec.contacts.as_ref().map(|windows| format!("up {} only", list(windows))));
+    parts.extend(spec.queue.map(|queue| format!("queue {queue}")));
+    parts.extend(spec.mtu.map(|mtu| format!("MTU {mtu}")));
+    parts.extend(spec.datagram.map(|datagram| format!("datagram {datagram}")));
+    parts.join(", ")
 }
 
 /// Two lines a protocol, so that the table fits a terminal of 80 columns.

@@ -61,7 +61,9 @@ fn compare_prints_a_table_or_json() {
     let mut more = args.to_vec();
     more.extend(["--json", "--jobs", "1", "--protocol", "cfdp,cfdp/gsfc-2007"]);
     let json: serde_json::Value = serde_json::from_str(&done(&more)).unwrap();
-    let rows = json.as_array().unwrap();
+    assert_eq!((&json["slowlight"], &json["seed"]), (&"0.1.0".into(), &1.into()));
+    assert_eq!(json["link"]["hops"][0]["per"], "0.01", "{json}");
+    let rows = json["protocols"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!((row["runs"].as_u64(), row["completed"].as_u64()), (Some(3), Some(3)));
@@ -87,6 +89,68 @@ fn compare_takes_what_is_odd_but_clear() {
     let table = out(&output);
     assert_eq!(table.matches("cfdp").count(), 1, "one row: {table}");
     assert!(!table.contains("NaN"), "{table}");
+}
+
+/// The first row of `compare` over a GEO link.
+fn geo(args: &[&str]) -> serde_json::Value {
+    let link = ["compare", "--link", "geo", "--size", "100 kB", "--runs", "1", "--json"];
+    let json: serde_json::Value = serde_json::from_str(&done(&[&link[..], args].concat())).unwrap();
+    json["protocols"][0].clone()
+}
+
+#[test]
+fn an_outage_at_the_start_counts() {
+    let row = geo(&["--protocol", "cfdp", "--outage", "0 s+30 s"]);
+    let delivered = row["delivered_s"]["mean"].as_f64().unwrap();
+    assert!((30.0..31.0).contains(&delivered), "{row}");
+    assert!((0.9..1.0).contains(&row["efficiency"].as_f64().unwrap()), "{row}");
+}
+
+#[test]
+fn an_outage_of_hours_is_survived() {
+    // What is under way when it begins reaches the receiver within it.
+    let outage = ["--outage", "200 ms+5 h", "--protocol"];
+    assert_eq!(geo(&[&outage[..], &["cfdp"]].concat())["completed"], 1);
+    // Behind the relay nobody is told of it, so the ends must have the patience.
+    let far = ["compare", "--link", "moon-farside", "--size", "100 kB", "--runs", "1"];
+    let args = [&far[..], &["--outage", "1 s+5 h", "--protocol", "cfdp,ltp,saratoga"]].concat();
+    done(&[&args[..], &["--inactivity", "1 d"]].concat());
+}
+
+#[test]
+fn compare_says_what_it_compares() {
+    let args = ["compare", "--size", "1 kB", "--runs", "1", "--protocol", "cfdp"];
+    let outages = ["--outage", "1 min+2 s", "--outage", "10 s+30 s"];
+    let output = run(&[&args[..], &outages, &["--mtu", "500 B", "--queue", "9 packets"]].concat());
+    let header = err(&output);
+    for part in ["down 10 s+30 s, 1 min+2 s", "queue 9 packets", "MTU 500 B", "datagram 1 KiB"] {
+        assert!(header.contains(part), "{part}: {header}");
+    }
+    assert!(header.contains("both ways"), "{header}");
+    let overlap = ["--outage", "10 s+30 s", "--outage", "20 s+1 s"];
+    let text = misused(&[&args[..], &overlap].concat());
+    assert!(text.contains("--outage \"10 s+30 s\" and \"20 s+1 s\" overlap"), "{text}");
+    let text = misused(&[&args[..], &["--outage", "1 min+0 s"]].concat());
+    assert!(text.contains("--outage") && text.contains("lasts no time"), "{text}");
+}
+
+#[test]
+fn negative_values_are_out_of_range() {
+    for option in ["--rate", "--return-rate"] {
+        assert!(misused(&["compare", option, "-10 Mbit/s"]).contains("out of range"), "{option}");
+    }
+    for option in ["--delay", "--return-delay", "--inactivity"] {
+        assert!(misused(&["compare", option, "-1 s"]).contains("out of range"), "{option}");
+    }
+    for option in ["--size", "--mtu", "--datagram", "--queue"] {
+        assert!(misused(&["compare", option, "-5"]).contains("out of range"), "{option}");
+    }
+    assert!(misused(&["compare", "--outage", "-1 s+1 s"]).contains("out of range"));
+    for args in [["compare", "--seed", "-1"], ["sim", "--seed", "-1"]] {
+        assert!(misused(&args).contains("a seed is a whole number from 0"), "{args:?}");
+    }
+    assert!(misused(&["compare", "--runs", "-1"]).contains("1..=1000000"));
+    assert!(misused(&["compare", "--jobs", "-1"]).contains("1..=65535"));
 }
 
 #[test]
@@ -136,8 +200,8 @@ fn a_return_path_of_its_own() {
         ["compare", "--rate", "1 Mbit/s", "--delay", "1 s", "--size", "20 kB", "--runs", "1"];
     let back = ["--return-rate", "9600 bit/s", "--return-delay", "3 s", "--json"];
     let json = done(&[&args[..], &back[..]].concat());
-    let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let mean = |key: &str| rows[0][key]["mean"].as_f64().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let mean = |key: &str| report["protocols"][0][key]["mean"].as_f64().unwrap();
     assert!((1.0..1.5).contains(&mean("delivered_s")), "{json}");
     assert!((4.0..4.6).contains(&mean("confirmed_s")), "{json}");
 }
@@ -207,6 +271,42 @@ fn a_transfer_that_fails_exits_with_1() {
 }
 
 #[test]
+fn sim_shows_a_bound_that_is_a_mean_as_one() {
+    let output = run(&["sim", &scenario("geo.toml")]);
+    let shown = out(&output).split('~').skip(1).map(|cell| cell.contains('%')).collect::<Vec<_>>();
+    assert_eq!(shown, [false, true], "{}", out(&output));
+    assert!(err(&output).contains("~: losses are drawn"), "{}", err(&output));
+    let output = run(&["sim", &scenario("grc-10kb.toml")]);
+    assert!(!out(&output).contains('~') && out(&output).contains(" %"), "{}", out(&output));
+}
+
+#[test]
+fn a_slip_in_the_name_of_a_node_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world.toml");
+    let world = |there: &str, back: &str, protocol: &str| {
+        let text = format!(
+            "seed = 1
+            links = [{{ from = \"ground\", to = \"{there}\" }}, {{ from = \"{back}\", to = \"ground\" }}]
+            transfers = [{{ from = \"ground\", to = \"remote\", protocol = \"{protocol}\", size = \"1 kB\" }}]"
+        );
+        std::fs::write(&path, text).unwrap();
+    };
+    let path = path.to_str().unwrap();
+    world("remot", "remote", "cfdp");
+    let text = misused(&["sim", path]);
+    assert!(text.contains("no links lead from ground to remote"), "{text}");
+    assert!(text.contains("only one link names \"remot\""), "{text}");
+    world("remote", "remot", "ltp");
+    let text = misused(&["sim", path]);
+    assert!(text.contains("no links lead back from remote to ground, and ltp needs"), "{text}");
+    assert!(text.contains("only one link names \"remot\": did you mean \"remote\"?"), "{text}");
+    // What nobody answers needs no way back.
+    world("remote", "remot", "cfdp-1");
+    done(&["sim", path]);
+}
+
+#[test]
 fn decode_shows_one_line_a_pdu() {
     let ack = "2800031100650001006606 4001";
     assert!(done(&["decode", ack]).contains("ACK"));
@@ -217,6 +317,39 @@ fn decode_shows_one_line_a_pdu() {
     let output = run(&["decode", broken.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("broken.pcapng"), "{}", err(&output));
+}
+
+#[test]
+fn decode_reads_files_of_any_kind() {
+    let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/cfdp");
+    let (ack, nak) = (format!("{vectors}/ack_eof.hex"), format!("{vectors}/nak.hex"));
+    let line = done(&["decode", &ack]);
+    assert!(line.contains("ACK") && line.lines().count() == 1, "{line}");
+    let folder = tempfile::tempdir().unwrap();
+    let pcap = folder.path().join("run.pcapng");
+    let pcap = pcap.to_str().unwrap();
+    done(&["sim", &scenario("grc-10kb.toml"), "--pcap", pcap]);
+    let alone = done(&["decode", pcap]);
+    let all = done(&["decode", pcap, &ack, &nak]);
+    assert!(all.starts_with(&format!("{pcap}:\n{alone}{ack}:\n")), "{all}");
+    assert!(all.lines().last().is_some_and(|line| line.contains("NAK")), "{all}");
+    for (given, said) in [(pcap, &alone), (&ack, &line)] {
+        let stdin = std::fs::File::open(given).unwrap();
+        let output = slowlight(&["decode", "-"]).stdin(stdin).output().unwrap();
+        assert_eq!((output.status.code(), &out(&output)), (Some(0), said), "{}", err(&output));
+    }
+    assert!(misused(&["decode", vectors]).contains("is a directory"));
+    let output = run(&["decode", pcap, "no-such-file"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("cannot read no-such-file"), "{}", err(&output));
+    // One PDU that is none among others that are.
+    let several = folder.path().join("several.hex");
+    let bad = "# two\n2800031100650001006606 4001\n\n28000311006500\n";
+    std::fs::write(&several, bad).unwrap();
+    let output = run(&["decode", several.to_str().unwrap()]);
+    assert_eq!((output.status.code(), out(&output).lines().count()), (Some(1), 2));
+    let long = format!("{line}7 bytes, not CFDP");
+    assert!(out(&output).starts_with(&long), "{}", out(&output));
 }
 
 #[test]
