@@ -181,3 +181,16 @@ fn a_recording_that_is_lost_at_the_end_is_an_error() {
         assert!(matches!(error, RunError::Record(_)), "{error}");
     }
 }
+
+#[test]
+fn what_is_under_way_when_a_link_goes_down_begins_no_countdown() {
+    // Longer than any protocol waits for a peer that says nothing.
+    let line =
+        "rate = \"1 Mbit/s\"\ndelay = \"300 ms\"\noutages = [{ at = \"0.2 s\", for = \"7200 s\" }]";
+    // The packet that is cut is lost, which only these repair.
+    for protocol in ["cfdp", "ltp", "saratoga", "saratoga-get"] {
+        let world = world(line, &[&format!("size = \"100 kB\"\nprotocol = \"{protocol}\"")]);
+        let run = play(&world);
+        assert!(run.succeeded(), "{protocol}: {run:?}");
+    }
+}

@@ -285,9 +285,12 @@ pub(crate) struct Base<A> {
 }
 
 impl<A: Alarm> Base<A> {
-    pub(crate) const fn new(handle: Handle, path: Option<PathId>, now: Time) -> Self {
+    pub(crate) fn new(paths: &Paths, handle: Handle, path: Option<PathId>, now: Time) -> Self {
         let seat = Seat::new(handle, path);
-        Self { seat, last_heard: now, armed: Vec::new(), stopped: None }
+        // What was under way when the path went down still arrives, and may begin a session.
+        let is_down = path.and_then(|id| paths.get(&id)).is_some_and(|path| !path.is_up());
+        let stopped = is_down.then(|| (now, Vec::new()));
+        Self { seat, last_heard: now, armed: Vec::new(), stopped }
     }
 
     /// Asks for a chance to send something of this class.
@@ -335,6 +338,15 @@ impl<A: Alarm> Base<A> {
         }
         if let Some((_, left)) = self.stopped.as_mut() {
             left.clear();
+        }
+    }
+
+    /// Moves the session to another path, which may be up where the one before was down.
+    pub(crate) fn move_to<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time, path: PathId) {
+        self.seat.set_path(&mut kernel.paths, path);
+        match kernel.paths.get(&path).is_none_or(Path::is_up) {
+            true => self.go_on(kernel, now),
+            false => self.stop(kernel, now),
         }
     }
 

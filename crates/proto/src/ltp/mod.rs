@@ -279,7 +279,8 @@ impl Node {
         let remote = self.core.config.remote(destination).clone();
         let path = remote.path.or_else(|| self.core.kernel.only_path());
         let peer = Peer::new(self.new_id(), remote);
-        (Base::new(self.slots.reserve(), path, now), peer)
+        let handle = self.slots.reserve();
+        (Base::new(&self.core.kernel.paths, handle, path, now), peer)
     }
 
     fn begin(&mut self, sender: Sender) -> SessionId {
@@ -406,7 +407,7 @@ impl Node {
             peer.cookies = Cookies::random(&mut self.core.rng);
         }
         let handle = self.slots.reserve();
-        let base = Base::new(handle, Some(from), now);
+        let base = Base::new(&self.core.kernel.paths, handle, Some(from), now);
         let receiver = Receiver::new(base, peer, &mut self.core, now, data.service);
         self.core.indicate(Indication::Receiving { id, service: data.service });
         self.fill(handle, id, Session::Receiver(Box::new(receiver)));

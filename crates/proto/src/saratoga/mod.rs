@@ -258,7 +258,7 @@ impl Node {
         check_name(&name)?;
         let id = self.new_id(peer, Role::Receiver)?;
         let handle = self.slots.reserve();
-        let base = Base::new(handle, Some(peer), now);
+        let base = Base::new(&self.core.kernel.paths, handle, Some(peer), now);
         self.core.indicate(Indication::Started { id, name: name.clone() });
         let errand = Errand::ask(base, id, name, &mut self.core, now);
         self.fill(handle, Session::Errand(Box::new(errand)));
@@ -312,7 +312,7 @@ impl Node {
 
     fn begin_sender(&mut self, now: Time, id: SessionId, order: Order) {
         let handle = self.slots.reserve();
-        let base = Base::new(handle, Some(id.peer), now);
+        let base = Base::new(&self.core.kernel.paths, handle, Some(id.peer), now);
         self.core.indicate(Indication::Started { id, name: order.name.clone() });
         let sender = Sender::new(base, id, order, &mut self.core);
         self.core.kernel.senders += 1;
@@ -321,7 +321,7 @@ impl Node {
 
     fn begin_receiver(&mut self, now: Time, id: SessionId, wish: Option<Wish>) -> Handle {
         let handle = self.slots.reserve();
-        let base = Base::new(handle, Some(id.peer), now);
+        let base = Base::new(&self.core.kernel.paths, handle, Some(id.peer), now);
         let name = wish.as_ref().map(|wish| wish.name.clone()).unwrap_or_default();
         self.core.indicate(Indication::Started { id, name });
         // The working file is named by a number that no other has.
@@ -359,7 +359,7 @@ impl Node {
             Packet::Metadata(metadata) => {
                 let id = SessionId { peer: from, number: metadata.session, role: Role::Receiver };
                 let identity = receiver::identity(metadata);
-                self.unite(id, &identity);
+                self.unite(now, id, &identity);
                 let Some(handle) =
                     self.reception(now, id, !metadata.is_over, !metadata.is_over, None)
                 else {
@@ -386,7 +386,7 @@ impl Node {
 
     /// A sender that was started again describes the file that another session is about: that
     /// session goes on under the new number.
-    fn unite(&mut self, id: SessionId, identity: &[u8]) {
+    fn unite(&mut self, now: Time, id: SessionId, identity: &[u8]) {
         if self.closed.contains(&id) {
             return;
         }
@@ -407,7 +407,7 @@ impl Node {
         let Some(handle) = self.by_id.remove(&other) else { return };
         self.by_id.insert(id, handle);
         if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
-            receiver.adopt(&mut self.core, id);
+            receiver.adopt(&mut self.core, now, id);
         }
     }
 
@@ -563,7 +563,7 @@ impl Node {
             }
             RequestKind::Delete => {
                 let handle = self.slots.reserve();
-                let base = Base::new(handle, Some(id.peer), now);
+                let base = Base::new(&self.core.kernel.paths, handle, Some(id.peer), now);
                 let errand = Errand::carry_out(base, id, file, &mut self.core);
                 self.fill(handle, Session::Errand(Box::new(errand)));
             }

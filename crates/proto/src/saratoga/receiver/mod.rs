@@ -197,9 +197,9 @@ impl Receiver {
     }
 
     /// Goes on under another number, because the sender began anew.
-    pub(crate) fn adopt(&mut self, core: &mut Core, id: SessionId) {
+    pub(crate) fn adopt(&mut self, core: &mut Core, now: Time, id: SessionId) {
         self.id = id;
-        self.base.seat.set_path(&mut core.kernel.paths, id.peer);
+        self.base.move_to(&mut core.kernel, now, id.peer);
         self.requests.clear();
         self.outbox.clear();
         self.stamped = (0, None);
