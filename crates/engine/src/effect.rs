@@ -206,6 +206,8 @@ pub enum Completion {
         file: FileId,
         /// Its length, in bytes.
         len: u64,
+        /// When it was last changed, in seconds since 1970, if the store knows.
+        modified: Option<u64>,
     },
     /// What was read.
     Read(Bytes),
@@ -222,6 +224,8 @@ pub struct DirEntry {
     pub name: String,
     /// What it is.
     pub kind: EntryKind,
+    /// When it was last changed, in seconds since 1970, if the store knows.
+    pub modified: Option<u64>,
 }
 
 /// What a directory entry is.

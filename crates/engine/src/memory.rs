@@ -180,7 +180,7 @@ impl MemoryStore {
         self.opened += 1;
         let file = FileId(self.opened);
         self.open.insert(file, Open { name, mode });
-        Ok(Completion::Opened { file, len })
+        Ok(Completion::Opened { file, len, modified: None })
     }
 
     fn read(&mut self, file: FileId, offset: u64, len: usize) -> Answer {
@@ -321,6 +321,7 @@ impl MemoryStore {
                     Node::Directory => EntryKind::Directory,
                     Node::Shared(_) | Node::Owned(_) => EntryKind::File(node.len()),
                 },
+                modified: None,
             })
         });
         Ok(Completion::Listing(entries.collect()))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use engine::{FileName, PathId, Time};
@@ -350,11 +350,15 @@ impl Client {
             if self.options.json {
                 let kind = if is_directory { "directory" } else { "file" };
                 let name = &entry.name;
-                let line = serde_json::json!({ "name": name, "kind": kind, "bytes": entry.size });
+                let line = serde_json::json!({
+                    "name": name, "kind": kind, "bytes": entry.size, "modified": entry.modified,
+                });
                 writeln!(out, "{line}")?;
             } else {
                 let end = if is_directory { "/" } else { "" };
-                writeln!(out, "{:>12} {}{end}", entry.size, entry.name.escape_debug())?;
+                let (size, name) = (entry.size, entry.name.escape_debug());
+                let modified = entry.modified.map_or_else(|| "-".to_owned(), utc);
+                writeln!(out, "{size:>12} {modified:20} {name}{end}")?;
             }
         }
         Ok(())
@@ -443,4 +447,9 @@ impl Client {
 
 fn size(path: &Path) -> u64 {
     path.metadata().map_or(0, |metadata| metadata.len())
+}
+
+/// A time in seconds since 1970, as people read it.
+fn utc(seconds: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }

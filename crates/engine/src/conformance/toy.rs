@@ -177,7 +177,7 @@ impl Toy {
 
     fn sender_done(&mut self, answer: Result<Completion, EffectError>) {
         match (&self.sending, answer) {
-            (Sending::Opening, Ok(Completion::Opened { file, len })) => {
+            (Sending::Opening, Ok(Completion::Opened { file, len, .. })) => {
                 self.sending = Sending::Reading(file);
                 let (ticket, offset, len) = (Ticket(0), 0, len as usize);
                 self.effects.push_back(Effect::Read { ticket, file, offset, len });

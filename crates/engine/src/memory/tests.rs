@@ -64,7 +64,7 @@ fn filestore_requests_behave_as_the_book_says() {
     assert_eq!(go(R::DenyFile(name("nothing"))), Ok(Completion::Done));
     assert_eq!(go(R::DenyDirectory(name("d"))), Ok(Completion::Done));
     let listing = go(R::List(FileName::root()));
-    let entry = DirEntry { name: "g".into(), kind: EntryKind::File(0) };
+    let entry = DirEntry { name: "g".into(), kind: EntryKind::File(0), modified: None };
     assert_eq!(listing, Ok(Completion::Listing(vec![entry])));
 }
 

@@ -237,7 +237,7 @@ impl Courier {
 
     fn done(&mut self, answer: Result<Completion, EffectError>) {
         match answer.expect("the store works") {
-            Completion::Opened { file, len } if len > 0 => {
+            Completion::Opened { file, len, .. } if len > 0 => {
                 let (ticket, offset, len) = (self.ticket(), 0, len as usize);
                 self.effects.push_back(Effect::Read { ticket, file, offset, len });
             }

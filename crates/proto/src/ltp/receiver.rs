@@ -708,7 +708,7 @@ impl Receiver {
                     self.storage_failed(core);
                 }
             }
-            (Job::Open, Ok(Completion::Opened { file, len })) => {
+            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if is_over {
                     core.kernel.close(file);
                     self.remove(core);

@@ -215,7 +215,7 @@ impl Sender {
     ) {
         let system = CancelReason::System;
         match (job, answer) {
-            (Job::Open, Ok(Completion::Opened { file, len })) => {
+            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if self.phase != Phase::Opening {
                     core.kernel.close(file);
                     return;

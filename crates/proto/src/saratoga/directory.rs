@@ -5,6 +5,7 @@ use engine::DirEntry;
 use wire::saratoga::{Entry, EntryKind, Width};
 
 use super::indication::Listed;
+use super::times;
 
 /// The record of a directory; `None` if it would have more than `max` octets.
 pub(crate) fn encode(entries: &[DirEntry], max: u64) -> Option<Bytes> {
@@ -16,9 +17,8 @@ pub(crate) fn encode(entries: &[DirEntry], max: u64) -> Option<Bytes> {
         };
         let path = entry.name.as_bytes();
         let width = Width::fitting(size);
-        // A store does not tell when a file changed.
-        let (modified, created) = (0, 0);
-        let entry = Entry { kind, udp_lite: false, width, size, modified, created, path };
+        let modified = times::to_wire(entry.modified);
+        let entry = Entry { kind, udp_lite: false, width, size, modified, created: 0, path };
         // A name that has no form on the wire cannot be asked for either.
         let _ = entry.append_to(&mut out);
         if out.len() as u64 > max {
@@ -35,6 +35,7 @@ pub(crate) fn decode(octets: &[u8]) -> Option<Vec<Listed>> {
         name: String::from_utf8_lossy(entry.path).into_owned(),
         kind: entry.kind,
         size: entry.size,
+        modified: times::from_wire(entry.modified),
     };
     Some(entries.iter().map(listed).collect())
 }
@@ -46,8 +47,12 @@ mod tests {
     #[test]
     fn directories_come_back() {
         let entries = [
-            DirEntry { name: "a".into(), kind: engine::EntryKind::File(70_000) },
-            DirEntry { name: "b".into(), kind: engine::EntryKind::Directory },
+            DirEntry {
+                name: "a".into(),
+                kind: engine::EntryKind::File(70_000),
+                modified: Some(1_700_000_000),
+            },
+            DirEntry { name: "b".into(), kind: engine::EntryKind::Directory, modified: None },
         ];
         let record = encode(&entries, 1000).expect("it is short");
         let listed = decode(&record).expect("it is a record");
@@ -56,6 +61,7 @@ mod tests {
             (&*listed[0].name, listed[0].kind, listed[0].size),
             ("a", EntryKind::File, 70_000)
         );
+        assert_eq!((listed[0].modified, listed[1].modified), (Some(1_700_000_000), None));
         assert_eq!((&*listed[1].name, listed[1].kind), ("b", EntryKind::Directory));
         assert!(encode(&entries, 20).is_none());
         assert!(decode(&record[..record.len() - 1]).is_none());

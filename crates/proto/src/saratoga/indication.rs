@@ -174,6 +174,8 @@ pub struct Listed {
     pub kind: EntryKind,
     /// Its octets; 0 of a directory.
     pub size: u64,
+    /// When it was last changed, in seconds since 1970, if the peer says so.
+    pub modified: Option<u64>,
 }
 
 /// What a beacon says of a peer.

@@ -19,6 +19,7 @@ mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use std::collections::BTreeMap;
 

@@ -20,6 +20,7 @@ use super::config::{Remote, Version};
 use super::core::{Alarm, Core, Job, Task};
 use super::directory;
 use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
+use super::times;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::source::Source;
@@ -62,6 +63,8 @@ pub(crate) struct Sender {
     width: Width,
     /// Octets, as far as they are known.
     size: Option<u64>,
+    /// When the file was last changed.
+    modified: Option<u64>,
     checksum: Option<Value>,
     /// The file, while it is summed up.
     summing: Option<(FileId, Reading)>,
@@ -128,6 +131,7 @@ impl Sender {
             remote,
             width: Width::W16,
             size: None,
+            modified: None,
             checksum: None,
             summing: None,
             source: None,
@@ -186,7 +190,8 @@ impl Sender {
     ) {
         let failed = StatusCode::Unspecified;
         match (job, answer) {
-            (Job::Open, Ok(Completion::Opened { file, len })) => {
+            (Job::Open, Ok(Completion::Opened { file, len, modified })) => {
+                self.modified = modified;
                 if self.phase == Phase::Opening {
                     self.opened(core, now, file, len);
                 } else {
@@ -449,7 +454,7 @@ impl Sender {
                 udp_lite: false,
                 width: self.width,
                 size: if is_stream { 0 } else { size },
-                modified: 0,
+                modified: times::to_wire(self.modified),
                 created: 0,
                 path: self.order.name.as_bytes(),
             },

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::FileExt as _;
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions};
+use cap_std::time::SystemTime;
 use engine::{
     Area, Completion, DirEntry, EffectError, EntryKind, FileName, FilestoreRequest, IndexRequest,
     OpenMode,
@@ -18,6 +20,19 @@ use super::index::Index;
 
 /// Where copies are put together before they replace a file.
 const WORKING: &str = "copy.tmp";
+
+/// What is known of a file that was opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) len: u64,
+    /// Seconds since 1970.
+    pub(super) modified: Option<u64>,
+}
+
+/// A time as engines are told it; none before 1970, and none that the file system does not keep.
+fn seconds(time: io::Result<std::time::SystemTime>) -> Option<u64> {
+    time.ok()?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
 
 /// The two areas of a store and its index.
 ///
@@ -37,7 +52,11 @@ pub(super) type Answer = Result<Completion, EffectError>;
 
 impl Disk {
     /// Opens a file and tells its length.
-    pub(super) fn open(&self, name: &FileName, mode: OpenMode) -> Result<(File, u64), EffectError> {
+    pub(super) fn open(
+        &self,
+        name: &FileName,
+        mode: OpenMode,
+    ) -> Result<(File, Found), EffectError> {
         match (&self.access, name.area(), mode) {
             (Access::Full, _, _) | (Access::ReadOne(_), Area::Spool, _) => {}
             (Access::ReadOne(only), Area::Files, OpenMode::Read) if only == name => {}
@@ -62,8 +81,9 @@ impl Disk {
         };
         let file = area.open_with(name.path(), &options).map_err(|error| reason(&error))?;
         let file = file.into_std();
-        let len = file.metadata().map_err(|error| reason(&error))?.len();
-        Ok((file, len))
+        let found = file.metadata().map_err(|error| reason(&error))?;
+        let found = Found { len: found.len(), modified: seconds(found.modified()) };
+        Ok((file, found))
     }
 
     /// Carries out a filestore request.
@@ -185,12 +205,12 @@ impl Disk {
 
     fn append(&self, to: &FileName, from: &FileName) -> Result<(), EffectError> {
         self.must_be_file(to)?;
-        let (source, len) = self.open(from, OpenMode::Read)?;
+        let (source, found) = self.open(from, OpenMode::Read)?;
         let (mut target, _) = self.open(to, OpenMode::Write)?;
         // Only what it held at the start, because it may be the same file.
         let copied = target
             .seek(io::SeekFrom::End(0))
-            .and_then(|_| io::copy(&mut source.take(len), &mut target));
+            .and_then(|_| io::copy(&mut source.take(found.len), &mut target));
         copied.and_then(|_| target.sync_all()).map_err(|error| reason(&error))
     }
 
@@ -236,7 +256,8 @@ impl Disk {
                     EntryKind::File(found.len())
                 };
                 if !hidden {
-                    entries.push(DirEntry { name, kind });
+                    let modified = seconds(found.modified().map(SystemTime::into_std));
+                    entries.push(DirEntry { name, kind, modified });
                 }
             }
             entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));

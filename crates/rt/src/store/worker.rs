@@ -91,10 +91,10 @@ impl Worker<'_> {
     fn execute(&mut self, effect: Effect, opens: Option<FileId>) -> Option<(Ticket, Answer)> {
         let ticket = effect.ticket();
         let answer = match effect {
-            Effect::Open { name, mode, .. } => self.disk.open(&name, mode).map(|(file, len)| {
+            Effect::Open { name, mode, .. } => self.disk.open(&name, mode).map(|(file, found)| {
                 let number = opens.expect("the store numbers every file it has opened");
                 self.files.insert(number, Arc::new(file));
-                Completion::Opened { file: number, len }
+                Completion::Opened { file: number, len: found.len, modified: found.modified }
             }),
             Effect::Read { file, offset, len, .. } => self.read(file, offset, len),
             Effect::Write { file, offset, bytes, .. } => {

@@ -252,7 +252,7 @@ impl Receiver {
     /// An effect of this transaction was carried out.
     pub(crate) fn done(&mut self, core: &mut Core, now: Time, job: Job, answer: Answer) {
         match (job, answer) {
-            (Job::Open, Ok(Completion::Opened { file, len })) => {
+            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if self.phase != Phase::Receiving {
                     core.kernel.close(file);
                     self.discard(core);

@@ -21,7 +21,7 @@ impl Sender {
     /// An effect of this transaction was carried out.
     pub(crate) fn done(&mut self, core: &mut Core, now: Time, job: Job, answer: Answer) {
         match (job, answer) {
-            (Job::Open, Ok(Completion::Opened { file, len })) => {
+            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if self.phase != Phase::Opening {
                     core.kernel.close(file);
                     return;

@@ -696,7 +696,7 @@ impl Receiver {
                     self.storage_failed(core, now);
                 }
             }
-            (Job::Open, Ok(Completion::Opened { file, len })) => {
+            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if is_over {
                     core.kernel.close(file);
                     return;
