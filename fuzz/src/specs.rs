@@ -1,10 +1,11 @@
 //! Files that users write in TOML.
 
-use lab::mib::Mib;
+use lab::engines::EngineConfig;
 use lab::preset::Preset;
+use lab::protocol::Protocol;
 use lab::scenario::Scenario;
+use lab::settings::Settings;
 use lab::text;
-use proto::cfdp;
 
 /// A scenario, with every default filled in.
 ///
@@ -12,7 +13,7 @@ use proto::cfdp;
 /// If a resolved scenario does not survive being written.
 pub fn scenario(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(scenario) = text::parse::<Scenario>(text, "fuzz") else { return };
+    let Ok(scenario) = Scenario::parse(text, "fuzz") else { return };
     let Ok(resolved) = scenario.resolved() else { return };
     let written = resolved.to_toml().expect("what was read can be written");
     let again: Scenario = text::parse(&written, "fuzz").expect("what was written can be read");
@@ -25,10 +26,20 @@ pub fn link_preset(data: &[u8]) {
     let _ = Preset::parse(text, "fuzz");
 }
 
-/// A management information base.
+/// The settings of an engine, of each protocol.
+///
+/// # Panics
+/// If what was applied does not survive being written.
 pub fn mib(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(mib) = text::parse::<Mib>(text, "fuzz") else { return };
-    let mut config = cfdp::Config::default();
-    let _ = mib.apply(&mut config);
+    for name in ["cfdp", "ltp", "saratoga"] {
+        let protocol: Protocol = name.parse().expect("it is a protocol");
+        let family = protocol.kind.family();
+        let Ok(settings) = Settings::parse(text, "fuzz", &[], family) else { continue };
+        let Ok(config) = EngineConfig::new(&protocol, 1, Some(&settings)) else { continue };
+        let all = config.settings();
+        let written = all.to_toml().expect("what was read can be written");
+        let again = Settings::parse(&written, "fuzz", &[], family).expect("it was written");
+        assert_eq!(again, all);
+    }
 }

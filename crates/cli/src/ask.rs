@@ -101,5 +101,5 @@ fn ends(common: &Common) -> Result<Ends> {
         anyhow!("{} can only send; ask by --protocol saratoga or cfdp", common.options.protocol)
     );
     let (to, listen): (SocketAddr, SocketAddr) = common.addresses()?;
-    Ok(Ends { to, listen, entity: 1, remote_entity: 2 })
+    Ok(Ends { to, listen, entity: None, remote_entity: 2 })
 }

@@ -83,7 +83,7 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
     let service = session::Service {
         listen: resolve(&args.listen)?,
         root: args.root,
-        entity: args.entity.unwrap_or(2),
+        entity: args.entity,
         once: args.once,
         peers_max: args.peers_max,
         gets: args.serve,

@@ -128,7 +128,7 @@ fn other(args: &Args) -> Result<(Ends, Wish)> {
     let asked = args.file.file_name().and_then(|name| name.to_str()).unwrap_or(&name);
     let remote = args.remote.clone().unwrap_or_else(|| asked.to_owned());
     let listen = transfer::from_address(args.listen.as_deref(), to)?;
-    let (entity, remote_entity) = (args.entity.unwrap_or(1), args.remote_entity);
+    let (entity, remote_entity) = (args.entity, args.remote_entity);
     let wish = Wish::Send { root, name, remote, asks: args.ask, gives: args.give };
     Ok((Ends { to, listen, entity, remote_entity }, wish))
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(seed) = args.seed {
         scenario.seed = seed;
     }
-    let scenario = scenario.resolved()?;
+    let scenario = scenario.resolved().with_context(|| args.scenario.display().to_string())?;
     if let Some(folder) = &args.out {
         prepare(folder, &args.scenario, &scenario)?;
     }

@@ -47,8 +47,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<Span>,
 
-    /// Settings of the CFDP entity (its management information base), as TOML; options given here
-    /// come before it
+    /// Settings of this end (its management information base) in the keys of the protocol, as TOML;
+    /// options given here come before it
     #[arg(long, value_name = "FILE")]
     pub(crate) mib: Option<PathBuf>,
 
@@ -120,7 +120,7 @@ impl Options {
             config.sequence_width = Width::FOUR;
         }
         if let Some(path) = &self.mib {
-            lab::mib::Mib::read(path)?.apply(&mut config)?;
+            lab::mib::Mib::apply_file(path, &mut config)?;
         }
         config.entity = given.unwrap_or(config.entity);
         if self.rate.is_some() {

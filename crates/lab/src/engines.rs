@@ -1,6 +1,7 @@
 //! The engines a simulated host can run, behind one type.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
@@ -11,6 +12,8 @@ use crate::mib::{Class, Mib};
 use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::Span;
+use crate::settings::saratoga::Remotes;
+use crate::settings::{LtpSettings, SaratogaSettings, Settings};
 use crate::text::{self, SpecError};
 
 /// Any engine.
@@ -94,42 +97,124 @@ pub enum EngineConfig {
     Cfdp(Box<cfdp::Config>),
     /// An LTP engine.
     Ltp(Box<ltp::Config>),
-    /// A Saratoga peer, and the paths to the others by their numbers in the scenario.
-    Saratoga(Box<saratoga::Config>, BTreeMap<u64, PathId>),
+    /// A Saratoga peer.
+    Saratoga(Box<SaratogaConfig>),
+}
+
+/// What a Saratoga peer is told, and of others what it is not told before there are paths to them.
+#[derive(Clone, Debug, Default)]
+pub struct SaratogaConfig {
+    /// What it is told.
+    pub config: saratoga::Config,
+    /// Settings for others, by what they are called: in a scenario their numbers.
+    pub remotes: Remotes,
+    /// The paths to others, by their numbers in the scenario.
+    pub paths: BTreeMap<u64, PathId>,
+}
+
+impl SaratogaConfig {
+    /// Says over which path the peer of this name is reached.
+    pub fn set_path(&mut self, name: &str, path: PathId) {
+        if let Some(remote) = self.remotes.get(name) {
+            self.config.remotes.insert(path, remote.clone());
+        }
+        if let Some(beacons) = &mut self.config.beacons {
+            beacons.paths.push(path);
+        }
+    }
 }
 
 impl EngineConfig {
-    /// The configuration of entity `entity` under `protocol`, changed by `mib`.
+    /// The configuration of entity `entity` under `protocol`, changed by `settings`.
     ///
     /// # Errors
     ///
-    /// When the profile does not exist or the MIB is out of range.
-    pub fn new(protocol: &Protocol, entity: u64, mib: Option<&Mib>) -> Result<Self, SpecError> {
-        match protocol.kind.family() {
-            Family::Cfdp => {
-                let mut config = cfdp_config(protocol)?;
-                if let Some(mib) = mib {
-                    mib.apply(&mut config)?;
-                }
-                config.entity = entity;
-                tell_of_ends(&mut config);
-                Ok(Self::Cfdp(Box::new(config)))
-            }
-            Family::Ltp | Family::Saratoga if mib.is_some() => Err(SpecError::invalid(format!(
-                "a `mib` is for CFDP; {protocol} has its settings by profile"
-            ))),
-            Family::Ltp => {
-                let mut config = ltp_config(protocol)?;
-                config.engine = entity;
-                Ok(Self::Ltp(Box::new(config)))
-            }
+    /// When the profile does not exist or the settings are out of range.
+    pub fn new(
+        protocol: &Protocol,
+        entity: u64,
+        settings: Option<&Settings>,
+    ) -> Result<Self, SpecError> {
+        let mut config = match protocol.kind.family() {
+            Family::Cfdp => Self::Cfdp(Box::new(cfdp_config(protocol)?)),
+            Family::Ltp => Self::Ltp(Box::new(ltp_config(protocol)?)),
             Family::Saratoga => {
                 let mut config = saratoga_config(protocol)?;
                 config.eid = format!("ipn:{entity}.0");
                 // In a world of their own, all may ask for files.
                 config.permissions.get = true;
-                Ok(Self::Saratoga(Box::new(config), BTreeMap::new()))
+                Self::Saratoga(Box::new(SaratogaConfig { config, ..SaratogaConfig::default() }))
             }
+        };
+        if let Some(settings) = settings {
+            config.apply(settings)?;
+        }
+        config.set_entity(entity);
+        config.check(protocol)?;
+        Ok(config)
+    }
+
+    /// Whether it can speak `protocol`.
+    ///
+    /// # Errors
+    ///
+    /// When its settings say otherwise.
+    pub fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {
+        match self {
+            Self::Saratoga(peer) => check_version(protocol, peer.config.version),
+            Self::Cfdp(_) | Self::Ltp(_) => Ok(()),
+        }
+    }
+
+    /// The protocol it is for.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        match self {
+            Self::Cfdp(_) => Family::Cfdp,
+            Self::Ltp(_) => Family::Ltp,
+            Self::Saratoga(_) => Family::Saratoga,
+        }
+    }
+
+    /// Changes it to what `settings` say.
+    ///
+    /// # Errors
+    ///
+    /// When they are for another protocol or out of range.
+    pub fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
+        match (settings, self) {
+            (Settings::Cfdp(mib), Self::Cfdp(config)) => mib.apply(config),
+            (Settings::Ltp(settings), Self::Ltp(config)) => settings.apply(config),
+            (Settings::Saratoga(settings), Self::Saratoga(peer)) => {
+                settings.apply(&mut peer.config, &mut peer.remotes)
+            }
+            (settings, config) => {
+                // Either it is not for this protocol, or it was not known to be.
+                let settings = settings.clone().interpreted(config.family())?;
+                config.apply(&settings)
+            }
+        }
+    }
+
+    /// Changes it to what the file at `path` says.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the file.
+    pub fn apply_file(&mut self, path: &Path) -> Result<(), SpecError> {
+        let settings = Settings::read(path, self.family())?;
+        self.apply(&settings).map_err(|error| error.within(path))
+    }
+
+    /// Gives it its number, where it has one.
+    pub fn set_entity(&mut self, entity: u64) {
+        match self {
+            Self::Cfdp(config) => {
+                config.entity = entity;
+                tell_of_ends(config);
+            }
+            Self::Ltp(config) => config.engine = entity,
+            Self::Saratoga(_) => {}
         }
     }
 
@@ -143,26 +228,27 @@ impl EngineConfig {
             Self::Ltp(config) => {
                 AnyEngine::Ltp(Box::new(ltp::Node::new(config.as_ref().clone(), rng)))
             }
-            Self::Saratoga(config, paths) => {
-                let node = saratoga::Node::new(config.as_ref().clone(), rng);
-                AnyEngine::Saratoga(Box::new(node), paths.clone())
+            Self::Saratoga(peer) => {
+                let node = saratoga::Node::new(peer.config.clone(), rng);
+                AnyEngine::Saratoga(Box::new(node), peer.paths.clone())
             }
         }
     }
 
-    /// The settings written out, where there is a form for them.
+    /// The settings written out, but for keys, which are not told again.
     #[must_use]
-    pub fn mib(&self) -> Option<Mib> {
+    pub fn settings(&self) -> Settings {
         match self {
-            Self::Cfdp(config) => Some(Mib::of(config)),
-            Self::Ltp(_) | Self::Saratoga(..) => None,
+            Self::Cfdp(config) => Mib::of(config).into(),
+            Self::Ltp(config) => LtpSettings::of(config).into(),
+            Self::Saratoga(peer) => SaratogaSettings::of(&peer.config, &peer.remotes).into(),
         }
     }
 
     /// Says what a file is called that comes without a name of its own.
     pub fn set_file_name(&mut self, file: &str) {
         match self {
-            Self::Cfdp(_) | Self::Saratoga(..) => {}
+            Self::Cfdp(_) | Self::Saratoga(_) => {}
             Self::Ltp(config) => {
                 if let ltp::Format::Raw { name } = &mut config.format {
                     file.clone_into(name);
@@ -184,9 +270,11 @@ impl EngineConfig {
                 let remotes = config.remotes.values_mut().chain([&mut config.default_remote]);
                 remotes.for_each(|remote| remote.inactivity = silence);
             }
-            Self::Saratoga(config, _) => {
-                let remotes = config.remotes.values_mut().chain([&mut config.default_remote]);
-                remotes.for_each(|remote| remote.inactivity = silence);
+            Self::Saratoga(peer) => {
+                let SaratogaConfig { config, remotes, .. } = peer.as_mut();
+                let known = config.remotes.values_mut().chain(remotes.values_mut());
+                let all = known.chain([&mut config.default_remote]);
+                all.for_each(|remote| remote.inactivity = silence);
             }
         }
     }
@@ -202,8 +290,9 @@ impl EngineConfig {
                 let remote = config.remote(entity).clone();
                 config.remotes.entry(entity).or_insert(remote).path = Some(path);
             }
-            Self::Saratoga(_, paths) => {
-                paths.insert(entity, path);
+            Self::Saratoga(peer) => {
+                peer.paths.insert(entity, path);
+                peer.set_path(&entity.to_string(), path);
             }
         }
     }
@@ -254,13 +343,16 @@ pub fn saratoga_config(protocol: &Protocol) -> Result<saratoga::Config, SpecErro
     let Some(name) = &protocol.profile else { return Ok(saratoga::Config::default()) };
     let config = saratoga::profile(name);
     let config = config.ok_or_else(|| no_profile(protocol, name, SARATOGA_PROFILES))?;
-    if config.version == saratoga::Version::V0 && protocol.kind != Kind::SaratogaGet {
-        return Err(SpecError::invalid(format!(
-            "version 0 of Saratoga knows no put: write \"{}/{name}\"",
-            Kind::SaratogaGet.name()
-        )));
-    }
+    check_version(protocol, config.version)?;
     Ok(config)
+}
+
+fn check_version(protocol: &Protocol, version: saratoga::Version) -> Result<(), SpecError> {
+    if version == saratoga::Version::V1 || protocol.kind == Kind::SaratogaGet {
+        return Ok(());
+    }
+    let get = Protocol { kind: Kind::SaratogaGet, profile: protocol.profile.clone() };
+    Err(SpecError::invalid(format!("version 0 of Saratoga knows no put: write \"{get}\"")))
 }
 
 /// Whether the profile of a protocol exists.

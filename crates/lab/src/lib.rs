@@ -14,6 +14,7 @@ pub mod protocol;
 pub mod quantity;
 pub mod run;
 pub mod scenario;
+pub mod settings;
 pub mod stats;
 pub mod text;
 pub mod theory;

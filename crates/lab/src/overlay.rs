@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::mib::{self, Mib};
+use crate::protocol::{Family, Kind};
 use crate::scenario::{Node, Scenario, Transfer};
 use crate::text::SpecError;
 
@@ -57,12 +58,19 @@ pub(crate) fn waypoints(scenario: &Scenario) -> BTreeSet<&str> {
 ///
 /// # Errors
 ///
-/// When two ways to one node are asked for.
+/// When two ways to one node are asked for, or another protocol than CFDP.
 pub(crate) fn settle(
     transfers: &[Transfer],
     nodes: &mut BTreeMap<String, Node>,
 ) -> Result<(), SpecError> {
     for transfer in transfers.iter().filter(|transfer| !transfer.via.is_empty()) {
+        let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
+        if kind.family() != Family::Cfdp {
+            return Err(SpecError::invalid(format!(
+                "waypoints hand on what comes by CFDP, not by {}",
+                kind.name()
+            )));
+        }
         let mut stations = transfer.stations();
         for _ in ["there", "back"] {
             let to = stations[stations.len() - 1];
@@ -115,5 +123,6 @@ fn permit(nodes: &mut BTreeMap<String, Node>, at: &str, from: &str, overlay: Opt
 }
 
 fn mib_of<'a>(nodes: &'a mut BTreeMap<String, Node>, name: &str) -> Option<&'a mut Mib> {
-    Some(nodes.get_mut(name)?.mib.get_or_insert_default())
+    let settings = nodes.get_mut(name)?.mib.get_or_insert_with(|| Mib::default().into());
+    settings.cfdp_mut()
 }

@@ -534,7 +534,7 @@ mod tests {
             links = [{ from = "a", to = "b" }, { from = "b", to = "a" }]
             transfers = [{ from = "a", to = "b" }]
         "#;
-        let world = crate::text::parse::<Scenario>(world, "world").unwrap().resolved().unwrap();
+        let world = Scenario::parse(world, "world").unwrap().resolved().unwrap();
         // Pages of zeros that nobody touches take no memory.
         let len = (1 << 30) + 1;
         let mut stage = Stage::build(&world, &[vec![0; len].into()]).unwrap();

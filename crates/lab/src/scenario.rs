@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engines::EngineConfig;
+use crate::engines::{EngineConfig, SaratogaConfig};
 use crate::link_spec::LinkSpec;
-use crate::mib::{Class, Mib};
+use crate::mib::Class;
 use crate::overlay::{self, Overlay};
 use crate::preset::Preset;
 use crate::protocol::{Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
+use crate::settings::Settings;
 use crate::text::{self, SpecError};
 
 /// One world.
@@ -84,9 +85,9 @@ pub struct Node {
     /// The protocol it speaks; that of its transfers if left out. A node without any is a relay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// What differs from the protocol's profile.
+    /// What differs from the protocol's profile, in the keys of the protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mib: Option<Mib>,
+    pub mib: Option<Settings>,
     /// Silence after which it gives a transfer up, in place of what its protocol or `mib` says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inactivity: Option<Span>,
@@ -199,12 +200,43 @@ impl Scenario {
     ///
     /// Line, key and remedy of the first mistake.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
-        let mut scenario: Self = text::read(path)?;
+        let mut scenario = Self::parse(&text::read_text(path)?, &path.display().to_string())?;
         let folder = path.parent().unwrap_or(Path::new(""));
+        for settings in scenario.nodes.values_mut().filter_map(|node| node.mib.as_mut()) {
+            settings.place(folder);
+        }
         for file in scenario.transfers.iter_mut().filter_map(|t| t.file.as_mut()) {
             *file = folder.join(&file);
         }
         Ok(scenario)
+    }
+
+    /// Reads a scenario from `text`, which came from `origin`.
+    ///
+    /// # Errors
+    ///
+    /// Line, key and remedy of the first mistake.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
+        let mut scenario: Self = text::parse(text, origin)?;
+        // What is wrong with its transfers is told when it is resolved.
+        let Ok(known) = scenario.clone().with_protocols() else { return Ok(scenario) };
+        for (name, node) in &mut scenario.nodes {
+            let protocol = known.nodes.get(name).and_then(|node| node.protocol.as_ref());
+            if let (Some(mib), Some(protocol)) = (&mut node.mib, protocol) {
+                let keys = ["nodes", name, "mib"];
+                *mib = Settings::parse(text, origin, &keys, protocol.kind.family())?;
+            }
+        }
+        Ok(scenario)
+    }
+
+    /// The scenario with what each node speaks.
+    fn with_protocols(mut self) -> Result<Self, SpecError> {
+        self.add_nodes();
+        for index in 0..self.transfers.len() {
+            self.resolve_transfer(index)?;
+        }
+        Ok(self)
     }
 
     /// The scenario with every default filled in, checked.
@@ -217,10 +249,7 @@ impl Scenario {
             .into_iter()
             .map(resolve_link)
             .collect::<Result<_, _>>()?;
-        self.add_nodes();
-        for index in 0..self.transfers.len() {
-            self.resolve_transfer(index)?;
-        }
+        self = self.with_protocols()?;
         self.check_transfers()?;
         for (index, node) in self.nodes.values_mut().enumerate() {
             let number = u8::try_from(index + 1)
@@ -229,15 +258,9 @@ impl Scenario {
             node.port.get_or_insert(2500 + u16::from(number));
             node.entity.get_or_insert(u64::from(number));
         }
+        self.interpret_settings()?;
         overlay::settle(&self.transfers, &mut self.nodes)?;
-        for node in self.nodes.values_mut() {
-            let entity = node.entity.unwrap_or_default();
-            if let Some(protocol) = &node.protocol {
-                let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
-                config.set_inactivity(node.inactivity);
-                node.mib = config.mib();
-            }
-        }
+        self.fill_in_settings()?;
         self.check_nodes()?;
         self.limits.time.get_or_insert(Span(std::time::Duration::from_secs(3653 * 86_400)));
         let bytes = self.transfers.iter().map(Transfer::bytes).fold(0, u64::saturating_add);
@@ -260,6 +283,7 @@ impl Scenario {
             Kind::Cfdp => {
                 let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
                 let receiver = self.nodes.get(&transfer.to).and_then(|node| node.entity);
+                let mib = mib.and_then(Settings::cfdp);
                 mib.and_then(|mib| mib.class(receiver)).unwrap_or_else(|| kind.class())
             }
             Kind::Cfdp1
@@ -296,6 +320,40 @@ impl Scenario {
         for name in ends.cloned().collect::<BTreeSet<_>>() {
             self.nodes.entry(name).or_default();
         }
+    }
+
+    /// Reads each node's settings as those of the protocol it speaks.
+    fn interpret_settings(&mut self) -> Result<(), SpecError> {
+        for (name, node) in &mut self.nodes {
+            let Some(mib) = node.mib.take() else { continue };
+            let Some(protocol) = &node.protocol else {
+                return Err(SpecError::invalid(format!(
+                    "nodes.{name}.mib: {name} speaks no protocol, so it needs no settings"
+                )));
+            };
+            let read = mib.interpreted(protocol.kind.family());
+            node.mib = Some(read.map_err(|error| of_node(name, &error))?);
+        }
+        Ok(())
+    }
+
+    /// Writes every setting into the nodes.
+    fn fill_in_settings(&mut self) -> Result<(), SpecError> {
+        for (name, node) in &mut self.nodes {
+            let entity = node.entity.unwrap_or_default();
+            let Some(protocol) = &node.protocol else { continue };
+            let config = EngineConfig::new(protocol, entity, node.mib.as_ref());
+            let mut config = config.map_err(|error| of_node(name, &error))?;
+            config.set_inactivity(node.inactivity);
+            if let EngineConfig::Saratoga(peer) = &config {
+                check_peer(name, peer)?;
+            }
+            node.mib = Some(match (config.settings(), &node.mib) {
+                (Settings::Ltp(all), Some(Settings::Ltp(given))) => all.with_keys_of(given).into(),
+                (all, _) => all,
+            });
+        }
+        Ok(())
     }
 
     fn resolve_transfer(&mut self, index: usize) -> Result<(), SpecError> {
@@ -420,6 +478,25 @@ impl Scenario {
     }
 }
 
+fn of_node(name: &str, error: &SpecError) -> SpecError {
+    SpecError::invalid(format!("nodes.{name}.mib: {error}"))
+}
+
+/// Whether settings of Saratoga are such as a world can have.
+fn check_peer(name: &str, peer: &SaratogaConfig) -> Result<(), SpecError> {
+    if let Some(other) = peer.remotes.keys().find(|other| other.parse::<u64>().is_err()) {
+        return Err(SpecError::invalid(format!(
+            "nodes.{name}.mib.remotes.{other}: in a scenario, a peer is called by its number"
+        )));
+    }
+    if peer.config.beacons.is_some() {
+        return Err(SpecError::invalid(format!(
+            "nodes.{name}.mib.beacons: a world with beacons never comes to rest"
+        )));
+    }
+    Ok(())
+}
+
 fn resolve_link(link: LinkSpec) -> Result<LinkSpec, SpecError> {
     let ends = match (&link.from, &link.to) {
         (Some(from), Some(to)) if from != to => format!("{from} -> {to}"),
@@ -475,7 +552,7 @@ mod tests {
     "#;
 
     fn scenario(text: &str) -> Result<Scenario, SpecError> {
-        text::parse::<Scenario>(text, "world.toml")?.resolved()
+        Scenario::parse(text, "world.toml")?.resolved()
     }
 
     #[test]

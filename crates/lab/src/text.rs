@@ -34,6 +34,16 @@ impl SpecError {
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
+
+    /// Names the file at `path`, in which it stands, if that is not said already.
+    pub(crate) fn within(self, path: &Path) -> Self {
+        match self {
+            Self::Invalid(message) => {
+                Self::Malformed { origin: path.display().to_string(), message }
+            }
+            named @ (Self::Unreadable { .. } | Self::Malformed { .. }) => named,
+        }
+    }
 }
 
 /// Reads `text`, which came from `origin`.
@@ -42,10 +52,39 @@ impl SpecError {
 ///
 /// Names the line, the key and, for a key that does not exist, the nearest that does.
 pub fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, SpecError> {
-    toml::from_str(text).map_err(|error| SpecError::Malformed {
-        origin: origin.to_owned(),
-        message: format!("{}{}", error.to_string().trim_end(), suggestion(error.message())),
-    })
+    toml::from_str(text).map_err(|error| malformed(&error, origin))
+}
+
+/// Reads the table that `keys` lead to in `text`, which came from `origin`.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub(crate) fn parse_at<T: DeserializeOwned>(
+    text: &str,
+    origin: &str,
+    keys: &[&str],
+) -> Result<T, SpecError> {
+    use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+    if keys.is_empty() {
+        return parse(text, origin);
+    }
+    let told = |mut error: toml::de::Error| {
+        error.set_input(Some(text));
+        malformed(&error, origin)
+    };
+    let document = DeTable::parse(text).map_err(told)?;
+    let span = document.span();
+    let mut value = toml::Spanned::new(span, DeValue::Table(document.into_inner()));
+    for key in keys {
+        let found = match value.into_inner() {
+            DeValue::Table(mut table) => table.remove(*key),
+            _ => None,
+        };
+        value = found.ok_or_else(|| SpecError::invalid(format!("{origin}: no table {key}")))?;
+    }
+    T::deserialize(ValueDeserializer::from(value)).map_err(told)
 }
 
 /// Reads the file at `path`.
@@ -54,9 +93,32 @@ pub fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, SpecErr
 ///
 /// As [`parse`], and when the file cannot be read.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, SpecError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| SpecError::Unreadable { path: path.to_owned(), error })?;
-    parse(&text, &path.display().to_string())
+    parse(&read_text(path)?, &path.display().to_string())
+}
+
+/// The text of the file at `path`.
+pub(crate) fn read_text(path: &Path) -> Result<String, SpecError> {
+    std::fs::read_to_string(path)
+        .map_err(|error| SpecError::Unreadable { path: path.to_owned(), error })
+}
+
+fn malformed(error: &toml::de::Error, origin: &str) -> SpecError {
+    SpecError::Malformed { origin: origin.to_owned(), message: message(error) }
+}
+
+/// What is wrong, where and how to mend it. A line with a secret in it is not shown.
+pub(crate) fn message(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let mut is_secret = false;
+    let shown = text.trim_end().lines().filter(|line| {
+        let Some((margin, source)) = line.split_once('|') else { return true };
+        if margin.trim().parse::<usize>().is_ok() {
+            is_secret = source.contains("secret");
+        }
+        !is_secret
+    });
+    let shown = shown.collect::<Vec<_>>().join("\n");
+    format!("{shown}{}", suggestion(error.message()))
 }
 
 /// `; did you mean ...?` for serde's message about an unknown name, from the names it lists.

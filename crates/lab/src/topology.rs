@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn routes_take_the_fewest_hops() {
-        let scenario = text::parse::<Scenario>(
+        let scenario = Scenario::parse(
             r#"
             seed = 1
             transfers = []

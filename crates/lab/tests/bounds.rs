@@ -163,7 +163,8 @@ fn no_small_file_beats_the_bound() {
         let mut scenario =
             plan(vec![link], &content, seed).scenario(&"cfdp".parse().unwrap(), seed);
         for node in scenario.as_mut().unwrap().nodes.values_mut() {
-            let remote = node.mib.as_mut().unwrap().default.as_mut().unwrap();
+            let mib = node.mib.as_mut().and_then(lab::settings::Settings::cfdp_mut).unwrap();
+            let remote = mib.default.as_mut().unwrap();
             remote.segment_max = Some(Size(40 + rng.below(400)));
         }
         let scenario = scenario.unwrap();

@@ -36,7 +36,7 @@ fn an_orbiter_keeps_the_file_until_earth_is_in_sight() {
     assert!(confirmed > delivered + 1.28, "{confirmed} after {delivered}");
     assert!(transfer.bound_s.unwrap() <= delivered, "{transfer:?}");
     let again = run::contents(&scenario).unwrap();
-    let written = lab::text::parse::<Scenario>(&scenario.to_toml().unwrap(), "written").unwrap();
+    let written = Scenario::parse(&scenario.to_toml().unwrap(), "written").unwrap();
     assert_eq!(written.clone().resolved().unwrap(), scenario);
     let second = run::run(&written, &again, Recorders::default()).unwrap();
     assert_eq!(second.transfers[0].delivered_s, transfer.delivered_s);
@@ -74,7 +74,7 @@ fn two_waypoints_by_every_overlay_and_class() {
                 );
             }
         }
-        let scenario = lab::text::parse::<Scenario>(&text, overlay).unwrap();
+        let scenario = Scenario::parse(&text, overlay).unwrap();
         let transfer = play(&scenario.resolved().unwrap()).transfers.remove(0);
         let delivered = transfer.delivered_s.unwrap();
         assert!((least..most).contains(&delivered), "{overlay} {protocol}: {transfer:?}");

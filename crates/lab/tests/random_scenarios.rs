@@ -18,6 +18,7 @@ use lab::protocol::Family;
 use lab::quantity::{Probability, Rate, Size, Span};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
+use lab::settings::{self, FileSum, LtpSettings, SaratogaSettings, Settings, Switch};
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
     Span(std::time::Duration::from_millis(rng.below(max + 1)))
@@ -94,7 +95,7 @@ fn size(rng: &mut Rng, rate: Rate) -> Size {
     Size(bytes.min(most as u64))
 }
 
-fn settings(rng: &mut Rng) -> Mib {
+fn cfdp_settings(rng: &mut Rng) -> Mib {
     let mut remote = mib::Remote::default();
     if rng.chance(0.5) {
         remote.nak_mode = Some(match rng.below(4) {
@@ -130,6 +131,59 @@ fn settings(rng: &mut Rng) -> Mib {
         remote.keep_alive = Some(Span(std::time::Duration::from_millis(1_000 + rng.below(20_000))));
     }
     Mib { default: Some(remote), ..Mib::default() }
+}
+
+/// Settings of the other protocols, from a stream of their own.
+fn other_settings(seed: u64, family: Family) -> Option<Settings> {
+    let rng = &mut Rng::new(seed, "random settings");
+    // Long enough for most worlds; a timer that is too short for its world runs into its limit.
+    let timer = |rng: &mut Rng| {
+        let seconds = spread(rng, 300.0, 3_000.0) as u64;
+        rng.chance(0.3).then(|| mib::Timer::Fixed(Span(std::time::Duration::from_secs(seconds))))
+    };
+    let every = |rng: &mut Rng| Span(std::time::Duration::from_millis(500 + rng.below(20_000)));
+    match family {
+        Family::Cfdp => None,
+        Family::Ltp => {
+            let remote = settings::ltp::Remote {
+                checkpoint_every: rng
+                    .chance(0.3)
+                    .then(|| Switch::On(Size(spread(rng, 1e3, 1e6) as u64))),
+                checkpoint_interval: rng.chance(0.3).then(|| Switch::On(every(rng))),
+                report_gaps: rng.chance(0.4).then_some(true),
+                checkpoint_timer: timer(rng),
+                report_timer: timer(rng),
+                segment_max: rng.chance(0.2).then(|| Switch::On(Size(40 + rng.below(1_000)))),
+                repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
+                ..settings::ltp::Remote::default()
+            };
+            let cookies = rng.chance(0.3).then_some(true);
+            let default = Some(remote);
+            Some(LtpSettings { cookies, default, ..LtpSettings::default() }.into())
+        }
+        Family::Saratoga => {
+            let remote = settings::saratoga::Remote {
+                status_interval: rng.chance(0.5).then(|| match rng.below(3) {
+                    0 => Switch::Off,
+                    1 => Switch::On(mib::Timer::Auto),
+                    _ => Switch::On(mib::Timer::Fixed(every(rng))),
+                }),
+                voluntary_interval: rng.chance(0.3).then(|| Switch::On(every(rng))),
+                answer_timer: timer(rng),
+                payload_max: rng.chance(0.2).then(|| Switch::On(Size(40 + rng.below(1_000)))),
+                repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
+                ..settings::saratoga::Remote::default()
+            };
+            let checksum = rng.chance(0.5).then(|| match rng.below(4) {
+                0 => FileSum::None,
+                1 => FileSum::Crc32,
+                2 => FileSum::Md5,
+                _ => FileSum::Sha1,
+            });
+            let default = Some(remote);
+            Some(SaratogaSettings { checksum, default, ..SaratogaSettings::default() }.into())
+        }
+    }
 }
 
 fn faults(rng: &mut Rng) -> StoreFaults {
@@ -194,11 +248,11 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
         }
     }
     let damage = rng.chance(0.1);
-    let mib = settings(rng);
+    let mib = cfdp_settings(rng);
     let mut nodes = std::collections::BTreeMap::new();
     let mut gentle = true;
     for name in ["a", "b"] {
-        let mut node = Node { mib: Some(mib.clone()), ..Node::default() };
+        let mut node = Node { mib: Some(mib.clone().into()), ..Node::default() };
         if rng.chance(0.15) {
             node.store = Some(faults(rng));
             gentle = false;
@@ -212,15 +266,17 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     if damage {
         // Without a CRC of its own CFDP trusts UDP's checksum, which misses some damage.
         for node in nodes.values_mut() {
-            let remote = node.mib.as_mut().and_then(|mib| mib.default.as_mut()).unwrap();
+            let mib = node.mib.as_mut().and_then(Settings::cfdp_mut).unwrap();
+            let remote = mib.default.as_mut().unwrap();
             remote.crc = Some(true);
             remote.checksum = Some(mib::Checksum::Crc32c);
         }
         links.iter_mut().for_each(|link| link.on_error = Some(OnError::Damage));
     }
     if family != Family::Cfdp {
-        // These have no settings here but their own, and trust UDP's checksum.
-        nodes.values_mut().for_each(|node| node.mib = None);
+        // These trust UDP's checksum.
+        let other = other_settings(seed, family);
+        nodes.values_mut().for_each(|node| node.mib.clone_from(&other));
         links.iter_mut().for_each(|link| link.on_error = None);
     }
     gentle &= links.iter().all(passable);

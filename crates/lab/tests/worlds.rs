@@ -19,7 +19,7 @@ fn world(link: &str, transfers: &[&str]) -> Scenario {
     for transfer in transfers {
         text += &format!("[[transfers]]\nfrom = \"a\"\nto = \"b\"\n{transfer}\n");
     }
-    lab::text::parse::<Scenario>(&text, "world").unwrap().resolved().unwrap()
+    Scenario::parse(&text, "world").unwrap().resolved().unwrap()
 }
 
 fn play(scenario: &Scenario) -> Run {
@@ -82,7 +82,7 @@ fn plain_cfdp_is_of_the_class_that_the_senders_mib_has_for_the_receiver() {
             nodes.b.mib.default.class = 1
             {mib}"
         );
-        let world = lab::text::parse::<Scenario>(&text, "world").unwrap().resolved().unwrap();
+        let world = Scenario::parse(&text, "world").unwrap().resolved().unwrap();
         let run = play(&world);
         assert!(run.succeeded(), "{run:?}");
         // The sender of class 1 never hears of the end, and the receiver has nothing to say.
@@ -106,10 +106,11 @@ fn the_end_is_told_whatever_a_mib_says() {
         links = [{ from = \"a\", to = \"b\" }, { from = \"b\", to = \"a\" }]
         transfers = [{ from = \"a\", to = \"b\", size = \"1 kB\" }]
         nodes.b.mib.indications.transaction_finished = false";
-    let world = lab::text::parse::<Scenario>(text, "world").unwrap().resolved().unwrap();
+    let world = Scenario::parse(text, "world").unwrap().resolved().unwrap();
     assert!(play(&world).succeeded());
     // What is written out is what was run.
-    let resolved = world.nodes["b"].mib.as_ref().and_then(|mib| mib.indications).unwrap();
+    let mib = world.nodes["b"].mib.as_ref().and_then(lab::settings::Settings::cfdp).unwrap();
+    let resolved = mib.indications.unwrap();
     assert_eq!(resolved.transaction_finished, Some(true));
 }
 
@@ -137,7 +138,7 @@ fn a_capture_at_a_relay_shows_both_of_its_sides() {
             { from = \"r\", to = \"b\", drop = [3] }, { from = \"b\", to = \"r\" },
         ]
         transfers = [{ from = \"a\", to = \"b\", size = \"10 kB\" }]";
-    let world = lab::text::parse::<Scenario>(text, "world").unwrap().resolved().unwrap();
+    let world = Scenario::parse(text, "world").unwrap().resolved().unwrap();
     let kept = Kept::default();
     let recorders = Recorders { pcap: Some(Box::new(kept.clone())), trace: None };
     let run = run::run(&world, &run::contents(&world).unwrap(), recorders).unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, Result, ensure};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
-use lab::engines::{AnyEngine, AnyIndication};
+use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 use lab::protocol::Family;
 use lab::quantity::Span;
 use proto::{ltp, saratoga};
@@ -80,7 +80,8 @@ impl Wish {
 pub(crate) struct Ends {
     pub(crate) to: SocketAddr,
     pub(crate) listen: SocketAddr,
-    pub(crate) entity: u64,
+    /// The number given to this end, if any.
+    pub(crate) entity: Option<u64>,
     pub(crate) remote_entity: u64,
 }
 
@@ -120,11 +121,19 @@ fn prepare(
 ) -> Result<(Driver, Client, Option<tempfile::TempDir>)> {
     ensure!(ends.to.port() != 0, "nobody can listen on port 0");
     let keeps = matches!(wish, Wish::Get { .. });
-    let permissions = saratoga::Permissions { put: false, get: false, delete: false };
-    let rights = Rights { permissions, keeps };
-    let (mut config, path) = super::settings(&options, ends.entity, rights)?;
+    let rights = Rights::Client { keeps };
+    let remote = Some(ends.remote_entity);
+    let (mut config, mut path) = super::settings(&options, ends.entity, 1, remote, rights)?;
     let peer = PathId(0);
     config.set_path(ends.remote_entity, peer);
+    let named = super::named(&config).map_err(|error| super::within(&options, error))?;
+    let known = named.into_iter().find(|(address, _)| *address == ends.to);
+    if let (EngineConfig::Saratoga(peers), Some((_, name))) = (&mut config, known) {
+        // Beacons have the path already.
+        let remote = peers.remotes[&name].clone();
+        path.rate_bps = remote.rate_bps.or(path.rate_bps).filter(|rate| *rate > 0);
+        peers.config.remotes.insert(peer, remote);
+    }
     let waker = rt::Waker::new().context("cannot start")?;
     let (store, state) = store(&wish, &waker)?;
     let engine = config.build(random()?);

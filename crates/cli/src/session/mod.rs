@@ -9,16 +9,17 @@ mod server;
 pub(crate) use self::client::{Ends, Wish, run};
 pub(crate) use self::server::{Service, serve};
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use engine::{PathInfo, PathKind, Time};
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 use lab::protocol::Family;
 use lab::quantity::Rate;
 use proto::{ltp, saratoga};
 
-use crate::transfer::{CATCH_UP, OVERHEAD, Options, UNPACED_WINDOW};
+use crate::transfer::{self, CATCH_UP, OVERHEAD, Options, UNPACED_WINDOW};
 
 /// What an engine tells, as far as a command cares.
 enum Notice {
@@ -202,42 +203,118 @@ fn cancel(engine: &mut AnyEngine, now: Time, id: Id) {
     }
 }
 
-/// Rights that a server of Saratoga gives, and whether what came in part is kept.
+/// What a command does for others, and whether it keeps what came in part.
 #[derive(Clone, Copy, Debug)]
-struct Rights {
-    permissions: saratoga::Permissions,
-    keeps: bool,
+enum Rights {
+    /// Nothing: it is about one file, which may be fetched.
+    Client { keeps: bool },
+    /// What its settings allow, and what options allow as well.
+    Server { gets: bool, deletes: bool },
 }
 
-/// The settings of an engine, and what it is told of paths.
-fn settings(options: &Options, entity: u64, rights: Rights) -> Result<(EngineConfig, PathInfo)> {
+impl Rights {
+    /// Holds the settings to it.
+    fn settle(self, config: &mut saratoga::Config) {
+        match self {
+            Self::Client { keeps } => {
+                config.permissions =
+                    saratoga::Permissions { put: false, get: false, delete: false };
+                config.journal.enabled &= keeps;
+            }
+            Self::Server { gets, deletes } => {
+                config.permissions.get |= gets;
+                config.permissions.delete |= deletes;
+            }
+        }
+    }
+}
+
+/// The settings of an engine, and what it is told of paths. Options come before the file, and that
+/// before `default`, the usual number of this end; with LTP, most paths lead to `remote`.
+fn settings(
+    options: &Options,
+    given: Option<u64>,
+    default: u64,
+    remote: Option<u64>,
+    rights: Rights,
+) -> Result<(EngineConfig, PathInfo)> {
     let protocol = options.full_protocol();
-    let family = protocol.kind.family();
-    ensure!(options.mib.is_none(), "--mib is for CFDP; {protocol} has its settings by --profile");
-    let mut config = EngineConfig::new(&protocol, entity, None)?;
-    let rate_bps = options.rate.map(Rate::bps).filter(|rate| *rate > 0);
+    let mut config = EngineConfig::new(&protocol, given.unwrap_or(default), None)?;
     match &mut config {
         EngineConfig::Ltp(config) => {
             config.catch_up = CATCH_UP;
             config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
         }
-        EngineConfig::Saratoga(config, _) => {
-            config.catch_up = CATCH_UP;
-            config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
-            config.permissions = rights.permissions;
-            config.journal.enabled = rights.keeps;
+        EngineConfig::Saratoga(peer) => {
+            peer.config.catch_up = CATCH_UP;
+            peer.config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
+            peer.config.permissions = saratoga::Permissions::default();
         }
         EngineConfig::Cfdp(_) => {}
     }
-    debug_assert!(family != Family::Cfdp, "CFDP has commands of its own");
+    if let Some(path) = &options.mib {
+        config.apply_file(path)?;
+    }
+    if let Some(given) = given {
+        config.set_entity(given);
+    }
+    let rate_bps = match &mut config {
+        EngineConfig::Ltp(config) => {
+            if options.rate.is_some() {
+                // A remote's rate would count before the path's, which is the one given.
+                config.default_remote.rate_bps = None;
+                config.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
+            }
+            remote.map_or(&config.default_remote, |remote| config.remote(remote)).rate_bps
+        }
+        EngineConfig::Saratoga(peer) => {
+            if options.rate.is_some() {
+                peer.config.default_remote.rate_bps = None;
+                peer.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
+            }
+            rights.settle(&mut peer.config);
+            peer.config.default_remote.rate_bps
+        }
+        EngineConfig::Cfdp(_) => None,
+    };
+    config.check(&protocol).map_err(|error| within(options, error.into()))?;
     let info = PathInfo {
         kind: PathKind::Datagram { mtu: options.datagram },
-        rate_bps,
+        rate_bps: options.rate.map(Rate::bps).or(rate_bps).filter(|rate| *rate > 0),
         overhead: OVERHEAD,
         owlt: options.delay.map(lab::quantity::Span::duration),
         until: None,
     };
     Ok((config, info))
+}
+
+/// The addresses of the peers that settings of Saratoga name, each with its name.
+fn named(config: &EngineConfig) -> Result<Vec<(SocketAddr, String)>> {
+    let EngineConfig::Saratoga(peers) = config else { return Ok(Vec::new()) };
+    let mut named: Vec<(SocketAddr, String)> = Vec::new();
+    for name in peers.remotes.keys() {
+        let address = transfer::resolve(name)
+            .with_context(|| format!("[remotes.{name:?}]: peers are called by their addresses"))?;
+        ensure!(named.iter().all(|(known, _)| *known != address), "[remotes] has {address} twice");
+        named.push((address, name.clone()));
+    }
+    Ok(named)
+}
+
+/// The file in which `error` stands.
+fn within(options: &Options, error: anyhow::Error) -> anyhow::Error {
+    match &options.mib {
+        Some(path) => error.context(path.display().to_string()),
+        None => error,
+    }
+}
+
+/// The number of an engine, where it has one.
+fn number(config: &EngineConfig) -> Option<u64> {
+    match config {
+        EngineConfig::Ltp(config) => Some(config.engine),
+        EngineConfig::Saratoga(_) | EngineConfig::Cfdp(_) => None,
+    }
 }
 
 /// Removes what an earlier process that was killed left of receptions that cannot go on.
@@ -255,7 +332,6 @@ fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
 }
 
 fn random() -> Result<engine::Rng> {
-    use anyhow::Context as _;
     rt::entropy().context("no entropy")
 }
 

@@ -5,12 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
-use engine::Time;
+use anyhow::{Context as _, Result, ensure};
+use engine::{PathId, Time};
 use indicatif::ProgressBar;
-use lab::engines::{AnyEngine, AnyIndication};
-use lab::protocol::Family;
-use proto::saratoga;
+use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 
 use super::{Ended, Id, LINGER, Notice, Rights, notice, random, under_way};
 use crate::show;
@@ -20,7 +18,8 @@ use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
 pub(crate) struct Service {
     pub(crate) listen: SocketAddr,
     pub(crate) root: PathBuf,
-    pub(crate) entity: u64,
+    /// The number given to this end, if any.
+    pub(crate) entity: Option<u64>,
     /// Whether to end after the first file.
     pub(crate) once: bool,
     pub(crate) peers_max: usize,
@@ -40,23 +39,23 @@ pub(crate) fn serve(options: Options, service: Service) -> Result<ExitCode> {
 }
 
 fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>, Server)> {
-    let permissions =
-        saratoga::Permissions { put: true, get: service.gets, delete: service.deletes };
-    let rights = Rights { permissions, keeps: true };
-    let (config, path) = super::settings(&options, service.entity, rights)?;
+    let rights = Rights::Server { gets: service.gets, deletes: service.deletes };
+    let (mut config, path) = super::settings(&options, service.entity, 2, None, rights)?;
+    let peers = peers(&mut config).map_err(|error| super::within(&options, error))?;
+    let number = super::number(&config);
     let waker = rt::Waker::new().context("cannot start")?;
     let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
     super::sweep(&mut store, options.protocol.kind.family())?;
     let engine = config.build(random()?);
     let listen = service.listen;
     let settings = rt::Config { peers_max: service.peers_max, ..rt::Config::new(listen, path) };
-    let driver = rt::Driver::new(settings, engine, store, waker)
+    let mut driver = rt::Driver::new(settings, engine, store, waker)
         .map_err(|error| bind_error(listen, error))?;
+    for address in peers {
+        driver.add_peer(address);
+    }
     let screen = Screen::new(options.json);
-    let number = match options.protocol.kind.family() {
-        Family::Ltp | Family::Cfdp => format!(" as engine {}", service.entity),
-        Family::Saratoga => String::new(),
-    };
+    let number = number.map(|number| format!(" as engine {number}")).unwrap_or_default();
     screen.say(format_args!(
         "receiving on {} into {} by {}{number}",
         driver.local(),
@@ -64,6 +63,20 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
         options.full_protocol(),
     ));
     Ok((driver, Server::new(options, service, screen)))
+}
+
+/// The addresses of the peers that settings name; the driver numbers their paths from zero.
+fn peers(config: &mut EngineConfig) -> Result<Vec<SocketAddr>> {
+    let named = super::named(config)?;
+    let EngineConfig::Saratoga(peers) = config else { return Ok(Vec::new()) };
+    for (index, (_, name)) in named.iter().enumerate() {
+        peers.set_path(name, PathId(u32::try_from(index)?));
+    }
+    ensure!(
+        peers.config.beacons.is_none() || !named.is_empty(),
+        "beacons go to peers that are known: name them in [remotes], as [remotes.\"192.0.2.7:7542\"]"
+    );
+    Ok(named.into_iter().map(|(address, _)| address).collect())
 }
 
 struct Server {

@@ -181,9 +181,12 @@ fn width(octets: u8, key: &str) -> Result<Width, SpecError> {
 }
 
 /// The number of a remote entity, which is a key of the table `table`.
-fn entity(key: &str, table: &str) -> Result<u64, SpecError> {
-    key.parse()
-        .map_err(|_| SpecError::invalid(format!("{table}.{key}: a remote entity has a number")))
+pub(crate) fn entity(key: &str, table: &str) -> Result<u64, SpecError> {
+    let wrong = |why: &str| SpecError::invalid(format!("{table}.{key}: {why}"));
+    let number: u64 = key.parse().map_err(|_| wrong("a remote entity has a number"))?;
+    // Else one entity could be named twice.
+    let shortest = number.to_string();
+    if shortest == key { Ok(number) } else { Err(wrong(&format!("write it as {shortest}"))) }
 }
 
 fn len(size: Size) -> usize {
@@ -198,13 +201,14 @@ fn set<T, U: Into<T>>(field: &mut T, value: Option<U>) {
 }
 
 impl Mib {
-    /// Reads the file at `path`.
+    /// Changes `config` to what the file at `path` says.
     ///
     /// # Errors
     ///
     /// What is wrong with the file.
-    pub fn read(path: &std::path::Path) -> Result<Self, SpecError> {
-        crate::text::read(path)
+    pub fn apply_file(path: &std::path::Path, config: &mut cfdp::Config) -> Result<(), SpecError> {
+        let mib: Self = crate::text::read(path)?;
+        mib.apply(config).map_err(|error| error.within(path))
     }
 
     /// Changes `config` to what is said here.
@@ -223,9 +227,7 @@ impl Mib {
         set(&mut config.keep_incomplete, self.keep_incomplete);
         set(&mut config.accept_unknown, self.accept_unknown);
         if let Some(journal) = self.journal {
-            set(&mut config.journal.enabled, journal.enabled);
-            set(&mut config.journal.bytes, journal.bytes.map(Size::bytes));
-            set(&mut config.journal.interval, journal.interval.map(Span::duration));
+            journal.apply(&mut config.journal);
         }
         if let Some(limits) = self.limits {
             limits.apply(&mut config.limits);
@@ -278,11 +280,7 @@ impl Mib {
             first_sequence: config.first_sequence,
             keep_incomplete: Some(config.keep_incomplete),
             accept_unknown: Some(config.accept_unknown),
-            journal: Some(Journal {
-                enabled: Some(config.journal.enabled),
-                bytes: Some(Size(config.journal.bytes)),
-                interval: Some(Span(config.journal.interval)),
-            }),
+            journal: Some(Journal::of(config.journal)),
             limits: Some(Limits::of(&config.limits)),
             faults: faults.collect(),
             indications: Some(Indications::of(config.indications)),
@@ -303,6 +301,22 @@ fn octets(width: Width) -> u8 {
 
 fn bytes(len: usize) -> Option<Size> {
     Some(Size(len as u64))
+}
+
+impl Journal {
+    pub(crate) fn of(policy: cfdp::JournalPolicy) -> Self {
+        Self {
+            enabled: Some(policy.enabled),
+            bytes: Some(Size(policy.bytes)),
+            interval: Some(Span(policy.interval)),
+        }
+    }
+
+    pub(crate) fn apply(self, policy: &mut cfdp::JournalPolicy) {
+        set(&mut policy.enabled, self.enabled);
+        set(&mut policy.bytes, self.bytes.map(Size::bytes));
+        set(&mut policy.interval, self.interval.map(Span::duration));
+    }
 }
 
 impl Limits {

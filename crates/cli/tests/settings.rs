@@ -1,0 +1,289 @@
+//! Settings of LTP and Saratoga in a file: what they change over sockets, and what comes before them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead as _, BufReader};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// Longest time that a socket waits.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A directory with a root and a file.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(place.path("root")).unwrap();
+        std::fs::write(place.path("file"), vec![7; 100_000]).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The path of a file of settings with this text.
+    fn mib(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Runs a command to its end.
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(arguments).output().unwrap();
+        let Output { status, stdout, stderr } = output;
+        let said = String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap();
+        (status.code(), said)
+    }
+
+    /// Sends the file.
+    fn send(&self, to: &str, more: &[&str]) -> (Option<i32>, String) {
+        self.run(&[&["send", "file", to][..], more].concat())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn serve(&self, protocol: &str, more: &[&str]) -> Server {
+        let listen = ["recv", "--listen", "127.0.0.1:0", "--root", "root", "--protocol", protocol];
+        let mut command = self.command(&[&listen[..], more].concat());
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::with_capacity(1, child.stderr.as_mut().unwrap());
+        let mut said = String::new();
+        while !said.contains("receiving on ") {
+            said.clear();
+            assert!(lines.read_line(&mut said).unwrap() > 0, "it ended");
+        }
+        let address = said.split("receiving on ").nth(1).unwrap().split(' ').next().unwrap();
+        Server { address: address.to_owned(), said, child }
+    }
+}
+
+/// A receiver that does not outlive its test.
+struct Server {
+    address: String,
+    said: String,
+    child: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A socket that says nothing, and its address.
+fn silent() -> (UdpSocket, String) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    (socket, address)
+}
+
+#[test]
+fn mistakes_name_the_file_the_key_and_the_remedy() {
+    let place = Place::new();
+    let cases = [
+        ("ltp", "[default]\nreport_gapz = true", "report_gapz", "did you mean `report_gaps`?"),
+        ("ltp", "[limits]\nsessions = 0", "limits.sessions is 0", "at least 1"),
+        ("ltp", "[remotes.moon]\ncycle_limit = 2", "remotes.moon", "has a number"),
+        ("ltp", "eid = \"x\"", "eid", "engine"),
+        ("saratoga", "[default]\nanswer_timer = 5", "answer_timer = 5", "has no unit"),
+        ("saratoga", "version = 0", "version 0 sends no checksum", "checksum = \"none\""),
+        ("saratoga", "beacons = \"1 s\"", "beacons go to peers that are known", "[remotes]"),
+        ("saratoga", "[remotes.moon]\nrepair_copies = 1", "remotes.\"moon\"", "by their addresses"),
+        ("cfdp", "sequence_octets = 9", "sequence_octets", "8"),
+    ];
+    for (protocol, text, key, remedy) in cases {
+        let mib = place.mib("bad.toml", text);
+        let listen = ["recv", "--listen", "127.0.0.1:0", "--root", "root"];
+        let more = ["--protocol", protocol, "--mib", &mib];
+        let (code, said) = place.run(&[&listen[..], &more].concat());
+        assert_eq!(code, Some(2), "{text}: {said}");
+        for part in ["bad.toml", key, remedy] {
+            assert!(said.contains(part), "{text}: {part:?} is missing in {said}");
+        }
+    }
+}
+
+#[test]
+fn the_command_line_comes_before_the_file_for_an_engines_number() {
+    let place = Place::new();
+    let mib = place.mib("mib.toml", "engine = 9");
+    let cases: [(&[&str], u64); 4] = [
+        (&[], 2),
+        (&["--mib", &mib], 9),
+        (&["--entity", "7"], 7),
+        (&["--mib", &mib, "--entity", "7"], 7),
+    ];
+    for (more, number) in cases {
+        let server = place.serve("ltp", more);
+        assert!(server.said.contains(&format!("as engine {number}\n")), "{}", server.said);
+    }
+}
+
+/// The largest of the first three datagrams that `send` sends.
+fn largest(place: &Place, more: &[&str]) -> usize {
+    let (socket, address) = silent();
+    let (code, said) = place.send(&address, &[more, &["--timeout", "500 ms"]].concat());
+    assert_eq!(code, Some(1), "{said}");
+    let mut buffer = [0; 2_000];
+    (0..3).map(|_| socket.recv(&mut buffer).unwrap()).max().unwrap()
+}
+
+#[test]
+fn the_file_comes_before_the_profile() {
+    let place = Place::new();
+    let mib = place.mib("mib.toml", "[default]\nsegment_max = \"100 B\"\ninterval = \"0\"");
+    let profile = ["--protocol", "ltp", "--profile", "ltplib-2011"];
+    let usual = largest(&place, &profile);
+    assert!((993..1_020).contains(&usual), "{usual}");
+    let less = largest(&place, &[&profile[..], &["--mib", &mib]].concat());
+    assert!((101..130).contains(&less), "{less}");
+    // What is said of one remote engine is not for another.
+    let other = place.mib("other.toml", "[remotes.3]\nsegment_max = \"100 B\"");
+    let more = ["--protocol", "ltp", "--mib", &other];
+    assert!(largest(&place, &more) > 1_000);
+    let third = largest(&place, &[&more[..], &["--remote-entity", "3"]].concat());
+    assert!(third < 130, "{third}");
+}
+
+#[test]
+fn the_command_line_comes_before_the_file_for_the_rate() {
+    let place = Place::new();
+    // At this rate the file takes 100 s.
+    let mib = place.mib("mib.toml", "[default]\nrate = \"8 kbit/s\"");
+    for protocol in ["ltp-green", "saratoga-blind"] {
+        let (_socket, address) = silent();
+        let more = ["--protocol", protocol, "--mib", &mib];
+        let (code, said) = place.send(&address, &[&more[..], &["--timeout", "500 ms"]].concat());
+        assert_eq!(code, Some(1), "{said}");
+        let fast = [&more[..], &["--rate", "100 Mbit/s", "--timeout", "20 s"]].concat();
+        let (code, said) = place.send(&address, &fast);
+        assert_eq!(code, Some(0), "{said}");
+    }
+}
+
+#[test]
+fn a_remote_engines_timers_and_limits_are_heeded() {
+    let place = Place::new();
+    let text = "[default]\ncheckpoint_timer = \"50 ms\"\ncancel_timer = \"50 ms\"\nretransmission_limit = 2";
+    let mib = place.mib("mib.toml", text);
+    let (_socket, address) = silent();
+    // It gives up by itself.
+    let more = ["--protocol", "ltp", "--mib", &mib, "--timeout", "20 s"];
+    let (code, said) = place.send(&address, &more);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(!said.contains("20 s"), "{said}");
+}
+
+#[test]
+fn engines_with_one_key_understand_each_other() {
+    let place = Place::new();
+    std::fs::write(place.path("one.key"), "0b".repeat(32)).unwrap();
+    std::fs::write(place.path("two.key"), "0c".repeat(32)).unwrap();
+    let with = |file: &str| {
+        let key = format!("{{ suite = \"hmac-sha256\", id = \"01\", file = \"{file}\" }}");
+        place.mib(&format!("{file}.toml"), &format!("[default.authentication]\nkey = {key}"))
+    };
+    let (one, two) = (with("one.key"), with("two.key"));
+    let server = place.serve("ltp", &["--mib", &one]);
+    let send = |mib: &str, timeout: &str| {
+        place.send(&server.address, &["--protocol", "ltp", "--mib", mib, "--timeout", timeout])
+    };
+    let (code, said) = send(&two, "500 ms");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(!place.path("root/file").exists());
+    let (code, said) = send(&one, "20 s");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(place.path("root/file").exists());
+    // The key itself is never shown.
+    assert!(!said.contains("0b0b"), "{said}");
+}
+
+#[test]
+fn permissions_and_descriptors_of_saratoga_are_those_of_the_file() {
+    let place = Place::new();
+    std::fs::copy(place.path("file"), place.path("root/there")).unwrap();
+    let ask = |server: &Server, what: &[&str], more: &[&str]| {
+        let address = server.address.as_str();
+        let [command, name @ ..] = what else { panic!("{what:?}") };
+        let common = ["--protocol", "saratoga", "--timeout", "20 s"];
+        let all = [&[*command, address][..], name, more, &common].concat();
+        place.run(&all)
+    };
+    {
+        let server = place.serve("saratoga", &[]);
+        assert_eq!(ask(&server, &["ls"], &[]).0, Some(1));
+    }
+    let mib = place.mib("open.toml", "[permissions]\nget = true\ndelete = true\nput = false");
+    let server = place.serve("saratoga", &["--mib", &mib]);
+    let (code, said) = ask(&server, &["ls"], &[]);
+    assert!(code == Some(0) && said.contains("there"), "{said}");
+    let more = ["--protocol", "saratoga", "--timeout", "20 s"];
+    assert_eq!(place.send(&server.address, &more).0, Some(1));
+    // The one who asks says what fits.
+    let narrow = place.mib("narrow.toml", "descriptor = 16");
+    let (code, said) = ask(&server, &["get", "there"], &["--mib", &narrow, "--root", "."]);
+    assert_eq!(code, Some(1), "{said}");
+    let (code, said) = ask(&server, &["get", "there"], &["--root", "."]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = ask(&server, &["rm", "there"], &[]);
+    assert!(code == Some(0) && !place.path("root/there").exists(), "{said}");
+}
+
+#[test]
+fn beacons_go_to_the_peers_that_are_named() {
+    let place = Place::new();
+    let (socket, address) = silent();
+    let text = format!(
+        "eid = \"dtn://here\"\nbeacons = \"50 ms\"\n[remotes.\"{address}\"]\nrepair_copies = 1"
+    );
+    let mib = place.mib("mib.toml", &text);
+    let _server = place.serve("saratoga", &["--mib", &mib]);
+    let mut buffer = [0; 2_000];
+    for _ in 0..3 {
+        let len = socket.recv(&mut buffer).unwrap();
+        let text = String::from_utf8_lossy(&buffer[..len]);
+        assert!(text.contains("dtn://here"), "{text:?}");
+    }
+}
+
+#[test]
+fn a_scenarios_settings_are_those_of_its_protocol() {
+    let place = Place::new();
+    let world = |settings: &str| {
+        let text = format!(
+            "seed = 1\nnodes.a.mib = {{ {settings} }}
+            links = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
+            transfers = [{{ from = \"a\", to = \"b\", protocol = \"ltp\", size = \"1 kB\" }}]"
+        );
+        let path = place.mib("world.toml", &text);
+        place.run(&["sim", &path, "--out", "out"])
+    };
+    for (settings, key, remedy) in [
+        ("cookie = true", "cookie", "did you mean `cookies`?"),
+        ("limits = { sessions = 0 }", "nodes.a.mib: limits.sessions", "at least 1"),
+    ] {
+        let (code, said) = world(settings);
+        assert_eq!(code, Some(2), "{said}");
+        for part in ["world.toml: ", key, remedy] {
+            assert!(said.contains(part), "{settings}: {part:?} is missing in {said}");
+        }
+    }
+    let (code, said) = world("default = { segment_max = \"99 B\" }");
+    assert_eq!(code, Some(0), "{said}");
+    let resolved = std::fs::read_to_string(place.path("out/resolved.toml")).unwrap();
+    assert!(resolved.contains("segment_max = \"99 B\""), "{resolved}");
+    let (code, said) = place.run(&["sim", "out/resolved.toml"]);
+    assert_eq!(code, Some(0), "{said}");
+}

@@ -1,0 +1,308 @@
+//! How values of an engine's settings are written.
+
+use std::fmt;
+use std::time::Duration;
+
+use proto::{ltp, saratoga};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, IntoDeserializer as _, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use wire::saratoga::Width;
+
+use crate::mib::Timer;
+use crate::quantity::{Rate, Size, Span};
+
+/// A form in which a value of type `T` is written.
+pub(super) trait Form<T>: Sized {
+    /// The form of a value; nothing where it is said by leaving it out.
+    fn of(value: &T) -> Option<Self>;
+
+    /// The value of a form.
+    fn value(&self) -> T;
+}
+
+macro_rules! as_it_is {
+    ($($type:ty),+) => {$(
+        impl Form<$type> for $type {
+            fn of(value: &$type) -> Option<Self> {
+                Some(value.clone())
+            }
+
+            fn value(&self) -> $type {
+                self.clone()
+            }
+        }
+    )+};
+}
+
+as_it_is!(bool, u32, u64, usize, String);
+
+impl Form<u64> for Size {
+    fn of(value: &u64) -> Option<Self> {
+        Some(Self(*value))
+    }
+
+    fn value(&self) -> u64 {
+        self.bytes()
+    }
+}
+
+impl Form<usize> for Size {
+    fn of(value: &usize) -> Option<Self> {
+        Some(Self(*value as u64))
+    }
+
+    fn value(&self) -> usize {
+        usize::try_from(self.bytes()).unwrap_or(usize::MAX)
+    }
+}
+
+impl Form<Duration> for Span {
+    fn of(value: &Duration) -> Option<Self> {
+        Some(Self(*value))
+    }
+
+    fn value(&self) -> Duration {
+        self.duration()
+    }
+}
+
+impl Form<ltp::Timer> for Timer {
+    fn of(value: &ltp::Timer) -> Option<Self> {
+        Some((*value).into())
+    }
+
+    fn value(&self) -> ltp::Timer {
+        (*self).into()
+    }
+}
+
+/// Without a rate, that of the path holds.
+impl Form<Option<u64>> for Rate {
+    fn of(value: &Option<u64>) -> Option<Self> {
+        value.map(Self)
+    }
+
+    fn value(&self) -> Option<u64> {
+        Some(self.bps())
+    }
+}
+
+/// A setting, or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch<F> {
+    /// There is none.
+    Off,
+    /// This one.
+    On(F),
+}
+
+impl<F> Switch<F> {
+    /// The setting, if there is one.
+    pub fn on(self) -> Option<F> {
+        match self {
+            Self::Off => None,
+            Self::On(form) => Some(form),
+        }
+    }
+}
+
+impl<T, F: Form<T>> Form<Option<T>> for Switch<F> {
+    fn of(value: &Option<T>) -> Option<Self> {
+        match value {
+            None => Some(Self::Off),
+            Some(value) => F::of(value).map(Self::On),
+        }
+    }
+
+    fn value(&self) -> Option<T> {
+        match self {
+            Self::Off => None,
+            Self::On(form) => Some(form.value()),
+        }
+    }
+}
+
+const OFF: &str = "off";
+
+impl<F: Serialize> Serialize for Switch<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off => serializer.serialize_str(OFF),
+            Self::On(form) => form.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, F: Deserialize<'de>> Deserialize<'de> for Switch<F> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OnOrOff(std::marker::PhantomData))
+    }
+}
+
+struct OnOrOff<F>(std::marker::PhantomData<F>);
+
+impl<'de, F: Deserialize<'de>> Visitor<'de> for OnOrOff<F> {
+    type Value = Switch<F>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a setting, or {OFF:?}")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Switch<F>, E> {
+        match text {
+            OFF => Ok(Switch::Off),
+            _ => F::deserialize(text.into_deserializer()).map(Switch::On),
+        }
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Switch<F>, E> {
+        F::deserialize(value.into_deserializer()).map(Switch::On)
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Switch<F>, E> {
+        F::deserialize(value.into_deserializer()).map(Switch::On)
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Switch<F>, A::Error> {
+        F::deserialize(MapAccessDeserializer::new(map)).map(Switch::On)
+    }
+}
+
+/// How wide a descriptor of Saratoga is, in bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bits(pub Width);
+
+const WIDTHS: [(u64, Width); 4] =
+    [(16, Width::W16), (32, Width::W32), (64, Width::W64), (128, Width::W128)];
+
+impl Form<Width> for Bits {
+    fn of(value: &Width) -> Option<Self> {
+        Some(Self(*value))
+    }
+
+    fn value(&self) -> Width {
+        self.0
+    }
+}
+
+impl Serialize for Bits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(8 * self.0.octets() as u64)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = u64::deserialize(deserializer)?;
+        let known = WIDTHS.into_iter().find(|(bits, _)| *bits == given);
+        known.map(|(_, width)| Self(width)).ok_or_else(|| {
+            de::Error::custom(format!("a descriptor has 16, 32, 64 or 128 bits, not {given}"))
+        })
+    }
+}
+
+/// The version of Saratoga.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(pub saratoga::Version);
+
+impl Form<saratoga::Version> for Version {
+    fn of(value: &saratoga::Version) -> Option<Self> {
+        Some(Self(*value))
+    }
+
+    fn value(&self) -> saratoga::Version {
+        self.0
+    }
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(match self.0 {
+            saratoga::Version::V0 => 0,
+            saratoga::Version::V1 => 1,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u64::deserialize(deserializer)? {
+            0 => Ok(Self(saratoga::Version::V0)),
+            1 => Ok(Self(saratoga::Version::V1)),
+            other => Err(de::Error::custom(format!("version is 0 or 1, not {other}"))),
+        }
+    }
+}
+
+/// The checksum of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSum {
+    /// None.
+    None,
+    /// CRC-32C.
+    Crc32,
+    /// MD5.
+    Md5,
+    /// SHA-1.
+    Sha1,
+}
+
+impl Form<saratoga::ChecksumKind> for FileSum {
+    fn of(value: &saratoga::ChecksumKind) -> Option<Self> {
+        Some(match value {
+            saratoga::ChecksumKind::None => Self::None,
+            saratoga::ChecksumKind::Crc32 => Self::Crc32,
+            saratoga::ChecksumKind::Md5 => Self::Md5,
+            saratoga::ChecksumKind::Sha1 => Self::Sha1,
+        })
+    }
+
+    fn value(&self) -> saratoga::ChecksumKind {
+        match self {
+            Self::None => saratoga::ChecksumKind::None,
+            Self::Crc32 => saratoga::ChecksumKind::Crc32,
+            Self::Md5 => saratoga::ChecksumKind::Md5,
+            Self::Sha1 => saratoga::ChecksumKind::Sha1,
+        }
+    }
+}
+
+/// Declares a table: its keys with their forms, each of which stands for the field of that name of
+/// an engine's settings, and what else is in it. Generates `of_fields`, the table of settings, and
+/// `apply_fields`, which changes settings to what a table says; both leave out what else is in it.
+macro_rules! table {
+    (
+        $(#[$about:meta])*
+        $name:ident: $target:ty {
+            $($(#[$doc:meta])* $field:ident: $form:ty,)+
+        }
+        $(also { $($(#[$more:meta])* $other:ident: $type:ty,)+ })?
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $($(#[$doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$form>,)+
+            $($($(#[$more])* pub $other: $type,)+)?
+        }
+
+        impl $name {
+            fn of_fields(target: &$target) -> Self {
+                Self {
+                    $($field: $crate::settings::form::Form::of(&target.$field),)+
+                    $($($other: <$type>::default(),)+)?
+                }
+            }
+
+            fn apply_fields(&self, target: &mut $target) {
+                $(if let Some(form) = &self.$field {
+                    target.$field = $crate::settings::form::Form::value(form);
+                })+
+            }
+        }
+    };
+}
+
+pub(super) use table;

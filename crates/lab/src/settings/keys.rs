@@ -1,0 +1,190 @@
+//! The keys with which LTP segments are authenticated. What is secret is read, and never written.
+
+use std::fmt;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use proto::ltp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::text::SpecError;
+
+/// The keys shared with an engine (see [`ltp::Authentication`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Authentication {
+    /// The key of what is sent.
+    pub key: Key,
+    /// Other keys that are accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<Key>,
+}
+
+/// A key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Key {
+    /// How a segment is authenticated with it.
+    pub suite: Suite,
+    /// Its id, in hexadecimal digits.
+    #[serde(default)]
+    pub id: KeyId,
+    /// The key itself, in hexadecimal digits.
+    #[serde(default, skip_serializing)]
+    pub secret: Option<Secret>,
+    /// A file that holds it, in hexadecimal digits; relative to the file that names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+}
+
+/// A ciphersuite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Suite {
+    /// HMAC-SHA1-80.
+    HmacSha1,
+    /// HMAC-SHA-256, under a number for private use.
+    HmacSha256,
+    /// NULL, whose key everybody knows.
+    Null,
+}
+
+impl From<Suite> for ltp::Ciphersuite {
+    fn from(suite: Suite) -> Self {
+        match suite {
+            Suite::HmacSha1 => Self::HmacSha1,
+            Suite::HmacSha256 => Self::HmacSha256,
+            Suite::Null => Self::Null,
+        }
+    }
+}
+
+/// The id of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyId(pub Vec<u8>);
+
+impl Serialize for KeyId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits: String = self.0.iter().map(|octet| format!("{octet:02x}")).collect();
+        serializer.serialize_str(&digits)
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        octets(&text).map(Self).ok_or_else(|| {
+            serde::de::Error::custom(format!(
+                "{text:?} is no id of a key; write its octets in hexadecimal digits, as \"01\""
+            ))
+        })
+    }
+}
+
+/// A key's secret as it was given; whether it is right is found out when it is used, because a
+/// parser's errors show what it read.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret of these hexadecimal digits.
+    #[must_use]
+    pub fn new(digits: &str) -> Self {
+        Self(digits.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// The octets of hexadecimal digits, between which may be white space.
+fn octets(digits: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = digits
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect();
+    let digits = digits?;
+    let pairs = digits.chunks_exact(2);
+    pairs.remainder().is_empty().then(|| pairs.map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+/// The longest key file, in octets.
+const FILE_MAX: u64 = 4096;
+
+fn contents(file: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
+    if !std::fs::metadata(file).map_err(unreadable)?.is_file() {
+        return Err(format!("{} is no file", file.display()));
+    }
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    opened.take(FILE_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(format!("{} has more than {FILE_MAX} octets", file.display()));
+    }
+    Ok(text)
+}
+
+impl Key {
+    fn value(&self) -> Result<ltp::Key, String> {
+        let given = match (self.suite, &self.secret, &self.file) {
+            (Suite::Null, None, None) => Vec::new(),
+            (Suite::Null, ..) => {
+                return Err("the suite null has a key that everybody knows; give none".to_owned());
+            }
+            (_, Some(secret), None) => {
+                octets(&secret.0).ok_or("`secret` is not of pairs of hexadecimal digits")?
+            }
+            (_, None, Some(file)) => octets(&contents(file)?).ok_or_else(|| {
+                format!("{} does not hold pairs of hexadecimal digits", file.display())
+            })?,
+            (_, Some(_), Some(_)) => return Err("give `secret` or `file`, not both".to_owned()),
+            (_, None, None) => {
+                return Err("give `secret` or `file`; secrets are not written out".to_owned());
+            }
+        };
+        if given.is_empty() && self.suite != Suite::Null {
+            return Err("the key is empty".to_owned());
+        }
+        Ok(ltp::Key::new(self.suite.into(), &self.id.0, &given))
+    }
+}
+
+impl Authentication {
+    /// What an engine is told; `table` is where this stands.
+    pub(super) fn value(&self, table: &str) -> Result<ltp::Authentication, SpecError> {
+        let told = |key: &Key, what: &str| {
+            key.value()
+                .map_err(|why| SpecError::invalid(format!("{table}.authentication.{what}: {why}")))
+        };
+        for (index, one) in self.accepted.iter().enumerate() {
+            let mut others = self.accepted[..index].iter().chain([&self.key]);
+            if others.any(|other| (other.suite, &other.id) == (one.suite, &one.id)) {
+                return Err(SpecError::invalid(format!(
+                    "{table}.authentication.accepted: two keys have one suite and one id; give \
+                     each an id of its own"
+                )));
+            }
+        }
+        let accepted = self.accepted.iter().map(|key| told(key, "accepted"));
+        Ok(ltp::Authentication {
+            key: told(&self.key, "key")?,
+            accepted: accepted.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Finds key files beside the file in `folder` that names them.
+    pub(super) fn place(&mut self, folder: &Path) {
+        for key in std::iter::once(&mut self.key).chain(&mut self.accepted) {
+            if let Some(file) = &mut key.file {
+                let beside = folder.join(&*file);
+                *file = std::path::absolute(&beside).unwrap_or(beside);
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The settings of an engine as TOML, in the keys of the protocol it speaks.
+//!
+//! One file or table is for one protocol, and does not say which: whoever reads it knows. In a
+//! scenario that is so once all of it is read, so a table may wait there to be interpreted.
+
+mod form;
+mod keys;
+pub mod ltp;
+pub mod saratoga;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use self::form::{Bits, FileSum, Switch, Version};
+pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
+pub use self::ltp::LtpSettings;
+pub use self::saratoga::SaratogaSettings;
+use crate::mib::{Mib, Timer};
+use crate::protocol::Family;
+use crate::quantity::{Size, Span};
+use crate::text::{self, SpecError};
+
+/// What a user says about an engine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Settings {
+    /// A table whose protocol is not known yet.
+    Unread(Unread),
+    /// The management information base of a CFDP entity.
+    Cfdp(Box<Mib>),
+    /// The settings of an LTP engine.
+    Ltp(Box<LtpSettings>),
+    /// The settings of a Saratoga peer.
+    Saratoga(Box<SaratogaSettings>),
+}
+
+/// A table whose protocol is not known yet.
+#[derive(Clone, PartialEq)]
+pub struct Unread(toml::Table);
+
+/// Without what it holds, which may be secret.
+impl fmt::Debug for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Settings {
+    /// Reads the file at `path`, which is for `family`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the file.
+    pub fn read(path: &Path, family: Family) -> Result<Self, SpecError> {
+        let text = text::read_text(path)?;
+        let mut settings = Self::parse(&text, &path.display().to_string(), &[], family)?;
+        settings.place(path.parent().unwrap_or(Path::new("")));
+        Ok(settings)
+    }
+
+    /// Reads the table that `keys` lead to in `text`, which came from `origin`, for `family`.
+    ///
+    /// # Errors
+    ///
+    /// Names the line, the key and, for a key that does not exist, the nearest that does.
+    pub fn parse(
+        text: &str,
+        origin: &str,
+        keys: &[&str],
+        family: Family,
+    ) -> Result<Self, SpecError> {
+        Ok(match family {
+            Family::Cfdp => Self::Cfdp(text::parse_at(text, origin, keys)?),
+            Family::Ltp => Self::Ltp(text::parse_at(text, origin, keys)?),
+            Family::Saratoga => Self::Saratoga(text::parse_at(text, origin, keys)?),
+        })
+    }
+
+    /// These settings as those of an engine of `family`.
+    ///
+    /// # Errors
+    ///
+    /// When they are for another, or wrong.
+    pub fn interpreted(self, family: Family) -> Result<Self, SpecError> {
+        match (self, family) {
+            (Self::Unread(Unread(table)), Family::Cfdp) => Ok(Self::Cfdp(interpret(table)?)),
+            (Self::Unread(Unread(table)), Family::Ltp) => Ok(Self::Ltp(interpret(table)?)),
+            (Self::Unread(Unread(table)), Family::Saratoga) => {
+                Ok(Self::Saratoga(interpret(table)?))
+            }
+            (settings @ Self::Cfdp(_), Family::Cfdp)
+            | (settings @ Self::Ltp(_), Family::Ltp)
+            | (settings @ Self::Saratoga(_), Family::Saratoga) => Ok(settings),
+            (Self::Cfdp(_), _) => Err(foreign("CFDP")),
+            (Self::Ltp(_), _) => Err(foreign("LTP")),
+            (Self::Saratoga(_), _) => Err(foreign("Saratoga")),
+        }
+    }
+
+    /// The settings as TOML, without secrets.
+    ///
+    /// # Errors
+    ///
+    /// Never for settings that were read.
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        toml::to_string(self).map_err(|error| SpecError::invalid(error.to_string()))
+    }
+
+    /// The MIB, if these are settings of CFDP.
+    #[must_use]
+    pub fn cfdp(&self) -> Option<&Mib> {
+        match self {
+            Self::Cfdp(mib) => Some(mib),
+            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) => None,
+        }
+    }
+
+    /// The MIB, if these are settings of CFDP, to change it.
+    pub fn cfdp_mut(&mut self) -> Option<&mut Mib> {
+        match self {
+            Self::Cfdp(mib) => Some(mib),
+            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) => None,
+        }
+    }
+
+    /// Finds the files they name beside the file in `folder` that names them.
+    pub(crate) fn place(&mut self, folder: &Path) {
+        match self {
+            Self::Ltp(settings) => settings.place(folder),
+            Self::Unread(_) | Self::Cfdp(_) | Self::Saratoga(_) => {}
+        }
+    }
+}
+
+fn interpret<T: DeserializeOwned>(table: toml::Table) -> Result<T, SpecError> {
+    table.try_into().map_err(|error| SpecError::invalid(text::message(&error)))
+}
+
+fn foreign(protocol: &str) -> SpecError {
+    SpecError::invalid(format!("these settings are for {protocol}"))
+}
+
+impl From<Mib> for Settings {
+    fn from(mib: Mib) -> Self {
+        Self::Cfdp(Box::new(mib))
+    }
+}
+
+impl From<LtpSettings> for Settings {
+    fn from(settings: LtpSettings) -> Self {
+        Self::Ltp(Box::new(settings))
+    }
+}
+
+impl From<SaratogaSettings> for Settings {
+    fn from(settings: SaratogaSettings) -> Self {
+        Self::Saratoga(Box::new(settings))
+    }
+}
+
+impl Serialize for Settings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Unread(Unread(table)) => table.serialize(serializer),
+            Self::Cfdp(mib) => mib.serialize(serializer),
+            Self::Ltp(settings) => settings.serialize(serializer),
+            Self::Saratoga(settings) => settings.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        toml::Table::deserialize(deserializer).map(|table| Self::Unread(Unread(table)))
+    }
+}
+
+/// The least that a datagram may be bounded to: some packets are of one piece.
+const DATAGRAM_MIN: u64 = 64;
+
+fn at_least(key: &str, given: Option<Size>, least: u64) -> Result<(), SpecError> {
+    match given {
+        Some(size) if size.bytes() < least => {
+            Err(SpecError::invalid(format!("{key} is {size}; it must be at least {}", Size(least))))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The least that may wait to be written: the data of one datagram, which is dropped whole.
+const BUFFER_MIN: u64 = 65_535;
+
+fn some(key: &str, given: Option<usize>) -> Result<(), SpecError> {
+    match given {
+        Some(0) => Err(SpecError::invalid(format!("{key} is 0; it must be at least 1"))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The least time between packets that are sent unasked: less fills a link with them.
+const UNASKED_MIN: Span = Span(Duration::from_millis(1));
+
+fn not_often(key: &str, given: Option<Span>) -> Result<(), SpecError> {
+    match given {
+        Some(span) if span < UNASKED_MIN => {
+            Err(SpecError::invalid(format!("{key} is {span}; it must be at least {UNASKED_MIN}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn not_at_once(key: &str, given: Option<Timer>) -> Result<(), SpecError> {
+    match given {
+        Some(Timer::Fixed(span)) => not_often(key, Some(span)),
+        Some(Timer::Auto) | None => Ok(()),
+    }
+}
+
+fn file_name(key: &str, name: &str) -> Result<(), SpecError> {
+    let checked = engine::FileName::file(name);
+    checked.map(drop).map_err(|error| SpecError::invalid(format!("{key} {name:?}: {error}")))
+}

@@ -1,0 +1,536 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proto::{ltp as l, saratoga as s};
+
+use super::*;
+use crate::scenario::Scenario;
+
+const ANY: Duration = Duration::from_millis(1_234);
+
+/// A configuration in which nothing is as usual: a field that is new must be given here.
+fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
+    let remote = l::Remote {
+        path: None,
+        segment_max: Some(901),
+        datagram_max: Some(902),
+        checkpoint_every: Some(903),
+        checkpoint_interval: Some(Duration::from_secs(904)),
+        report_gaps: true,
+        authentication: keys,
+        checkpoint_timer: l::Timer::Fixed(Duration::from_secs(905)),
+        report_timer: l::Timer::Fixed(Duration::from_secs(906)),
+        cancel_timer: l::Timer::Fixed(Duration::from_secs(907)),
+        retransmission_limit: 908,
+        cycle_limit: 909,
+        repair_copies: 910,
+        inactivity: Duration::from_secs(911),
+        initial_rtt: Duration::from_secs(912),
+        rate_bps: Some(913),
+        unpaced_window: Some(914),
+        interval: ANY,
+    };
+    l::Config {
+        engine: 915,
+        remotes: [(7, l::Remote { rate_bps: Some(0), ..remote.clone() })].into(),
+        default_remote: remote,
+        service: 916,
+        format: l::Format::Raw { name: "strange".to_owned() },
+        cookies: true,
+        aggregation: Some(l::Aggregation { size: 917, age: ANY }),
+        limits: l::Limits {
+            sessions: 918,
+            sessions_per_path: 919,
+            closed: 920,
+            gaps: 921,
+            block: 922,
+            units: 923,
+            units_total: 924,
+            write_buffer: 92_500,
+            write_piece: 926,
+            read_ahead: 927,
+            read_ahead_total: 928,
+            read_piece: 929,
+            replies: 930,
+        },
+        catch_up: ANY,
+    }
+}
+
+/// The same for Saratoga.
+fn strange_saratoga() -> (s::Config, saratoga::Remotes) {
+    let remote = s::Remote {
+        payload_max: Some(901),
+        datagram_max: Some(902),
+        descriptor_min: s::packet::Width::W32,
+        status_interval: None,
+        voluntary_interval: Some(ANY),
+        request_timer: s::Timer::Fixed(Duration::from_secs(923)),
+        answer_timer: s::Timer::Fixed(Duration::from_secs(903)),
+        inactivity: Duration::from_secs(904),
+        repair_copies: 905,
+        initial_rtt: Duration::from_secs(906),
+        rate_bps: Some(907),
+        unpaced_window: Some(908),
+        interval: ANY,
+        pace_as: Some(924),
+    };
+    let config = s::Config {
+        version: s::Version::V0,
+        eid: "dtn://strange".to_owned(),
+        remotes: std::collections::BTreeMap::new(),
+        default_remote: remote.clone(),
+        descriptor: s::packet::Width::W128,
+        checksum: s::ChecksumKind::None,
+        permissions: s::Permissions { put: false, get: true, delete: true },
+        beacons: Some(s::Beacons { paths: Vec::new(), interval: ANY }),
+        journal: s::JournalPolicy { enabled: false, bytes: 909, interval: ANY },
+        limits: s::Limits {
+            sessions: 910,
+            sessions_per_path: 911,
+            closed: 912,
+            partials: 913,
+            gaps: 914,
+            file: 915,
+            directory: 916,
+            write_buffer: 91_700,
+            write_piece: 918,
+            read_ahead: 919,
+            read_ahead_total: 920,
+            read_piece: 921,
+            replies: 922,
+        },
+        catch_up: ANY,
+    };
+    (config, [("7".to_owned(), s::Remote { rate_bps: Some(0), ..remote })].into())
+}
+
+fn written<T: Serialize>(settings: &T) -> String {
+    toml::to_string(settings).unwrap()
+}
+
+fn ltp_again(config: &l::Config, base: &l::Config) -> l::Config {
+    let settings = LtpSettings::of(config);
+    let text = written(&settings);
+    let read: LtpSettings = text::parse(&text, "again").unwrap();
+    assert_eq!(read, settings, "{text}");
+    let mut again = base.clone();
+    read.apply(&mut again).unwrap();
+    again
+}
+
+fn saratoga_again(
+    config: &s::Config,
+    remotes: &saratoga::Remotes,
+    base: &s::Config,
+) -> (s::Config, saratoga::Remotes) {
+    let settings = SaratogaSettings::of(config, remotes);
+    let text = written(&settings);
+    let read: SaratogaSettings = text::parse(&text, "again").unwrap();
+    assert_eq!(read, settings, "{text}");
+    let (mut again, mut others) = (base.clone(), saratoga::Remotes::new());
+    read.apply(&mut again, &mut others).unwrap();
+    (again, others)
+}
+
+#[test]
+fn every_setting_is_written_and_reaches_the_engine() {
+    let strange = strange_ltp(None);
+    assert_eq!(ltp_again(&strange, &l::Config::default()), strange);
+    let usual = l::Config { remotes: strange.remotes.clone(), ..l::Config::default() };
+    let base = l::Config {
+        default_remote: l::Remote { rate_bps: None, ..strange.default_remote.clone() },
+        remotes: std::collections::BTreeMap::new(),
+        ..strange
+    };
+    assert_eq!(ltp_again(&usual, &base), usual);
+
+    let (strange, others) = strange_saratoga();
+    let again = saratoga_again(&strange, &others, &s::Config::default());
+    assert_eq!(again, (strange.clone(), others.clone()));
+    let usual = s::Config::default();
+    let default_remote = s::Remote { rate_bps: None, ..strange.default_remote.clone() };
+    let base = s::Config { default_remote, ..strange };
+    assert_eq!(saratoga_again(&usual, &others, &base), (usual, others));
+}
+
+#[test]
+fn profiles_are_written_out_whole() {
+    for name in crate::engines::LTP_PROFILES {
+        let config = l::profile(name).unwrap();
+        assert_eq!(ltp_again(&config, &l::Config::default()), config, "{name}");
+        assert_eq!(ltp_again(&config, &config), config, "{name}");
+    }
+    for name in crate::engines::SARATOGA_PROFILES {
+        let config = s::profile(name).unwrap();
+        let none = saratoga::Remotes::new();
+        let again = saratoga_again(&config, &none, &s::Config::default());
+        assert_eq!(again, (config, none), "{name}");
+    }
+}
+
+fn timers() -> impl Strategy<Value = l::Timer> {
+    let fixed =
+        (1_000_000..u64::MAX).prop_map(|nanos| l::Timer::Fixed(Duration::from_nanos(nanos)));
+    prop_oneof![Just(l::Timer::Auto), fixed]
+}
+
+fn spans() -> impl Strategy<Value = Duration> {
+    any::<u64>().prop_map(Duration::from_nanos)
+}
+
+fn ltp_remotes() -> impl Strategy<Value = l::Remote> {
+    let sizes = (
+        proptest::option::of(1..usize::MAX),
+        proptest::option::of(64..usize::MAX),
+        proptest::option::of(1..u64::MAX),
+        proptest::option::of(any::<u64>()),
+        proptest::option::of(any::<u64>()),
+    );
+    let times = (proptest::option::of(spans()), spans(), spans(), spans());
+    let timers = (timers(), timers(), timers());
+    (sizes, times, timers, any::<(bool, u32, u32, u32)>()).prop_map(
+        |(sizes, times, timers, (report_gaps, retransmissions, cycles, copies))| l::Remote {
+            path: None,
+            segment_max: sizes.0,
+            datagram_max: sizes.1,
+            checkpoint_every: sizes.2,
+            checkpoint_interval: times.0,
+            report_gaps,
+            authentication: None,
+            checkpoint_timer: timers.0,
+            report_timer: timers.1,
+            cancel_timer: timers.2,
+            retransmission_limit: retransmissions,
+            cycle_limit: cycles,
+            repair_copies: copies,
+            inactivity: times.1,
+            initial_rtt: times.2,
+            rate_bps: sizes.3,
+            unpaced_window: sizes.4,
+            interval: times.3,
+        },
+    )
+}
+
+fn saratoga_remotes() -> impl Strategy<Value = s::Remote> {
+    let sizes = (
+        proptest::option::of(1..usize::MAX),
+        proptest::option::of(64..usize::MAX),
+        proptest::option::of(any::<u64>()),
+        proptest::option::of(any::<u64>()),
+        proptest::option::of(any::<usize>()),
+    );
+    let often = (1_000_000..u64::MAX).prop_map(Duration::from_nanos);
+    let times = (proptest::option::of(often), spans(), spans(), spans());
+    let timers = (proptest::option::of(timers()), timers(), timers());
+    let width = prop_oneof![Just(16_u64), Just(32), Just(64), Just(128)];
+    (sizes, times, timers, width, any::<u32>()).prop_map(|(sizes, times, timers, bits, copies)| {
+        s::Remote {
+            payload_max: sizes.0,
+            datagram_max: sizes.1,
+            descriptor_min: Bits::deserialize(toml::Value::Integer(bits as i64)).unwrap().0,
+            status_interval: timers.0,
+            voluntary_interval: times.0,
+            request_timer: timers.1,
+            answer_timer: timers.2,
+            inactivity: times.1,
+            repair_copies: copies,
+            initial_rtt: times.2,
+            rate_bps: sizes.2,
+            unpaced_window: sizes.3,
+            interval: times.3,
+            pace_as: sizes.4,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_of_ltp_is_what_was(
+        default_remote in ltp_remotes(),
+        others in proptest::collection::btree_map(any::<u64>(), ltp_remotes(), 0..3),
+        age in proptest::option::of(spans()),
+        cookies: bool,
+        engine: u32,
+    ) {
+        // Without a rate, a remote has that of all others.
+        let rate = default_remote.rate_bps;
+        let remotes = others
+            .into_iter()
+            .map(|(id, one)| (id, l::Remote { rate_bps: one.rate_bps.or(rate), ..one }))
+            .collect();
+        let aggregation = age.map(|age| l::Aggregation { size: 5, age });
+        let engine = u64::from(engine);
+        let config =
+            l::Config { engine, cookies, default_remote, remotes, aggregation, ..Default::default() };
+        prop_assert_eq!(ltp_again(&config, &l::Config::default()), config);
+    }
+
+    #[test]
+    fn what_is_written_of_saratoga_is_what_was(
+        default_remote in saratoga_remotes(),
+        others in proptest::collection::btree_map("[ -~]{0,20}", saratoga_remotes(), 0..3),
+        eid in "\\PC*",
+    ) {
+        let rate = default_remote.rate_bps;
+        let others: saratoga::Remotes = others
+            .into_iter()
+            .map(|(name, one)| (name, s::Remote { rate_bps: one.rate_bps.or(rate), ..one }))
+            .collect();
+        let config = s::Config { eid, default_remote, ..s::Config::default() };
+        let again = saratoga_again(&config, &others, &s::Config::default());
+        prop_assert_eq!(again, (config, others));
+    }
+}
+
+fn refused(family: Family, text: &str) -> String {
+    let read = Settings::parse(text, "node.toml", &[], family);
+    let applied = read.and_then(|settings| {
+        let name = match family {
+            Family::Cfdp => "cfdp",
+            Family::Ltp => "ltp",
+            Family::Saratoga => "saratoga",
+        };
+        crate::engines::EngineConfig::new(&name.parse().unwrap(), 1, Some(&settings))
+    });
+    applied.unwrap_err().to_string()
+}
+
+#[test]
+fn mistakes_are_named() {
+    let cases = [
+        (Family::Ltp, "[default]\nreport_gap = true", "line 2"),
+        (Family::Ltp, "[default]\nreport_gap = true", "did you mean `report_gaps`?"),
+        (Family::Ltp, "[limits]\nsesions = 5", "did you mean `sessions`?"),
+        (Family::Ltp, "cookie = true", "node.toml: "),
+        (Family::Ltp, "format = \"rav\"", "did you mean `raw`?"),
+        (Family::Ltp, "format = { raw = \"../x\" }", "format.raw"),
+        (Family::Ltp, "[default]\ncheckpoint_timer = 50", "50 has no unit"),
+        (Family::Ltp, "[default]\ncheckpoint_every = 50", "50 has no unit"),
+        (Family::Ltp, "[default]\ncheckpoint_every = \"0 B\"", "default.checkpoint_every is 0 B"),
+        (Family::Ltp, "[default]\ncheckpoint_interval = \"soon\"", "\"soon\" is not a time"),
+        (Family::Ltp, "[remotes.2]\ndatagram_max = \"10 B\"", "remotes.2.datagram_max is 10 B"),
+        (Family::Ltp, "[remotes.moon]\nreport_gaps = true", "has a number"),
+        (Family::Ltp, "[limits]\nread_piece = \"0 B\"", "limits.read_piece"),
+        (Family::Ltp, "[aggregation]\nsiz = \"1 kB\"", "did you mean `size`?"),
+        (Family::Ltp, "[default]\nack_timer = \"1 s\"", "unknown field `ack_timer`"),
+        (Family::Ltp, "[remotes.02]\nreport_gaps = true", "remotes.02: write it as 2"),
+        (Family::Ltp, "[default]\nreport_timer = \"0 s\"", "default.report_timer is 0 s"),
+        (Family::Ltp, "[limits]\nsessions = 0", "limits.sessions is 0"),
+        (Family::Ltp, "[limits]\nwrite_buffer = \"1 kB\"", "limits.write_buffer is 1 kB"),
+        (Family::Saratoga, "version = 2", "version is 0 or 1, not 2"),
+        (Family::Saratoga, "version = 0\nchecksum = \"none\"", "\"saratoga-get\""),
+        (Family::Saratoga, "version = 0", "write checksum = \"none\""),
+        (Family::Saratoga, "[default]\nanswer_timer = \"1 us\"", "answer_timer is 1 us"),
+        (Family::Saratoga, "[default]\nstatus_intervall = \"1 s\"", "`status_interval`?"),
+        (Family::Saratoga, "[default]\nstatus_interval = 1.5", "1.5 has no unit"),
+        (Family::Saratoga, "[default]\nstatus_interval = true", "a setting, or \"off\""),
+        (Family::Saratoga, "[default]\nvoluntary_interval = \"0\"", "at least 1 ms"),
+        (Family::Saratoga, "beacons = \"1 us\"", "beacons is 1 us"),
+        (Family::Saratoga, "descriptor = 8", "16, 32, 64 or 128 bits, not 8"),
+        (Family::Saratoga, "checksum = \"mdd5\"", "did you mean `md5`?"),
+        (Family::Saratoga, "[permissions]\nputs = true", "did you mean `put`?"),
+        (Family::Saratoga, "[journal]\nbyte = \"1 MB\"", "did you mean `bytes`?"),
+        (Family::Cfdp, "[default]\nack_timr = \"1 s\"", "did you mean `ack_timer`?"),
+    ];
+    for (family, text, expected) in cases {
+        let told = refused(family, text);
+        assert!(told.contains(expected), "{text}: {told}");
+    }
+}
+
+const WORLD: &str = "seed = 1
+links = [
+{ from = \"a\", to = \"b\", rate = \"1 Mbit/s\", delay = \"10 ms\" },
+{ from = \"b\", to = \"a\", rate = \"1 Mbit/s\", delay = \"10 ms\" },
+]
+transfers = [{ from = \"a\", to = \"b\", protocol = \"PROTOCOL\", size = \"5 kB\" }]
+";
+
+fn world(protocol: &str, settings: &str) -> Result<Scenario, SpecError> {
+    Scenario::parse(&(WORLD.replace("PROTOCOL", protocol) + settings), "world.toml")?.resolved()
+}
+
+#[test]
+fn a_scenarios_settings_are_those_of_the_protocol() {
+    let told = |protocol: &str, text: &str| world(protocol, text).unwrap_err().to_string();
+    let text = told("ltp", "[nodes.a.mib.default]\nreport_gapz = true");
+    assert!(text.starts_with("world.toml: ") && text.contains("line 8"), "{text}");
+    assert!(text.contains("did you mean `report_gaps`?"), "{text}");
+    let text = told("saratoga", "[nodes.b.mib]\n\nchecksum = \"crc\"");
+    assert!(text.contains("line 9") && text.contains("unknown variant `crc`"), "{text}");
+    let text = told("saratoga", "[nodes.b]\nmib = { beacons = \"10 s\" }");
+    assert!(text.contains("nodes.b.mib.beacons: "), "{text}");
+    let text = told("saratoga", "nodes.b.mib.remotes.a.repair_copies = 1");
+    assert!(text.contains("nodes.b.mib.remotes.a: "), "{text}");
+    let text = told("ltp", "nodes.b.mib.default.segment_max = \"0 B\"");
+    assert!(text.contains("nodes.b.mib: default.segment_max"), "{text}");
+    let text = told("ltp", "nodes.c.mib.cookies = true");
+    assert!(text.contains("nodes.c.mib: c speaks no protocol"), "{text}");
+    // Without the text there are no lines, but still words.
+    let text = WORLD.replace("PROTOCOL", "ltp") + "nodes.a.mib.cookie = true";
+    let unread: Scenario = text::parse(&text, "world.toml").unwrap();
+    let text = unread.resolved().unwrap_err().to_string();
+    assert!(text.contains("nodes.a.mib: ") && text.contains("did you mean `cookies`?"), "{text}");
+    // What was read for one protocol is not for another.
+    let mut other = Scenario::parse(&WORLD.replace("PROTOCOL", "ltp"), "world.toml").unwrap();
+    other.nodes.entry("a".to_owned()).or_default().mib = Some(Mib::default().into());
+    let text = other.resolved().unwrap_err().to_string();
+    assert!(text.contains("nodes.a.mib: these settings are for CFDP"), "{text}");
+}
+
+fn run(world: &Scenario) -> crate::run::Run {
+    let contents = crate::run::contents(world).unwrap();
+    crate::run::run(world, &contents, crate::run::Recorders::default()).unwrap()
+}
+
+#[test]
+fn what_a_world_writes_out_runs_the_same() {
+    let cases = [
+        ("ltp", "nodes.a.mib = { cookies = true, default = { checkpoint_every = \"1 kB\" } }"),
+        ("ltp/ltplib-2011", "nodes.a.mib.remotes.2.interval = \"1 s\""),
+        (
+            "saratoga",
+            "nodes.a.mib = { checksum = \"md5\", remotes.2 = { payload_max = \"99 B\" } }",
+        ),
+        ("saratoga/deferred", "nodes.b.mib.default.voluntary_interval = \"1 ms\""),
+        ("cfdp", "nodes.a.mib.remotes.2.segment_max = \"99 B\""),
+    ];
+    for (protocol, settings) in cases {
+        let resolved = world(protocol, settings).unwrap();
+        let text = resolved.to_toml().unwrap();
+        let again = Scenario::parse(&text, "resolved.toml").unwrap().resolved().unwrap();
+        assert_eq!(again, resolved, "{text}");
+        let (one, other) = (run(&resolved), run(&again));
+        assert!(one.succeeded(), "{one:?}");
+        let json = |run: &crate::run::Run| serde_json::to_string(run).unwrap();
+        assert_eq!(json(&one), json(&other));
+        let plain = run(&world(protocol, "").unwrap());
+        assert_ne!(json(&plain), json(&one), "{settings} changes nothing");
+    }
+}
+
+const SECRET: &str = "0b0b0b0b0b0b0b0b";
+
+fn key(suite: l::Ciphersuite, id: &[u8]) -> l::Key {
+    l::Key::new(suite, id, &[0x0b; 8])
+}
+
+#[test]
+fn keys_are_read_and_never_written() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("moon.key"), format!("{SECRET}\n")).unwrap();
+    let file = place.path().join("node.toml");
+    let text = format!(
+        "[default.authentication]
+        key = {{ suite = \"hmac-sha256\", id = \"01ff\", file = \"moon.key\" }}
+        accepted = [{{ suite = \"hmac-sha1\", secret = \"{SECRET}\" }}, {{ suite = \"null\" }}]
+        [remotes.3]
+        authentication = \"off\""
+    );
+    std::fs::write(&file, &text).unwrap();
+    let settings = Settings::read(&file, Family::Ltp).unwrap();
+    let mut config = l::Config::default();
+    let Settings::Ltp(settings) = &settings else { panic!("{settings:?}") };
+    settings.apply(&mut config).unwrap();
+    let expected = l::Authentication {
+        key: key(l::Ciphersuite::HmacSha256, &[1, 255]),
+        accepted: vec![
+            key(l::Ciphersuite::HmacSha1, &[]),
+            l::Key::new(l::Ciphersuite::Null, &[], &[]),
+        ],
+    };
+    assert_eq!(config.default_remote.authentication, Some(expected));
+    assert_eq!(config.remote(3).authentication, None);
+    let all = LtpSettings::of(&config).with_keys_of(settings);
+    for shown in [written(&all), written(settings), format!("{settings:?}")] {
+        assert!(!shown.contains(SECRET), "{shown}");
+        assert!(shown.contains("moon.key"), "{shown}");
+    }
+    // The file is found again, and what is not written is missed.
+    let again: LtpSettings = text::parse(&written(&all), "again").unwrap();
+    let text = again.apply(&mut config).unwrap_err().to_string();
+    assert!(text.contains("default.authentication.accepted: give `secret` or `file`"), "{text}");
+    let unread: toml::Table = toml::from_str(&text::read_text(&file).unwrap()).unwrap();
+    assert!(!format!("{:?}", Unread(unread)).contains(SECRET));
+}
+
+#[test]
+fn errors_do_not_show_secrets() {
+    let authentication = |key: &str| format!("[default.authentication]\nkey = {{ {key} }}");
+    let cases = [
+        (format!("suite = \"hmac-sha1\", secret = \"{SECRET}0\""), "pairs of hexadecimal digits"),
+        (
+            format!("suite = \"hmac-sha1\", idd = \"00\", secret = \"{SECRET}\""),
+            "did you mean `id`?",
+        ),
+        (format!("suite = \"hmac-sha2\", secret = \"{SECRET}\""), "did you mean `hmac-sha1`?"),
+        (format!("suite = \"null\", secret = \"{SECRET}\""), "everybody knows"),
+        (format!("suite = \"hmac-sha1\", secret = \"{SECRET}\", file = \"x\""), "not both"),
+        (
+            format!(
+                "suite = \"hmac-sha1\", secret = \"{SECRET}\" }}\naccepted = [{{ suite = \"hmac-sha1\", secret = \"01\" }}]\n#{{"
+            ),
+            "each an id of its own",
+        ),
+        ("suite = \"hmac-sha1\"".to_owned(), "give `secret` or `file`"),
+        ("suite = \"hmac-sha1\", secret = \"\"".to_owned(), "the key is empty"),
+        ("suite = \"hmac-sha1\", id = \"0\", file = \"x\"".to_owned(), "no id of a key"),
+        ("suite = \"hmac-sha1\", file = \"/nowhere/x\"".to_owned(), "cannot read /nowhere/x"),
+        ("suite = \"hmac-sha1\", file = \"/dev/zero\"".to_owned(), "is no file"),
+    ];
+    for (given, expected) in cases {
+        let text = refused(Family::Ltp, &authentication(&given));
+        assert!(text.contains(expected), "{given}: {text}");
+        assert!(!text.contains(SECRET), "{text}");
+    }
+}
+
+/// The table of settings in a manual as TOML: its keys with their defaults, where they have one that
+/// can be written.
+fn manual(text: &str) -> String {
+    let section = text.split("\n## Settings\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let mut toml = String::new();
+    for line in section.lines() {
+        let between =
+            |cell: &str| cell.trim().strip_prefix('`')?.strip_suffix('`').map(str::to_owned);
+        if let Some(table) = line.strip_prefix("### ").and_then(between) {
+            toml += &format!("{table}\n");
+        } else if let Some(key) = line.split('|').nth(1).and_then(between)
+            && let Some(value) = line.split('|').nth(3).and_then(between)
+        {
+            toml += &format!("{key} = {value}\n");
+        }
+    }
+    toml
+}
+
+fn example(manual: &'static str, begin: &str) -> &'static str {
+    let found = manual.split("```toml\n").find(|text| text.starts_with(begin)).unwrap();
+    found.split("```").next().unwrap()
+}
+
+#[test]
+fn the_manuals_have_every_key_with_its_default() {
+    let text = include_str!("../../../../docs/ltp.md");
+    let told: LtpSettings = text::parse(&manual(text), "docs/ltp.md").unwrap();
+    let aggregation = Some(l::Aggregation::default());
+    let usual = LtpSettings::of(&l::Config { aggregation, ..l::Config::default() });
+    assert_eq!(written(&told), written(&usual));
+    // These have no default that can be written.
+    assert!(["| `rate` |", "| `authentication` |"].iter().all(|key| text.contains(key)));
+    let mut shown: LtpSettings = text::parse(example(text, "engine = 7\n"), "docs").unwrap();
+    // Nobody has the key file of the example.
+    shown.remotes.values_mut().for_each(|remote| remote.authentication = None);
+    shown.apply(&mut l::Config::default()).unwrap();
+
+    let text = include_str!("../../../../docs/saratoga.md");
+    let told: SaratogaSettings = text::parse(&manual(text), "docs/saratoga.md").unwrap();
+    let none = saratoga::Remotes::new();
+    assert_eq!(written(&told), written(&SaratogaSettings::of(&s::Config::default(), &none)));
+    assert!(text.contains("| `rate` |"));
+    let shown: SaratogaSettings = text::parse(example(text, "eid = "), "docs").unwrap();
+    shown.apply(&mut s::Config::default(), &mut saratoga::Remotes::new()).unwrap();
+}

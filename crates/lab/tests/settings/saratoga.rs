@@ -1,0 +1,203 @@
+//! Saratoga.
+
+use wire::saratoga::{FileChecksum, Packet, Width};
+
+use super::{DEAF, Seen, World, evenly};
+
+const PUT: World = World::of("saratoga");
+const GET: World = World::of("saratoga-get");
+
+fn packets(seen: &Seen, by_a: bool) -> impl Iterator<Item = (f64, Packet<'_>)> {
+    let sent = seen.sent.iter().filter(move |sent| sent.by_a == by_a);
+    sent.map(|sent| (sent.at, Packet::decode(&sent.data).unwrap()))
+}
+
+/// When packets with data left, with how many octets of the file, and whether they ask for a STATUS.
+fn data(seen: &Seen) -> Vec<(f64, usize, bool)> {
+    let data = packets(seen, true).filter_map(|(at, packet)| match packet {
+        Packet::Data(data) => Some((at, data.data.len(), data.wants_status)),
+        Packet::Beacon(_) | Packet::Request(_) | Packet::Metadata(_) | Packet::Status(_) => None,
+    });
+    data.collect()
+}
+
+fn is_status(packet: &Packet<'_>) -> bool {
+    matches!(packet, Packet::Status(_))
+}
+
+fn statuses(seen: &Seen) -> Vec<f64> {
+    packets(seen, false).filter(|(_, packet)| is_status(packet)).map(|(at, _)| at).collect()
+}
+
+fn requests(seen: &Seen) -> Vec<f64> {
+    let requests = packets(seen, false).filter(|(_, p)| matches!(p, Packet::Request(_)));
+    requests.map(|(at, _)| at).collect()
+}
+
+#[test]
+fn version_0_is_spoken_if_it_is_set() {
+    let both = "version = 0, checksum = \"none\"";
+    let seen = GET.play(both, both).whole();
+    assert!(seen.sent.iter().all(|sent| Packet::decode(&sent.data).is_err()));
+    GET.play("", both).failed();
+}
+
+#[test]
+fn a_long_file_does_not_fit_a_narrow_descriptor() {
+    let long = World { size: "100 kB", ..PUT };
+    long.play("descriptor = 32", "").whole();
+    long.play("descriptor = 16", "").failed();
+    // Who asks for a file says what fits.
+    let long = World { size: "100 kB", ..GET };
+    long.play("", "descriptor = 32").whole();
+    long.play("", "descriptor = 16").failed();
+    let width = |settings: &str| {
+        let seen = PUT.play(settings, "").whole();
+        let widths = packets(&seen, true).filter_map(|(_, packet)| match packet {
+            Packet::Data(data) => Some(data.descriptor),
+            Packet::Beacon(_) | Packet::Request(_) | Packet::Metadata(_) | Packet::Status(_) => {
+                None
+            }
+        });
+        widths.max().unwrap()
+    };
+    assert_eq!(width(""), Width::W16);
+    assert_eq!(width("default = { descriptor_min = 64 }"), Width::W64);
+}
+
+#[test]
+fn files_go_with_the_checksum_that_is_set() {
+    for (name, expected) in [("none", 0), ("crc32", 1), ("md5", 2), ("sha1", 3)] {
+        let seen = PUT.play(&format!("checksum = \"{name}\""), "").whole();
+        let found = packets(&seen, true).find_map(|(_, packet)| match packet {
+            Packet::Metadata(metadata) => Some(match metadata.checksum {
+                FileChecksum::None => 0,
+                FileChecksum::Crc32(_) => 1,
+                FileChecksum::Md5(_) => 2,
+                FileChecksum::Sha1(_) => 3,
+                FileChecksum::Other { kind, .. } => kind,
+            }),
+            Packet::Beacon(_) | Packet::Request(_) | Packet::Data(_) | Packet::Status(_) => None,
+        });
+        assert_eq!(found, Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn only_what_is_permitted_can_be_asked_for() {
+    PUT.play("", "permissions = { put = true }").whole();
+    PUT.play("", "permissions = { put = false }").failed();
+    GET.play("permissions = { put = false }", "").whole();
+    GET.play("permissions = { get = false }", "").failed();
+}
+
+#[test]
+fn what_the_journal_has_is_not_sent_again() {
+    let crash = "nodes.b.crashes = [{ at = \"6 s\", restart = \"7 s\" }]";
+    let restarted = World { size: "1 MB", more: crash, ..PUT };
+    let sent = |journal: &str| data(&restarted.play("", journal).whole()).len();
+    let often = sent("journal = { bytes = \"50 kB\", interval = \"100 ms\" }");
+    let seldom = sent("journal = { bytes = \"1 TB\", interval = \"1 h\" }");
+    let never = sent("journal = { enabled = false }");
+    assert!(often + 100 < seldom && often + 100 < never, "{often}, {seldom}, {never}");
+}
+
+#[test]
+fn a_session_ends_at_its_bounds() {
+    PUT.play("", "limits = { file = \"20 kB\" }").whole();
+    PUT.play("", "limits = { file = \"19 kB\" }").failed();
+    let two = World {
+        more: "[[transfers]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"saratoga\"\nsize = \"1 kB\"\nname = \"two\"",
+        ..PUT
+    };
+    two.play("", "").whole();
+    let seen = two.play("", "limits = { sessions = 1 }").failed();
+    assert_eq!(seen.run.transfers.iter().filter(|transfer| transfer.completed).count(), 1);
+}
+
+#[test]
+fn packets_are_no_larger_than_said() {
+    let longest = |seen: &Seen| data(seen).iter().map(|(_, len, _)| *len).max().unwrap();
+    assert!(longest(&PUT.play("", "").whole()) > 1_000);
+    assert_eq!(longest(&PUT.play("default = { payload_max = \"99 B\" }", "").whole()), 99);
+    // Only towards the peer that is named.
+    assert_eq!(longest(&PUT.play("remotes.2 = { payload_max = \"98 B\" }", "").whole()), 98);
+    assert!(longest(&PUT.play("remotes.3 = { payload_max = \"98 B\" }", "").whole()) > 1_000);
+    assert_eq!(PUT.play("default = { datagram_max = \"200 B\" }", "").whole().largest(), 200);
+}
+
+#[test]
+fn a_status_comes_as_often_as_said() {
+    let long = World { size: "1 MB", ..PUT };
+    let asked = |settings: &str| {
+        data(&long.play(settings, "").whole()).iter().filter(|(_, _, asks)| *asks).count()
+    };
+    // The file takes 8 s.
+    let (never, often) = (asked("default = { status_interval = \"off\" }"), asked(""));
+    let seldom = asked("default = { status_interval = \"2 s\" }");
+    assert!(never <= 1 && (4..=6).contains(&seldom) && often > 10, "{never}, {seldom}, {often}");
+    let quiet = "default = { status_interval = \"off\" }";
+    let told = |settings: &str| statuses(&long.play(quiet, settings).whole()).len();
+    let (few, many) = (told(""), told("default = { voluntary_interval = \"500 ms\" }"));
+    assert!(few < 5 && many > 12, "{few}, {many}");
+}
+
+#[test]
+fn timers_are_those_that_are_set() {
+    let deaf = World { there: DEAF, ..GET };
+    let settings = "default = { request_timer = \"7 s\", inactivity = \"60 s\" }";
+    let seen = deaf.play("default = { inactivity = \"1 s\" }", settings).failed();
+    let asked = requests(&seen);
+    // Nine requests in a minute; then it is over.
+    assert!(evenly(&asked, 7.0) && (7..=9).contains(&asked.len()), "{asked:?}");
+    assert!(seen.lasted() < 62.0, "{}", seen.lasted());
+    // All STATUS after the first are lost.
+    let lossy = World { back: "loss_times = [{ at = \"150 ms\", for = \"30 s\" }]", ..PUT };
+    let seen = lossy.play("default = { answer_timer = \"8 s\" }", "").whole();
+    let all = data(&seen);
+    let empty: Vec<f64> = all.iter().filter(|(_, len, _)| *len == 0).map(|(at, ..)| *at).collect();
+    assert!(empty.len() >= 3 && evenly(&empty, 8.0), "{empty:?}");
+}
+
+#[test]
+fn repairs_have_as_many_copies_as_allowed() {
+    // Asked only at the end: what is lost is known at once, and all is sent.
+    let far = World { there: "per = 0.2", size: "100 kB", ..PUT };
+    let sent = |copies: &str| {
+        let settings = format!("default = {{ status_interval = \"off\"{copies} }}");
+        data(&far.play(&settings, "").whole()).len()
+    };
+    let (one, four) = (sent(", repair_copies = 1"), sent(""));
+    assert!(one < four, "{one} and {four}");
+}
+
+#[test]
+fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
+    let plain = PUT.play("", "").whole().lasted();
+    let slow = PUT.play("default = { rate = \"10 kbit/s\" }", "").whole().lasted();
+    assert!(plain < 1.0 && (16.0..18.0).contains(&slow), "{plain} and {slow}");
+    let full = |seen: &Seen| {
+        let all = data(seen);
+        all.iter().filter(|(_, len, _)| *len > 0).map(|(at, ..)| *at).collect::<Vec<_>>()
+    };
+    let seen = PUT.play("default = { interval = \"2 s\" }", "").whole();
+    let times: Vec<f64> = packets(&seen, true).map(|(at, _)| at).collect();
+    assert!(evenly(&times, 2.0), "{times:?}");
+    // Without a rate and a bound, all is sent before the first answer to it.
+    let most = |settings: &str| {
+        let seen = PUT.play(settings, "").whole();
+        let times = full(&seen);
+        times.iter().filter(|at| **at < times[0] + 0.15).count()
+    };
+    let (open, held) = (
+        most("default = { rate = \"0\" }"),
+        most("default = { rate = \"0\", unpaced_window = \"5 kB\" }"),
+    );
+    assert!(open >= 12 && held <= 6, "{open} and {held}");
+    // Small packets in the time of large ones.
+    let small = "payload_max = \"100 B\"";
+    let seen = PUT.play(&format!("default = {{ {small} }}"), "").whole().lasted();
+    let paced = format!("default = {{ {small}, pace_as = \"1000 B\" }}");
+    let paced = PUT.play(&paced, "").whole().lasted();
+    assert!(paced > 3.0 * seen, "{paced} and {seen}");
+}
