@@ -45,6 +45,29 @@ fn scenario(name: &str) -> String {
 }
 
 #[test]
+fn three_protocols_are_ranked_over_every_link_with_a_name() {
+    for (link, _) in lab::preset::ALL {
+        let args = ["compare", "--link", link, "--size", "100 kB", "--per", "1e-2", "--runs", "2"];
+        let args = [&args[..], &["--inactivity", "1 d"]].concat();
+        let table = done(&args);
+        let ranking: serde_json::Value =
+            serde_json::from_str(&done(&[&args[..], &["--json"]].concat())).unwrap();
+        let rows = ranking["protocols"].as_array().unwrap();
+        for protocol in ["cfdp", "ltp", "saratoga"] {
+            assert!(table.contains(protocol), "{link}: {table}");
+            let row = rows.iter().find(|row| row["protocol"] == protocol).unwrap();
+            assert_eq!((&row["runs"], &row["completed"]), (&2.into(), &2.into()), "{link}: {row}");
+            let efficiency = row["efficiency"].as_f64().unwrap();
+            // Two round trips at most, where losses are few: no bound is beaten, none is far.
+            assert!((0.1..=1.0).contains(&efficiency), "{link}: {row}");
+        }
+        let goodputs: Vec<f64> =
+            rows.iter().map(|row| row["goodput_bps"]["mean"].as_f64().unwrap()).collect();
+        assert!(goodputs.is_sorted_by(|a, b| a >= b), "{link}: {goodputs:?}");
+    }
+}
+
+#[test]
 fn compare_prints_a_table_or_json() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), vec![7; 50_000]).unwrap();
