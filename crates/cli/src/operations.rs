@@ -366,6 +366,7 @@ impl Asking {
             | Indication::FileSegmentReceived { .. }
             | Indication::EofReceived(_)
             | Indication::Suspended { .. }
+            | Indication::Misdirected { .. }
             | Indication::Resumed { .. }
             | Indication::Report(_)
             | Indication::LimitReached(_)

@@ -223,6 +223,12 @@ impl Receiver {
             Indication::Fault { id, condition, .. } => {
                 self.screen.say(format_args!("{id}: {condition}"));
             }
+            Indication::Misdirected { destination, .. } => {
+                let here = entity.config().entity;
+                self.screen.say(format_args!(
+                    "PDUs for entity {destination} come here and are dropped: this is entity {here}"
+                ));
+            }
             Indication::Suspended { id, condition } => {
                 self.screen.say(format_args!("{id}: suspended: {condition}"));
             }

@@ -26,6 +26,10 @@ use state::State;
 /// How long a receiver is answered after the end: longer than the acknowledgement timer of most.
 const LINGER: Duration = Duration::from_millis(1500);
 
+/// How long no answer is nothing to speak of, once all is sent; six times the light time if that is
+/// longer.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// Send a file over UDP
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -230,7 +234,7 @@ struct Sender {
     resumed: bool,
     /// File bytes that this process brought on their way.
     moved: u64,
-    /// Whether the user was told that nobody listens.
+    /// Whether the user was told that nobody listens, or that nobody answers.
     refused: bool,
 }
 
@@ -273,7 +277,10 @@ impl Sender {
         // An earlier process sent some of the file; this one sends what was asked for again.
         self.moved = stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 };
         match event {
-            rt::Event::Tick => self.progress(now, entity),
+            rt::Event::Tick => {
+                self.progress(now, entity);
+                self.silence(now, entity);
+            }
             rt::Event::Refused(address) => self.refused(address),
             rt::Event::Indication(indication) => self.indication(now, entity, indication),
         }
@@ -317,6 +324,7 @@ impl Sender {
                 tracing::warn!(key, "the record of an earlier transfer cannot be read");
             }
             Indication::Transaction(_)
+            | Indication::Misdirected { .. }
             | Indication::EofSent(_)
             | Indication::MetadataReceived(_)
             | Indication::FileSegmentReceived { .. }
@@ -373,7 +381,12 @@ impl Sender {
         let protocol = &self.options.protocol;
         let outcome = Outcome::new(protocol, finished, self.file.clone(), self.resumed, measures);
         if outcome.completed {
-            self.screen.say(format_args!("{}: sent: {}", finished.id, outcome.summary()));
+            let known = if transfer::is_unreported(finished) {
+                "sent, nobody says whether it came"
+            } else {
+                "sent"
+            };
+            self.screen.say(format_args!("{}: {known}: {}", finished.id, outcome.summary()));
         } else {
             self.screen.say(format_args!(
                 "{}: failed after {}: {} (file at the receiver: {})",
@@ -390,6 +403,21 @@ impl Sender {
             outcome.print()?;
         }
         Ok(outcome.completed)
+    }
+
+    /// Somebody who should answer does not.
+    fn silence(&mut self, now: Time, entity: &Entity) {
+        let answers = self.put.mode != Some(TransmissionMode::Unacknowledged);
+        let patience = SILENCE.max(6 * self.options.light_time());
+        let silent = entity.stats().received.total() == 0 && now.since(self.began) > patience;
+        let sent = entity.transactions().any(|report| report.state == cfdp::State::Waiting);
+        if answers && silent && sent && !self.refused {
+            self.refused = true;
+            let entity = self.put.destination;
+            self.screen.say(format_args!(
+                "no answer yet; trying on. Does entity {entity} listen there, and know of its number?"
+            ));
+        }
     }
 
     fn progress(&self, now: Time, entity: &Entity) {

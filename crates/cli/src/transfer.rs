@@ -33,8 +33,8 @@ pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Protocol: cfdp, which is class 2 unless the MIB says otherwise, or cfdp-1 for class 1; a
-    /// profile follows a slash
+    /// Protocol: cfdp (class 2, unless the MIB says otherwise), cfdp-1 (class 1), ltp, ltp-green,
+    /// ltp-1k-red, saratoga or saratoga-blind; a profile follows a slash, as in ltp/checkpoints
     #[arg(long, default_value = "cfdp", value_name = "NAME")]
     pub(crate) protocol: Protocol,
 
@@ -92,12 +92,20 @@ impl Options {
     }
 
     /// The protocol with its profile, wherever that is given.
-    pub(crate) fn full_protocol(&self) -> Protocol {
+    ///
+    /// # Errors
+    /// Two profiles are given.
+    pub(crate) fn full_protocol(&self) -> Result<Protocol> {
         let mut protocol = self.protocol.clone();
-        if self.profile.is_some() {
-            protocol.profile.clone_from(&self.profile);
+        if let Some(profile) = &self.profile {
+            let given = protocol.profile.replace(profile.clone());
+            ensure!(
+                given.as_ref().is_none_or(|given| given == profile),
+                "--protocol {} has a profile, and --profile {profile} is another: give one",
+                self.protocol
+            );
         }
-        protocol
+        Ok(protocol)
     }
 
     /// The light time that was given; nothing if it was not.
@@ -109,10 +117,13 @@ impl Options {
     /// command line says comes before the MIB, and that before `default`, the usual number of
     /// this end.
     pub(crate) fn entity(&self, given: Option<u64>, default: u64) -> Result<cfdp::Config> {
-        let protocol = self.full_protocol();
+        let protocol = self.full_protocol()?;
         ensure!(protocol.kind.family() == Family::Cfdp, "{protocol} is not CFDP");
         let mut config = lab::engines::cfdp_config(&protocol)?;
         config.entity = default;
+        // An engine that a profile is of counted from there in each run. Here a number that comes again
+        // would be answered with how its transaction ended the first time.
+        config.first_sequence = None;
         config.catch_up = CATCH_UP;
         config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
         if protocol.profile.is_none() {
@@ -290,7 +301,7 @@ pub(crate) struct Outcome {
     pub(crate) completed: bool,
     /// Why it ended.
     pub(crate) condition: String,
-    /// `complete` or `incomplete`.
+    /// `complete`, `incomplete`, or `unreported` where nobody says whether it came.
     pub(crate) delivery: &'static str,
     /// What became of the file, as the receiver tells.
     pub(crate) file_status: String,
@@ -360,6 +371,7 @@ impl Outcome {
             completed,
             condition: finished.condition.to_string(),
             delivery: match finished.delivery {
+                DeliveryCode::Complete if is_unreported(finished) => "unreported",
                 DeliveryCode::Complete => "complete",
                 DeliveryCode::Incomplete => "incomplete",
             },
@@ -462,6 +474,13 @@ impl Outcome {
             _ => size,
         }
     }
+}
+
+/// Whether it was sent and nobody told what came of it, as in class 1 without closure.
+pub(crate) fn is_unreported(finished: &cfdp::TransactionFinished) -> bool {
+    finished.role == cfdp::Role::Sender
+        && finished.condition == ConditionCode::NoError
+        && finished.file_status == FileStatus::Unreported
 }
 
 /// Whether the file is where it should be.

@@ -200,6 +200,9 @@ fn files_of_all_sizes_arrive() {
         assert_eq!(sent["file_bytes"], len);
         assert_eq!(received["file_bytes"], len);
         assert_eq!(sent["transaction"], received["transaction"]);
+        // Nobody tells a sender by class 1 what came of it.
+        assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
+        assert_eq!(received["delivery"], "complete");
         assert_eq!((&sent["role"], &received["role"]), (&"sender".into(), &"receiver".into()));
         // Nothing is left to go on with.
         assert_eq!(std::fs::read_dir(place.path("state")).unwrap().count(), 0);
@@ -319,8 +322,53 @@ fn a_name_that_leads_out_of_the_root_is_refused() {
     let sender = place.send(&file, &address, &["--remote", "../escaped"]).end();
     assert_eq!(sender.code, Some(1), "{}", sender.said);
     assert!(sender.said.contains("filestore rejection"), "{}", sender.said);
-    assert_eq!(receiver.end().code, Some(1));
+    let receiver = receiver.end();
+    assert_eq!(receiver.code, Some(1));
+    assert!(receiver.said.contains("name is refused"), "{}", receiver.said);
     assert!(!place.path("escaped").exists());
+}
+
+#[test]
+fn what_the_store_refuses_is_told_with_its_reason() {
+    let place = Place::new();
+    let file = place.file("file", 1000);
+    std::fs::create_dir_all(place.root().join("taken/by")).unwrap();
+    let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
+    let sender = place.send(&file, &address, &["--remote", "taken"]).end();
+    assert_eq!(sender.code, Some(1), "{}", sender.said);
+    let receiver = receiver.end();
+    let said = "cannot give a file that came its name \"taken\": ";
+    assert!(receiver.said.contains(said), "{}", receiver.said);
+}
+
+#[test]
+fn pdus_for_another_entity_are_told_of_once() {
+    let place = Place::new();
+    let file = place.file("file", 10_000);
+    let (receiver, address) = place.recv("127.0.0.1:0", &["--entity", "5"]);
+    let sender = place.send(&file, &address, &["--timeout", "1 s"]).end();
+    assert_eq!(sender.code, Some(1), "{}", sender.said);
+    receiver.interrupt();
+    let said = receiver.end().said;
+    let told = said.matches("PDUs for entity 2 come here and are dropped: this is entity 5");
+    assert_eq!(told.count(), 1, "{said}");
+}
+
+/// An engine of 2007 counts its transactions from 1 in each run. A receiver that knows number 1
+/// would say that all is well, although its file is gone.
+#[test]
+fn a_profile_does_not_repeat_numbers() {
+    let place = Place::new();
+    let file = place.file("file", 10_000);
+    let (_receiver, address) = place.recv("127.0.0.1:0", &[]);
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let sent = place.send(&file, &address, &["--profile", "gsfc-2007"]).end().complete();
+        ids.push(sent["transaction"].clone());
+        same(&file, &place.root().join("file"));
+        std::fs::remove_file(place.root().join("file")).unwrap();
+    }
+    assert_ne!(ids[0], ids[1]);
 }
 
 #[test]
@@ -336,7 +384,9 @@ fn mistakes_are_told_with_exit_code_2() {
         let more = more.iter().map(|text| (*text).to_owned());
         ["send".to_owned(), text(&file), address.clone()].into_iter().chain(more).collect()
     };
-    let cases: [(Vec<String>, &str); 12] = [
+    let profiles = ["--protocol", "cfdp/gsfc-2007", "--profile", "extended-b3"];
+    let cases: [(Vec<String>, &str); 13] = [
+        (sent(&profiles), "give one"),
         (sent(&["--remote", ""]), "--remote is empty"),
         (sent(&["--entity", "2"]), "numbers of their own"),
         (vec!["send".into(), text(&file), "127.0.0.1:0".into()], "port 0"),

@@ -238,7 +238,7 @@ fn settings(
     remote: Option<u64>,
     rights: Rights,
 ) -> Result<(EngineConfig, PathInfo)> {
-    let protocol = options.full_protocol();
+    let protocol = options.full_protocol()?;
     let mut config = EngineConfig::new(&protocol, given.unwrap_or(default), None)?;
     match &mut config {
         EngineConfig::Ltp(config) => {

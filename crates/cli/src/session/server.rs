@@ -60,7 +60,7 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
         "receiving on {} into {} by {}{number}",
         driver.local(),
         service.root.display(),
-        options.full_protocol(),
+        options.full_protocol()?,
     ));
     Ok((driver, Server::new(options, service, screen)))
 }
@@ -145,7 +145,11 @@ impl Server {
             }
             Notice::Ended(ended) if !ended.at_sender => self.ended(now, &ended),
             Notice::Ended(ended) => {
-                let (id, name) = (ended.id(), ended.name.escape_debug().to_string());
+                let id = ended.id();
+                let name = match &*ended.name {
+                    "" => "the listing of the root".to_owned(),
+                    name => name.escape_debug().to_string(),
+                };
                 match &ended.result {
                     Ok(()) => self.screen.say(format_args!("{id}: {name}: served")),
                     Err(why) => self.screen.say(format_args!("{id}: {name}: not served: {why}")),

@@ -50,6 +50,13 @@ pub enum Indication {
     },
     /// The answer to a report request.
     Report(Report),
+    /// PDUs for another entity came, and were dropped. Told of a few entities only.
+    Misdirected {
+        /// Where they came from.
+        path: PathId,
+        /// Whom they are for.
+        destination: u64,
+    },
     /// A fault that is ignored by its handler.
     Fault {
         /// The transaction.
@@ -231,6 +238,12 @@ pub enum PeerError {
     /// It said that it has the whole file before it was told how long the file is.
     #[error("a Finished PDU without an error came before the EOF was sent")]
     FinishedBeforeEof,
+    /// It named a file that cannot be here.
+    #[error("the file's name is refused: it must be UTF-8 and stay below the root")]
+    NameRefused,
+    /// The file shall be kept for another entity, beyond what the settings allow.
+    #[error("there is no room to keep the file for another entity")]
+    NoRoomToStore,
 }
 
 /// How a fault was handled, kept for the seam to user operations.

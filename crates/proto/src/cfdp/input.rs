@@ -15,6 +15,9 @@ use crate::kernel::Turns as _;
 use crate::path::{Handle, Path};
 use crate::storage::Storage as _;
 
+/// Of how many entities it is told that PDUs for them came here.
+const MISDIRECTED_MAX: usize = 8;
+
 impl Entity {
     /// One datagram arrived.
     #[inline]
@@ -40,6 +43,9 @@ impl Entity {
                 return;
             }
             self.core.stats.stray += 1;
+            if pdu.header.direction == Direction::TowardReceiver {
+                self.misdirected(from, here.0);
+            }
             return;
         }
         let id = pdu.header.transaction();
@@ -53,6 +59,14 @@ impl Entity {
                 self.deliver(now, from, handle, &pdu, datagram);
             }
             None => self.answer_stranger(from, &pdu),
+        }
+    }
+
+    /// Somebody took this entity for another: told once of each, and of a few.
+    fn misdirected(&mut self, path: PathId, destination: u64) {
+        if self.misdirected.len() < MISDIRECTED_MAX && !self.misdirected.contains(&destination) {
+            self.misdirected.push(destination);
+            self.core.indicate(Indication::Misdirected { path, destination });
         }
     }
 

@@ -75,6 +75,8 @@ pub struct Entity {
     sequence_safe: u64,
     /// Puts that begin once their sequence number is safe.
     unsafe_puts: Vec<Handle>,
+    /// Other entities that somebody took this one for.
+    misdirected: Vec<u64>,
     loaded: bool,
 }
 
@@ -165,6 +167,7 @@ impl Entity {
             sequence_reserved: sequence,
             sequence_safe: sequence,
             unsafe_puts: Vec::new(),
+            misdirected: Vec::new(),
             loaded,
         }
     }

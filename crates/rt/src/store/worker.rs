@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Completion, Effect, EffectError, FileId, Ticket};
+use engine::{Completion, Effect, EffectError, FileId, FilestoreRequest, OpenMode, Ticket};
 
 use super::disk::{Answer, Disk, read_at, reason, write_at};
 use super::size_of_effect;
@@ -56,8 +56,10 @@ impl Answers {
 /// thread, because that can take as long as many writes.
 pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: &Sender<Sync>) {
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
+    let mut told = None;
     for job in queue {
         let size = size_of_effect(&job.effect);
+        let wanted = wanted(&job.effect);
         if let Effect::Sync { ticket, file } = job.effect
             && let Ok(file) = worker.file(file)
         {
@@ -65,8 +67,43 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: 
             continue;
         }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
+        if let (Err(error), Some(wanted)) = (&answer, wanted) {
+            // A peer hears only that the file is refused; what to do about it is known here. A full
+            // disk refuses each write.
+            let why = (wanted, error.clone());
+            if told.as_ref() != Some(&why) {
+                tracing::warn!("cannot {}: {error}", why.0);
+                told = Some(why);
+            }
+        }
         let failed_to_open = job.opens.filter(|_| answer.is_err());
         answers.give(Done { ticket, answer, size, failed_to_open });
+    }
+}
+
+/// What an effect is to do, of those that fail only where something is wrong with the store. What is
+/// read or changed because a peer wishes so may well not be there.
+fn wanted(effect: &Effect) -> Option<String> {
+    match effect {
+        Effect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
+            Some(format!("open the working file {:?}", name.path()))
+        }
+        Effect::Filestore { request: FilestoreRequest::Install { to, .. }, .. } => {
+            Some(format!("give a file that came its name {:?}", to.path()))
+        }
+        Effect::Write { .. } => Some("write what came".to_owned()),
+        Effect::Read { .. } => Some("read a file".to_owned()),
+        Effect::Open { .. }
+        | Effect::Sync { .. }
+        | Effect::Close { .. }
+        | Effect::Filestore { .. }
+        | Effect::Index { .. }
+        | Effect::OpenPath { .. }
+        | Effect::ClosePath { .. }
+        | Effect::ShutdownWrite { .. }
+        | Effect::StartTls { .. }
+        | Effect::PauseRead { .. }
+        | Effect::ResumeRead { .. } => None,
     }
 }
 
@@ -74,7 +111,10 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: 
 /// safe when it is answered; later ones may or may not be.
 pub(super) fn sync(queue: &Receiver<Sync>, answers: &Answers) {
     for Sync { ticket, file } in queue {
-        let answer = file.sync_data().map(|()| Completion::Done).map_err(|error| reason(&error));
+        let answer = file.sync_data().map(|()| Completion::Done).map_err(|error| {
+            tracing::warn!("cannot sync a file: {error}");
+            reason(&error)
+        });
         answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
     }
 }

@@ -46,6 +46,7 @@ impl Receiver {
         let checksum = described.map_or(ChecksumType::Null, |described| described.checksum);
         if refused {
             core.stats.names_refused += 1;
+            self.peer_error(core, PeerError::NameRefused);
             self.fatal(core, now, ConditionCode::FilestoreRejection);
             return;
         }
@@ -194,6 +195,7 @@ impl Receiver {
         self.eof_pdu = pdu.to_vec();
         self.eof = Some(end);
         if !core.admits(self.base.id(), end.size) {
+            self.peer_error(core, PeerError::NoRoomToStore);
             self.fatal(core, now, ConditionCode::FilestoreRejection);
             return;
         }
