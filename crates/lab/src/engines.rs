@@ -332,7 +332,7 @@ pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
 }
 
 /// The profiles of Saratoga.
-pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1", "grc-perl-2011"];
+pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1", "tfrc", "grc-perl-2011"];
 
 /// The Saratoga configuration of a profile, slowlight's own if none is named.
 ///

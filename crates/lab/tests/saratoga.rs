@@ -138,3 +138,118 @@ fn packets_of_the_program_of_2011() {
     assert!(near(last, 4.599), "{last}");
     assert!(near(status, 2.60), "{status}");
 }
+
+/// Senders that may send at 100 Mbit/s, because nothing tells them of the bottleneck that they share:
+/// 10 Mbit/s behind a queue of so many packets. Each begins 20 s after the one before.
+fn bottleneck(protocol: &str, queue: &str, delay: &str, sizes: &[&str]) -> Run {
+    let mut nodes = String::from("seed = 3\n[nodes.far]\n[nodes.hub]\n");
+    let mut links = format!(
+        r#"
+        [[links]]
+        from = "hub"
+        to = "far"
+        rate = "10 Mbit/s"
+        delay = "{delay}"
+        queue = "{queue}"
+        [[links]]
+        from = "far"
+        to = "hub"
+        rate = "10 Mbit/s"
+        delay = "{delay}"
+        "#
+    );
+    for (index, size) in sizes.iter().enumerate() {
+        nodes += &format!("[nodes.near{index}]\nmib.default.rate = \"100 Mbit/s\"\n");
+        links += &format!(
+            r#"
+            [[links]]
+            from = "near{index}"
+            to = "hub"
+            rate = "100 Mbit/s"
+            [[links]]
+            from = "hub"
+            to = "near{index}"
+            rate = "100 Mbit/s"
+            [[transfers]]
+            from = "near{index}"
+            to = "far"
+            protocol = "{protocol}"
+            size = "{size}"
+            start = "{} s"
+            "#,
+            20 * index
+        );
+    }
+    let run = run_once(&(nodes + &links), Recorders::default());
+    assert!(run.succeeded(), "{run:?}");
+    run
+}
+
+/// The share of its packets that a bottleneck lost.
+fn lost(run: &Run) -> f64 {
+    let link = &run.links[0];
+    link.lost.values().sum::<u64>() as f64 / link.pushed as f64
+}
+
+/// What arrived in a second, in Mbit/s.
+fn goodput(run: &Run, index: usize) -> f64 {
+    let transfer = &run.transfers[index];
+    8e-6 * transfer.file_bytes as f64 / transfer.delivered_s.unwrap()
+}
+
+#[test]
+fn a_sender_that_heeds_congestion_finds_the_rate_of_a_bottleneck() {
+    let without = bottleneck("saratoga", "50 packets", "25 ms", &["20 MB"]);
+    println!("without: {:.4} lost, {:.2} Mbit/s", lost(&without), goodput(&without, 0));
+    assert!(lost(&without) > 0.8, "nine of ten packets find no room");
+    // With headers and frames the link carries 9.5 Mbit/s of a file. Slow start takes its part of a
+    // short transfer, and of one over a long round trip.
+    for (queue, delay, size, lost_most, least) in [
+        (50, 25, "20 MB", 0.01, 8.0),
+        (50, 25, "100 MB", 0.003, 8.8),
+        (20, 5, "20 MB", 0.006, 8.8),
+        (20, 25, "20 MB", 0.01, 8.0),
+        (50, 25, "2 MB", 0.06, 5.0),
+        (100, 250, "100 MB", 0.01, 5.0),
+    ] {
+        let (packets, millis) = (format!("{queue} packets"), format!("{delay} ms"));
+        let run = bottleneck("saratoga/tfrc", &packets, &millis, &[size]);
+        let (lost, goodput) = (lost(&run), goodput(&run, 0));
+        let transfer = &run.transfers[0];
+        let every = transfer.delivered_s.unwrap() / transfer.packets_rts.unwrap() as f64;
+        println!("{packets}, {millis}, {size}: {lost:.4} lost, {goodput:.2} Mbit/s, {every:.3} s");
+        // A full packet takes 0.86 ms.
+        let rtt_most = 2e-3 * f64::from(delay) + 0.86e-3 * f64::from(queue);
+        assert!(every < rtt_most, "a STATUS in {every} s");
+        assert!(lost < lost_most, "{lost}");
+        assert!(goodput > least, "{goodput}");
+    }
+}
+
+#[test]
+fn senders_that_heed_congestion_share_a_bottleneck() {
+    // The second has 10 MB to send while the first is at work.
+    for (queue, delay) in [("50 packets", "25 ms"), ("50 packets", "5 ms"), ("20 packets", "25 ms")]
+    {
+        let alone = bottleneck("saratoga/tfrc", queue, delay, &["10 MB"]);
+        let run = bottleneck("saratoga/tfrc", queue, delay, &["80 MB", "10 MB"]);
+        let share = goodput(&run, 1) / goodput(&alone, 0);
+        println!(
+            "{queue}, {delay}: {:.4} lost, the newcomer has {share:.2} of what it has alone",
+            lost(&run)
+        );
+        assert!((0.3..0.7).contains(&share), "{share}");
+        assert!(lost(&run) < 0.02, "{}", lost(&run));
+    }
+}
+
+#[test]
+fn who_takes_errors_for_congestion_is_slow() {
+    for (per, least, most) in [(0.0, 0.9, 1.0), (1e-3, 0.5, 0.9), (1e-2, 0.1, 0.4)] {
+        let row = row("saratoga/tfrc", "25 ms", per, 3);
+        assert_eq!(row.completed, row.runs, "{:?}", row.failures);
+        let efficiency = row.efficiency.unwrap();
+        println!("tfrc, packet errors {per}: efficiency {efficiency:.4}");
+        assert!((least..most).contains(&efficiency), "{efficiency}");
+    }
+}

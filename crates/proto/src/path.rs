@@ -271,6 +271,11 @@ impl RoundTrip {
         }
     }
 
+    /// What answers took so far.
+    pub(crate) fn measured(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
     /// Time within which no answer can be there.
     pub(crate) fn least(&self) -> Duration {
         self.light.or(self.smoothed.map(|smoothed| smoothed / 2)).unwrap_or_default()

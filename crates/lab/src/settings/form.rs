@@ -269,6 +269,32 @@ impl Form<saratoga::ChecksumKind> for FileSum {
     }
 }
 
+/// What a sender heeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Heed {
+    /// No congestion.
+    Off,
+    /// Congestion, by TFRC.
+    Tfrc,
+}
+
+impl Form<saratoga::Congestion> for Heed {
+    fn of(value: &saratoga::Congestion) -> Option<Self> {
+        Some(match value {
+            saratoga::Congestion::Off => Self::Off,
+            saratoga::Congestion::Tfrc => Self::Tfrc,
+        })
+    }
+
+    fn value(&self) -> saratoga::Congestion {
+        match self {
+            Self::Off => saratoga::Congestion::Off,
+            Self::Tfrc => saratoga::Congestion::Tfrc,
+        }
+    }
+}
+
 /// Declares a table: its keys with their forms, each of which stands for the field of that name of
 /// an engine's settings, and what else is in it. Generates `of_fields`, the table of settings, and
 /// `apply_fields`, which changes settings to what a table says; both leave out what else is in it.

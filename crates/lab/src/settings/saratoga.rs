@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proto::saratoga;
 use serde::{Deserialize, Serialize};
 
-use super::form::{Bits, FileSum, Form, Switch, Version, table};
+use super::form::{Bits, FileSum, Form, Heed, Switch, Version, table};
 use super::{at_least, not_at_once, not_often, some};
 use crate::mib::{Journal, Timer};
 use crate::quantity::{Rate, Size, Span};
@@ -120,6 +120,8 @@ table! {
         interval: Span,
         /// At a rate, each packet takes the time of one so large, or `off`.
         pace_as: Switch<Size>,
+        /// Whether the rate follows the losses on the way: `off` or `tfrc`.
+        congestion: Heed,
     }
     also {
         /// Rate to pace at; `"0"` does not pace.

@@ -74,6 +74,7 @@ fn strange_saratoga() -> (s::Config, saratoga::Remotes) {
         unpaced_window: Some(908),
         interval: ANY,
         pace_as: Some(924),
+        congestion: s::Congestion::Tfrc,
     };
     let config = s::Config {
         version: s::Version::V0,
@@ -225,24 +226,28 @@ fn saratoga_remotes() -> impl Strategy<Value = s::Remote> {
     let times = (proptest::option::of(often), spans(), spans(), spans());
     let timers = (proptest::option::of(timers()), timers(), timers());
     let width = prop_oneof![Just(16_u64), Just(32), Just(64), Just(128)];
-    (sizes, times, timers, width, any::<u32>()).prop_map(|(sizes, times, timers, bits, copies)| {
-        s::Remote {
-            payload_max: sizes.0,
-            datagram_max: sizes.1,
-            descriptor_min: Bits::deserialize(toml::Value::Integer(bits as i64)).unwrap().0,
-            status_interval: timers.0,
-            voluntary_interval: times.0,
-            request_timer: timers.1,
-            answer_timer: timers.2,
-            inactivity: times.1,
-            repair_copies: copies,
-            initial_rtt: times.2,
-            rate_bps: sizes.2,
-            unpaced_window: sizes.3,
-            interval: times.3,
-            pace_as: sizes.4,
-        }
-    })
+    (sizes, times, timers, width, any::<(u32, bool)>()).prop_map(
+        |(sizes, times, timers, bits, other)| {
+            let (copies, heeds) = other;
+            s::Remote {
+                payload_max: sizes.0,
+                datagram_max: sizes.1,
+                descriptor_min: Bits::deserialize(toml::Value::Integer(bits as i64)).unwrap().0,
+                status_interval: timers.0,
+                voluntary_interval: times.0,
+                request_timer: timers.1,
+                answer_timer: timers.2,
+                inactivity: times.1,
+                repair_copies: copies,
+                initial_rtt: times.2,
+                rate_bps: sizes.2,
+                unpaced_window: sizes.3,
+                interval: times.3,
+                pace_as: sizes.4,
+                congestion: if heeds { s::Congestion::Tfrc } else { s::Congestion::Off },
+            }
+        },
+    )
 }
 
 proptest! {

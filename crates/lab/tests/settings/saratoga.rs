@@ -201,3 +201,16 @@ fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
     let paced = PUT.play(&paced, "").whole().lasted();
     assert!(paced > 3.0 * seen, "{paced} and {seen}");
 }
+
+#[test]
+fn congestion_is_heeded_if_that_is_set() {
+    let left = |settings: &str| {
+        let packets = data(&PUT.play(settings, "").whole());
+        (packets[1].0 - packets[0].0, packets.iter().filter(|(_, _, asks)| *asks).count())
+    };
+    let ((gap, asked), (other_gap, other_asked)) =
+        (left(""), left("default = { congestion = \"tfrc\" }"));
+    // The first answer takes 200 ms and more. Until then, a packet a second.
+    assert!(gap < 0.1 && (0.2..0.3).contains(&other_gap), "{gap} and {other_gap}");
+    assert!(other_asked > asked, "{asked} and {other_asked}");
+}

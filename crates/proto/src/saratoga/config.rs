@@ -103,6 +103,18 @@ impl ChecksumKind {
     }
 }
 
+/// Whether a sender heeds congestion on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Congestion {
+    /// It sends at the path's rate, whatever is lost: for links of its own.
+    #[default]
+    Off,
+    /// TFRC (RFC 5348) within the path's rate, by the losses that STATUS packets tell of. Every loss
+    /// counts as congestion, so that it is slow over links with bit errors. Nothing tells of the
+    /// losses of [`Put::Blind`](super::Put::Blind) and of version 0, which are sent as if it were off.
+    Tfrc,
+}
+
 /// What others may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permissions {
@@ -164,6 +176,8 @@ pub struct Remote {
     /// At a path's rate, each packet takes at least the time of one with so many octets, to reproduce
     /// a sender that paced packets and not octets.
     pub pace_as: Option<usize>,
+    /// Whether the rate follows the losses on the way.
+    pub congestion: Congestion,
 }
 
 impl Default for Remote {
@@ -183,6 +197,7 @@ impl Default for Remote {
             unpaced_window: None,
             interval: Duration::ZERO,
             pace_as: None,
+            congestion: Congestion::Off,
         }
     }
 }

@@ -22,6 +22,10 @@ pub(crate) enum Alarm {
     Poll,
     /// The receiver does not say how far it is, and new data waits for that.
     Window,
+    /// The next packet may leave.
+    Pace,
+    /// No answer tells of losses.
+    Silence,
     /// Time for a STATUS that nobody asked for.
     Voluntary,
     /// Nothing came for too long.
@@ -38,6 +42,8 @@ impl kernel::Alarm for Alarm {
             Self::Request => "request",
             Self::Poll => "poll",
             Self::Window => "window",
+            Self::Pace => "pace",
+            Self::Silence => "silence",
             Self::Voluntary => "voluntary status",
             Self::Inactivity => "inactivity",
             Self::Save => "save",

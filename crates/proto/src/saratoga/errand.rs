@@ -127,7 +127,13 @@ impl Errand {
                 self.base.want(&mut core.kernel, Class::Control);
             }
             Alarm::Inactivity => self.finish(core, true, StatusCode::RequestTimeout),
-            Alarm::Poll | Alarm::Window | Alarm::Voluntary | Alarm::Save | Alarm::Beacon => {}
+            Alarm::Poll
+            | Alarm::Window
+            | Alarm::Pace
+            | Alarm::Silence
+            | Alarm::Voluntary
+            | Alarm::Save
+            | Alarm::Beacon => {}
         }
     }
 

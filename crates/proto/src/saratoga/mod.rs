@@ -2,13 +2,15 @@
 //!
 //! A [`Node`] puts, gets, lists and deletes files, in any number of sessions at once. It is an
 //! [`engine::Engine`]: it holds no socket, file or clock. Saratoga fills a link at the rate that it
-//! was given, and shares it with nobody: it is for private links.
+//! was given, and shares it with nobody: it is for private links. Where others use the way, too,
+//! [`Congestion::Tfrc`] makes it heed them.
 //!
 //! What came of a file is kept, so that a later session goes on, be it after a restart of either
 //! side: a file is known again by what its METADATA says of it.
 
 mod codec;
 mod config;
+mod congestion;
 mod core;
 mod directory;
 mod errand;
@@ -19,6 +21,7 @@ mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod tfrc;
 mod times;
 
 use std::collections::BTreeMap;
@@ -33,7 +36,8 @@ use wire::saratoga::{
 };
 
 pub use self::config::{
-    Beacons, ChecksumKind, Config, JournalPolicy, Limits, Permissions, Remote, Timer, Version,
+    Beacons, ChecksumKind, Config, Congestion, JournalPolicy, Limits, Permissions, Remote, Timer,
+    Version,
 };
 pub use self::indication::{
     About, Failure, Finished, GetRequest, Indication, Limit, Listed, PacketCounts, Put, PutRequest,

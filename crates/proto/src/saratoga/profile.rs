@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wire::saratoga::{Width, v0};
 
-use super::config::{ChecksumKind, Config, Limits, Remote, Timer, Version};
+use super::config::{ChecksumKind, Config, Congestion, Limits, Remote, Timer, Version};
 
 /// How long the programs of 2011 waited for each other.
 const SILENCE: Duration = Duration::from_secs(16);
@@ -15,6 +15,7 @@ const SILENCE: Duration = Duration::from_secs(16);
 /// * `deferred`: asks what arrived only at the end, as the deferred modes of other protocols do: for
 ///   return links on which each packet is dear.
 /// * `sha1`: files go with SHA-1 in place of CRC-32C.
+/// * `tfrc`: heeds congestion, for networks that are shared; slow over links with bit errors.
 /// * `grc-perl-2011`: version 0 as a capture of 2011 shows it: get and nothing else, 1,024 octets of the
 ///   file a packet, each packet in the time of a full one, a poll a second once all was sent, 16 s of
 ///   silence at most. The receiver says once that all is there, and answers no poll after that.
@@ -27,6 +28,10 @@ pub fn profile(name: &str) -> Option<Config> {
             Some(Config { default_remote, ..Config::default() })
         }
         "sha1" => Some(Config { checksum: ChecksumKind::Sha1, ..Config::default() }),
+        "tfrc" => {
+            let default_remote = Remote { congestion: Congestion::Tfrc, ..Remote::default() };
+            Some(Config { default_remote, ..Config::default() })
+        }
         "grc-perl-2011" => {
             let default_remote = Remote {
                 payload_max: Some(v0::DATA_LEN),

@@ -4,6 +4,8 @@
 //! the sender knows what it sent after it asked, and does not send that again because the answer
 //! could not know of it.
 
+mod heed;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use wire::saratoga::{
 
 use super::codec;
 use super::config::{Remote, Version};
+use super::congestion::Control;
 use super::core::{Alarm, Core, Job, Task};
 use super::directory;
 use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
@@ -88,6 +91,8 @@ pub(crate) struct Sender {
     /// it, and when it left.
     in_flight: BTreeMap<u64, (u64, u64, Time)>,
     window: Option<Window>,
+    /// What heeds congestion.
+    control: Option<Control>,
     /// Octets that an earlier session brought.
     resumed: u64,
     /// Questions in a row without an answer.
@@ -146,6 +151,7 @@ impl Sender {
             next_ask: None,
             in_flight: BTreeMap::new(),
             window: None,
+            control: None,
             resumed: 0,
             misses: 0,
             began: false,
@@ -177,6 +183,7 @@ impl Sender {
     pub(crate) fn memory(&self) -> usize {
         self.source.as_ref().map_or(0, Source::memory)
             + self.in_flight.len() * 64
+            + self.control.as_ref().map_or(0, Control::memory)
             + self.order.name.len()
     }
 
@@ -359,6 +366,7 @@ impl Sender {
         if !is_paced && self.order.put != Put::Blind {
             self.window = self.remote.unpaced_window.map(|window| Window::new(window, 0));
         }
+        self.control = self.control(core);
         self.read_ahead(core);
         self.want_all(core);
     }
@@ -494,7 +502,7 @@ impl Sender {
         wants_status: bool,
         is_end: bool,
     ) -> bool {
-        let at = burst.departure();
+        let (at, asked) = (burst.departure(), self.asked);
         let packet = Packet::Data(Data {
             descriptor: self.width,
             content: self.order.content,
@@ -509,13 +517,15 @@ impl Sender {
         if !core.push(burst, &packet) {
             return false;
         }
-        if wants_status && burst.len() > before {
+        let went = burst.len() > before;
+        if wants_status && went {
             self.asked += 1;
             let auto = core.answer_time(&self.base, &self.remote);
-            self.next_ask = self
-                .remote
-                .status_interval
-                .map(|timer| at + timer.duration((auto / 2).clamp(ASK_LEAST, ASK_MOST), 0));
+            let interval = self.remote.status_interval;
+            let usual =
+                interval.map(|timer| timer.duration((auto / 2).clamp(ASK_LEAST, ASK_MOST), 0));
+            let within = self.control.as_ref().map(Control::ask_within);
+            self.next_ask = usual.into_iter().chain(within).min().map(|wait| at + wait);
             // Until it is known that the METADATA is there, it goes again with each question.
             // Where that takes long, it goes twice at the beginning.
             let again = self.asked > 1 || auto > LONG;
@@ -524,7 +534,18 @@ impl Sender {
                 self.base.want(&mut core.kernel, Class::Metadata);
             }
         }
+        if went && !data.is_empty() {
+            self.data_went(core, at, (offset, data.len()), asked);
+        }
         true
+    }
+
+    /// Whether a packet asks for a STATUS because it is time to, or because it is the first: so the
+    /// round trip is known.
+    fn is_ask_due(&self, at: Time) -> bool {
+        let asks = self.remote.status_interval.is_some() || self.control.is_some();
+        let is_due = self.next_ask.is_some_and(|next| next <= at);
+        self.order.put != Put::Blind && (is_due || self.asked == 0 && asks)
     }
 
     fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
@@ -542,10 +563,7 @@ impl Sender {
         let answers = self.order.put != Put::Blind;
         loop {
             let offset = source.sent();
-            let due = self.next_ask.is_some_and(|at| at <= burst.departure());
-            // The first packet asks, so that the round trip is known.
-            let mut asks =
-                answers && (due || self.asked == 0 && self.remote.status_interval.is_some());
+            let mut asks = self.is_ask_due(burst.departure());
             if answers && let Some(window) = self.window.as_mut() {
                 asks |= window.asks(offset);
             }
@@ -563,6 +581,9 @@ impl Sender {
                 return Turn::Over;
             }
             let Some(next) = source.next_new(room) else { return Turn::Over };
+            if !self.may_send(core, burst.departure()) {
+                return Turn::Over;
+            }
             let (len, end) = (next.data.len(), next.offset + next.data.len() as u64);
             if self.width < Width::W64 && Width::fitting(end) > self.width {
                 // A stream became longer than the descriptor that the other peer takes.
@@ -621,15 +642,19 @@ impl Sender {
 
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let Some(mut source) = self.source.take() else { return Turn::Over };
-        let room = self.room(burst.mtu(), false).unwrap_or(1);
         let turn = loop {
+            let asks = self.control.is_some() && self.is_ask_due(burst.departure());
+            let room = self.room(burst.mtu(), asks).unwrap_or(1);
             let Some(next) = source.next_repair(room) else { break Turn::Over };
-            let (offset, len) = (next.offset, next.data.len());
-            if !self.push_data(core, burst, (offset, next.data), false, false) {
+            if !self.may_send(core, burst.departure()) {
+                break Turn::Over;
+            }
+            let (offset, len, asked) = (next.offset, next.data.len(), self.asked);
+            if !self.push_data(core, burst, (offset, next.data), asks, false) {
                 break Turn::More;
             }
             core.stats.repair_bytes += len as u64;
-            self.in_flight.insert(offset, (offset + len as u64, self.asked, burst.departure()));
+            self.in_flight.insert(offset, (offset + len as u64, asked, burst.departure()));
             source.repair_sent(len);
             self.ask_due = true;
         };
@@ -668,6 +693,9 @@ impl Sender {
         let echo = echo.filter(|&(at, asked)| at <= now && (1..=self.asked).contains(&asked));
         if let Some((at, _)) = echo.filter(|_| !status.is_voluntary) {
             self.base.seat.sample(&mut core.kernel.paths, now.since(at));
+        }
+        if let Some((at, asked)) = echo {
+            self.heed(core, now, status, (at, asked));
         }
         if status.lacks_metadata {
             self.metadata_due |= self.order.put != Put::Blind;
@@ -732,7 +760,9 @@ impl Sender {
             }
         }
         // While there is new data to send, a copy of a repair costs what that could have brought.
-        let copies = if source.at_end() { self.remote.repair_copies } else { 1 };
+        // On a way that is shared, it costs the others, too.
+        let spares = source.at_end() && self.control.is_none();
+        let copies = if spares { self.remote.repair_copies } else { 1 };
         source.choose_copies(copies, segment, times);
         source.read_repairs(&mut core.kernel, self.base.seat.handle);
         if let Some(window) = self.window.as_mut() {
@@ -766,6 +796,8 @@ impl Sender {
                 self.next_ask = Some(now);
                 self.base.want(&mut core.kernel, Class::Bulk);
             }
+            (Alarm::Pace, Phase::Sending) => self.want_all(core),
+            (Alarm::Silence, Phase::Sending) => self.silence(core, now),
             (Alarm::Inactivity, Phase::Asking | Phase::Sending) => {
                 let limit = core.given_up_at(&self.base, &self.remote);
                 let is_over = self.source.as_ref().is_some_and(Source::at_end);
@@ -785,6 +817,8 @@ impl Sender {
                 Alarm::Request
                 | Alarm::Poll
                 | Alarm::Window
+                | Alarm::Pace
+                | Alarm::Silence
                 | Alarm::Inactivity
                 | Alarm::Voluntary
                 | Alarm::Save

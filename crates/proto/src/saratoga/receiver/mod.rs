@@ -783,6 +783,8 @@ impl Receiver {
                 | Alarm::Inactivity
                 | Alarm::Poll
                 | Alarm::Window
+                | Alarm::Pace
+                | Alarm::Silence
                 | Alarm::Beacon,
                 _,
             ) => {}

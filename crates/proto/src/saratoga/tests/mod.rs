@@ -6,7 +6,8 @@ use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
 use wire::saratoga::{Content, Data, Packet, Width};
 
 use super::{
-    ChecksumKind, Config, Indication, Limits, Node, Permissions, Put, PutRequest, Remote, Timer,
+    ChecksumKind, Config, Congestion, Indication, Limits, Node, Permissions, Put, PutRequest,
+    Remote, Timer,
 };
 
 mod listings;
@@ -25,12 +26,14 @@ struct Saratoga {
     way: Way,
     checksum: ChecksumKind,
     status_interval: Option<Timer>,
+    congestion: Congestion,
 }
 
 impl Saratoga {
     fn new(way: Way) -> Self {
         let checksum = ChecksumKind::Crc32;
-        Self { way, checksum, status_interval: Some(Timer::Auto) }
+        let congestion = Congestion::Off;
+        Self { way, checksum, status_interval: Some(Timer::Auto), congestion }
     }
 }
 
@@ -72,6 +75,7 @@ impl Subject for Saratoga {
         let mut config = config();
         config.checksum = self.checksum;
         config.default_remote.status_interval = self.status_interval;
+        config.default_remote.congestion = self.congestion;
         Node::new(config, Rng::new(seed, "saratoga"))
     }
 
@@ -197,4 +201,18 @@ fn blind_keeps_the_contract() {
 fn streams_keep_the_contract() {
     let subject = Saratoga::new(Way::Stream);
     conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+}
+
+#[test]
+fn heeding_congestion_keeps_the_contract() {
+    for (way, status_interval) in [
+        (Way::Put(Put::Push), Some(Timer::Auto)),
+        (Way::Put(Put::Ask), None),
+        (Way::Put(Put::Blind), Some(Timer::Auto)),
+        (Way::Stream, None),
+    ] {
+        let congestion = Congestion::Tfrc;
+        let subject = Saratoga { status_interval, congestion, ..Saratoga::new(way) };
+        conformance::check_all(&subject, &Options::default());
+    }
 }

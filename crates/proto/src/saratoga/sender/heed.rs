@@ -1,0 +1,97 @@
+//! How a sender heeds congestion.
+
+use engine::Time;
+use wire::saratoga::Status;
+
+use super::Sender;
+use crate::path::Path;
+use crate::saratoga::config::{Congestion, Version};
+use crate::saratoga::congestion::{Answer, Control};
+use crate::saratoga::core::{Alarm, Core};
+use crate::saratoga::indication::Put;
+
+impl Sender {
+    /// What heeds congestion in this session, if anything does.
+    pub(super) fn control(&self, core: &Core) -> Option<Control> {
+        // Without answers nothing tells of losses; those of version 0 do not say to what they are.
+        let is_told = self.order.put != Put::Blind && self.version == Version::V1;
+        match self.remote.congestion {
+            Congestion::Tfrc if is_told => {
+                let path = core.kernel.paths.get(&self.id.peer);
+                let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
+                let rtt = path.and_then(|path| path.rtt.measured());
+                let (late, most) = (core.config.catch_up, core.config.limits.gaps);
+                Some(Control::new(segment, rtt, late, most))
+            }
+            Congestion::Tfrc | Congestion::Off => None,
+        }
+    }
+
+    /// A packet with data left, after so many questions.
+    pub(super) fn data_went(
+        &mut self,
+        core: &mut Core,
+        at: Time,
+        (offset, len): (u64, usize),
+        asked: u64,
+    ) {
+        if self.control.is_some() && !self.base.is_armed(Alarm::Silence) {
+            self.await_answer(core, at);
+        }
+        if let Some(control) = self.control.as_mut() {
+            control.sent(at, offset, len, asked);
+        }
+    }
+
+    /// Begins to wait for an answer that tells of losses.
+    fn await_answer(&mut self, core: &mut Core, at: Time) {
+        let Some(control) = self.control.as_mut() else { return };
+        let wait = control.wait().max(core.answer_time(&self.base, &self.remote));
+        self.base.alarm(&mut core.kernel, Alarm::Silence, at, wait);
+    }
+
+    /// Whether congestion lets a packet leave now; if not, a timer says when.
+    pub(super) fn may_send(&mut self, core: &mut Core, at: Time) -> bool {
+        let Some(control) = self.control.as_mut() else { return true };
+        let Err(again) = control.may_send(at) else { return true };
+        if !self.base.is_armed(Alarm::Pace) {
+            self.base.alarm(&mut core.kernel, Alarm::Pace, at, again.since(at));
+        }
+        false
+    }
+
+    /// Learns what was lost on the way, and how fast to go on.
+    pub(super) fn heed(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        status: &Status<'_>,
+        (at, question): (Time, u64),
+    ) {
+        let Some(control) = self.control.as_mut() else { return };
+        let holes: Vec<_> = status.holes.iter().collect();
+        let behind_holes = holes.last().map_or(0, |hole| hole.last.saturating_add(1));
+        let answer = Answer {
+            at,
+            question,
+            is_prompt: !status.is_voluntary,
+            is_partial: status.is_partial,
+            known_to: status.progress.max(status.in_response_to).max(behind_holes),
+            holes: &holes,
+        };
+        if control.answered(now, &answer) {
+            self.await_answer(core, now);
+        }
+        self.base.disarm(&mut core.kernel, Alarm::Pace);
+        self.want_all(core);
+    }
+
+    /// No answer told of losses for too long: it goes on more slowly, and asks again.
+    pub(super) fn silence(&mut self, core: &mut Core, now: Time) {
+        if self.control.as_mut().is_some_and(|control| control.silence(now)) {
+            self.await_answer(core, now);
+        }
+        self.next_ask = Some(now);
+        self.want_all(core);
+    }
+}
