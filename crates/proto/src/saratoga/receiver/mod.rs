@@ -285,7 +285,10 @@ impl Receiver {
         if !self.is_receiving() {
             return;
         }
-        self.heard(core, now);
+        // A sender that is over says so whenever it is asked: that is no reason to wait for more.
+        if !metadata.is_over {
+            self.heard(core, now);
+        }
         if self.known.is_none() && !self.know(core, now, metadata) {
             return;
         }
