@@ -85,6 +85,8 @@ fn strange_saratoga() -> (s::Config, saratoga::Remotes) {
         checksum: s::ChecksumKind::None,
         permissions: s::Permissions { put: false, get: true, delete: true },
         beacons: Some(s::Beacons { paths: Vec::new(), interval: ANY }),
+        // It is for sockets that have it, and has no setting.
+        udp_lite: false,
         journal: s::JournalPolicy { enabled: false, bytes: 909, interval: ANY },
         limits: s::Limits {
             sessions: 910,

@@ -42,6 +42,8 @@ pub struct Config {
     pub permissions: Permissions,
     /// Whether and where it says that it is there.
     pub beacons: Option<Beacons>,
+    /// Whether it says that its DATA may come by UDP-Lite. What goes by it is the driver's affair.
+    pub udp_lite: bool,
     /// When the progress of a reception is saved, so that it can go on after a restart.
     pub journal: JournalPolicy,
     /// Bounds on what the peer holds.
@@ -61,6 +63,7 @@ impl Default for Config {
             checksum: ChecksumKind::Crc32,
             permissions: Permissions::default(),
             beacons: None,
+            udp_lite: false,
             journal: JournalPolicy::default(),
             limits: Limits::default(),
             catch_up: Duration::ZERO,

@@ -7,8 +7,9 @@ use wire::saratoga::{Entry, EntryKind, Width};
 use super::indication::Listed;
 use super::times;
 
-/// The record of a directory; `None` if it would have more than `max` octets.
-pub(crate) fn encode(entries: &[DirEntry], max: u64) -> Option<Bytes> {
+/// The record of a directory; `None` if it would have more than `max` octets. `udp_lite` says
+/// whether files may be fetched by that.
+pub(crate) fn encode(entries: &[DirEntry], max: u64, udp_lite: bool) -> Option<Bytes> {
     let mut out = Vec::new();
     for entry in entries {
         let (kind, size) = match entry.kind {
@@ -18,7 +19,7 @@ pub(crate) fn encode(entries: &[DirEntry], max: u64) -> Option<Bytes> {
         let path = entry.name.as_bytes();
         let width = Width::fitting(size);
         let modified = times::to_wire(entry.modified);
-        let entry = Entry { kind, udp_lite: false, width, size, modified, created: 0, path };
+        let entry = Entry { kind, udp_lite, width, size, modified, created: 0, path };
         // A name that has no form on the wire cannot be asked for either.
         let _ = entry.append_to(&mut out);
         if out.len() as u64 > max {
@@ -54,7 +55,7 @@ mod tests {
             },
             DirEntry { name: "b".into(), kind: engine::EntryKind::Directory, modified: None },
         ];
-        let record = encode(&entries, 1000).expect("it is short");
+        let record = encode(&entries, 1000, false).expect("it is short");
         let listed = decode(&record).expect("it is a record");
         assert_eq!(listed.len(), 2);
         assert_eq!(
@@ -63,7 +64,7 @@ mod tests {
         );
         assert_eq!((listed[0].modified, listed[1].modified), (Some(1_700_000_000), None));
         assert_eq!((&*listed[1].name, listed[1].kind), ("b", EntryKind::Directory));
-        assert!(encode(&entries, 20).is_none());
+        assert!(encode(&entries, 20, false).is_none());
         assert!(decode(&record[..record.len() - 1]).is_none());
         assert_eq!(decode(b""), Some(Vec::new()));
     }

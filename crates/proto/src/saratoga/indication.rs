@@ -185,6 +185,10 @@ pub struct About {
     pub eid: String,
     /// The widest descriptor it takes.
     pub descriptor: Width,
+    /// Whether it takes streams.
+    pub streams: bool,
+    /// Whether it takes DATA by UDP-Lite.
+    pub udp_lite: bool,
     /// Whether it sends files.
     pub sends: Ability,
     /// Whether it receives files.

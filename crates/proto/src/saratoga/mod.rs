@@ -66,6 +66,8 @@ pub struct Node {
     closed: Recent<SessionId, Vec<u8>>,
     /// Whether the records of an earlier run were taken up.
     is_restored: bool,
+    /// What its beacons say of the room it has, in KiB.
+    free_kib: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -157,6 +159,7 @@ impl Node {
             by_id: BTreeMap::new(),
             closed: Recent::new(),
             is_restored,
+            free_kib: None,
         }
     }
 
@@ -181,6 +184,11 @@ impl Node {
     /// The sessions under way.
     pub fn sessions(&self) -> impl Iterator<Item = Report> + '_ {
         self.slots.iter().map(Session::report)
+    }
+
+    /// Tells how much room there is for files, in KiB, for the beacons to come.
+    pub fn set_free_space(&mut self, kib: Option<u64>) {
+        self.free_kib = kib;
     }
 
     /// Octets of memory held on account of sessions. An estimate from below; bounded by
@@ -483,6 +491,8 @@ impl Node {
         let about = About {
             eid: String::from_utf8_lossy(beacon.eid).into_owned(),
             descriptor: beacon.descriptor,
+            streams: beacon.streams,
+            udp_lite: beacon.udp_lite,
             sends: beacon.sends,
             receives: beacon.receives,
             free_kib: beacon.free_space.map(|(_, kib)| kib),
@@ -662,8 +672,8 @@ impl Node {
             streams: true,
             sends: able(permissions.get),
             receives: able(permissions.put),
-            udp_lite: false,
-            free_space: None,
+            udp_lite: self.core.config.udp_lite,
+            free_space: self.free_kib.map(|kib| (Width::fitting(kib), kib)),
             eid: self.core.config.eid.as_bytes(),
         });
         let octets = packet.to_vec().unwrap_or_default();

@@ -101,6 +101,8 @@ pub(crate) struct Sender {
     began: bool,
     /// Whether this peer ended it, so that the other one has to be told.
     is_ended_here: bool,
+    /// Whether DATA may come by UDP-Lite.
+    udp_lite: bool,
     /// Why it failed.
     failure: Option<StatusCode>,
     phase: Phase,
@@ -156,6 +158,7 @@ impl Sender {
             misses: 0,
             began: false,
             is_ended_here: false,
+            udp_lite: core.config.udp_lite,
             failure: None,
             phase: Phase::Opening,
             order,
@@ -217,7 +220,7 @@ impl Sender {
                 self.end(core, code);
             }
             (Job::Own(Task::List), Ok(Completion::Listing(entries))) => {
-                match directory::encode(&entries, core.config.limits.directory) {
+                match directory::encode(&entries, core.config.limits.directory, self.udp_lite) {
                     Some(octets) => self.list(core, now, octets),
                     None => self.end(core, StatusCode::TooLong),
                 }
@@ -416,7 +419,7 @@ impl Sender {
                 descriptor: self.width,
                 bundles: false,
                 streams: self.order.content == Content::Stream,
-                udp_lite: false,
+                udp_lite: self.udp_lite,
                 session: self.id.number,
                 path: self.order.name.as_bytes(),
                 authentication: &[],
@@ -446,7 +449,7 @@ impl Sender {
             descriptor: self.width,
             content: self.order.content,
             is_over,
-            udp_lite: false,
+            udp_lite: self.udp_lite,
             session: self.id.number,
             checksum: match self.checksum {
                 None => FileChecksum::None,
@@ -459,7 +462,7 @@ impl Sender {
                     Content::Directory => EntryKind::Directory,
                     Content::File | Content::Bundle | Content::Stream => EntryKind::File,
                 },
-                udp_lite: false,
+                udp_lite: self.udp_lite,
                 width: self.width,
                 size: if is_stream { 0 } else { size },
                 modified: times::to_wire(self.modified),

@@ -574,7 +574,7 @@ impl Receiver {
             descriptor: core.config.descriptor,
             bundles: false,
             streams: true,
-            udp_lite: false,
+            udp_lite: core.config.udp_lite,
             session: self.id.number,
             path: wish.name.as_bytes(),
             authentication: &[],

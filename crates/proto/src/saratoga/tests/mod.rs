@@ -216,3 +216,75 @@ fn heeding_congestion_keeps_the_contract() {
         conformance::check_all(&subject, &Options::default());
     }
 }
+
+#[test]
+fn beacons_tell_what_there_is() {
+    use super::{About, Beacons};
+    use engine::{Engine as _, Input, PathEvent, PathId, Receive, TxBuf};
+    use wire::saratoga::Ability;
+
+    let group = PathId(9);
+    let interval = std::time::Duration::from_secs(5);
+    let beacons = Some(Beacons { paths: vec![group], interval });
+    let config = Config { eid: "one".into(), beacons, udp_lite: true, ..config() };
+    let mut one = Node::new(config, Rng::new(1, "one"));
+    let mut two = Node::new(Config::default(), Rng::new(1, "two"));
+    one.set_free_space(Some(70_000));
+    one.handle_input(Time::ZERO, Input::Path(group, PathEvent::Up(PathInfo::datagram(500))));
+    let mut heard = Vec::new();
+    for round in 0..3 {
+        let now = Time::ZERO + round * interval;
+        let due = one.poll_timeout().expect("a beacon is due").at;
+        assert_eq!(due, now);
+        one.handle_timeout(now);
+        let mut tx = TxBuf::new(4);
+        let transmit = one.poll_transmit(now, &mut tx).expect("a beacon is sent");
+        assert_eq!(transmit.path, group);
+        let from = PathId(3);
+        let receive = Receive { from, ..Receive::datagram(group, tx.bytes()) };
+        two.handle_input(now, Input::Path(from, PathEvent::Up(PathInfo::datagram(500))));
+        two.handle_input(now, Input::Receive(receive));
+        while let Some(indication) = two.poll_indication() {
+            heard.extend(match indication {
+                Indication::Beacon { from, about } => Some((from, about)),
+                _ => None,
+            });
+        }
+    }
+    let about = About {
+        eid: "one".into(),
+        descriptor: Width::W64,
+        streams: true,
+        udp_lite: true,
+        sends: Ability::Yes,
+        receives: Ability::Yes,
+        free_kib: Some(70_000),
+    };
+    assert_eq!(heard, vec![(PathId(3), about); 3]);
+}
+
+#[test]
+fn packets_say_that_udp_lite_will_do() {
+    use super::GetRequest;
+    use engine::{Engine as _, Input, PathEvent, TxBuf};
+
+    for udp_lite in [false, true] {
+        let mut config = Config { udp_lite, ..config() };
+        config.journal.enabled = false;
+        let mut node = Node::new(config, Rng::new(1, "lite"));
+        node.handle_input(Time::ZERO, Input::Path(PATH, PathEvent::Up(PathInfo::datagram(500))));
+        let request = GetRequest {
+            peer: PATH,
+            name: "there".into(),
+            destination: name("here"),
+            delete: false,
+        };
+        node.get(Time::ZERO, request).expect("the request is sound");
+        let mut tx = TxBuf::new(4);
+        node.poll_transmit(Time::ZERO, &mut tx).expect("a request is sent");
+        let Ok(Packet::Request(request)) = Packet::decode(tx.bytes()) else {
+            panic!("no request: {:02x?}", tx.bytes());
+        };
+        assert_eq!(request.udp_lite, udp_lite);
+    }
+}
