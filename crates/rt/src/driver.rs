@@ -11,10 +11,11 @@ use engine::{Transmit, TxBuf};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::group::{Groups, Joined};
 use crate::peers::Origin;
 use crate::socket::{Arrival, SEGMENTS_MAX};
 use crate::wait::wake_exactly;
-use crate::{Buffers, Clock, FileStore, Peers, Ready, ReceiveBuffers, Sent, Socket, Waker};
+use crate::{Buffers, Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Sent, Socket, Waker};
 
 /// How a [`Driver`] reaches its peers.
 #[derive(Clone, Debug)]
@@ -119,6 +120,7 @@ pub struct Driver<E: Engine> {
     store: FileStore,
     waker: Waker,
     peers: Peers,
+    groups: Groups,
     config: Config,
     tx: TxBuf,
     held: Option<Held>,
@@ -184,6 +186,7 @@ impl<E: Engine> Driver<E> {
             store,
             waker,
             peers: Peers::new(config.peers_max, config.silence),
+            groups: Groups::default(),
             tx: TxBuf::new(segments),
             held: None,
             received: ReceiveBuffers::new(),
@@ -212,6 +215,29 @@ impl<E: Engine> Driver<E> {
         self.socket.connect(address)?;
         self.connected = Some((address, 0));
         Ok(self.add_peer(address))
+    }
+
+    /// Joins a multicast group: what is sent to its path reaches all who listen, and what others
+    /// send to the group arrives on it. Its path is up from here on; an engine may leave it and
+    /// join it again.
+    ///
+    /// # Errors
+    /// The address is no group, or not of the socket's family; the interface takes no groups.
+    pub fn join_group(&mut self, group: Group) -> io::Result<PathId> {
+        let path = self.peers.add(group.address);
+        if let Err(error) = self.groups.join(path, group, &self.socket) {
+            self.peers.remove(path);
+            return Err(error);
+        }
+        let up = PathEvent::Up(self.config.path.clone());
+        self.engine.handle_input(self.clock.now(), Input::Path(path, up));
+        Ok(path)
+    }
+
+    /// Where a path leads, while that is known.
+    #[must_use]
+    pub fn peer(&self, path: PathId) -> Option<SocketAddr> {
+        self.peers.get(path).map(|peer| peer.address)
     }
 
     /// The address the socket is bound to.
@@ -366,9 +392,16 @@ impl<E: Engine> Driver<E> {
             let now = self.clock.now();
             let any = self.socket.local().ip().is_unspecified();
             let Self { engine, peers, config, statistics, .. } = self;
-            let count = self.socket.receive(&mut self.received, |arrival| {
-                arrive(engine, peers, config, statistics, now, &arrival, any);
+            let inlet = Inlet { group: None, echo: None, any };
+            let mut count = self.socket.receive(&mut self.received, |arrival| {
+                arrive(engine, peers, config, statistics, now, &arrival, inlet);
             })?;
+            for Joined { path, socket, echo } in self.groups.joined() {
+                let inlet = Inlet { group: Some(path), echo, any };
+                count += socket.receive(&mut self.received, |arrival| {
+                    arrive(engine, peers, config, statistics, now, &arrival, inlet);
+                })?;
+            }
             if count == 0 {
                 return Ok(Next::Wait);
             }
@@ -385,15 +418,20 @@ impl<E: Engine> Driver<E> {
             next = Next::More;
             match effect {
                 Effect::OpenPath { path } => {
-                    let event = match self.peers.get(path) {
-                        Some(_) => PathEvent::Up(self.config.path.clone()),
-                        None => PathEvent::Down,
+                    let event = if self.reach(path) {
+                        PathEvent::Up(self.config.path.clone())
+                    } else {
+                        PathEvent::Down
                     };
                     self.engine.handle_input(self.clock.now(), Input::Path(path, event));
                 }
                 Effect::ClosePath { path } => {
                     self.paused.remove(&path);
-                    self.peers.remove(path);
+                    if self.groups.knows(path) {
+                        self.groups.close(path);
+                    } else {
+                        self.peers.remove(path);
+                    }
                 }
                 Effect::PauseRead { path } => {
                     self.paused.insert(path);
@@ -414,6 +452,15 @@ impl<E: Engine> Driver<E> {
             }
         }
         next
+    }
+
+    /// Whether a path leads anywhere; a group that was left is joined again.
+    fn reach(&mut self, path: PathId) -> bool {
+        if let Err(error) = self.groups.open(path) {
+            tracing::warn!(?path, %error, "the group cannot be joined");
+            return false;
+        }
+        self.peers.get(path).is_some()
     }
 
     /// Sends what is due, up to [`SEND_ROUNDS`] batches.
@@ -448,10 +495,17 @@ impl<E: Engine> Driver<E> {
     /// Sends a batch that is due; returns what is left of it.
     fn send(&mut self, mut held: Held) -> Result<Option<Held>, RunError> {
         let Transmit { path, len, segment, ecn, .. } = held.transmit;
-        let Some(peer) = self.peers.get(path) else {
+        let Some(mut peer) = self.peers.get(path) else {
             // The path went down while the batch waited.
             return Ok(None);
         };
+        if self.groups.knows(path) {
+            match self.groups.aim(path, &self.socket) {
+                Ok(Some(address)) => peer.address = address,
+                Ok(None) => return Ok(None),
+                Err(error) => return self.refused(peer.address, segment, error).map(|()| None),
+            }
+        }
         let bytes = &self.tx.bytes()[held.sent..len];
         let sent = match self.socket.send(peer.address, peer.ours, ecn, bytes, segment) {
             Ok(sent) => sent,
@@ -506,13 +560,25 @@ impl<E: Engine> Driver<E> {
         if until <= now {
             return Ok(());
         }
-        self.waker.wait(&self.socket, interest, Some(until.since(now)))?;
+        let timeout = Some(until.since(now));
+        self.waker.wait_also(&self.socket, self.groups.any(), interest, timeout)?;
         if let Some(held) = &mut self.held {
             // Trying again is as good as asking whether there is room.
             held.blocked = false;
         }
         Ok(())
     }
+}
+
+/// Where datagrams come in.
+#[derive(Clone, Copy, Debug)]
+struct Inlet {
+    /// The group they were sent to.
+    group: Option<PathId>,
+    /// Where those come from that this driver sent to it.
+    echo: Option<SocketAddr>,
+    /// Whether the driver's socket is bound to more than one address.
+    any: bool,
 }
 
 /// Hands a batch of datagrams to the engine, after the news of a path that it came by.
@@ -523,13 +589,17 @@ fn arrive<E: Engine>(
     statistics: &mut Statistics,
     now: Time,
     arrival: &Arrival<'_>,
-    any: bool,
+    inlet: Inlet,
 ) {
+    if inlet.echo == Some(arrival.from) {
+        // This driver sent it.
+        return;
+    }
     let datagrams = arrival.bytes.len().div_ceil(arrival.stride.max(1)).max(1) as u64;
     // Answers leave from the address that was written to; where there is but one, the system
     // knows that by itself.
-    let ours = arrival.to.filter(|to| any && !to.is_multicast());
-    let path = match peers.heard(now, arrival.from, ours) {
+    let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
+    let from = match peers.heard(now, arrival.from, ours) {
         Origin::Known(path) => path,
         Origin::New(path, forgotten) => {
             if let Some(forgotten) = forgotten {
@@ -547,8 +617,8 @@ fn arrive<E: Engine>(
     statistics.datagrams_received += datagrams;
     statistics.bytes_received += arrival.bytes.len() as u64;
     let received = Receive {
-        path,
-        from: path,
+        path: inlet.group.unwrap_or(from),
+        from,
         ecn: arrival.ecn,
         stride: arrival.stride,
         bytes: arrival.bytes,

@@ -13,6 +13,7 @@
 mod clock;
 mod driver;
 mod entropy;
+mod group;
 mod peers;
 pub mod raw;
 mod socket;
@@ -22,6 +23,7 @@ mod wait;
 pub use clock::Clock;
 pub use driver::{Config, Control, Driver, Event, RunError, Statistics};
 pub use entropy::entropy;
+pub use group::{Group, interface};
 pub use peers::Peers;
 pub use socket::{Buffers, ReceiveBuffers, Sent, Socket};
 pub use store::{Access, FileStore, StoreConfig, StoreError};

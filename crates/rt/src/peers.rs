@@ -80,7 +80,8 @@ impl Peers {
             self.last = Some((address, path));
             if let Some(peer) = self.by_path.get_mut(&path) {
                 peer.heard = now;
-                peer.ours = ours;
+                // A group is no address of ours, and says nothing of those.
+                peer.ours = ours.or(peer.ours);
             }
             return Origin::Known(path);
         }

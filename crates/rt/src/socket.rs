@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::Ecn;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, Type};
+use rustix::net::sockopt;
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Type};
+
+use crate::Group;
 
 /// The most datagrams the kernel takes in one batch (`UDP_MAX_SEGMENTS`).
 pub(crate) const SEGMENTS_MAX: usize = 64;
@@ -86,14 +89,73 @@ impl Socket {
     /// # Errors
     /// The port is in use, the address is not this machine's, or no descriptor is left.
     pub fn bind(address: SocketAddr, buffers: Buffers) -> io::Result<Self> {
-        let domain = Domain::for_address(address);
-        let socket = socket2::Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
-        socket.bind(&address.into())?;
+        let socket = open(address, Protocol::UDP)?;
+        hear_no_group(&socket, address)?;
+        match socket.bind(&address.into()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && only_groups_use(address) => {
+                socket.set_reuse_address(true)?;
+                socket.bind(&address.into())?;
+                socket.set_reuse_address(false)?;
+            }
+            Err(error) => return Err(error),
+        }
         enlarge(&socket, buffers)?;
+        Self::new(socket)
+    }
+
+    /// Opens a socket that receives what is sent to a group, and nothing else. Others on this
+    /// machine may do the same.
+    pub(crate) fn join(group: &Group, buffers: Buffers) -> io::Result<Self> {
+        let socket = open(group.address, Protocol::UDP)?;
+        hear_no_group(&socket, group.address)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&group.destination().into())?;
+        match group.address.ip() {
+            IpAddr::V4(address) => {
+                let interface = InterfaceIndexOrAddress::Index(group.interface);
+                socket.join_multicast_v4_n(&address, &interface)?;
+            }
+            IpAddr::V6(address) => socket.join_multicast_v6(&address, group.interface)?,
+        }
+        enlarge(&socket, buffers)?;
+        Self::new(socket)
+    }
+
+    fn new(socket: socket2::Socket) -> io::Result<Self> {
         let socket = std::net::UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
         Ok(Self { socket, state, local, refusals: AtomicU64::new(0) })
+    }
+
+    /// Lets sockets that receive what is sent to a group have the same port as this one.
+    pub(crate) fn share_port(&self) -> io::Result<()> {
+        SockRef::from(&self.socket).set_reuse_address(true)
+    }
+
+    /// Sends by the interface of a group, as far as it says, and to others on this machine too.
+    pub(crate) fn aim(&self, group: &Group) -> io::Result<()> {
+        let socket = SockRef::from(&self.socket);
+        match group.address.ip() {
+            IpAddr::V4(address) => {
+                let any = Ipv4Addr::UNSPECIFIED;
+                let index = group.interface;
+                sockopt::set_ip_multicast_if_with_ifindex(&self.socket, &address, &any, index)?;
+                socket.set_multicast_ttl_v4(group.ttl)?;
+                socket.set_multicast_loop_v4(true)
+            }
+            IpAddr::V6(_) => {
+                socket.set_multicast_if_v6(group.interface)?;
+                socket.set_multicast_hops_v6(group.ttl)?;
+                socket.set_multicast_loop_v6(true)
+            }
+        }
+    }
+
+    /// The address that datagrams to the peer of [`Socket::connect`] leave from.
+    pub(crate) fn connected_from(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
     }
 
     /// Talks to one peer only from now on: what others send is not received, and the system tells
@@ -245,10 +307,33 @@ impl fmt::Debug for ReceiveBuffers {
     }
 }
 
+fn open(address: SocketAddr, protocol: Protocol) -> io::Result<socket2::Socket> {
+    socket2::Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(protocol))
+}
+
+/// A socket on all addresses would get what is sent to any group that any program has joined.
+fn hear_no_group(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
+    match address {
+        SocketAddr::V4(_) => socket.set_multicast_all_v4(false),
+        SocketAddr::V6(_) => socket.set_multicast_all_v6(false),
+    }
+}
+
+/// Whether a port that is in use is so only by those who receive what is sent to a group, so that
+/// nothing is taken from them.
+fn only_groups_use(address: SocketAddr) -> bool {
+    let loopback: IpAddr = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V4(_) | IpAddr::V6(_) => return false,
+    };
+    std::net::UdpSocket::bind((loopback, address.port())).is_ok()
+}
+
 /// Makes the kernel's buffers as large as asked for or as it allows.
 fn enlarge(socket: &socket2::Socket, buffers: Buffers) -> io::Result<()> {
     // Without the privilege to exceed the limit the second call takes what the limit allows.
-    if rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, buffers.receive).is_err() {
+    if sockopt::set_socket_recv_buffer_size_force(socket, buffers.receive).is_err() {
         socket.set_recv_buffer_size(buffers.receive)?;
     }
     socket.set_send_buffer_size(buffers.send)?;

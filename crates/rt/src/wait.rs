@@ -1,7 +1,7 @@
 //! Waiting for a socket, a timer or another thread, to the microsecond.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -60,10 +60,26 @@ impl Waker {
         interest: Ready,
         timeout: Option<Duration>,
     ) -> io::Result<Ready> {
+        self.wait_also(socket, None, interest, timeout)
+    }
+
+    /// The same, and until `also` has something to read if that is asked of the socket.
+    pub(crate) fn wait_also(
+        &self,
+        socket: &impl AsFd,
+        also: Option<BorrowedFd<'_>>,
+        interest: Ready,
+        timeout: Option<Duration>,
+    ) -> io::Result<Ready> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, interest.readable);
         flags.set(PollFlags::OUT, interest.writable);
-        let mut fds = [PollFd::new(socket, flags), PollFd::new(&self.0.event, PollFlags::IN)];
+        let other = also.filter(|_| interest.readable).unwrap_or(self.0.event.as_fd());
+        let mut fds = [
+            PollFd::new(socket, flags),
+            PollFd::new(&self.0.event, PollFlags::IN),
+            PollFd::from_borrowed_fd(other, PollFlags::IN),
+        ];
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
@@ -73,16 +89,19 @@ impl Waker {
             Err(Errno::INTR) => return Ok(Ready::default()),
             Err(error) => return Err(error.into()),
         }
-        let (socket, event) = (fds[0].revents(), fds[1].revents());
+        let [socket, event, other] = fds.map(|fd| fd.revents());
         if event.contains(PollFlags::IN) {
             let mut count = [0u8; 8];
             let _ = rustix::io::read(&self.0.event, &mut count);
             // Swapped, not stored: it takes over what those who saw it set had done before.
             self.0.signalled.swap(false, Ordering::AcqRel);
         }
+        let is_other = also.is_some() && interest.readable;
         let failed = socket.intersects(PollFlags::ERR | PollFlags::HUP);
         Ok(Ready {
-            readable: socket.contains(PollFlags::IN) || failed,
+            readable: socket.contains(PollFlags::IN)
+                || is_other && other.contains(PollFlags::IN)
+                || failed,
             writable: socket.contains(PollFlags::OUT) || failed,
         })
     }

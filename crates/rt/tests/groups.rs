@@ -1,0 +1,205 @@
+//! Multicast groups between drivers of one machine, in a network namespace that has no way out and
+//! goes away with its process.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+use std::collections::VecDeque;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use engine::{Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf};
+use slowlight_rt::{Buffers, Config, Control, Driver, Event, FileStore, Group, StoreConfig, Waker};
+
+/// Set in the namespace.
+const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
+
+/// Runs the test `name` again in a namespace of its own; `true` if this is that run.
+fn inside(name: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    // The kernel gives the new interface its address and its route to groups a little later.
+    let setup = "ip link set lo up multicast on && \
+                 ip route add 224.0.0.0/4 dev lo src 127.0.0.1 && \
+                 ip link add ends type veth peer name other && \
+                 sysctl -qw net.ipv6.conf.ends.accept_dad=0 && \
+                 ip link set other up && ip link set ends up && \
+                 for i in $(seq 100); do \
+                   ip -6 address show dev ends | grep -q 'inet6 fe80' && \
+                   ip -6 route show table local dev ends | grep -q ff00 && break; \
+                   sleep 0.05; \
+                 done";
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--map-root-user", "sh", "-c", script]);
+        command.arg("sh").arg(std::env::current_exe().unwrap()).arg(name);
+        command
+    };
+    if !unshare(setup).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no network namespace can be made here");
+        return false;
+    }
+    let run = format!("{setup} && exec \"$1\" --exact \"$2\" --nocapture");
+    let status = unshare(&run).env(INSIDE, "1").status().unwrap();
+    assert!(status.success());
+    false
+}
+
+/// Says what it is told to, and notes what it hears.
+#[derive(Debug, Default)]
+struct Chat {
+    say: VecDeque<(PathId, &'static [u8])>,
+    heard: Vec<(PathId, PathId, Vec<u8>)>,
+    up: Vec<PathId>,
+    effects: VecDeque<Effect>,
+}
+
+impl Engine for Chat {
+    type Indication = ();
+
+    fn handle_input(&mut self, _now: Time, input: Input<'_>) {
+        match input {
+            Input::Path(path, PathEvent::Up(_)) => self.up.push(path),
+            Input::Path(..) | Input::Done(..) => {}
+            Input::Receive(receive) => {
+                assert!(self.up.contains(&receive.path) && self.up.contains(&receive.from));
+                for bytes in receive.datagrams() {
+                    self.heard.push((receive.path, receive.from, bytes.to_vec()));
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let (path, bytes) = self.say.pop_front()?;
+        tx.push(bytes.len())?.copy_from_slice(bytes);
+        tx.transmit(path, now)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<()> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        None
+    }
+}
+
+struct Member {
+    _directory: tempfile::TempDir,
+    driver: Driver<Chat>,
+    group: PathId,
+}
+
+impl Member {
+    fn new(listen: &str, group: Group) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let waker = Waker::new().unwrap();
+        let store = FileStore::open(StoreConfig::new(directory.path()), &waker).unwrap();
+        let config = Config {
+            buffers: Buffers { receive: 1 << 16, send: 1 << 16 },
+            tick: Duration::from_millis(20),
+            ..Config::new(listen.parse().unwrap(), PathInfo::datagram(500))
+        };
+        let mut driver = Driver::new(config, Chat::default(), store, waker).unwrap();
+        let group = driver.join_group(group).unwrap();
+        Self { _directory: directory, driver, group }
+    }
+
+    /// Runs until the next tick.
+    fn step(&mut self) -> &mut Chat {
+        let on = |_, _: &mut Chat, event| match event {
+            Event::Tick => Control::Stop,
+            Event::Indication(()) | Event::Refused(_) => Control::Continue,
+        };
+        self.driver.run(&AtomicBool::new(false), on).unwrap();
+        self.driver.engine_mut()
+    }
+
+    fn say(&mut self, path: PathId, bytes: &'static [u8]) {
+        self.driver.engine_mut().say.push_back((path, bytes));
+        self.step();
+    }
+
+    fn heard(&mut self) -> Vec<(PathId, PathId, Vec<u8>)> {
+        std::mem::take(&mut self.step().heard)
+    }
+}
+
+fn all_hear_and_one_answers(any: &str, group: Group) {
+    let mut one = Member::new(&format!("{any}:0"), group);
+    let mut two = Member::new(&format!("{any}:0"), group);
+    // The groups' port can be had although others listen to the group on it, but only once.
+    let port = group.address.port();
+    let mut three = Member::new(&format!("{any}:{port}"), group);
+    let twice = std::net::UdpSocket::bind(format!("{any}:{port}"));
+    assert_eq!(twice.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+
+    one.say(one.group, b"hello");
+    assert_eq!(one.heard(), [], "nobody hears himself");
+    for other in [&mut two, &mut three] {
+        let heard = other.heard();
+        let [(path, from, bytes)] = heard.as_slice() else { panic!("{heard:?}") };
+        assert_eq!((*path, bytes.as_slice()), (other.group, &b"hello"[..]));
+        assert_ne!(from, path);
+        let address = other.driver.peer(*from).unwrap();
+        assert_eq!(address.port(), one.driver.local().port());
+        other.say(*from, b"I hear you");
+    }
+    let heard = one.heard();
+    assert_eq!(heard.len(), 2, "{heard:?}");
+    assert!(heard.iter().all(|(path, from, _)| path == from && *path != one.group));
+    assert_ne!(heard[0].0, heard[1].0);
+
+    two.driver.engine_mut().effects.push_back(Effect::ClosePath { path: two.group });
+    two.step();
+    one.say(one.group, b"again");
+    two.say(two.group, b"who left says nothing");
+    assert_eq!((one.heard(), two.heard()), (vec![], vec![]));
+    assert_eq!(three.heard().len(), 1);
+    two.driver.engine_mut().effects.push_back(Effect::OpenPath { path: two.group });
+    two.step();
+    one.say(one.group, b"and again");
+    assert_eq!(two.heard().len(), 1);
+    assert_eq!(two.driver.engine().up.iter().filter(|path| **path == two.group).count(), 2);
+}
+
+#[test]
+fn groups_of_ipv4() {
+    if inside("groups_of_ipv4") {
+        let lo = slowlight_rt::interface("lo").unwrap();
+        let group = Group::new("224.0.0.108:7542".parse().unwrap());
+        all_hear_and_one_answers("0.0.0.0", group);
+        all_hear_and_one_answers("0.0.0.0", Group { interface: lo, ..group });
+    }
+}
+
+#[test]
+fn groups_of_ipv6() {
+    if inside("groups_of_ipv6") {
+        // The loopback interface takes no groups of IPv6.
+        let interface = slowlight_rt::interface("ends").unwrap();
+        let group = Group::new("[ff02::6c]:7542".parse().unwrap());
+        all_hear_and_one_answers("[::]", Group { interface, ..group });
+    }
+}
+
+#[test]
+fn what_is_no_group_is_refused() {
+    if inside("what_is_no_group_is_refused") {
+        let mut member = Member::new("0.0.0.0:0", Group::new("224.0.0.108:7542".parse().unwrap()));
+        for address in ["127.0.0.1:7542", "224.0.0.108:0", "[ff02::6c]:7542"] {
+            let error = member.driver.join_group(Group::new(address.parse().unwrap())).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{address}");
+        }
+        assert!(slowlight_rt::interface("none").is_err());
+    }
+}
