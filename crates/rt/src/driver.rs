@@ -12,10 +12,13 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::group::{Groups, Joined};
+use crate::lite::Lite;
 use crate::peers::Origin;
 use crate::socket::{Arrival, SEGMENTS_MAX};
 use crate::wait::wake_exactly;
-use crate::{Buffers, Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Sent, Socket, Waker};
+use crate::{
+    Buffers, Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Sent, Socket, UdpLite, Waker,
+};
 
 /// How a [`Driver`] reaches its peers.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub struct Config {
     pub buffers: Buffers,
     /// How often the observer is called without an indication.
     pub tick: Duration,
+    /// How UDP-Lite is used beside UDP, if at all.
+    pub udp_lite: Option<UdpLite>,
 }
 
 impl Config {
@@ -45,6 +50,7 @@ impl Config {
             silence: Duration::from_secs(300),
             buffers: Buffers::default(),
             tick: Duration::from_millis(100),
+            udp_lite: None,
         }
     }
 }
@@ -121,6 +127,7 @@ pub struct Driver<E: Engine> {
     waker: Waker,
     peers: Peers,
     groups: Groups,
+    lite: Option<Lite>,
     config: Config,
     tx: TxBuf,
     held: Option<Held>,
@@ -175,10 +182,19 @@ impl<E: Engine> Driver<E> {
     /// Binds the socket. `store` must have been opened with the same `waker`.
     ///
     /// # Errors
-    /// The port is in use, or the address is not this machine's.
+    /// The port is in use, or the address is not this machine's; `Unsupported` if UDP-Lite is
+    /// wanted and the kernel does not have it.
     pub fn new(config: Config, engine: E, store: FileStore, waker: Waker) -> io::Result<Self> {
         let socket = Socket::bind(config.listen, config.buffers)?;
         let segments = segments_a_batch(&config.path);
+        let mut groups = Groups::default();
+        let lite = match config.udp_lite {
+            None => None,
+            Some(rules) => Some(Lite::open(rules, &socket, config.buffers)?),
+        };
+        if let Some(lite) = &lite {
+            groups.watch(lite.socket())?;
+        }
         Ok(Self {
             engine,
             clock: Clock::start(),
@@ -186,7 +202,8 @@ impl<E: Engine> Driver<E> {
             store,
             waker,
             peers: Peers::new(config.peers_max, config.silence),
-            groups: Groups::default(),
+            groups,
+            lite,
             tx: TxBuf::new(segments),
             held: None,
             received: ReceiveBuffers::new(),
@@ -391,15 +408,28 @@ impl<E: Engine> Driver<E> {
             }
             let now = self.clock.now();
             let any = self.socket.local().ip().is_unspecified();
-            let Self { engine, peers, config, statistics, .. } = self;
+            let Self { engine, peers, config, statistics, lite, .. } = self;
             let inlet = Inlet { group: None, echo: None, any };
             let mut count = self.socket.receive(&mut self.received, |arrival| {
                 arrive(engine, peers, config, statistics, now, &arrival, inlet);
+                if let Some(lite) = lite {
+                    lite.overhear(peers, &arrival);
+                }
             })?;
+            if let Some(lite) = lite {
+                count += lite.socket().receive(&mut self.received, |arrival| {
+                    if lite.admits(arrival.bytes) {
+                        arrive(engine, peers, config, statistics, now, &arrival, inlet);
+                    }
+                })?;
+            }
             for Joined { path, socket, echo } in self.groups.joined() {
                 let inlet = Inlet { group: Some(path), echo, any };
                 count += socket.receive(&mut self.received, |arrival| {
                     arrive(engine, peers, config, statistics, now, &arrival, inlet);
+                    if let Some(lite) = lite {
+                        lite.overhear(peers, &arrival);
+                    }
                 })?;
             }
             if count == 0 {
@@ -507,7 +537,13 @@ impl<E: Engine> Driver<E> {
             }
         }
         let bytes = &self.tx.bytes()[held.sent..len];
-        let sent = match self.socket.send(peer.address, peer.ours, ecn, bytes, segment) {
+        let lite = self.lite.as_ref().filter(|lite| lite.reaches(&self.peers, path));
+        let (to, ours) = (peer.address, peer.ours);
+        let sent = match lite.filter(|_| !self.groups.knows(path)) {
+            Some(lite) => lite.send(&self.socket, to, ours, ecn, bytes, segment),
+            None => self.socket.send(to, ours, ecn, bytes, segment),
+        };
+        let sent = match sent {
             Ok(sent) => sent,
             Err(error) => return self.refused(peer.address, segment, error).map(|()| None),
         };

@@ -56,7 +56,7 @@ pub(crate) struct Groups {
     by_path: BTreeMap<PathId, Member>,
     /// The group that the driver's socket is set up to send to.
     aimed: Option<PathId>,
-    /// Tells whether any of the groups' sockets has datagrams.
+    /// Tells whether any of the groups' sockets, or another that is watched, has datagrams.
     any: Option<OwnedFd>,
 }
 
@@ -113,16 +113,15 @@ impl Groups {
         let Some(member) = self.by_path.get_mut(&path).filter(|it| it.socket.is_none()) else {
             return Ok(());
         };
-        let any = match self.any.take() {
-            Some(any) => any,
-            None => epoll::create(epoll::CreateFlags::CLOEXEC)?,
-        };
-        let any = self.any.insert(any);
         let socket = Socket::join(&member.group, Buffers { receive: 1 << 20, send: 1 << 16 })?;
-        let data = epoll::EventData::new_u64(path.0.into());
-        epoll::add(any.as_fd(), &socket, data, epoll::EventFlags::IN)?;
+        watch(&mut self.any, &socket)?;
         member.socket = Some(socket);
         Ok(())
+    }
+
+    /// Watches another socket of the driver, too.
+    pub(crate) fn watch(&mut self, socket: &Socket) -> io::Result<()> {
+        watch(&mut self.any, socket)
     }
 
     /// Leaves a group.
@@ -158,10 +157,21 @@ impl Groups {
         })
     }
 
-    /// Readable while any group has datagrams.
+    /// Readable while any group or other socket that is watched has datagrams.
     pub(crate) fn any(&self) -> Option<BorrowedFd<'_>> {
         self.any.as_ref().map(|any| any.as_fd())
     }
+}
+
+fn watch(any: &mut Option<OwnedFd>, socket: &Socket) -> io::Result<()> {
+    let all = match any.take() {
+        Some(all) => all,
+        None => epoll::create(epoll::CreateFlags::CLOEXEC)?,
+    };
+    let all = any.insert(all);
+    // Who has something is found by reading.
+    epoll::add(all.as_fd(), socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    Ok(())
 }
 
 /// Where datagrams to a group come from that leave by a socket on `local`.

@@ -6,14 +6,14 @@
 //!
 //! Datagrams of one size cross the kernel in batches (`UDP_SEGMENT`, `UDP_GRO`), which is what
 //! makes more than a gigabit a second of small datagrams possible at all; where the kernel or the
-//! device refuses, they are sent one by one.
-
-#![forbid(unsafe_code)]
+//! device refuses, they are sent one by one. A driver may join multicast groups ([`Group`]), and
+//! use UDP-Lite beside UDP ([`UdpLite`]), which has no batches.
 
 mod clock;
 mod driver;
 mod entropy;
 mod group;
+mod lite;
 mod peers;
 pub mod raw;
 mod socket;
@@ -24,6 +24,7 @@ pub use clock::Clock;
 pub use driver::{Config, Control, Driver, Event, RunError, Statistics};
 pub use entropy::entropy;
 pub use group::{Group, interface};
+pub use lite::UdpLite;
 pub use peers::Peers;
 pub use socket::{Buffers, ReceiveBuffers, Sent, Socket};
 pub use store::{Access, FileStore, StoreConfig, StoreError};

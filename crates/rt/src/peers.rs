@@ -31,6 +31,8 @@ pub struct Peer {
     pub ours: Option<IpAddr>,
     heard: Time,
     fixed: bool,
+    /// Whether it said that it takes UDP-Lite.
+    lite: Option<bool>,
 }
 
 /// Where a datagram came from.
@@ -106,6 +108,19 @@ impl Peers {
         self.by_path.get(&path).copied()
     }
 
+    /// What a peer said last of UDP-Lite: whether it takes that.
+    pub(crate) fn takes_lite(&self, path: PathId) -> Option<bool> {
+        self.by_path.get(&path).and_then(|peer| peer.lite)
+    }
+
+    /// Notes whether the peer at an address takes UDP-Lite.
+    pub(crate) fn set_takes_lite(&mut self, address: SocketAddr, takes: bool) {
+        let path = self.by_address.get(&address);
+        if let Some(peer) = path.and_then(|path| self.by_path.get_mut(path)) {
+            peer.lite = Some(takes);
+        }
+    }
+
     /// Forgets a peer.
     pub fn remove(&mut self, path: PathId) {
         if let Some(peer) = self.by_path.remove(&path) {
@@ -127,7 +142,7 @@ impl Peers {
         }
         let path = PathId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.by_path.insert(path, Peer { address, ours, heard, fixed: false });
+        self.by_path.insert(path, Peer { address, ours, heard, fixed: false, lite: None });
         self.by_address.insert(address, path);
         path
     }

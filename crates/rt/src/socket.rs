@@ -29,6 +29,8 @@ pub struct Socket {
     state: UdpSocketState,
     local: SocketAddr,
     refusals: AtomicU64,
+    /// The most datagrams of a batch.
+    segments_max: usize,
 }
 
 /// Sizes of the kernel's socket buffers, in bytes of datagrams.
@@ -122,11 +124,29 @@ impl Socket {
         Self::new(socket)
     }
 
+    /// Opens a socket of UDP-Lite, which the kernel may not have. It sends and receives datagrams
+    /// one by one.
+    pub(crate) fn bind_lite(address: SocketAddr, buffers: Buffers) -> io::Result<Self> {
+        let socket =
+            open(address, Protocol::UDPLITE).map_err(|error| {
+                match Errno::from_io_error(&error) {
+                    Some(Errno::PROTONOSUPPORT) => {
+                        io::Error::new(io::ErrorKind::Unsupported, "this kernel has no UDP-Lite")
+                    }
+                    _ => error,
+                }
+            })?;
+        hear_no_group(&socket, address)?;
+        socket.bind(&address.into())?;
+        enlarge(&socket, buffers)?;
+        Ok(Self { segments_max: 1, ..Self::new(socket)? })
+    }
+
     fn new(socket: socket2::Socket) -> io::Result<Self> {
         let socket = std::net::UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
-        Ok(Self { socket, state, local, refusals: AtomicU64::new(0) })
+        Ok(Self { socket, state, local, refusals: AtomicU64::new(0), segments_max: SEGMENTS_MAX })
     }
 
     /// Lets sockets that receive what is sent to a group have the same port as this one.
@@ -186,7 +206,7 @@ impl Socket {
     /// Whether batches leave as one; if not, datagrams are sent one by one.
     #[must_use]
     pub fn sends_batches(&self) -> bool {
-        self.state.max_gso_segments() > 1
+        self.state.max_gso_segments().min(self.segments_max) > 1
     }
 
     /// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter.
@@ -206,7 +226,7 @@ impl Socket {
         let mut done = 0;
         // A datagram without content is one datagram.
         while done < bytes.len() || bytes.is_empty() {
-            let segments_max = self.state.max_gso_segments().min(SEGMENTS_MAX);
+            let segments_max = self.state.max_gso_segments().min(self.segments_max);
             let piece = segment.saturating_mul(segments_max).min(bytes.len() - done);
             let contents = &bytes[done..done + piece];
             let transmit = Transmit {
