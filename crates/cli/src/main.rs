@@ -12,6 +12,7 @@ mod decode;
 mod generate;
 mod links;
 mod operations;
+mod peers;
 mod recv;
 mod send;
 mod session;
@@ -49,6 +50,8 @@ enum Command {
     Ls(ask::LsArgs),
     /// Delete a file at another end
     Rm(ask::RmArgs),
+    /// List who says by Saratoga's beacons that it is there
+    Peers(peers::Args),
     /// Ask a CFDP entity for something: a listing, a status, one of its files
     Cfdp(operations::Args),
     /// Show what a capture or hexadecimal digits say, one line a PDU
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Get(args) => ask::get(args),
         Command::Ls(args) => ask::ls(args),
         Command::Rm(args) => ask::rm(args),
+        Command::Peers(args) => peers::run(&args),
         Command::Cfdp(args) => operations::run(args),
         Command::Decode(args) => decode::run(&args),
         Command::Links(args) => links::run(&args),

@@ -15,6 +15,7 @@ use proto::cfdp::{
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
+use crate::peers::{self, GroupOptions};
 use crate::session;
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
@@ -50,6 +51,19 @@ pub(crate) struct Args {
     #[arg(long)]
     allow_delete: bool,
 
+    /// Saratoga: say every so many seconds to a multicast group that this end is there, and what
+    /// it does
+    #[arg(long, value_name = "SECONDS", value_parser = peers::seconds)]
+    beacon: Option<Duration>,
+
+    #[command(flatten)]
+    group: GroupOptions,
+
+    /// Saratoga: the identifier in beacons, which nobody else has [default: ipn:N.0 with --entity
+    /// N, else what the settings say, else the name of this machine]
+    #[arg(long, value_name = "TEXT")]
+    eid: Option<String>,
+
     /// Another entity and its address, as 3=192.0.2.7:7542, for what is handed on or sent to it on
     /// behalf of others; may be repeated
     #[arg(long, value_name = "ID=ADDR")]
@@ -80,8 +94,10 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
         family == Family::Saratoga || !args.serve && !args.allow_delete,
         "--serve and --allow-delete are for Saratoga"
     );
+    let listen = resolve(&args.listen)?;
     let service = session::Service {
-        listen: resolve(&args.listen)?,
+        listen,
+        beacons: beacons(&args, family, listen)?,
         root: args.root,
         entity: args.entity,
         once: args.once,
@@ -92,10 +108,25 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
     Ok(session::serve(args.options, service))
 }
 
+/// The beacons to send, if any are wanted.
+fn beacons(args: &Args, family: Family, listen: SocketAddr) -> Result<Option<session::Announce>> {
+    let Some(interval) = args.beacon else {
+        let given = args.eid.is_some() || args.group != GroupOptions::default();
+        ensure!(!given, "--eid, --group and --interface are for beacons; give --beacon SECONDS");
+        return Ok(None);
+    };
+    ensure!(family == Family::Saratoga, "--beacon is for Saratoga");
+    let eid = args.eid.clone();
+    let fits = eid.as_ref().is_none_or(|eid| (1..=255).contains(&eid.len()));
+    ensure!(fits, "--eid has 1 to 255 octets");
+    Ok(Some(session::Announce { interval, group: args.group.group(listen.ip())?, eid }))
+}
+
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     let listen = resolve(&args.listen)?;
     ensure!(!args.serve && !args.allow_delete, "--serve and --allow-delete are for Saratoga");
+    ensure!(beacons(&args, Family::Cfdp, listen)?.is_none(), "--beacon is for Saratoga");
     let mut config = args.options.entity(args.entity, 2)?;
     let number = config.entity;
     let peers = args.peer.iter().map(|text| known_peer(text)).collect::<Result<Vec<_>>>()?;

@@ -60,6 +60,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "BYTES", default_value = "1472", value_parser = datagram)]
     pub(crate) datagram: usize,
 
+    /// Saratoga: content may be damaged on the way, and goes by UDP-Lite with a checksum over the
+    /// headers only, and none over the file; all but data still goes by UDP
+    #[arg(long)]
+    pub(crate) udp_lite: bool,
+
     /// Print results as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -119,6 +124,7 @@ impl Options {
     pub(crate) fn entity(&self, given: Option<u64>, default: u64) -> Result<cfdp::Config> {
         let protocol = self.full_protocol()?;
         ensure!(protocol.kind.family() == Family::Cfdp, "{protocol} is not CFDP");
+        ensure!(!self.udp_lite, "--udp-lite is for Saratoga");
         let mut config = lab::engines::cfdp_config(&protocol)?;
         config.entity = default;
         // An engine that a profile is of counted from there in each run. Here a number that comes again
@@ -227,6 +233,7 @@ pub(crate) fn bind_error(address: SocketAddr, error: std::io::Error) -> anyhow::
     let remedy = match error.kind() {
         std::io::ErrorKind::AddrInUse => "another program uses this port; choose another",
         std::io::ErrorKind::AddrNotAvailable => "this machine does not have this address",
+        std::io::ErrorKind::Unsupported => "UDP-Lite is missing; leave out --udp-lite",
         std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose another",
         _ => "the system refuses",
     };

@@ -4,11 +4,18 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
 
 use engine::PathId;
 use rustix::event::epoll;
 
 use crate::{Buffers, Socket};
+
+/// Another driver that is just being set up on the port of a group does not share it until it has
+/// joined, too: how often to try again, and after which time.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A multicast group, and how to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +112,12 @@ impl Groups {
         self.aimed = Some(path);
         let echo = source(&group, sender.local()).ok();
         self.by_path.insert(path, Member { group, socket: None, echo });
+        for _ in 0..TRIES {
+            match self.open(path) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => thread::sleep(PAUSE),
+                joined => return joined,
+            }
+        }
         self.open(path)
     }
 

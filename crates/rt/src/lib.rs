@@ -27,5 +27,5 @@ pub use group::{Group, interface};
 pub use lite::UdpLite;
 pub use peers::Peers;
 pub use socket::{Buffers, ReceiveBuffers, Sent, Socket};
-pub use store::{Access, FileStore, StoreConfig, StoreError};
+pub use store::{Access, FileStore, StoreConfig, StoreError, free_octets};
 pub use wait::{Ready, Waker};

@@ -120,6 +120,9 @@ fn prepare(
     timeout: Option<Span>,
 ) -> Result<(Driver, Client, Option<tempfile::TempDir>)> {
     ensure!(ends.to.port() != 0, "nobody can listen on port 0");
+    // What is deleted because it came must have come undamaged.
+    let moves = matches!(wish, Wish::Send { gives: true, .. } | Wish::Get { takes: true, .. });
+    ensure!(!moves || !options.udp_lite, "--give and --take do not go with --udp-lite");
     let keeps = matches!(wish, Wish::Get { .. });
     let rights = Rights::Client { keeps };
     let remote = Some(ends.remote_entity);
@@ -140,6 +143,7 @@ fn prepare(
     let settings = rt::Config {
         peers_max: 0,
         tick: Duration::from_millis(10),
+        udp_lite: super::udp_lite(&options, true),
         ..rt::Config::new(ends.listen, path)
     };
     let mut driver = rt::Driver::new(settings, engine, store, waker)

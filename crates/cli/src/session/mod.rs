@@ -7,7 +7,7 @@ mod client;
 mod server;
 
 pub(crate) use self::client::{Ends, Wish, run};
-pub(crate) use self::server::{Service, serve};
+pub(crate) use self::server::{Announce, Service, serve};
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -142,7 +142,8 @@ fn of_saratoga(indication: saratoga::Indication) -> Notice {
         }),
         saratoga::Indication::Listing { entries, .. } => Notice::Listing(entries),
         saratoga::Indication::Beacon { about, .. } => {
-            Notice::Said(format!("{} is there", about.eid.escape_debug()))
+            // They come again and again; `slowlight peers` lists them.
+            Notice::Noted(format!("{} is there", about.eid.escape_debug()))
         }
         saratoga::Indication::LimitReached(limit) => {
             Notice::Noted(format!("limit reached: {limit:?}"))
@@ -239,6 +240,8 @@ fn settings(
     rights: Rights,
 ) -> Result<(EngineConfig, PathInfo)> {
     let protocol = options.full_protocol()?;
+    let is_saratoga = protocol.kind.family() == Family::Saratoga;
+    ensure!(is_saratoga || !options.udp_lite, "--udp-lite is for Saratoga");
     let mut config = EngineConfig::new(&protocol, given.unwrap_or(default), None)?;
     match &mut config {
         EngineConfig::Ltp(config) => {
@@ -273,6 +276,9 @@ fn settings(
                 peer.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
             }
             rights.settle(&mut peer.config);
+            peer.config.udp_lite = options.udp_lite;
+            let is_v1 = peer.config.version == saratoga::Version::V1;
+            ensure!(is_v1 || !options.udp_lite, "--udp-lite is for version 1 of Saratoga");
             peer.config.default_remote.rate_bps
         }
         EngineConfig::Cfdp(_) => None,
@@ -329,6 +335,16 @@ fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
         tracing::info!(swept, "working files of an earlier process were removed");
     }
     Ok(())
+}
+
+/// How UDP-Lite is used; `assumed` says that the other end is known to take it.
+fn udp_lite(options: &Options, assumed: bool) -> Option<rt::UdpLite> {
+    options.udp_lite.then_some(rt::UdpLite {
+        coverage: saratoga::lite::coverage,
+        coverage_min: saratoga::lite::COVERAGE_MIN,
+        offer: saratoga::lite::offer,
+        assumed,
+    })
 }
 
 fn random() -> Result<engine::Rng> {

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use indicatif::ProgressBar;
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
+use proto::saratoga;
 
 use super::{Ended, Id, LINGER, Notice, Rights, notice, random, under_way};
+use crate::peers::{self, join};
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
 
@@ -26,7 +29,43 @@ pub(crate) struct Service {
     /// Whether others may fetch files and list directories, and delete files.
     pub(crate) gets: bool,
     pub(crate) deletes: bool,
+    /// Whether and how this end says that it is there.
+    pub(crate) beacons: Option<Announce>,
 }
+
+/// How a Saratoga peer says that it is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Announce {
+    pub(crate) interval: Duration,
+    pub(crate) group: rt::Group,
+    /// Its identifier, if that was given.
+    pub(crate) eid: Option<String>,
+}
+
+impl Announce {
+    /// Adds the group to those that beacons go to. What was given comes before the settings, and
+    /// these before the name of this machine.
+    fn settle(
+        &self,
+        config: &mut saratoga::Config,
+        group: PathId,
+        given: Option<u64>,
+    ) -> Result<()> {
+        let mut paths = config.beacons.take().map_or(Vec::new(), |beacons| beacons.paths);
+        paths.push(group);
+        config.beacons = Some(saratoga::Beacons { paths, interval: self.interval });
+        if let Some(eid) = &self.eid {
+            config.eid.clone_from(eid);
+        } else if given.is_none() && config.eid == format!("ipn:{ENTITY}.0") {
+            // All others that were told nothing have that number, too.
+            config.eid = peers::machine().context("this machine has no name; give --eid")?;
+        }
+        Ok(())
+    }
+}
+
+/// The number of a receiver that was given none.
+const ENTITY: u64 = 2;
 
 /// Receives until a signal comes, or with `once` the first file has come or failed.
 pub(crate) fn serve(options: Options, service: Service) -> Result<ExitCode> {
@@ -40,21 +79,36 @@ pub(crate) fn serve(options: Options, service: Service) -> Result<ExitCode> {
 
 fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>, Server)> {
     let rights = Rights::Server { gets: service.gets, deletes: service.deletes };
-    let (mut config, path) = super::settings(&options, service.entity, 2, None, rights)?;
-    let peers = peers(&mut config).map_err(|error| super::within(&options, error))?;
+    let (mut config, path) = super::settings(&options, service.entity, ENTITY, None, rights)?;
+    let peers = peers(&mut config, service.beacons.is_some())
+        .map_err(|error| super::within(&options, error))?;
+    // The driver numbers the path of the group after theirs.
+    let group = PathId(u32::try_from(peers.len())?);
+    if let (EngineConfig::Saratoga(peer), Some(announce)) = (&mut config, &service.beacons) {
+        announce.settle(&mut peer.config, group, service.entity)?;
+    }
     let number = super::number(&config);
     let waker = rt::Waker::new().context("cannot start")?;
     let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
     super::sweep(&mut store, options.protocol.kind.family())?;
     let engine = config.build(random()?);
     let listen = service.listen;
-    let settings = rt::Config { peers_max: service.peers_max, ..rt::Config::new(listen, path) };
+    let settings = rt::Config {
+        peers_max: service.peers_max,
+        udp_lite: super::udp_lite(&options, false),
+        ..rt::Config::new(listen, path)
+    };
     let mut driver = rt::Driver::new(settings, engine, store, waker)
         .map_err(|error| bind_error(listen, error))?;
     for address in peers {
         driver.add_peer(address);
     }
     let screen = Screen::new(options.json);
+    if let Some(announce) = &service.beacons {
+        tell_room(driver.engine_mut(), &service.root);
+        let path = join(&mut driver, announce.group)?;
+        ensure!(path == group, "the group has another number than the next");
+    }
     let number = number.map(|number| format!(" as engine {number}")).unwrap_or_default();
     screen.say(format_args!(
         "receiving on {} into {} by {}{number}",
@@ -66,17 +120,26 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
 }
 
 /// The addresses of the peers that settings name; the driver numbers their paths from zero.
-fn peers(config: &mut EngineConfig) -> Result<Vec<SocketAddr>> {
+fn peers(config: &mut EngineConfig, has_group: bool) -> Result<Vec<SocketAddr>> {
     let named = super::named(config)?;
     let EngineConfig::Saratoga(peers) = config else { return Ok(Vec::new()) };
     for (index, (_, name)) in named.iter().enumerate() {
         peers.set_path(name, PathId(u32::try_from(index)?));
     }
     ensure!(
-        peers.config.beacons.is_none() || !named.is_empty(),
+        peers.config.beacons.is_none() || has_group || !named.is_empty(),
         "beacons go to peers that are known: name them in [remotes], as [remotes.\"192.0.2.7:7542\"]"
     );
     Ok(named.into_iter().map(|(address, _)| address).collect())
+}
+
+/// Least time between two looks at how much room there is.
+const ROOM: Duration = Duration::from_secs(1);
+
+fn tell_room(engine: &mut AnyEngine, root: &Path) {
+    if let AnyEngine::Saratoga(node, _) = engine {
+        node.set_free_space(rt::free_octets(root).ok().map(|octets| octets / 1024));
+    }
 }
 
 struct Server {
@@ -87,6 +150,8 @@ struct Server {
     /// Whether the first file came whole.
     first: Option<bool>,
     closing_until: Time,
+    /// When to look again how much room there is.
+    room_at: Time,
     failure: Option<anyhow::Error>,
 }
 
@@ -105,6 +170,7 @@ impl Server {
             under_way: BTreeMap::new(),
             first: None,
             closing_until: Time::MAX,
+            room_at: Time::ZERO,
             failure: None,
         }
     }
@@ -116,13 +182,24 @@ impl Server {
         event: rt::Event<AnyIndication>,
     ) -> rt::Control {
         match event {
-            rt::Event::Tick => self.progress(now, engine),
+            rt::Event::Tick => {
+                self.progress(now, engine);
+                self.room(now, engine);
+            }
             rt::Event::Refused(_) => {}
             rt::Event::Indication(indication) => self.told(now, notice(indication)),
         }
         // The sender may not have heard the last of it: it asks again soon.
         let closed = self.service.once && self.first.is_some() && now >= self.closing_until;
         if closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
+    }
+
+    /// Looks from time to time how much room there is for files, and lets the beacons say so.
+    fn room(&mut self, now: Time, engine: &mut AnyEngine) {
+        if let Some(announce) = self.service.beacons.as_ref().filter(|_| now >= self.room_at) {
+            self.room_at = now + announce.interval.max(ROOM);
+            tell_room(engine, &self.service.root);
+        }
     }
 
     fn told(&mut self, now: Time, notice: Notice) {

@@ -42,7 +42,9 @@ pub struct Config {
     pub permissions: Permissions,
     /// Whether and where it says that it is there.
     pub beacons: Option<Beacons>,
-    /// Whether it says that its DATA may come by UDP-Lite. What goes by it is the driver's affair.
+    /// Whether DATA may come by UDP-Lite, and the content of files that are sent to those who take
+    /// that may be damaged: they go without a checksum. [`super::lite`] says to the driver what
+    /// goes by UDP-Lite.
     pub udp_lite: bool,
     /// When the progress of a reception is saved, so that it can go on after a restart.
     pub journal: JournalPolicy,

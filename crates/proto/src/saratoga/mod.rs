@@ -15,6 +15,7 @@ mod core;
 mod directory;
 mod errand;
 mod indication;
+pub mod lite;
 mod partials;
 mod profile;
 mod receiver;
@@ -219,6 +220,7 @@ impl Node {
             is_asked_for: false,
             delete: request.delete,
             descriptor: self.core.config.descriptor,
+            udp_lite: self.core.config.udp_lite && !request.delete,
         };
         let id = self.new_id(request.peer, Role::Sender)?;
         self.begin_sender(now, id, order);
@@ -594,6 +596,9 @@ impl Node {
                     is_asked_for: true,
                     delete: request.kind == RequestKind::Take,
                     descriptor: request.descriptor.min(self.core.config.descriptor),
+                    udp_lite: self.core.config.udp_lite
+                        && request.udp_lite
+                        && request.kind == RequestKind::Get,
                 };
                 self.begin_sender(now, id, order);
             }
@@ -673,7 +678,8 @@ impl Node {
             sends: able(permissions.get),
             receives: able(permissions.put),
             udp_lite: self.core.config.udp_lite,
-            free_space: self.free_kib.map(|kib| (Width::fitting(kib), kib)),
+            // The greatest number that a field can hold means "more".
+            free_space: self.free_kib.map(|kib| (Width::fitting(kib.saturating_add(1)), kib)),
             eid: self.core.config.eid.as_bytes(),
         });
         let octets = packet.to_vec().unwrap_or_default();

@@ -53,6 +53,8 @@ pub(crate) struct Order {
     pub(crate) delete: bool,
     /// The widest descriptor that the other peer takes.
     pub(crate) descriptor: Width,
+    /// Whether its content may be damaged on the way, so that it may go by UDP-Lite (§3.3).
+    pub(crate) udp_lite: bool,
 }
 
 /// A session that sends.
@@ -101,8 +103,6 @@ pub(crate) struct Sender {
     began: bool,
     /// Whether this peer ended it, so that the other one has to be told.
     is_ended_here: bool,
-    /// Whether DATA may come by UDP-Lite.
-    udp_lite: bool,
     /// Why it failed.
     failure: Option<StatusCode>,
     phase: Phase,
@@ -158,7 +158,6 @@ impl Sender {
             misses: 0,
             began: false,
             is_ended_here: false,
-            udp_lite: core.config.udp_lite,
             failure: None,
             phase: Phase::Opening,
             order,
@@ -220,7 +219,11 @@ impl Sender {
                 self.end(core, code);
             }
             (Job::Own(Task::List), Ok(Completion::Listing(entries))) => {
-                match directory::encode(&entries, core.config.limits.directory, self.udp_lite) {
+                match directory::encode(
+                    &entries,
+                    core.config.limits.directory,
+                    core.config.udp_lite,
+                ) {
                     Some(octets) => self.list(core, now, octets),
                     None => self.end(core, StatusCode::TooLong),
                 }
@@ -276,8 +279,9 @@ impl Sender {
             core.kernel.close(file);
             return;
         }
-        let is_stream = self.order.content == Content::Stream;
-        match core.config.checksum.sum().filter(|_| !is_stream) {
+        // A receiver has to discard a file that its checksum does not fit (§4.3), damaged or not.
+        let has_no_sum = self.order.content == Content::Stream || self.order.udp_lite;
+        match core.config.checksum.sum().filter(|_| !has_no_sum) {
             Some(sum) => {
                 self.phase = Phase::Summing;
                 self.summing = Some((file, Reading::new(sum)));
@@ -419,7 +423,7 @@ impl Sender {
                 descriptor: self.width,
                 bundles: false,
                 streams: self.order.content == Content::Stream,
-                udp_lite: self.udp_lite,
+                udp_lite: core.config.udp_lite,
                 session: self.id.number,
                 path: self.order.name.as_bytes(),
                 authentication: &[],
@@ -449,7 +453,7 @@ impl Sender {
             descriptor: self.width,
             content: self.order.content,
             is_over,
-            udp_lite: self.udp_lite,
+            udp_lite: self.order.udp_lite,
             session: self.id.number,
             checksum: match self.checksum {
                 None => FileChecksum::None,
@@ -462,7 +466,7 @@ impl Sender {
                     Content::Directory => EntryKind::Directory,
                     Content::File | Content::Bundle | Content::Stream => EntryKind::File,
                 },
-                udp_lite: self.udp_lite,
+                udp_lite: self.order.udp_lite,
                 width: self.width,
                 size: if is_stream { 0 } else { size },
                 modified: times::to_wire(self.modified),

@@ -335,3 +335,12 @@ fn size_of_effect(effect: &Effect) -> usize {
         | Effect::ResumeRead { .. } => 0,
     }
 }
+
+/// Octets for which there is room in a directory, for those without privileges.
+///
+/// # Errors
+/// The directory is not there, or its file system does not say.
+pub fn free_octets(directory: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(directory)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}

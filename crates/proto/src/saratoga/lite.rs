@@ -1,0 +1,107 @@
+//! Which packets may go by UDP-Lite (draft-wood-tsvwg-saratoga-22 §4): DATA of files and streams
+//! whose content may be damaged on the way. All else goes by UDP.
+
+use wire::saratoga::{Content, Data, Packet, RequestKind, Width};
+
+/// The least octets at the beginning of a packet that have to arrive as they were sent.
+pub const COVERAGE_MIN: usize = Data::overhead(Width::W16, false);
+
+/// Octets at the beginning of a packet that have to arrive as they were sent, the header; `None` if
+/// it has to go by UDP.
+#[must_use]
+pub fn coverage(packet: &[u8]) -> Option<usize> {
+    let Ok(Packet::Data(data)) = Packet::decode(packet) else { return None };
+    match data.content {
+        Content::File | Content::Stream => {
+            Some(Data::overhead(data.descriptor, data.timestamp.is_some()))
+        }
+        // A listing is of no use with errors in it, and a bundle may be signed.
+        Content::Directory | Content::Bundle => None,
+    }
+}
+
+/// Whether a peer that asks for a file takes it by UDP-Lite; `None` if the packet asks for none.
+///
+/// What is to be deleted after it was verified must be whole. That a BEACON says what the peer
+/// could do changes nothing for the file that it asked for.
+#[must_use]
+pub fn offer(packet: &[u8]) -> Option<bool> {
+    // Most packets are DATA; those need no closer look.
+    if packet.first().is_none_or(|first| first & 0x1f != 1) {
+        return None;
+    }
+    let Ok(Packet::Request(request)) = Packet::decode(packet) else { return None };
+    match request.kind {
+        RequestKind::Get => Some(request.udp_lite),
+        RequestKind::Take => Some(false),
+        RequestKind::NoOp
+        | RequestKind::Put
+        | RequestKind::Give
+        | RequestKind::Delete
+        | RequestKind::GetDir
+        | RequestKind::Other(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::saratoga::Request;
+
+    use super::*;
+
+    fn data(content: Content, descriptor: Width, timestamp: Option<[u8; 16]>) -> Vec<u8> {
+        let (wants_status, is_end, session, offset) = (false, false, 1, 2);
+        let data = b"content";
+        let data =
+            Data { descriptor, content, timestamp, wants_status, is_end, session, offset, data };
+        Packet::Data(data).to_vec().expect("it can be said")
+    }
+
+    #[test]
+    fn headers_of_data_are_covered() {
+        for (descriptor, timestamp, expected) in [
+            (Width::W16, None, 10),
+            (Width::W32, None, 12),
+            (Width::W64, None, 16),
+            (Width::W32, Some([1; 16]), 28),
+        ] {
+            let packet = data(Content::File, descriptor, timestamp);
+            assert_eq!(coverage(&packet), Some(expected));
+            assert_eq!(packet.len(), expected + 7);
+            assert_eq!(offer(&packet), None);
+        }
+        assert_eq!(COVERAGE_MIN, 10);
+        assert_eq!(coverage(&data(Content::Directory, Width::W16, None)), None);
+        assert!(coverage(&data(Content::Stream, Width::W64, None)).is_some());
+        assert_eq!(coverage(b""), None);
+        let mut status = vec![0x24, 0x41, 0, 0, 0x11, 0x22, 0x33, 0x44];
+        status.extend([0, 0, 0, 5, 0, 0, 0, 5]);
+        assert!(matches!(Packet::decode(&status), Ok(Packet::Status(_))));
+        assert_eq!(coverage(&status), None);
+    }
+
+    #[test]
+    fn who_asks_for_a_file_says_how_it_may_come() {
+        for (kind, udp_lite, expected) in [
+            (RequestKind::Get, true, Some(true)),
+            (RequestKind::Get, false, Some(false)),
+            (RequestKind::Take, true, Some(false)),
+            (RequestKind::Put, true, None),
+            (RequestKind::GetDir, true, None),
+        ] {
+            let request = Request {
+                kind,
+                descriptor: Width::W32,
+                bundles: false,
+                streams: true,
+                udp_lite,
+                session: 7,
+                path: b"name",
+                authentication: &[],
+            };
+            let packet = Packet::Request(request).to_vec().expect("it can be said");
+            assert_eq!(offer(&packet), expected);
+            assert_eq!(coverage(&packet), None);
+        }
+    }
+}
