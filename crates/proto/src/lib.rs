@@ -14,5 +14,7 @@ mod source;
 mod spool;
 mod storage;
 mod sum;
+#[cfg(test)]
+mod test_world;
 mod timer;
 mod window;

@@ -26,7 +26,7 @@ fn condition(world: &World, side: usize) -> Option<ConditionCode> {
 #[track_caller]
 fn nothing_is_left(world: &World) {
     for side in &world.sides {
-        assert_eq!(side.entity.transactions().count(), 0, "{:#?}", world.log);
+        assert_eq!(side.engine.transactions().count(), 0, "{:#?}", world.said());
     }
 }
 
@@ -51,7 +51,7 @@ fn finished_ends_a_suspended_sender() {
     let mut world = world_with(&content(5000));
     let id = world.put(put_request());
     world.run_until(Time::from_nanos(40_000_000));
-    world.sides[0].entity.suspend(world.now, id).expect("it is under way");
+    world.sides[0].engine.suspend(world.now, id).expect("it is under way");
     world.drain(0);
     world.run();
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
@@ -87,10 +87,10 @@ fn a_late_ack_of_the_eof_does_not_end_a_cancelled_sender() {
     let mut world = world_with(&content(20_000));
     let id = world.put(put_request());
     world.lose = lose_these(&[(0, "data 2"), (0, "data 5"), (0, "EOF 20000 cancel")]);
-    while !world.log.iter().any(|(_, _, line, _)| line.starts_with("EOF 20000 no")) {
+    while !world.said().iter().any(|(_, _, line, _)| line.starts_with("EOF 20000 no")) {
         world.step();
     }
-    world.sides[0].entity.cancel(world.now, id).expect("it is under way");
+    world.sides[0].engine.cancel(world.now, id).expect("it is under way");
     world.drain(0);
     world.run_until(Time::from_secs(60));
     assert_eq!(condition(&world, 1), Some(ConditionCode::CancelRequestReceived));
@@ -118,17 +118,17 @@ fn nothing_is_repaired_after_a_cancellation() {
     let id = world.put(put_request());
     world.lose =
         Box::new(|side, number, _| side == 0 && (1..1900).contains(&number) && number % 2 == 0);
-    while !world.log.iter().any(|(_, side, line, _)| *side == 1 && line.starts_with("NAK")) {
+    while !world.said().iter().any(|(_, side, line, _)| *side == 1 && line.starts_with("NAK")) {
         world.step();
     }
     for _ in 0..40 {
         world.step();
     }
-    world.sides[0].entity.cancel(world.now, id).expect("it is under way");
+    world.sides[0].engine.cancel(world.now, id).expect("it is under way");
     world.drain(0);
     let from = world.log.len();
     world.run_until(world.now + Duration::from_secs(20));
-    let after = &world.log[from..];
+    let after = &world.said()[from..];
     let data = after.iter().filter(|(_, _, line, _)| line.starts_with("data")).count();
     // One batch may have been on its way to the socket.
     assert!(data <= 1, "{data} data PDUs after the cancellation");
@@ -169,7 +169,7 @@ fn sequence_numbers_run_out() {
     for _ in 0..256 {
         world.put(put_request());
     }
-    let refused = world.sides[0].entity.put(world.now, put_request());
+    let refused = world.sides[0].engine.put(world.now, put_request());
     assert_eq!(refused, Err(RequestError::NoSequenceNumber));
 }
 
@@ -181,7 +181,7 @@ fn nothing_is_put_before_the_records_are_loaded_nor_to_oneself() {
     assert_eq!(entity.put(Time::ZERO, put_request()), Err(RequestError::NotReady));
     let mut world = World::new(&settings);
     let own = PutRequest { destination: 1, ..put_request() };
-    let refused = world.sides[0].entity.put(world.now, own);
+    let refused = world.sides[0].engine.put(world.now, own);
     assert!(matches!(refused, Err(RequestError::Conflict(_))), "{refused:?}");
 }
 
@@ -209,7 +209,7 @@ fn no_timer_of_a_sender_runs_while_it_is_suspended() {
     let mode = Some(TransmissionMode::Unacknowledged);
     let id = world.put(PutRequest { mode, fault_handlers: suspend, ..put_request() });
     world.run_until(Time::from_secs(DAY));
-    let entity = &world.sides[0].entity;
+    let entity = &world.sides[0].engine;
     let mut states = entity.transactions().map(|report| (report.id, report.state));
     assert_eq!(states.next(), Some((id, State::Suspended)));
     assert_eq!(engine::Engine::poll_timeout(entity), None);

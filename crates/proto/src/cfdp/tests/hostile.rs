@@ -78,9 +78,9 @@ fn offsets_beyond_reason_are_faults_or_ignored() {
     assert_eq!(condition(&world), Some(ConditionCode::FileSizeError));
     say(&mut world, 1, header(2), metadata(100));
     say(&mut world, 1, header(2), data(1 << 50, b"abcdef"));
-    assert_eq!(world.sides[1].entity.stats().data_dropped, 1);
+    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
     say(&mut world, 1, header(3), data(1 << 50, b"abcdef"));
-    assert_eq!(world.sides[1].entity.stats().data_dropped, 2);
+    assert_eq!(world.sides[1].engine.stats().data_dropped, 2);
     assert_eq!(world.sides[1].store.used(), 0);
 }
 
@@ -93,7 +93,7 @@ fn offsets_that_no_answer_could_name_are_ignored() {
     let small = Header { large_file: false, ..header(1) };
     say(&mut world, 1, small, metadata(0));
     say(&mut world, 1, small, data(u64::from(u32::MAX) - 3, b"abcdef"));
-    assert_eq!(world.sides[1].entity.stats().data_dropped, 1);
+    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
     say(&mut world, 1, small, data(u64::from(u32::MAX) - 6, b"abcdef"));
     world.run_until(Time::from_nanos(100_000_000));
     let said = world.transcript();
@@ -110,7 +110,7 @@ fn a_sender_of_crcs_must_go_on_to() {
     say(&mut world, 1, with_crc, data(0, b"0123456789"));
     say(&mut world, 1, with_crc, eof(b"0123456789"));
     assert_eq!(condition(&world), Some(ConditionCode::NoError));
-    assert_eq!(world.sides[1].entity.stats().decode_errors, 1);
+    assert_eq!(world.sides[1].engine.stats().decode_errors, 1);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn naks_for_what_does_not_exist_cost_nothing() {
     let nak = Nak { scope_start: 0, scope_end: 9000, requests: SegmentRequests::new(&requests) };
     say(&mut world, 0, toward_sender, Body::Nak(nak));
     world.run();
-    assert_eq!(world.sides[0].entity.stats().repair_bytes, 0);
+    assert_eq!(world.sides[0].engine.stats().repair_bytes, 0);
     assert_eq!(world.finished(0).map(|f| f.condition), Some(ConditionCode::NoError));
 }
 
@@ -247,8 +247,8 @@ fn a_flood_of_transactions_is_bounded() {
         say(&mut world, 1, header(sequence), metadata(1 << 30));
         say(&mut world, 1, header(sequence), data(sequence * 100, &[7; 900]));
         say(&mut world, 1, header(sequence + 5000), data(0, &[7; 900]));
-        assert!(world.sides[1].entity.memory() <= MEMORY_MAX);
-        assert!(world.sides[1].entity.transactions().count() <= 8);
+        assert!(world.sides[1].engine.memory() <= MEMORY_MAX);
+        assert!(world.sides[1].engine.transactions().count() <= 8);
     }
     let limits = world.sides[1]
         .indications
@@ -257,7 +257,7 @@ fn a_flood_of_transactions_is_bounded() {
     assert_eq!(limits.count(), 1);
     world.lose = Box::new(|_, _, _| true);
     world.run();
-    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn more_gaps_than_tracked_still_end_in_the_whole_file() {
     world.lose = Box::new(|side, number, _| side == 0 && number < 198 && number % 2 == 1);
     world.run();
     assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
-    assert!(world.sides[1].entity.stats().data_dropped > 0);
+    assert!(world.sides[1].engine.stats().data_dropped > 0);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_store_that_falls_behind_pauses_the_path() {
     world.put(put_request());
     let mut rng = Rng::new(5, "store");
     for _ in 0..2_000_000 {
-        let memory = world.sides[1].entity.memory();
+        let memory = world.sides[1].engine.memory();
         assert!(memory <= MEMORY_MAX, "{memory} bytes held");
         if rng.chance(0.02) || !world.step() {
             world.work_off(1);
@@ -293,7 +293,7 @@ fn a_store_that_falls_behind_pauses_the_path() {
         }
     }
     assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
-    assert!(world.sides[1].entity.stats().data_dropped > 0);
+    assert!(world.sides[1].engine.stats().data_dropped > 0);
 }
 
 #[test]

@@ -138,22 +138,22 @@ impl Play {
             }
             Op::Run { micros } => world.run_until(world.now + Duration::from_micros(micros)),
             Op::Cancel { side, which } => self.request(side, which, |world, side, id| {
-                let _ = world.sides[side].entity.cancel(world.now, id);
+                let _ = world.sides[side].engine.cancel(world.now, id);
             }),
             Op::Suspend { side, which } => self.request(side, which, |world, side, id| {
-                let _ = world.sides[side].entity.suspend(world.now, id);
+                let _ = world.sides[side].engine.suspend(world.now, id);
             }),
             Op::Resume { side, which } => self.request(side, which, |world, side, id| {
-                let _ = world.sides[side].entity.resume(world.now, id);
+                let _ = world.sides[side].engine.resume(world.now, id);
             }),
             Op::Report { side, which } => self.request(side, which, |world, side, id| {
-                let _ = world.sides[side].entity.report(world.now, id);
+                let _ = world.sides[side].engine.report(world.now, id);
             }),
             Op::Prompt { which, keep_alive: false } => self.request(0, which, |world, _, id| {
-                let _ = world.sides[0].entity.prompt(world.now, id, PromptResponse::Nak);
+                let _ = world.sides[0].engine.prompt(world.now, id, PromptResponse::Nak);
             }),
             Op::Prompt { which, keep_alive: true } => self.request(0, which, |world, _, id| {
-                let _ = world.sides[0].entity.prompt(world.now, id, PromptResponse::KeepAlive);
+                let _ = world.sides[0].engine.prompt(world.now, id, PromptResponse::KeepAlive);
             }),
             Op::Down { side } => world.input(side, Input::Path(PATH, PathEvent::Down)),
             Op::Up { side } => world.up(side),
@@ -168,9 +168,9 @@ impl Play {
         for side in 0..2 {
             self.world.up(side);
             let under_way: Vec<_> =
-                self.world.sides[side].entity.transactions().map(|report| report.id).collect();
+                self.world.sides[side].engine.transactions().map(|report| report.id).collect();
             for id in under_way {
-                self.world.sides[side].entity.resume(self.world.now, id).expect("it is there");
+                self.world.sides[side].engine.resume(self.world.now, id).expect("it is there");
             }
             self.world.drain(side);
         }
@@ -181,7 +181,7 @@ impl Play {
     fn check(&self) -> usize {
         let mut delivered = 0;
         for side in &self.world.sides {
-            let left: Vec<_> = side.entity.transactions().collect();
+            let left: Vec<_> = side.engine.transactions().collect();
             assert!(left.is_empty(), "stuck: {left:?}");
             assert_eq!(side.store.names(Area::Spool).count(), 0, "a working file is left");
             for indication in &side.indications {

@@ -50,7 +50,7 @@ fn a_write_that_failed_is_never_made_good_by_waiting() {
         assert!(world.sides[1].store.get(&name("copy")).is_none());
         for side in 0..2 {
             assert_eq!(condition(&world, side), Some(ConditionCode::FilestoreRejection));
-            assert_eq!(world.sides[side].entity.transactions().count(), 0);
+            assert_eq!(world.sides[side].engine.transactions().count(), 0);
         }
     }
 }
@@ -68,7 +68,7 @@ fn a_crash_does_not_make_an_incomplete_file_complete() {
         let id = world.put(put_request());
         world.run_until(Time::from_nanos(50_000_000));
         world.sides[1].dies_after = Some(effects);
-        world.sides[1].entity.cancel(world.now, id).expect("it is under way");
+        world.sides[1].engine.cancel(world.now, id).expect("it is under way");
         world.drain(1);
         world.sides[1].dies_after = None;
         world.restart(1);
@@ -82,7 +82,7 @@ fn a_crash_does_not_make_an_incomplete_file_complete() {
                 right,
                 "{effects}: {finished:?}"
             );
-            assert_eq!(world.sides[side].entity.transactions().count(), 0, "{effects}");
+            assert_eq!(world.sides[side].engine.transactions().count(), 0, "{effects}");
         }
         assert_eq!(world.sides[1].store.names(Area::Spool).count(), 0, "{effects}");
     }
@@ -110,7 +110,7 @@ fn each_handler_does_what_it_says_where_the_checksum_is_wrong() {
         }
         assert_ne!(condition(&world, 0), Some(ConditionCode::NoError), "{handler:?}");
         for side in &world.sides {
-            assert_eq!(side.entity.transactions().count(), 0, "{handler:?}");
+            assert_eq!(side.engine.transactions().count(), 0, "{handler:?}");
         }
     }
 }
@@ -182,10 +182,10 @@ fn pieces_before_a_metadata_without_a_file_are_given_back() {
         });
         say(&mut world, 1, header(sequence), no_file);
     }
-    let before = world.sides[1].entity.memory();
+    let before = world.sides[1].engine.memory();
     world.run_until(Time::from_secs(DAY));
-    assert_eq!(world.sides[1].entity.transactions().count(), 0);
-    let left = world.sides[1].entity.memory();
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
+    let left = world.sides[1].engine.memory();
     assert!(left + 100 * 1000 < before, "{before} bytes, then {left}");
 }
 
@@ -199,8 +199,8 @@ fn scattered_bytes_cost_what_is_accounted_for() {
         say(&mut world, 1, header(1), data(i * 2, b"x"));
     }
     // Half of the bound is for data before its Metadata, and a byte costs more than a byte.
-    let taken = world.sides[1].entity.stats().received.file_data
-        - world.sides[1].entity.stats().data_dropped;
+    let taken = world.sides[1].engine.stats().received.file_data
+        - world.sides[1].engine.stats().data_dropped;
     assert!((4_000..=8_200).contains(&taken), "{taken} pieces");
 }
 
@@ -226,16 +226,16 @@ fn a_file_is_synced_once_where_nothing_is_missing() {
 fn a_suspended_reception_acknowledges_the_end() {
     let mut world = world_with(&config(|_| {}), &content(5000));
     let id = world.put(put_request());
-    while world.sides[1].entity.transactions().count() == 0 {
+    while world.sides[1].engine.transactions().count() == 0 {
         world.step();
     }
-    world.sides[1].entity.suspend(world.now, id).expect("it is under way");
+    world.sides[1].engine.suspend(world.now, id).expect("it is under way");
     world.drain(1);
     world.run_until(world.now + Duration::from_secs(20));
     let said = world.transcript();
     assert!(said.iter().any(|line| line.starts_with("< ACK EOF")), "{said:?}");
     assert!(world.sides[1].store.get(&name("copy")).is_none());
-    world.sides[1].entity.resume(world.now, id).expect("it is under way");
+    world.sides[1].engine.resume(world.now, id).expect("it is under way");
     world.drain(1);
     world.run();
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));

@@ -96,9 +96,9 @@ fn a_peer_cannot_have_the_limits_ignored() {
     world.sides[1].store.insert(name("source"), content(10));
     let put = PutRequest { destination: 1, ..put_request() };
     let now = world.now;
-    world.sides[1].entity.put(now, put).expect("a place is kept");
+    world.sides[1].engine.put(now, put).expect("a place is kept");
     world.run_until(Time::from_secs(86_400));
-    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn one_path_does_not_get_all_places_and_what_has_nothing_makes_room() {
     for sequence in 0..100 {
         say_from(&mut world, OTHER, header(sequence), metadata(100));
     }
-    let count = world.sides[1].entity.transactions().count();
+    let count = world.sides[1].engine.transactions().count();
     assert_eq!(count, 12);
     say(&mut world, 1, header(1000), metadata(10));
     say(&mut world, 1, header(1000), data(0, b"0123456789"));
@@ -121,7 +121,7 @@ fn one_path_does_not_get_all_places_and_what_has_nothing_makes_room() {
     world.run_until(world.now + Duration::from_secs(10));
     say_from(&mut world, OTHER, header(500), metadata(100));
     let ids: Vec<_> =
-        world.sides[1].entity.transactions().map(|report| report.id.sequence).collect();
+        world.sides[1].engine.transactions().map(|report| report.id.sequence).collect();
     assert!(ids.contains(&500), "{ids:?}");
     assert!(ids.len() <= 13, "{ids:?}");
 }
@@ -139,7 +139,7 @@ fn nobody_else_speaks_for_a_peer_that_is_heard() {
     });
     say_from(&mut world, OTHER, header(1), cancel);
     assert_eq!(condition(&world, 1), None);
-    assert_eq!(world.sides[1].entity.stats().stray, 1);
+    assert_eq!(world.sides[1].engine.stats().stray, 1);
     // A sender that was started again has another address, and the old one is silent.
     world.run_until(world.now + Duration::from_secs(3));
     say_from(&mut world, OTHER, header(1), data(0, b"0123456789"));
@@ -154,11 +154,11 @@ fn a_path_in_the_settings_is_the_only_one() {
     let mut world = World::new(&settings);
     open_other(&mut world);
     say_from(&mut world, OTHER, header(1), metadata(10));
-    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
     say(&mut world, 1, header(1), metadata(10));
     world.run_until(world.now + Duration::from_secs(60));
     say_from(&mut world, OTHER, header(1), data(0, b"0123456789"));
-    let report = world.sides[1].entity.transactions().next().expect("one is under way");
+    let report = world.sides[1].engine.transactions().next().expect("one is under way");
     assert_eq!(report.progress, 0);
 }
 
@@ -169,21 +169,21 @@ fn entities_that_are_not_known_can_be_refused() {
     settings.remotes.insert(1, settings.default_remote.clone());
     let mut world = World::new(&settings);
     say(&mut world, 1, Header { source: EntityId(9), ..header(1) }, metadata(10));
-    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
     say(&mut world, 1, header(1), metadata(10));
-    assert_eq!(world.sides[1].entity.transactions().count(), 1);
+    assert_eq!(world.sides[1].engine.transactions().count(), 1);
     say(&mut world, 1, Header { source: EntityId(2), ..header(7) }, metadata(10));
-    assert_eq!(world.sides[1].entity.transactions().count(), 1, "from itself");
+    assert_eq!(world.sides[1].engine.transactions().count(), 1, "from itself");
 }
 
 #[test]
 fn a_crc_that_is_required_is_demanded() {
     let mut world = World::new(&config(|remote| remote.crc = true));
     say(&mut world, 1, header(1), data(0, &[1; 100]));
-    assert_eq!(world.sides[1].entity.transactions().count(), 0);
-    assert_eq!(world.sides[1].entity.stats().decode_errors, 1);
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
+    assert_eq!(world.sides[1].engine.stats().decode_errors, 1);
     say(&mut world, 1, Header { crc: true, ..header(1) }, data(0, &[1; 100]));
-    assert_eq!(world.sides[1].entity.transactions().count(), 1);
+    assert_eq!(world.sides[1].engine.transactions().count(), 1);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn gaps_of_all_receptions_together_are_bounded() {
             say(&mut world, 1, header(sequence), data(i * 20, b"0123456789"));
         }
     }
-    let dropped = world.sides[1].entity.stats().data_dropped;
+    let dropped = world.sides[1].engine.stats().data_dropped;
     assert!((390..=400).contains(&dropped), "{dropped}");
     let told = |limit| {
         let is = |told: &&crate::cfdp::Indication| matches!(told, crate::cfdp::Indication::LimitReached(other) if *other == limit);
@@ -236,8 +236,8 @@ fn a_path_that_is_gone_is_forgotten() {
     world.sides[1].store.insert(name("source"), content(10));
     let put = PutRequest { destination: 1, ..put_request() };
     let now = world.now;
-    world.sides[1].entity.put(now, put).expect("there is one path");
-    assert!(world.sides[1].entity.poll_timeout().is_none());
+    world.sides[1].engine.put(now, put).expect("there is one path");
+    assert!(world.sides[1].engine.poll_timeout().is_none());
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_reception_that_moved_from_a_path_that_is_down_still_ends() {
     // The sender goes on from elsewhere, and then falls silent: that is noticed there as well.
     say_from(&mut world, OTHER, header(1), data(500, &[1; 500]));
     world.run_until(Time::from_secs(86_400));
-    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
 }
 
 #[test]
@@ -259,13 +259,13 @@ fn time_suspended_does_not_make_a_later_silence_longer() {
     let mut world = World::new(&config(|_| {}));
     say(&mut world, 1, header(1), metadata(10_000));
     let id = header(1).transaction();
-    world.sides[1].entity.suspend(world.now, id).expect("it is under way");
+    world.sides[1].engine.suspend(world.now, id).expect("it is under way");
     world.input(1, Input::Path(PATH, PathEvent::Down));
     world.up(1);
     world.now += Duration::from_secs(86_400);
     say(&mut world, 1, header(1), data(0, &[1; 500]));
-    world.sides[1].entity.resume(world.now, id).expect("it is under way");
+    world.sides[1].engine.resume(world.now, id).expect("it is under way");
     world.drain(1);
     world.run_until(world.now + Duration::from_secs(7200));
-    assert_eq!(world.sides[1].entity.transactions().count(), 0);
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
 }

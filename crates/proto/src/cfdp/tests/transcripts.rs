@@ -11,7 +11,7 @@ fn delivered(world: &World, file: &[u8]) {
         assert_eq!(finished.condition, ConditionCode::NoError);
         assert_eq!(finished.delivery, DeliveryCode::Complete);
         assert_eq!(finished.file_status, FileStatus::Retained);
-        assert_eq!(world.sides[side].entity.transactions().count(), 0);
+        assert_eq!(world.sides[side].engine.transactions().count(), 0);
     }
 }
 

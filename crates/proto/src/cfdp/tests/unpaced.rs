@@ -27,7 +27,7 @@ fn arrived(world: &World, file: &[u8]) -> bool {
 fn furthest_ahead(world: &World) -> u64 {
     let mut told: Vec<(engine::Time, u64)> = Vec::new();
     let mut most = 0;
-    for (at, side, line, lost) in &world.log {
+    for (at, side, line, lost) in &world.said() {
         if let Some(progress) = line.strip_prefix("Keep Alive ").filter(|_| !lost) {
             told.push((*at + Duration::from_millis(5), progress.parse().expect("a number")));
         } else if let Some((offset, len)) =
@@ -51,7 +51,7 @@ fn new_data_waits_for_the_receiver() {
     let ahead = furthest_ahead(&world);
     assert!((WINDOW..WINDOW + 1024).contains(&ahead), "{ahead}");
     // A quarter of the window each 10 ms round trip at the least, all of it at the most.
-    let finished = world.log.iter().find(|(_, _, line, _)| line.starts_with("Finished"));
+    let finished = world.said().into_iter().find(|(_, _, line, _)| line.starts_with("Finished"));
     let took = finished.expect("it is told").0.since(engine::Time::ZERO);
     assert!(took >= Duration::from_millis(140) && took < Duration::from_millis(700), "{took:?}");
 }
@@ -70,9 +70,11 @@ fn a_receiver_that_does_not_answer_prompts_gets_the_file_all_the_same() {
     });
     world.run();
     assert!(arrived(&world, &file));
-    let prompts = world.log.iter().filter(|(_, _, line, _)| line.starts_with("Prompt")).count();
+    let prompts =
+        world.said().into_iter().filter(|(_, _, line, _)| line.starts_with("Prompt")).count();
     assert!((4..=20).contains(&prompts), "{prompts}");
-    let eof = world.log.iter().find(|(_, _, line, _)| line.starts_with("EOF")).expect("an end");
+    let eof =
+        world.said().into_iter().find(|(_, _, line, _)| line.starts_with("EOF")).expect("an end");
     assert!(eof.0.since(engine::Time::ZERO) < Duration::from_secs(1), "{:?}", eof.0);
 }
 
@@ -95,9 +97,9 @@ fn a_suspended_sender_goes_on_with_its_window() {
     let id = world.put(put_request());
     world.run_until(engine::Time::ZERO + Duration::from_millis(30));
     let now = world.now;
-    world.sides[0].entity.suspend(now, id).expect("it can");
+    world.sides[0].engine.suspend(now, id).expect("it can");
     world.run_until(now + Duration::from_secs(2));
-    world.sides[0].entity.resume(world.now, id).expect("it can");
+    world.sides[0].engine.resume(world.now, id).expect("it can");
     world.drain(0);
     world.run();
     assert!(arrived(&world, &file));

@@ -37,7 +37,7 @@ fn class_1_sends_once_and_forgets() {
     world.put(unacknowledged(false));
     world.run();
     arrived(&world, &file);
-    assert_eq!(world.log.iter().filter(|(_, side, _, _)| *side == 1).count(), 0);
+    assert_eq!(world.said().into_iter().filter(|(_, side, _, _)| *side == 1).count(), 0);
     let sent = world.finished(0).expect("the sender is done");
     assert_eq!(sent.file_status, FileStatus::Unreported);
     assert_eq!(world.finished(1).map(|f| f.delivery), Some(DeliveryCode::Complete));
@@ -129,7 +129,7 @@ fn options_arrive_and_requests_are_carried_out() {
     assert_eq!(statuses, [done, done, done, refused, FilestoreStatus::NOT_PERFORMED]);
     assert_eq!(end.filestore_responses, world.finished(1).expect("done").filestore_responses);
     assert_eq!(world.finished(1).expect("done").messages.len(), 2);
-    assert_eq!(world.sides[1].entity.stats().names_refused, 1);
+    assert_eq!(world.sides[1].engine.stats().names_refused, 1);
 }
 
 #[test]
@@ -203,14 +203,14 @@ fn every_nak_mode_recovers() {
         world.lose = Box::new(|side, number, _| side == 0 && number % 10 == 5);
         world.run_until(Time::from_nanos(100_000_000));
         if nak_mode == NakMode::Prompted {
-            world.sides[0].entity.prompt(world.now, id, PromptResponse::Nak).expect("it can");
-            world.sides[0].entity.prompt(world.now, id, PromptResponse::KeepAlive).expect("it can");
+            world.sides[0].engine.prompt(world.now, id, PromptResponse::Nak).expect("it can");
+            world.sides[0].engine.prompt(world.now, id, PromptResponse::KeepAlive).expect("it can");
             world.drain(0);
         }
         world.run();
         arrived(&world, &file);
-        let eof = world.log.iter().position(|(_, _, line, _)| line.starts_with("EOF"));
-        let nak = world.log.iter().position(|(_, _, line, _)| line.starts_with("NAK"));
+        let eof = world.said().into_iter().position(|(_, _, line, _)| line.starts_with("EOF"));
+        let nak = world.said().into_iter().position(|(_, _, line, _)| line.starts_with("NAK"));
         assert_eq!(nak < eof, nak_mode != NakMode::Deferred, "{nak_mode:?}");
     }
 }
@@ -224,7 +224,7 @@ fn long_naks_are_split_into_contiguous_scopes() {
     world.run();
     arrived(&world, &file);
     let scopes: Vec<(u64, u64)> = world
-        .log
+        .said()
         .iter()
         .filter_map(|(_, _, line, _)| {
             let (scope, requests) = line.strip_prefix("NAK ")?.split_once(": ")?;
@@ -245,8 +245,8 @@ fn either_side_cancels() {
             let mut world = world_with(&config(|_| {}), &content(60_000));
             let id = world.put(put_request());
             world.run_until(Time::from_nanos(millis * 1_000_000));
-            let known = world.sides[side].entity.transactions().count() > 0;
-            let result = world.sides[side].entity.cancel(world.now, id);
+            let known = world.sides[side].engine.transactions().count() > 0;
+            let result = world.sides[side].engine.cancel(world.now, id);
             world.drain(side);
             let settled = world.sides[side].indications.iter().any(|indication| {
                 matches!(indication, Indication::TransactionFinished(f)
@@ -267,7 +267,7 @@ fn either_side_cancels() {
                 assert_eq!(other, Some(ConditionCode::CancelRequestReceived));
             }
             for host in &world.sides {
-                assert_eq!(host.entity.transactions().count(), 0);
+                assert_eq!(host.engine.transactions().count(), 0);
                 assert_eq!(host.store.names(Area::Spool).count(), 0);
             }
         }
@@ -281,11 +281,11 @@ fn a_suspended_transfer_goes_on_when_resumed() {
         let mut world = world_with(&config(|_| {}), &file);
         let id = world.put(put_request());
         world.run_until(Time::from_nanos(35_000_000));
-        world.sides[side].entity.suspend(world.now, id).expect("it is under way");
+        world.sides[side].engine.suspend(world.now, id).expect("it is under way");
         world.drain(side);
         world.run_until(Time::from_secs(100));
         assert_eq!(world.sides[1].store.get(&name("copy")), None);
-        world.sides[side].entity.resume(world.now, id).expect("it is under way");
+        world.sides[side].engine.resume(world.now, id).expect("it is under way");
         world.drain(side);
         world.run();
         arrived(&world, &file);
@@ -318,7 +318,7 @@ fn a_reception_that_begins_while_the_path_is_down_waits_as_well() {
     world.run_until(Time::from_nanos(1));
     world.input(1, engine::Input::Path(PATH, PathEvent::Down));
     world.run_until(Time::from_nanos(35_000_000));
-    assert_eq!(world.sides[1].entity.transactions().count(), 1, "what was under way arrives");
+    assert_eq!(world.sides[1].engine.transactions().count(), 1, "what was under way arrives");
     world.input(0, engine::Input::Path(PATH, PathEvent::Down));
     world.lose = Box::new(|_, _, _| true);
     world.run_until(Time::from_secs(1_000_000));
@@ -339,7 +339,7 @@ fn a_dead_link_ends_with_an_indication() {
         let condition = world.finished(0).map(|f| f.condition);
         let expected = [ConditionCode::PositiveAckLimitReached, ConditionCode::InactivityDetected];
         assert!(condition.is_some_and(|c| expected.contains(&c)), "{condition:?}");
-        assert_eq!(world.sides[1].entity.transactions().count(), 0);
+        assert_eq!(world.sides[1].engine.transactions().count(), 0);
     }
 }
 
@@ -375,7 +375,7 @@ fn fault_handlers_are_obeyed() {
         assert_eq!(world.finished(0).is_some(), handler == FaultHandler::Cancel);
         if handler == FaultHandler::Suspend {
             world.lose = Box::new(|_, _, _| false);
-            world.sides[0].entity.resume(world.now, id).expect("it is suspended");
+            world.sides[0].engine.resume(world.now, id).expect("it is suspended");
             world.drain(0);
             world.run();
             arrived(&world, &content(5000));
@@ -392,7 +392,7 @@ fn names_that_lead_out_are_refused() {
         let end = world.finished(0).expect("it ends");
         assert_eq!(end.condition, ConditionCode::FilestoreRejection);
         assert_eq!(end.file_status, FileStatus::FilestoreRejection);
-        assert_eq!(world.sides[1].entity.stats().names_refused, 1);
+        assert_eq!(world.sides[1].engine.stats().names_refused, 1);
         assert_eq!(world.sides[1].store.used(), 0);
     }
 }
@@ -443,7 +443,7 @@ fn the_profile_of_2007_has_the_sizes_of_the_capture() {
     expected.extend([(1, 12), (0, 13)]);
     assert_eq!(*sizes.borrow(), expected);
     let at = |line: &str| {
-        let found = world.log.iter().find(|(_, _, other, _)| other.starts_with(line));
+        let found = world.said().into_iter().find(|(_, _, other, _)| other.starts_with(line));
         found.map(|(at, ..)| at.as_nanos()).expect("it was sent")
     };
     // What the hosts added, beside the link's own time.
@@ -456,7 +456,7 @@ fn the_profile_of_2007_has_the_sizes_of_the_capture() {
 #[test]
 fn requests_that_cannot_be_are_refused() {
     let mut world = World::new(&config(|remote| remote.entity_width = Some(Width::ONE)));
-    let entity = &mut world.sides[0].entity;
+    let entity = &mut world.sides[0].engine;
     let mut refused = |request: PutRequest| entity.put(Time::ZERO, request).expect_err("refused");
     let long = "x".repeat(256);
     let error = refused(PutRequest { destination_name: long, ..put_request() });

@@ -91,8 +91,8 @@ fn reports_of_gaps_stay_few() {
     world.run();
     world.assert_delivered(&file);
     let lost = world.log.iter().filter(|(_, side, _, lost)| *side == 0 && *lost).count();
-    let reports = world.sides[1].node.stats().sent.reports as usize;
-    let data = world.sides[0].node.stats().sent.data;
+    let reports = world.sides[1].engine.stats().sent.reports as usize;
+    let data = world.sides[0].engine.stats().sent.data;
     println!("{lost} lost of {data}, {reports} reports, until {}", world.now);
     // Each is answered by a checkpoint, which asks for another.
     assert!(lost > 1000 && reports < 2 * lost, "{lost} lost, {reports} reports");

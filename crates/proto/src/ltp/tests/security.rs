@@ -135,8 +135,8 @@ fn a_file_crosses_while_keys_change() {
     world.assert_delivered(&file);
     assert!(world.log.iter().all(|(_, _, datagram, _)| datagram.len() <= 1024));
     for side in 0..2 {
-        assert_eq!(world.sides[side].node.stats().unauthenticated, 0);
-        assert_eq!(world.sides[side].node.stats().oversize, 0);
+        assert_eq!(world.sides[side].engine.stats().unauthenticated, 0);
+        assert_eq!(world.sides[side].engine.stats().oversize, 0);
     }
 }
 
@@ -147,18 +147,18 @@ fn what_a_stranger_says_is_dropped_and_counted() {
     let mut world = World::new([config(Some(keys)), config(None)]);
     world.send(&file, Red::All);
     // The sender hears nothing that counts; a cancellation of the session does not, either.
-    let id = world.sides[0].node.sessions().next().expect("it is under way").id;
+    let id = world.sides[0].engine.sessions().next().expect("it is under way").id;
     let reason = wire::ltp::CancelReason::User;
     let cancel = Body::Cancel { by: wire::ltp::End::Receiver, reason };
     let cancel = Segment::new(id, cancel).to_vec().expect("a segment");
     world.input(0, Input::Receive(Receive::datagram(PATH, &cancel)));
-    assert_eq!(world.sides[0].node.stats().unauthenticated, 1);
-    assert_eq!(world.sides[0].node.sessions().count(), 1);
+    assert_eq!(world.sides[0].engine.stats().unauthenticated, 1);
+    assert_eq!(world.sides[0].engine.sessions().count(), 1);
     world.run();
     let result = world.finished(0).expect("it gave up").result;
     assert!(result.is_err_and(|failure| failure.by == wire::ltp::End::Sender));
-    assert!(world.sides[0].node.stats().unauthenticated > 1);
-    assert_eq!(world.sides[0].node.stats().received.total(), 0);
+    assert!(world.sides[0].engine.stats().unauthenticated > 1);
+    assert_eq!(world.sides[0].engine.stats().received.total(), 0);
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn sessions_that_are_over_are_answered_with_the_key() {
     world.send(&file, Red::All);
     world.run();
     world.assert_delivered(&file);
-    assert!(world.sides[0].node.stats().stray > 0, "{:#?}", world.transcript());
-    assert_eq!(world.sides[1].node.stats().unauthenticated, 0);
+    assert!(world.sides[0].engine.stats().stray > 0, "{:#?}", world.transcript());
+    assert_eq!(world.sides[1].engine.stats().unauthenticated, 0);
 }
 
 /// The cookies in a datagram of the log.
@@ -195,7 +195,7 @@ fn a_cookie_goes_with_all_that_follows_the_first_answer() {
             world.log.iter().find(|(_, side, ..)| *side == 1).map(|(_, _, d, _)| cookies(d));
         let cookie = cookie.expect("it answered");
         assert_eq!(cookie.len(), 1);
-        let heard = world.sides[0].node.stats().received;
+        let heard = world.sides[0].engine.stats().received;
         assert!(heard.total() > 1);
         for (_, side, datagram, _) in &world.log {
             let found = cookies(datagram);
@@ -203,7 +203,7 @@ fn a_cookie_goes_with_all_that_follows_the_first_answer() {
         }
         assert_eq!(cookies(&world.log.last().expect("something was said").2), cookie);
         for side in 0..2 {
-            assert_eq!(world.sides[side].node.stats().wrong_cookies, 0);
+            assert_eq!(world.sides[side].engine.stats().wrong_cookies, 0);
         }
     }
 }
@@ -219,7 +219,7 @@ fn who_does_not_know_the_cookie_is_not_heard() {
     let mut world = World::with(&config);
     let id = world.send(&file, Red::All);
     // The sender's first answer with the cookie arrives after a round trip and a half.
-    while world.sides[1].node.stats().received.report_acks == 0 {
+    while world.sides[1].engine.stats().received.report_acks == 0 {
         assert!(world.step());
     }
     let reason = wire::ltp::CancelReason::User;
@@ -227,8 +227,8 @@ fn who_does_not_know_the_cookie_is_not_heard() {
     for (side, by) in ends.into_iter().enumerate() {
         let cancel = Segment::new(id, Body::Cancel { by, reason }).to_vec().expect("a segment");
         world.input(side, Input::Receive(Receive::datagram(PATH, &cancel)));
-        assert_eq!(world.sides[side].node.stats().wrong_cookies, 1);
-        assert_eq!(world.sides[side].node.sessions().count(), 1);
+        assert_eq!(world.sides[side].engine.stats().wrong_cookies, 1);
+        assert_eq!(world.sides[side].engine.sessions().count(), 1);
     }
     world.run();
     world.assert_delivered(&file);
@@ -243,7 +243,7 @@ fn sessions_that_are_over_are_answered_with_their_cookie() {
     world.send(&file, Red::All);
     world.run();
     world.assert_delivered(&file);
-    assert_eq!(world.sides[0].node.stats().stray, 1, "{:#?}", world.transcript());
-    assert_eq!(world.sides[1].node.stats().wrong_cookies, 0);
-    assert_eq!(world.sides[1].node.stats().received.report_acks, 1);
+    assert_eq!(world.sides[0].engine.stats().stray, 1, "{:#?}", world.transcript());
+    assert_eq!(world.sides[1].engine.stats().wrong_cookies, 0);
+    assert_eq!(world.sides[1].engine.stats().received.report_acks, 1);
 }

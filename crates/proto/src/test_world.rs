@@ -1,0 +1,289 @@
+//! Two engines, their stores, and a link between them whose losses are chosen one by one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{
+    Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    TxBuf,
+};
+
+/// The path of either side to the other.
+pub(crate) const PATH: PathId = PathId(7);
+
+/// What happens to a datagram: the side that sent it, its number there, and its octets. `true` loses
+/// it.
+pub(crate) type Fate = Box<dyn FnMut(usize, usize, &mut Vec<u8>) -> bool>;
+
+/// A datagram: when it left, from which side, its octets, and whether it was lost.
+pub(crate) type Sent = (Time, usize, Vec<u8>, bool);
+
+/// One host.
+pub(crate) struct Side<E: Engine> {
+    pub(crate) engine: E,
+    pub(crate) store: MemoryStore,
+    pub(crate) indications: Vec<E::Indication>,
+    held: Option<(Vec<Vec<u8>>, Time)>,
+    paused: bool,
+    /// Effects that are not carried out yet, when the store is slow.
+    pub(crate) slow: Option<Vec<Effect>>,
+    /// How many more effects are carried out before the process dies.
+    pub(crate) dies_after: Option<usize>,
+}
+
+pub(crate) struct World<E: Engine> {
+    pub(crate) now: Time,
+    pub(crate) sides: [Side<E>; 2],
+    pub(crate) info: PathInfo,
+    pub(crate) batch: usize,
+    events: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    event: u64,
+    sent: [usize; 2],
+    pub(crate) lose: Fate,
+    pub(crate) log: Vec<Sent>,
+    pub(crate) logging: bool,
+}
+
+/// 25 ms at 10 Mbit/s.
+pub(crate) fn path_info() -> PathInfo {
+    PathInfo {
+        rate_bps: Some(10_000_000),
+        overhead: 42,
+        owlt: Some(Duration::from_millis(25)),
+        ..PathInfo::datagram(1024)
+    }
+}
+
+impl<E: Engine> World<E> {
+    /// Two engines with a path between them.
+    pub(crate) fn between(engines: [E; 2], info: PathInfo) -> Self {
+        let sides = engines.map(|engine| Side {
+            engine,
+            store: MemoryStore::new(),
+            indications: Vec::new(),
+            held: None,
+            paused: false,
+            slow: None,
+            dies_after: None,
+        });
+        let mut world = Self {
+            now: Time::ZERO,
+            sides,
+            info,
+            batch: 1,
+            events: BTreeMap::new(),
+            event: 0,
+            sent: [0; 2],
+            lose: Box::new(|_, _, _| false),
+            log: Vec::new(),
+            logging: true,
+        };
+        for side in 0..2 {
+            world.up(side);
+        }
+        world
+    }
+
+    pub(crate) fn up(&mut self, side: usize) {
+        let event = PathEvent::Up(self.info.clone());
+        self.input(side, Input::Path(PATH, event));
+    }
+
+    pub(crate) fn input(&mut self, side: usize, input: Input<'_>) {
+        self.sides[side].engine.handle_input(self.now, input);
+        self.drain(side);
+    }
+
+    /// A datagram arrives that the other side did not send.
+    pub(crate) fn hear(&mut self, side: usize, datagram: &[u8]) {
+        self.input(side, Input::Receive(Receive::datagram(PATH, datagram)));
+    }
+
+    /// Ends a process without a warning and puts another in its place: only the store survives.
+    pub(crate) fn replace(&mut self, side: usize, engine: E) {
+        let host = &mut self.sides[side];
+        host.store.close_all();
+        host.held = None;
+        host.paused = false;
+        if let Some(slow) = host.slow.as_mut() {
+            slow.clear();
+        }
+        host.engine = engine;
+        self.up(side);
+    }
+
+    /// Does what a driver does before it waits.
+    pub(crate) fn drain(&mut self, side: usize) {
+        loop {
+            let mut busy = false;
+            while let Some(effect) = self.sides[side].engine.poll_effect() {
+                busy = true;
+                self.effect(side, effect);
+            }
+            while let Some(indication) = self.sides[side].engine.poll_indication() {
+                busy = true;
+                self.sides[side].indications.push(indication);
+            }
+            if self.sides[side].held.is_none() {
+                let mut tx = TxBuf::new(self.batch);
+                if let Some(transmit) = self.sides[side].engine.poll_transmit(self.now, &mut tx) {
+                    busy = true;
+                    let datagrams: Vec<_> = tx.datagrams().map(<[u8]>::to_vec).collect();
+                    assert!(datagrams.iter().all(|datagram| datagram.len() <= 1472));
+                    if transmit.not_before > self.now {
+                        self.sides[side].held = Some((datagrams, transmit.not_before));
+                    } else {
+                        self.launch(side, datagrams);
+                    }
+                }
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    fn effect(&mut self, side: usize, effect: Effect) {
+        let host = &mut self.sides[side];
+        match effect {
+            Effect::PauseRead { .. } => host.paused = true,
+            Effect::ResumeRead { .. } => host.paused = false,
+            effect => {
+                match host.dies_after.as_mut() {
+                    Some(0) => return,
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
+                if let Some(slow) = host.slow.as_mut() {
+                    slow.push(effect);
+                } else {
+                    self.execute(side, effect);
+                }
+            }
+        }
+    }
+
+    fn execute(&mut self, side: usize, effect: Effect) {
+        let host = &mut self.sides[side];
+        if let Some((ticket, answer)) = host.store.execute(effect) {
+            host.engine.handle_input(self.now, Input::Done(ticket, answer));
+        }
+    }
+
+    /// Carries out what a slow store has waiting.
+    pub(crate) fn work_off(&mut self, side: usize) {
+        let Some(waiting) = self.sides[side].slow.as_mut().map(std::mem::take) else { return };
+        for effect in waiting {
+            self.execute(side, effect);
+        }
+        self.drain(side);
+    }
+
+    fn launch(&mut self, side: usize, datagrams: Vec<Vec<u8>>) {
+        let mut at = self.now;
+        for mut datagram in datagrams {
+            let number = self.sent[side];
+            self.sent[side] += 1;
+            let before = self.logging.then(|| datagram.clone());
+            let lost = (self.lose)(side, number, &mut datagram);
+            self.log.extend(before.map(|before| (at, side, before, lost)));
+            at += self.info.transmission_time(datagram.len());
+            if !lost {
+                let delay = self.info.owlt.unwrap_or_default();
+                self.event += 1;
+                self.events.insert((at + delay, self.event), (1 - side, datagram));
+            }
+        }
+    }
+
+    fn held_until(&self, side: usize) -> Option<Time> {
+        self.sides[side].held.as_ref().map(|(_, at)| *at)
+    }
+
+    fn timer(&self, side: usize) -> Option<Time> {
+        self.sides[side].engine.poll_timeout().map(|deadline| deadline.at)
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        let event = self.events.keys().next().map(|(at, _)| *at);
+        let sides = (0..2).flat_map(|side| [self.held_until(side), self.timer(side)]);
+        sides.chain([event]).flatten().min()
+    }
+
+    /// Lets the next thing happen; `false` if nothing is left to happen.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some(next) = self.next_time() else { return false };
+        let event = self.events.keys().next().map(|(at, _)| *at);
+        self.now = self.now.max(next);
+        if event == Some(next) {
+            let (_, (to, datagram)) = self.events.pop_first().expect("there is an event");
+            if !self.sides[to].paused {
+                self.hear(to, &datagram);
+            }
+            return true;
+        }
+        for side in 0..2 {
+            if self.held_until(side).is_some_and(|at| at <= self.now) {
+                let (datagrams, _) = self.sides[side].held.take().expect("something is held");
+                self.launch(side, datagrams);
+                self.drain(side);
+                return true;
+            }
+            if self.timer(side).is_some_and(|at| at <= self.now) {
+                self.sides[side].engine.handle_timeout(self.now);
+                self.drain(side);
+                let after = self.timer(side);
+                assert!(after.is_none_or(|at| at > self.now), "a deadline in the past: {after:?}");
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Runs until nothing is left to happen.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..5_000_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("no end at {}: {:?}", self.now, self.sides[0].engine.poll_timeout());
+    }
+
+    /// Runs until a moment.
+    pub(crate) fn run_until(&mut self, until: Time) {
+        while self.next_time().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// What was said, without times: `>` from the first side, `<` from the second, `x` if lost.
+    pub(crate) fn lines(&self, mut describe: impl FnMut(&[u8]) -> String) -> Vec<String> {
+        let line = |(_, side, datagram, lost): &Sent| {
+            let (from, lost) = (if *side == 0 { '>' } else { '<' }, if *lost { "x" } else { "" });
+            format!("{from}{lost} {}", describe(datagram))
+        };
+        self.log.iter().map(line).collect()
+    }
+}
+
+/// A file whose octets all differ from their neighbours'.
+pub(crate) fn content(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+pub(crate) fn name(path: &str) -> FileName {
+    FileName::file(path).expect("a plain name")
+}
+
+/// Loses the datagrams of the first side with these numbers, counted from 0.
+pub(crate) fn lose_numbers(numbers: &'static [usize]) -> Fate {
+    Box::new(move |side, number, _| side == 0 && numbers.contains(&number))
+}
+
+/// Loses one datagram in `n` of the first side, drawn at random.
+pub(crate) fn lose_one_in(n: u64, seed: u64) -> Fate {
+    let mut rng = Rng::new(seed, "losses");
+    Box::new(move |side, _, _| side == 0 && rng.below(n) == 0)
+}
