@@ -7,9 +7,15 @@ use wire::saratoga::{Entry, EntryKind, Width};
 use super::indication::Listed;
 use super::times;
 
-/// The record of a directory; `None` if it would have more than `max` octets. `udp_lite` says
-/// whether files may be fetched by that.
-pub(crate) fn encode(entries: &[DirEntry], max: u64, udp_lite: bool) -> Option<Bytes> {
+/// The record of a directory, without files that are too long for the `widest` descriptor (§6.1.2);
+/// `None` if it would have more than `max` octets. `udp_lite` says whether files may be fetched by
+/// that.
+pub(crate) fn encode(
+    entries: &[DirEntry],
+    widest: Width,
+    max: u64,
+    udp_lite: bool,
+) -> Option<Bytes> {
     let mut out = Vec::new();
     for entry in entries {
         let (kind, size) = match entry.kind {
@@ -18,6 +24,9 @@ pub(crate) fn encode(entries: &[DirEntry], max: u64, udp_lite: bool) -> Option<B
         };
         let path = entry.name.as_bytes();
         let width = Width::fitting(size);
+        if width > widest {
+            continue;
+        }
         let modified = times::to_wire(entry.modified);
         let entry = Entry { kind, udp_lite, width, size, modified, created: 0, path };
         // A name that has no form on the wire cannot be asked for either.
@@ -55,7 +64,7 @@ mod tests {
             },
             DirEntry { name: "b".into(), kind: engine::EntryKind::Directory, modified: None },
         ];
-        let record = encode(&entries, 1000, false).expect("it is short");
+        let record = encode(&entries, Width::W32, 1000, false).expect("it is short");
         let listed = decode(&record).expect("it is a record");
         assert_eq!(listed.len(), 2);
         assert_eq!(
@@ -64,7 +73,7 @@ mod tests {
         );
         assert_eq!((listed[0].modified, listed[1].modified), (Some(1_700_000_000), None));
         assert_eq!((&*listed[1].name, listed[1].kind), ("b", EntryKind::Directory));
-        assert!(encode(&entries, 20, false).is_none());
+        assert!(encode(&entries, Width::W32, 20, false).is_none());
         assert!(decode(&record[..record.len() - 1]).is_none());
         assert_eq!(decode(b""), Some(Vec::new()));
     }

@@ -219,11 +219,8 @@ impl Sender {
                 self.end(core, code);
             }
             (Job::Own(Task::List), Ok(Completion::Listing(entries))) => {
-                match directory::encode(
-                    &entries,
-                    core.config.limits.directory,
-                    core.config.udp_lite,
-                ) {
+                let (widest, most) = (self.order.descriptor, core.config.limits.directory);
+                match directory::encode(&entries, widest, most, core.config.udp_lite) {
                     Some(octets) => self.list(core, now, octets),
                     None => self.end(core, StatusCode::TooLong),
                 }
