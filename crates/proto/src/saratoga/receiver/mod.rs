@@ -426,12 +426,28 @@ impl Receiver {
         }
     }
 
+    /// How a packet contradicts the METADATA (§4.4, §6.6).
+    fn contradiction(&self, data: &Data<'_>, end: u64) -> Option<StatusCode> {
+        let known = self.known.as_ref()?;
+        if known.content != data.content {
+            Some(StatusCode::FlagsChanged)
+        } else if data.descriptor != self.width {
+            Some(StatusCode::DescriptorMismatch)
+        } else if data.is_end && self.end.is_some_and(|known| end < known) {
+            Some(StatusCode::Unspecified)
+        } else {
+            None
+        }
+    }
+
     /// Takes what a packet brings; `false` if it was dropped.
     fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>, end: u64) -> bool {
-        let fits = self.known.as_ref().is_none_or(|known| known.content == data.content)
-            && end <= core.config.limits.file
-            && self.end.is_none_or(|known| end <= known && (!data.is_end || end == known));
-        if !fits {
+        if let Some(code) = self.contradiction(data, end) {
+            core.stats.data_dropped += 1;
+            self.refuse(core, now, code);
+            return false;
+        }
+        if end > core.config.limits.file || self.end.is_some_and(|known| end > known) {
             core.stats.data_dropped += 1;
             return false;
         }
