@@ -681,7 +681,7 @@ impl Receiver {
         let packet = Packet::Status(Status {
             descriptor: self.width.max(Width::fitting(size)),
             timestamp,
-            lacks_metadata: false,
+            lacks_metadata: code == StatusCode::MetadataRequired,
             is_partial: false,
             is_voluntary: true,
             code,
