@@ -1,88 +1,62 @@
 //! What becomes of the files whose directory is listed.
 
-use engine::{
-    Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
-    TxBuf,
-};
-use wire::saratoga::{Content, Packet, Request, RequestKind, StatusCode, Width};
+use wire::saratoga::{Content, Packet, RequestKind, StatusCode};
 
-use crate::saratoga::{Config, Node};
+use super::world::{World, name, quiet, request};
+use crate::saratoga::{Config, Indication};
 
-const PATH: PathId = PathId(3);
-
-/// What a peer with these files answers to a request for a listing.
-fn answers(mut config: Config, store: &mut MemoryStore, directory: &str) -> Vec<Vec<u8>> {
-    config.permissions.get = true;
-    let mut node = Node::new(config, Rng::new(1, "listing"));
-    let now = Time::ZERO;
-    let drain = |node: &mut Node, store: &mut MemoryStore| {
-        while let Some(effect) = node.poll_effect() {
-            if let Some((ticket, answer)) = store.execute(effect) {
-                node.handle_input(now, Input::Done(ticket, answer));
-            }
-        }
-    };
-    drain(&mut node, store);
-    node.handle_input(now, Input::Path(PATH, PathEvent::Up(PathInfo::datagram(1024))));
-    let request = Packet::Request(Request {
-        kind: RequestKind::GetDir,
-        descriptor: Width::W32,
-        bundles: false,
-        streams: false,
-        udp_lite: false,
-        session: 77,
-        path: directory.as_bytes(),
-        authentication: &[],
-    });
-    let datagram = request.to_vec().expect("a packet");
-    node.handle_input(now, Input::Receive(Receive::datagram(PATH, &datagram)));
-    drain(&mut node, store);
-    let mut datagrams = Vec::new();
-    let mut tx = TxBuf::new(16);
-    while node.poll_transmit(now, &mut tx).is_some() {
-        datagrams.extend(tx.datagrams().map(<[u8]>::to_vec));
-        tx.clear();
-    }
-    datagrams
+/// A peer with a file `a` is asked for a listing.
+fn asked(config: Config, directory: &str) -> World {
+    let mut world = World::alone(config);
+    world.sides[0].store.insert(name("a"), b"content".to_vec());
+    world.say(0, request(RequestKind::GetDir, directory));
+    world.run_until(engine::Time::from_nanos(1_000_000_000));
+    world
 }
 
-fn store() -> MemoryStore {
-    let mut store = MemoryStore::new();
-    store.insert(FileName::file("a").expect("a plain name"), b"content".to_vec());
-    store
+fn refusal(world: &World) -> Option<StatusCode> {
+    world.statuses(0).first().map(|status| status.code)
 }
 
-fn refusal(datagrams: &[Vec<u8>]) -> Option<StatusCode> {
-    datagrams.iter().find_map(|datagram| match Packet::decode(datagram) {
-        Ok(Packet::Status(status)) => Some(status.code),
-        Ok(_) | Err(_) => None,
-    })
-}
-
+/// Only directories are listed; the draft would have a listing of the one file.
 #[test]
 fn a_file_that_is_asked_for_as_a_directory_stays() {
-    let mut store = store();
-    let datagrams = answers(Config::default(), &mut store, "a");
-    assert_eq!(refusal(&datagrams), Some(StatusCode::NotFound));
-    assert!(store.get(&FileName::file("a").expect("a plain name")).is_some());
+    let world = asked(quiet(), "a");
+    assert_eq!(refusal(&world), Some(StatusCode::NotFound));
+    assert!(world.sides[0].store.get(&name("a")).is_some());
 }
 
 #[test]
 fn a_listing_is_sent() {
-    let mut store = store();
-    let datagrams = answers(Config::default(), &mut store, "");
-    let is_data = |datagram: &Vec<u8>| {
-        matches!(Packet::decode(datagram), Ok(Packet::Data(data))
+    let world = asked(quiet(), "");
+    let is_data = |packet: Packet<'_>| {
+        matches!(packet, Packet::Data(data)
             if data.content == Content::Directory && !data.data.is_empty())
     };
-    assert!(datagrams.iter().any(is_data), "{datagrams:?}");
-    assert_eq!(refusal(&datagrams), None);
+    assert!(world.packets(0).any(is_data), "{:?}", world.transcript());
+    assert_eq!(refusal(&world), None);
 }
 
 #[test]
 fn a_listing_that_is_too_long_is_refused() {
-    let mut config = Config::default();
+    let mut config = quiet();
     config.limits.directory = 3;
-    let datagrams = answers(config, &mut store(), "");
-    assert_eq!(refusal(&datagrams), Some(StatusCode::TooLong));
+    assert_eq!(refusal(&asked(config, "")), Some(StatusCode::TooLong));
+}
+
+#[test]
+fn a_directory_is_read() {
+    let mut world = World::with(&quiet());
+    world.sides[0].store.insert(name("a"), b"content".to_vec());
+    let now = world.now;
+    world.sides[1].engine.list(now, super::world::PATH, String::new()).expect("it may");
+    world.drain(1);
+    world.run();
+    let entries = world.sides[1].indications.iter().find_map(|indication| match indication {
+        Indication::Listing { entries, .. } => Some(entries),
+        _ => None,
+    });
+    let entries = entries.expect("it came");
+    assert_eq!((entries.len(), entries[0].name.as_str(), entries[0].size), (1, "a", 7));
+    assert_eq!(world.finished(1).expect("it ended").result, Ok(()));
 }

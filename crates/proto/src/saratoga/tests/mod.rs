@@ -11,6 +11,11 @@ use super::{
 };
 
 mod listings;
+mod requests;
+mod statuses;
+mod transcripts;
+mod version0;
+mod world;
 
 /// Twelve packets of 200 octets, the last one short.
 const SIZE: usize = 2_200;
