@@ -1,6 +1,7 @@
 //! Tests of the engine.
 
 mod conformance;
+mod procedures;
 mod reports;
 mod security;
 mod units;

@@ -108,7 +108,7 @@ fn what_is_no_block_of_units_is_refused() {
     // A world without aggregation cancels.
     let mut world = World::with(&Config { aggregation: None, ..config() });
     world.input(1, Input::Receive(Receive::datagram(PATH, &block(1, 0, b"\x01\x04four"))));
-    assert_eq!(world.transcript(), ["< CR the client service cannot be reached"]);
+    assert_eq!(world.transcript(), ["< CR UNREACH"]);
 }
 
 proptest! {

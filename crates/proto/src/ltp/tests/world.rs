@@ -99,8 +99,17 @@ fn describe(datagram: &[u8], serials: &mut [Option<u64>; 2]) -> String {
     }
 }
 
-fn reason_name(reason: CancelReason) -> String {
-    reason.to_string()
+/// What the specification calls it (§3.2.4).
+fn reason_name(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::User => "USR_CNCLD",
+        CancelReason::Unreachable => "UNREACH",
+        CancelReason::RetransmissionLimit => "RLEXC",
+        CancelReason::Miscolored => "MISCOLORED",
+        CancelReason::System => "SYS_CNCLD",
+        CancelReason::CycleLimit => "RXMTCYCEXC",
+        CancelReason::Other(_) => "reserved",
+    }
 }
 
 /// Loses the first acknowledgement of a report.
