@@ -47,6 +47,8 @@ pub(crate) struct Receiver {
     end: Option<u64>,
     /// Where green data begins, as far as it is known.
     green: u64,
+    /// Behind the highest red octet that came.
+    red_front: u64,
     /// A block of units, which is no file.
     units: Option<Vec<u8>>,
     spool: Spool,
@@ -122,6 +124,7 @@ impl Receiver {
             red: None,
             end: None,
             green: u64::MAX,
+            red_front: 0,
             units: is_units.then(Vec::new),
             spool,
             description: None,
@@ -219,7 +222,7 @@ impl Receiver {
         let miscolored = if is_red {
             end > self.green || self.red.is_some_and(|red| end > red)
         } else {
-            self.red.is_some_and(|red| start < red)
+            start < self.red_front || self.red.is_some_and(|red| start < red)
         };
         if miscolored {
             self.cancel(core, CancelReason::Miscolored);
@@ -238,6 +241,9 @@ impl Receiver {
         }
         if !self.accept(core, start, end, data.data, last) {
             return false;
+        }
+        if is_red {
+            self.red_front = self.red_front.max(end);
         }
         if is_red && self.gaps.arrived(start, end) && self.peer.remote.report_gaps {
             self.base.want(&mut core.kernel, Class::Control);

@@ -247,6 +247,25 @@ fn a_report_that_is_never_acknowledged_ends_the_session() {
     assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::RetransmissionLimit)));
 }
 
+/// All is there, and the report that says so gets lost: who asks again would be answered.
+#[test]
+fn a_last_report_that_is_never_acknowledged_throws_nothing_away() {
+    let file = content(SIZE);
+    let mut world = World::with(&impatient());
+    world.lose = Box::new(|side, _, _| side == 1);
+    world.send(&file, Red::All);
+    world.run();
+    assert_eq!(world.finished(1).expect("it ended").result, Ok(()));
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(
+        !said(&world, 1).iter().any(|line| line.starts_with("CR")),
+        "{:#?}",
+        world.transcript()
+    );
+    // The sender cannot know.
+    assert_eq!(reason(&world, 0), Some((End::Sender, CancelReason::RetransmissionLimit)));
+}
+
 /// Reports that bring nothing new are answered, until there were too many.
 #[test]
 fn cycles_that_bring_nothing_end_the_session() {
@@ -275,6 +294,8 @@ fn miscolored_data_ends_the_session() {
         // Green in the red part, and red behind where green began.
         (red(DataKind::EndOfRedPart, 0, &[1; 100]), green(DataKind::Green, 50, &[1; 10])),
         (green(DataKind::Green, 100, &[1; 100]), red(DataKind::Red, 150, &[1; 10])),
+        // The same where the end of the red part has not come.
+        (red(DataKind::Red, 100, &[1; 100]), green(DataKind::Green, 50, &[1; 10])),
         // Red behind the end of the red part.
         (red(DataKind::EndOfRedPart, 0, &[1; 100]), red(DataKind::Red, 100, &[1; 10])),
     ] {
