@@ -141,6 +141,8 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
         let seconds = spread(rng, 300.0, 3_000.0) as u64;
         rng.chance(0.3).then(|| mib::Timer::Fixed(Span(std::time::Duration::from_secs(seconds))))
     };
+    // Who waits for so long before he asks again must be waited for.
+    let inactivity = Some(Span(std::time::Duration::from_secs(86_400)));
     let every = |rng: &mut Rng| Span(std::time::Duration::from_millis(500 + rng.below(20_000)));
     match family {
         Family::Cfdp => None,
@@ -153,6 +155,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
                 report_gaps: rng.chance(0.4).then_some(true),
                 checkpoint_timer: timer(rng),
                 report_timer: timer(rng),
+                inactivity,
                 segment_max: rng.chance(0.2).then(|| Switch::On(Size(40 + rng.below(1_000)))),
                 repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
                 ..settings::ltp::Remote::default()
@@ -170,6 +173,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
                 }),
                 voluntary_interval: rng.chance(0.3).then(|| Switch::On(every(rng))),
                 answer_timer: timer(rng),
+                inactivity,
                 payload_max: rng.chance(0.2).then(|| Switch::On(Size(40 + rng.below(1_000)))),
                 repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
                 ..settings::saratoga::Remote::default()
