@@ -116,6 +116,9 @@ fn of_ltp(indication: ltp::Indication) -> Notice {
         }),
         ltp::Indication::LimitReached(limit) => Notice::Noted(format!("limit reached: {limit:?}")),
         ltp::Indication::PeerError { id, error } => Notice::Said(format!("{id}: {error}")),
+        ltp::Indication::Interrupted { sessions } => Notice::Said(format!(
+            "{sessions} interrupted sessions are cancelled when they are heard of"
+        )),
         ltp::Indication::Started(_) | ltp::Indication::Data { .. } => Notice::Nothing,
     }
 }
@@ -247,6 +250,8 @@ fn settings(
         EngineConfig::Ltp(config) => {
             config.catch_up = CATCH_UP;
             config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
+            // What only sends has nothing to remember.
+            config.journal = matches!(rights, Rights::Server { .. });
         }
         EngineConfig::Saratoga(peer) => {
             peer.config.catch_up = CATCH_UP;

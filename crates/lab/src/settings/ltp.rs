@@ -24,6 +24,8 @@ table! {
         format: Format,
         /// Whether a receiver puts a cookie into what it says.
         cookies: bool,
+        /// Whether it is written down that a sender was told of a part.
+        journal: bool,
         /// How much of a rate may be made up for when the driver comes late.
         catch_up: Span,
     }

@@ -31,6 +31,7 @@ fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
         interval: ANY,
     };
     l::Config {
+        journal: false,
         engine: 915,
         remotes: [(7, l::Remote { rate_bps: Some(0), ..remote.clone() })].into(),
         default_remote: remote,

@@ -31,6 +31,10 @@ pub struct Config {
     /// How small units of client data share a block (CCSDS 734.1-B, service data aggregation); `None`
     /// neither sends nor takes such blocks.
     pub aggregation: Option<Aggregation>,
+    /// Whether it is written down that a sender was told of a part of a block, so that a later run of
+    /// this engine cancels the session. Without that, a sender may take a block for delivered of which
+    /// each run had a part.
+    pub journal: bool,
     /// Bounds on what the engine holds.
     pub limits: Limits,
     /// How much of a path's rate may be made up for when the driver comes late.
@@ -76,6 +80,7 @@ impl Default for Config {
             format: Format::Described,
             cookies: false,
             aggregation: None,
+            journal: true,
             limits: Limits::default(),
             catch_up: Duration::ZERO,
         }

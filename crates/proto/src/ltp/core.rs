@@ -1,7 +1,6 @@
 //! What all sessions of an engine share, and what each session has in common.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::time::Duration;
 
 use engine::Rng;
@@ -11,7 +10,7 @@ use super::auth::{Authentication, Sealed};
 use super::config::{Config, Remote};
 use super::cookies::Cookies;
 use super::indication::{Indication, Limit, Stats};
-use crate::kernel::{self, Base, Bounds, Kernel};
+use crate::kernel::{self, Base, Bounds};
 use crate::path::Burst;
 
 /// A session's timers.
@@ -44,14 +43,24 @@ impl kernel::Alarm for Alarm {
     }
 }
 
-/// What an effect was for: nothing that others do not have, too.
-pub(crate) type Job = kernel::Job<Infallible>;
+/// What an effect was for that only LTP has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Take up the marks of an earlier run.
+    Load,
+    /// The session has its mark.
+    Mark,
+}
+
+pub(crate) type Job = kernel::Job<Task>;
+
+pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
 
 /// What all sessions of an engine share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
-    pub(crate) kernel: Kernel<Alarm>,
+    pub(crate) kernel: Kernel,
     pub(crate) indications: VecDeque<Indication>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,

@@ -27,6 +27,11 @@ pub enum Indication {
     },
     /// A session is over at this end (§7.2 to §7.6).
     Finished(Finished),
+    /// Sessions that an earlier run left behind: they are cancelled when their senders are heard.
+    Interrupted {
+        /// How many.
+        sessions: usize,
+    },
     /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
     LimitReached(Limit),
     /// A peer broke the protocol.

@@ -3,8 +3,8 @@
 //! A [`Node`] sends and receives files as blocks, in any number of sessions at once. It is an
 //! [`engine::Engine`]: it holds no socket, file or clock. Red data goes to a working file as it
 //! comes, so that a block may be larger than memory, and a report claims the whole red part only
-//! when it is safe. A session does not survive a restart of either side: the other one hears nothing
-//! of it, and cancels.
+//! when it is safe. A session does not survive a restart of either side: it is cancelled, or begins
+//! anew.
 
 mod auth;
 mod config;
@@ -13,6 +13,7 @@ mod core;
 mod file;
 mod gaps;
 mod indication;
+mod marks;
 mod profile;
 mod receiver;
 mod sender;
@@ -20,12 +21,11 @@ mod sender;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::time::Duration;
 
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Rng, Ticket, Time,
-    Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, IndexRequest, Input, PathEvent, PathId, Rng,
+    Ticket, Time, Transmit, TxBuf,
 };
 use wire::ltp::{
     Body, CancelReason, Claim, Claims, End, Report as ReportSegment, Segment, SessionId, Unit,
@@ -42,10 +42,11 @@ pub use wire::ltp as segment;
 
 use self::auth::Sealed;
 use self::cookies::Cookies;
-use self::core::{Alarm, Core, Job, Peer};
+use self::core::{Alarm, Core, Job, Kernel, Peer, Task};
+use self::marks::Lost;
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::kernel::{Alarm as _, Base, Kernel, Seat, Slots, Turns};
+use crate::kernel::{Alarm as _, Base, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Path, Turn};
 use crate::recent::Recent;
 use crate::storage::Storage as _;
@@ -65,6 +66,8 @@ pub struct Node {
     by_id: BTreeMap<SessionId, Handle>,
     /// Sessions that are over.
     closed: Recent<SessionId, Closed>,
+    /// Sessions of an earlier run.
+    lost: Lost,
     /// Units of client data that wait for others, by the engine they are for.
     gathered: BTreeMap<u64, Vec<u8>>,
 }
@@ -132,11 +135,17 @@ impl Node {
     /// An engine with these settings.
     #[must_use]
     pub fn new(config: Config, rng: Rng) -> Self {
+        let mut core = Core::new(config, rng);
+        let journal = core.config.journal;
+        if journal {
+            core.kernel.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
+        }
         Self {
-            core: Core::new(config, rng),
+            core,
             slots: Slots::new(),
             by_id: BTreeMap::new(),
             closed: Recent::new(),
+            lost: Lost::new(!journal),
             gathered: BTreeMap::new(),
         }
     }
@@ -383,7 +392,7 @@ impl Node {
     fn accept(&mut self, now: Time, from: PathId, segment: &Segment<'_>) -> Option<Handle> {
         let Body::Data(data) = segment.body else { return None };
         let id = segment.session;
-        if self.closed.contains(&id) {
+        if self.closed.contains(&id) || !self.lost.is_known || self.lost.contains(&id) {
             return None;
         }
         let limits = &self.core.config.limits;
@@ -458,6 +467,16 @@ impl Node {
     /// Answers a segment of a session that is not under way, so that the peer can end it.
     fn answer_stranger(&mut self, from: PathId, segment: &Segment<'_>) {
         self.core.stats.stray += 1;
+        if !self.lost.is_known {
+            // It will come again, when it is known what to say.
+            return;
+        }
+        if matches!(
+            segment.body,
+            Body::CancelAck { by: End::Receiver } | Body::Cancel { by: End::Sender, .. }
+        ) {
+            self.lost.settled(&mut self.core, segment.session);
+        }
         let claims;
         let body = match segment.body {
             // Its receiver would repeat it for ever (§8.1).
@@ -476,7 +495,7 @@ impl Node {
                             claims: Claims::new(&claims),
                         })
                     }
-                    // It was refused for want of room.
+                    // It was refused for want of room, or a part of it is lost.
                     (None, Some(_)) => {
                         Body::Cancel { by: End::Receiver, reason: CancelReason::System }
                     }
@@ -534,9 +553,27 @@ impl Node {
         }
     }
 
+    fn restore(&mut self, answer: Result<Completion, EffectError>) {
+        let records = match answer {
+            Ok(Completion::Records(records)) => records,
+            Ok(_) | Err(_) => {
+                self.core.stats.storage_errors += 1;
+                Vec::new()
+            }
+        };
+        self.lost.restore(&mut self.core, &records);
+        if self.lost.len() > 0 {
+            self.core.indicate(Indication::Interrupted { sessions: self.lost.len() });
+        }
+    }
+
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
         let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
         if job == Job::Forget {
+            return;
+        }
+        if job == Job::Own(Task::Load) {
+            self.restore(answer);
             return;
         }
         match self.slots.get_mut(handle) {
@@ -557,9 +594,9 @@ impl Node {
 
 impl Turns for Node {
     type Alarm = Alarm;
-    type Job = Infallible;
+    type Job = Task;
 
-    fn kernel(&mut self) -> &mut Kernel<Alarm> {
+    fn kernel(&mut self) -> &mut Kernel {
         &mut self.core.kernel
     }
 

@@ -15,10 +15,11 @@ use wire::ltp::{
 };
 
 use super::config::Format;
-use super::core::{Alarm, Core, Job, Peer};
+use super::core::{Alarm, Core, Job, Peer, Task};
 use super::file::{Description, NAME_MAX};
 use super::gaps::{GapWatch, OUTSTANDING_MAX};
 use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
+use super::marks::{self, Mark};
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
@@ -69,6 +70,7 @@ pub(crate) struct Receiver {
     is_safe: bool,
     cancel_ack_due: bool,
     syncs: u32,
+    mark: Mark,
     phase: Phase,
 }
 
@@ -113,8 +115,7 @@ impl Receiver {
         service: u64,
     ) -> Self {
         let id = peer.session;
-        let name = format!("ltp-{}-{}", id.originator, id.number);
-        let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
+        let spool = Spool::new(marks::spool_name(id));
         let serial = core.first_serial();
         let is_units = service == AGGREGATION_SERVICE && core.config.aggregation.is_some();
         let mut receiver = Self {
@@ -140,6 +141,7 @@ impl Receiver {
             is_safe: false,
             cancel_ack_due: false,
             syncs: 0,
+            mark: Mark::None,
             phase: Phase::Receiving,
         };
         let handle = receiver.base.seat.handle;
@@ -246,6 +248,7 @@ impl Receiver {
             self.red_front = self.red_front.max(end);
         }
         if is_red && self.gaps.arrived(start, end) && self.peer.remote.report_gaps {
+            self.may_report(core);
             self.base.want(&mut core.kernel, Class::Control);
         }
         if data.kind.ends_red() {
@@ -397,6 +400,7 @@ impl Receiver {
         if self.reported >= self.gaps.front() {
             self.gaps.reported();
         }
+        self.may_report(core);
         self.make_reports(core, checkpoint.serial, lower, upper);
     }
 
@@ -536,7 +540,8 @@ impl Receiver {
     /// Sends what it has: a receiver only has reports and cancellations.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         self.report_gaps(core, burst.departure());
-        while let Some(&serial) = self.due.front() {
+        let may_report = self.due.is_empty() || self.may_report(core);
+        while let Some(&serial) = self.due.front().filter(|_| may_report) {
             let Some(sent) = self.reports.get(&serial) else {
                 self.due.pop_front();
                 continue;
@@ -580,6 +585,12 @@ impl Receiver {
             | Phase::Done => {}
         }
         Turn::Over
+    }
+
+    /// Whether what is here may be told; asks for the mark if that is what is missing.
+    fn may_report(&mut self, core: &mut Core) -> bool {
+        let (id, handle) = (self.peer.session, self.base.seat.handle);
+        self.is_safe || self.mark.allows(core, handle, id)
     }
 
     fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
@@ -730,6 +741,10 @@ impl Receiver {
                 self.check_complete(core);
             }
             _ if is_over => {}
+            (Job::Own(Task::Mark), Ok(_)) => {
+                self.mark = Mark::Kept;
+                self.base.want(&mut core.kernel, Class::Control);
+            }
             (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
                 match self.spool.read_done(offset, len, bytes) {
                     Ok(()) => self.summed_up(core),
@@ -738,11 +753,10 @@ impl Receiver {
             }
             (Job::Sync, Ok(_)) => self.synced(core),
             (Job::Install, Ok(_)) => self.installed(core, now),
-            (Job::Open | Job::Read { .. } | Job::Sync | Job::Install, _) => {
+            (Job::Open | Job::Read { .. } | Job::Sync | Job::Install | Job::Own(Task::Mark), _) => {
                 self.storage_failed(core);
             }
-            (Job::Repair { .. } | Job::Forget, _) => {}
-            (Job::Own(never), _) => match never {},
+            (Job::Repair { .. } | Job::Forget | Job::Own(Task::Load), _) => {}
         }
     }
 
@@ -790,6 +804,8 @@ impl Receiver {
     }
 
     fn installed(&mut self, core: &mut Core, now: Time) {
+        // From now on it does no harm if a later run hears of it again.
+        self.mark.clear(core, self.peer.session);
         self.safe(core);
         self.phase = Phase::Telling;
         self.finished(core, Ok(()));
@@ -927,6 +943,7 @@ impl Receiver {
     }
 
     fn close(&mut self, core: &mut Core) {
+        self.mark.clear(core, self.peer.session);
         self.base.disarm_all(&mut core.kernel);
         self.spool.abandon(&mut core.kernel);
         self.phase = Phase::Done;

@@ -243,8 +243,7 @@ impl Sender {
                 core.stats.storage_errors += 1;
                 self.cancel(core, system);
             }
-            (Job::Write { .. } | Job::Sync | Job::Install | Job::Forget, _) => {}
-            (Job::Own(never), _) => match never {},
+            (Job::Write { .. } | Job::Sync | Job::Install | Job::Forget | Job::Own(_), _) => {}
         }
     }
 

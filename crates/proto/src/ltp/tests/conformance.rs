@@ -88,6 +88,7 @@ impl Subject for Ltp {
             }),
             Indication::Started(_)
             | Indication::Receiving { .. }
+            | Indication::Interrupted { .. }
             | Indication::Data { .. }
             | Indication::LimitReached(_)
             | Indication::PeerError { .. } => None,

@@ -1,0 +1,110 @@
+//! Marks of sessions that told their senders that a part is here.
+//!
+//! The state of a session does not outlive its engine. But what a report claimed the sender sends no
+//! more, and once a new run of this engine claimed the rest, it would take the block for delivered. So
+//! a mark is written down before the first report that claims a part, and the next run cancels the
+//! sessions that have one.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use engine::{FileName, IndexRequest};
+use wire::ltp::SessionId;
+
+use super::core::{Core, Job, Task};
+use crate::path::Handle;
+use crate::recent::Recent;
+
+/// How the names of records and working files begin.
+const PREFIX: &str = "ltp-";
+
+/// Sessions of an earlier run that must not go on, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    sessions: Recent<SessionId, ()>,
+    /// Until the marks are read, nothing is known of any session.
+    pub(crate) is_known: bool,
+}
+
+impl Lost {
+    pub(crate) const fn new(is_known: bool) -> Self {
+        Self { sessions: Recent::new(), is_known }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(crate) fn contains(&self, id: &SessionId) -> bool {
+        self.sessions.contains(id)
+    }
+
+    /// Takes up the marks of an earlier run.
+    pub(crate) fn restore(&mut self, core: &mut Core, records: &[(String, Bytes)]) {
+        self.is_known = true;
+        let ids: BTreeSet<_> = records.iter().filter_map(|(key, _)| id(key)).collect();
+        for id in ids {
+            self.sessions.insert(id, ());
+            if self.sessions.len() > core.config.limits.closed
+                && let Some((oldest, ())) = self.sessions.forget_oldest()
+            {
+                remove(core, oldest);
+            }
+        }
+    }
+
+    /// The sender heard that its session is lost, or ended it.
+    pub(crate) fn settled(&mut self, core: &mut Core, id: SessionId) {
+        if self.sessions.forget(&id).is_some() {
+            remove(core, id);
+        }
+    }
+}
+
+/// Whether a session has its mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// It told of nothing yet, or of all, which is safe.
+    None,
+    /// It is being written.
+    Asked,
+    Kept,
+}
+
+impl Mark {
+    /// Whether a part may be claimed now; has the mark written if that is what is missing.
+    pub(crate) fn allows(&mut self, core: &mut Core, handle: Handle, id: SessionId) -> bool {
+        if *self == Self::None && core.config.journal {
+            *self = Self::Asked;
+            let request = IndexRequest::Put { key: key(id), value: Bytes::new() };
+            core.kernel.index(handle, Job::Own(Task::Mark), request);
+        }
+        *self != Self::Asked
+    }
+
+    /// Nothing depends on the session any more.
+    pub(crate) fn clear(&mut self, core: &mut Core, id: SessionId) {
+        if std::mem::replace(self, Self::None) != Self::None {
+            remove(core, id);
+        }
+    }
+}
+
+fn remove(core: &mut Core, id: SessionId) {
+    let request = IndexRequest::Remove { key: key(id) };
+    core.kernel.index(Handle::NOBODY, Job::Forget, request);
+}
+
+/// The working file of a session.
+pub(crate) fn spool_name(id: SessionId) -> FileName {
+    FileName::spool(&key(id)).expect("letters, digits and dashes are a name")
+}
+
+fn key(id: SessionId) -> String {
+    format!("{PREFIX}{}-{}", id.originator, id.number)
+}
+
+fn id(key: &str) -> Option<SessionId> {
+    let (originator, number) = key.strip_prefix(PREFIX)?.split_once('-')?;
+    Some(SessionId { originator: originator.parse().ok()?, number: number.parse().ok()? })
+}
