@@ -1,8 +1,8 @@
 """Measures slowlight and its peers in one run and prints one table; `results.json` keeps it.
 
 * the raw pair: two UDP sockets with GSO and GRO, nothing above them;
-* slowlight, class 2 over loopback: 1 GB, compared by SHA-256, and the peak resident memory
-  of both processes for 100 MB, 1 GB and 4 GB;
+* slowlight over loopback, CFDP class 2, LTP and Saratoga: 1 GB, compared by SHA-256, and the peak
+  resident memory of both processes; of CFDP for 100 MB and 4 GB, too;
 * the peers of `interop/`, class 2 at the same datagram size, each against itself;
 * the simulator: processor time of a 10 MB run, and whether many runs keep all processors busy;
   the link model's own benchmark.
@@ -42,6 +42,8 @@ TIMES_BEST_PEER = 10.0
 CPU_S = 0.050
 # What fits an Ethernet frame, with IPv4 and UDP around it.
 DATAGRAM_MAX = 1472
+# What is measured with a gigabyte, by the names of the command line.
+NAMES = {"cfdp": "class 2", "ltp": "LTP", "saratoga": "Saratoga"}
 PYTHON = str(INTEROP / ".venv/bin/python")
 PEERS = {
     # Name, command, bit/s to pace it at: each at about what its receiver takes.
@@ -201,17 +203,17 @@ class Bench:
             Row("raw GSO/GRO pair", found["goodput_bps"], found["elapsed_s"], note=note)
         )
 
-    def transfer(self, size: int) -> Row:
-        """slowlight to slowlight, class 2."""
+    def transfer(self, protocol: str, size: int) -> Row:
+        """slowlight to slowlight, all of the file acknowledged."""
         source, root = self.folder / "source.bin", self.folder / "root"
         make_file(source, size)
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir()
         port = 5801
-        shared = ["--protocol", "cfdp", "--json"]
+        shared = ["--protocol", protocol, "--json"]
         listen = ["--listen", f"127.0.0.1:{port}", "--root", str(root), "--entity", "2", "--once"]
         ends = [str(source), f"127.0.0.1:{port}", "--entity", "1", "--remote-entity", "2"]
-        settings = ["--datagram", str(self.datagram), "--class", "2", "--remote", "received.bin"]
+        settings = ["--datagram", str(self.datagram), "--remote", "received.bin"]
         recv = Process([self.slowlight, "recv", *shared, *listen], self.folder, "recv", 300)
         wait_for_port(port)
         start = time.monotonic()
@@ -228,7 +230,7 @@ class Bench:
         if sender.code != 0 or receiver.code != 0:
             note += f"; exit codes {sender.code} and {receiver.code}"
         self.failed |= not same or sender.code != 0 or receiver.code != 0
-        what = f"slowlight class 2, {size / 1e6:g} MB"
+        what = f"slowlight {NAMES[protocol]}, {size / 1e6:g} MB"
         goodput = size * 8 / seconds if same else 0.0
         return self.add(Row(what, goodput, seconds, sender.rss_kb, receiver.rss_kb, note))
 
@@ -323,23 +325,26 @@ def table(rows: list[Row], raw_bps: float) -> str:
 
 def judgements(
     raw_bps: float,
-    gigabyte: Row,
+    gigabytes: list[Row],
     transfers: list[Row],
     times_best_peer: float,
     cpu_s: float,
     busy: float,
 ) -> list[tuple[str, bool]]:
     """Each target in words with what was measured, and whether it holds."""
-    goodput = gigabyte.goodput_bps or 0.0
+    goodputs = [(row.what, row.goodput_bps or 0.0) for row in gigabytes]
     wanted = GOODPUT_BPS * min(1.0, raw_bps / RAW_BPS)
     # A process whose memory could not be read proves nothing.
     cores = len(os.sched_getaffinity(0))
     peaks = [kb or 1 << 40 for row in transfers for kb in (row.sender_rss_kb, row.receiver_rss_kb)]
     return [
-        (
-            f"goodput {goodput / 1e9:.2f} Gbit/s, at least {wanted / 1e9:.2f}"
-            f" beside a raw pair of {raw_bps / 1e9:.1f}",
-            goodput >= wanted,
+        *(
+            (
+                f"{what}: goodput {goodput / 1e9:.2f} Gbit/s, at least {wanted / 1e9:.2f}"
+                f" beside a raw pair of {raw_bps / 1e9:.1f}",
+                goodput >= wanted,
+            )
+            for what, goodput in goodputs
         ),
         (
             f"memory {max(peaks) / 1024:.0f} MiB, at most {RSS_KB / 1024:.0f} a process",
@@ -396,10 +401,10 @@ def main() -> int:
         if large:
             warm(bench.folder, shutil.disk_usage(shm).free // 2)
         raw = bench.raw(2_000_000_000)
-        gigabyte = bench.transfer(1_000_000_000)
-        transfers = [gigabyte, bench.transfer(100_000_000)]
+        gigabytes = [bench.transfer(protocol, 1_000_000_000) for protocol in NAMES]
+        transfers = [*gigabytes, bench.transfer("cfdp", 100_000_000)]
         if not given.quick:
-            transfers.append(bench.transfer(4_000_000_000))
+            transfers.append(bench.transfer("cfdp", 4_000_000_000))
         peers = []
         for peer, (command, rates) in PEERS.items():
             command = command or [str(bench.target / "release/cfdp-rs-peer")]
@@ -412,8 +417,9 @@ def main() -> int:
     raw_bps = raw.goodput_bps or RAW_BPS
     best_peer = max(peer.goodput_bps or 0 for peer in peers)
     # Without a peer that completes, there is no comparison, and the target does not hold.
-    ratio = (gigabyte.goodput_bps or 0) / best_peer if best_peer else 0.0
-    judged = judgements(raw_bps, gigabyte, transfers, ratio, cpu_s, busy)
+    # The peers speak CFDP.
+    ratio = (gigabytes[0].goodput_bps or 0) / best_peer if best_peer else 0.0
+    judged = judgements(raw_bps, gigabytes, transfers, ratio, cpu_s, busy)
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
     )

@@ -5,6 +5,10 @@
 
 mod entity;
 mod formats;
+mod ltp;
+mod nodes;
+mod saratoga;
+mod script;
 mod specs;
 mod texts;
 
@@ -12,6 +16,8 @@ pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
     capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, saratoga_v0, saratoga_v1,
 };
+pub use ltp::ltp_node;
+pub use saratoga::saratoga_node;
 pub use specs::{link_preset, mib, scenario};
 pub use texts::{file_name, quantity};
 
@@ -28,9 +34,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("file_name", file_name),
     ("ip_udp", ip_udp),
     ("link_preset", link_preset),
+    ("ltp_node", ltp_node),
     ("ltp_segment", ltp_segment),
     ("mib", mib),
     ("quantity", quantity),
+    ("saratoga_node", saratoga_node),
     ("saratoga_v0", saratoga_v0),
     ("saratoga_v1", saratoga_v1),
     ("scenario", scenario),

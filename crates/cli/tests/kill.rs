@@ -1,5 +1,5 @@
 //! Either end of a transfer is killed at a random moment and started again: the transfer ends with
-//! the right file, and nobody says "done" before that.
+//! the right file, nobody says "done" before that, and nothing else ever has the file's name.
 //!
 //! `SLOWLIGHT_KILLS` is how many transfers are made (6), `SLOWLIGHT_SEED` the first one's seed (1).
 
@@ -22,32 +22,67 @@ const RATE: &str = "16 Mbit/s";
 const KILL_WITHIN_MS: u64 = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// How often a command is given that may fail when the other end is killed.
+const TRIES: u32 = 6;
+
+/// How the file moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Cfdp,
+    Ltp,
+    SaratogaPut,
+    SaratogaGet,
+}
+
+impl Way {
+    fn protocol(self) -> &'static str {
+        match self {
+            Self::Cfdp => "cfdp",
+            Self::Ltp => "ltp",
+            Self::SaratogaPut | Self::SaratogaGet => "saratoga",
+        }
+    }
+
+    /// Whether a command may fail because the other end forgot a session; given again, it succeeds.
+    fn may_fail(self) -> bool {
+        match self {
+            Self::Cfdp | Self::SaratogaPut => false,
+            Self::Ltp | Self::SaratogaGet => true,
+        }
+    }
+}
+
 /// One transfer: its directories, its address and its two processes.
 struct Transfer {
+    way: Way,
     directory: tempfile::TempDir,
     address: String,
     content: Vec<u8>,
-    sender: Option<Child>,
-    receiver: Option<Child>,
+    client: Option<Child>,
+    server: Option<Child>,
     starts: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum End {
-    Sender,
-    Receiver,
+    /// Which moves one file and ends: it sends, or fetches.
+    Client,
+    /// Which serves until it is killed.
+    Server,
 }
 
 impl Transfer {
-    fn new(rng: &mut Rng) -> Self {
+    fn new(way: Way, rng: &mut Rng) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut content = vec![0; FILE_BYTES];
         rng.fill(&mut content);
-        fs::write(directory.path().join("source.bin"), &content).unwrap();
-        fs::create_dir(directory.path().join("root")).unwrap();
+        for name in ["root", "source"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        fs::write(directory.path().join("source/source.bin"), &content).unwrap();
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let address = free.to_string();
-        Self { directory, address, content, sender: None, receiver: None, starts: 0 }
+        Self { way, directory, address, content, client: None, server: None, starts: 0 }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -58,17 +93,25 @@ impl Transfer {
         self.starts += 1;
         let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
         match end {
-            End::Sender => command
-                .args(["send", "--protocol", "cfdp", "--json", "--rate", RATE, "--entity", "1"])
-                .args(["--remote-entity", "2", "--remote", "received.bin", "--linger"])
-                .args(["100 ms", "--state"])
-                .args([self.path("state"), self.path("source.bin")])
-                .arg(&self.address),
-            End::Receiver => command
-                .args(["recv", "--protocol", "cfdp", "--json", "--entity", "2", "--listen"])
-                .args([&self.address, "--root"])
+            End::Client if self.way == Way::SaratogaGet => command
+                .args(["get", &self.address, "source.bin", "--name", "received.bin", "--root"])
+                .arg(self.path("root")),
+            End::Client => command
+                .arg("send")
+                .args([self.path("source/source.bin"), self.address.clone().into()])
+                .args(["--rate", RATE, "--entity", "1", "--remote-entity", "2"])
+                .args(["--remote", "received.bin"]),
+            End::Server if self.way == Way::SaratogaGet => command
+                .args(["recv", "--serve", "--rate", RATE, "--listen", &self.address, "--root"])
+                .arg(self.path("source")),
+            End::Server => command
+                .args(["recv", "--entity", "2", "--listen", &self.address, "--root"])
                 .arg(self.path("root")),
         };
+        if let (Way::Cfdp, End::Client) = (self.way, end) {
+            command.args(["--linger", "100 ms", "--state"]).arg(self.path("state"));
+        }
+        command.args(["--json", "--protocol", self.way.protocol()]);
         // A file a process: what the killed one said stays.
         let out = File::create(self.path(&format!("{}-{end:?}.out", self.starts))).unwrap();
         let err = File::create(self.path(&format!("{}-{end:?}.err", self.starts))).unwrap();
@@ -78,8 +121,8 @@ impl Transfer {
 
     fn child(&mut self, end: End) -> &mut Option<Child> {
         match end {
-            End::Sender => &mut self.sender,
-            End::Receiver => &mut self.receiver,
+            End::Client => &mut self.client,
+            End::Server => &mut self.server,
         }
     }
 
@@ -91,18 +134,20 @@ impl Transfer {
         }
     }
 
-    /// The sender's exit status, if it has ended.
-    fn sender_ended(&mut self) -> Option<ExitStatus> {
-        self.sender.as_mut().and_then(|child| child.try_wait().unwrap())
+    /// The client's exit status, if it has ended.
+    fn client_ended(&mut self) -> Option<ExitStatus> {
+        self.client.as_mut().and_then(|child| child.try_wait().unwrap())
     }
 
     fn is_right(&self) -> bool {
         fs::read(self.path("root/received.bin")).is_ok_and(|received| received == self.content)
     }
 
+    /// Nobody says that it is there before it is, and there is no other file of its name.
     fn no_wrong_success(&self, seed: u64, story: &str) {
-        if self.said_done() {
-            assert!(self.is_right(), "seed {seed}: {story}\n{}", self.transcript());
+        if self.said_done() || self.path("root/received.bin").exists() {
+            let way = self.way;
+            assert!(self.is_right(), "{way:?}, seed {seed}: {story}\n{}", self.transcript());
         }
     }
 
@@ -129,8 +174,8 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        self.kill(End::Sender);
-        self.kill(End::Receiver);
+        self.kill(End::Client);
+        self.kill(End::Server);
     }
 }
 
@@ -146,17 +191,17 @@ fn says_done(path: &Path) -> bool {
 }
 
 /// One transfer with one to three kills.
-fn survives(seed: u64) {
+fn survives(way: Way, seed: u64) {
     let mut rng = Rng::new(seed, "kill");
-    let mut transfer = Transfer::new(&mut rng);
-    transfer.start(End::Receiver);
-    transfer.start(End::Sender);
+    let mut transfer = Transfer::new(way, &mut rng);
+    transfer.start(End::Server);
+    transfer.start(End::Client);
     let mut story = String::new();
     for _ in 0..=rng.below(3) {
-        let end = if rng.below(2) == 0 { End::Sender } else { End::Receiver };
+        let end = if rng.below(2) == 0 { End::Client } else { End::Server };
         let wait = Duration::from_millis(rng.below(KILL_WITHIN_MS));
         thread::sleep(wait);
-        if transfer.sender_ended().is_some() {
+        if transfer.client_ended().is_some() {
             break;
         }
         transfer.kill(end);
@@ -164,30 +209,66 @@ fn survives(seed: u64) {
         transfer.no_wrong_success(seed, &story);
         transfer.start(end);
     }
+    for _ in 1..TRIES {
+        let status = await_client(&mut transfer, seed, &story);
+        if status.success() {
+            break;
+        }
+        let transcript = transfer.transcript();
+        assert!(way.may_fail(), "{way:?}, seed {seed}: {status}: {story}\n{transcript}");
+        story += &format!("{status}; ");
+        transfer.start(End::Client);
+    }
+    let status = await_client(&mut transfer, seed, &story);
+    let transcript = transfer.transcript();
+    let about = format!("{way:?}, seed {seed}: {status}: {story}\n{transcript}");
+    assert!(status.success(), "{about}");
+    assert!(transfer.is_right(), "wrong file: {about}");
+    assert!(transfer.said_done(), "nobody says so: {about}");
+}
+
+/// How the client ends.
+fn await_client(transfer: &mut Transfer, seed: u64, story: &str) -> ExitStatus {
     let begun = Instant::now();
-    let status = loop {
-        transfer.no_wrong_success(seed, &story);
-        if let Some(status) = transfer.sender_ended() {
-            break status;
+    loop {
+        transfer.no_wrong_success(seed, story);
+        if let Some(status) = transfer.client_ended() {
+            return status;
         }
         let text = if begun.elapsed() < LIMIT { String::new() } else { transfer.transcript() };
-        assert!(text.is_empty(), "seed {seed} is stuck: {story}\n{text}");
+        let way = transfer.way;
+        assert!(text.is_empty(), "{way:?}, seed {seed} is stuck: {story}\n{text}");
         thread::sleep(Duration::from_millis(20));
-    };
-    let transcript = transfer.transcript();
-    assert!(status.success(), "seed {seed}: {status}: {story}\n{transcript}");
-    assert!(transfer.is_right(), "seed {seed}: wrong file: {story}\n{transcript}");
-    assert!(transfer.said_done(), "seed {seed}: nobody says so: {story}\n{transcript}");
+    }
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {
     env::var(name).map_or(otherwise, |text| text.parse().expect("a whole number"))
 }
 
-#[test]
-fn a_killed_end_goes_on_where_it_was() {
+fn all_survive(way: Way) {
     let first = number("SLOWLIGHT_SEED", 1);
     for seed in first..first + number("SLOWLIGHT_KILLS", 6) {
-        survives(seed);
+        survives(way, seed);
     }
+}
+
+#[test]
+fn a_killed_end_goes_on_where_it_was() {
+    all_survive(Way::Cfdp);
+}
+
+#[test]
+fn a_killed_end_of_ltp_is_no_wrong_success() {
+    all_survive(Way::Ltp);
+}
+
+#[test]
+fn a_killed_end_of_a_saratoga_put_goes_on() {
+    all_survive(Way::SaratogaPut);
+}
+
+#[test]
+fn a_killed_end_of_a_saratoga_get_goes_on() {
+    all_survive(Way::SaratogaGet);
 }

@@ -408,7 +408,9 @@ impl Client {
                 self.screen.say(format_args!("{id}: failed after {moved}: {why}"));
             }
         }
-        if self.options.json && !matches!(self.wish, Wish::List(_)) {
+        // What a directory holds speaks for itself.
+        let is_listed = ended.result.is_ok() && matches!(self.wish, Wish::List(_));
+        if self.options.json && !is_listed {
             outcome.print()?;
         }
         Ok(ended.result.is_ok())

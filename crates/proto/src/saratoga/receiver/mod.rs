@@ -536,11 +536,13 @@ impl Receiver {
 
     /// Sends what it has: a receiver only has requests and STATUS.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        if self.phase == Phase::Asking && self.request_due {
+        if self.request_due && self.is_receiving() {
             if !self.emit_request(core, burst) {
                 return Turn::More;
             }
-            return Turn::Over;
+            if self.phase == Phase::Asking {
+                return Turn::Over;
+            }
         }
         loop {
             while let Some(octets) = self.outbox.front() {
@@ -599,9 +601,11 @@ impl Receiver {
             return false;
         }
         self.request_due = false;
-        let auto = core.answer_time(&self.base, &self.remote);
-        let wait = self.remote.request_timer.duration(auto, self.misses);
-        self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
+        if self.phase == Phase::Asking {
+            let auto = core.answer_time(&self.base, &self.remote);
+            let wait = self.remote.request_timer.duration(auto, self.misses);
+            self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
+        }
         true
     }
 
@@ -777,6 +781,9 @@ impl Receiver {
                 let mut wait = silent_at.since(now);
                 if every.is_some() || silent_at <= now {
                     self.volunteer(core);
+                    // A sender that was started again knows only what it is asked for.
+                    let is_gone = silent_at <= now && self.misses > 0;
+                    self.request_due = is_gone && self.wish.is_some();
                     self.misses += u32::from(silent_at <= now);
                     wait = every.map_or(quiet, |every| every.min(quiet));
                 }

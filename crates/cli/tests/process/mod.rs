@@ -1,0 +1,200 @@
+//! Processes of the program, and directories for them, that do not outlive their test.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest time anything here may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A running process.
+pub(crate) struct Running {
+    child: Option<Child>,
+    said: String,
+}
+
+/// A process that ended: its exit code and what it printed.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) said: String,
+}
+
+impl Running {
+    pub(crate) fn start<T: AsRef<std::ffi::OsStr>>(arguments: &[T]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+        command.args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { child: Some(command.spawn().unwrap()), said: String::new() }
+    }
+
+    /// The address that a receiver says it listens on.
+    fn address(&mut self) -> String {
+        let child = self.child.as_mut().unwrap();
+        let mut lines = BufReader::with_capacity(1, child.stderr.as_mut().unwrap());
+        loop {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended: {}", self.said);
+            self.said.push_str(&line);
+            if let Some((_, rest)) = line.split_once("receiving on ") {
+                return rest.split(' ').next().unwrap().to_owned();
+            }
+        }
+    }
+
+    /// SIGKILL: the process gets no chance to tidy up.
+    pub(crate) fn kill(mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    pub(crate) fn end(mut self) -> Ended {
+        let mut child = self.child.take().unwrap();
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if start.elapsed() > LIMIT {
+                child.kill().unwrap();
+                let mut said = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                panic!("no end after {LIMIT:?}: {}{said}", self.said);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        Ended {
+            code: status.code(),
+            out: String::from_utf8(stdout).unwrap(),
+            said: std::mem::take(&mut self.said) + &String::from_utf8(stderr).unwrap(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Ended {
+    /// The one object it printed.
+    pub(crate) fn json(&self) -> Value {
+        let text = &self.out;
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}{}", self.said))
+    }
+
+    /// The one outcome it printed; it must be that of something done.
+    pub(crate) fn complete(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{}", self.said);
+        let outcome = self.json();
+        assert_eq!(outcome["completed"], true, "{outcome}");
+        outcome
+    }
+
+    /// It must have failed and said so, and why.
+    pub(crate) fn failed(&self, why: &str) {
+        assert_eq!(self.code, Some(1), "{why}: {}{}", self.out, self.said);
+        assert!(self.said.contains(why), "{why}: {}", self.said);
+    }
+}
+
+/// Directories of one test: one where files come from or go to, and the root of a receiver.
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["here", "root"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        Self { directory }
+    }
+
+    pub(crate) fn here(&self, name: &str) -> PathBuf {
+        self.directory.path().join("here").join(name)
+    }
+
+    pub(crate) fn root(&self, name: &str) -> PathBuf {
+        self.directory.path().join("root").join(name)
+    }
+
+    /// Starts a receiver; also the address it listens on.
+    pub(crate) fn recv(&self, protocol: &str, listen: &str, more: &[&str]) -> (Running, String) {
+        let root = self.root("");
+        let arguments = ["recv", "--protocol", protocol, "--json", "--listen", listen, "--root"];
+        let mut running =
+            Running::start(&[&arguments, &[root.to_str().unwrap()][..], more].concat());
+        let address = running.address();
+        (running, address)
+    }
+
+    /// Runs a command that talks to `address`; `what` comes before the address, `more` after it.
+    pub(crate) fn run(
+        &self,
+        protocol: &str,
+        what: &[&str],
+        address: &str,
+        more: &[&str],
+    ) -> Running {
+        let middle = [address, "--protocol", protocol];
+        Running::start(&[what, &middle, more].concat())
+    }
+
+    /// Sends a file that is here.
+    pub(crate) fn send(&self, protocol: &str, name: &str, address: &str, more: &[&str]) -> Running {
+        let file = self.here(name);
+        let what = ["send", file.to_str().unwrap()];
+        self.run(protocol, &what, address, &[&["--json"], more].concat())
+    }
+
+    /// Fetches a file to where files come from.
+    pub(crate) fn get(&self, protocol: &str, name: &str, address: &str, more: &[&str]) -> Running {
+        let here = self.here("");
+        let what = [name, "--root", here.to_str().unwrap(), "--json"];
+        self.run(protocol, &["get"], address, &[&what, more].concat())
+    }
+}
+
+/// `len` octets that differ from place to place.
+pub(crate) fn content(len: usize) -> Vec<u8> {
+    let mut content = vec![0; len];
+    engine::Rng::new(len as u64, "content").fill(&mut content);
+    content
+}
+
+/// A file of `len` octets.
+pub(crate) fn make(path: &Path, len: usize) {
+    std::fs::write(path, content(len)).unwrap();
+}
+
+/// Whether it is the file of `len` octets.
+pub(crate) fn check(path: &Path, len: usize) {
+    let found = std::fs::read(path).unwrap();
+    assert!(found == content(len), "{} has {} other octets", path.display(), found.len());
+}
+
+/// Waits until `happened` says so.
+pub(crate) fn await_that(what: &str, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < LIMIT, "{what}: not after {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The files in the directory `kind` of the working files below `root`, with their sizes.
+pub(crate) fn working_files(root: &Path, kind: &str) -> Vec<(String, u64)> {
+    let entries = std::fs::read_dir(root.join(".slowlight").join(kind)).into_iter().flatten();
+    let file = |entry: std::fs::DirEntry| {
+        Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?.len()))
+    };
+    entries.flatten().filter_map(file).collect()
+}

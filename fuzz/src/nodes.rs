@@ -1,0 +1,371 @@
+//! Two engines of one protocol, driven by a script of bytes.
+//!
+//! Each has a store, and datagrams are under way between them. The script delivers, drops, repeats,
+//! damages and invents datagrams, lets time pass, lets storage fail or take its time, takes paths
+//! away, and kills engines. Whatever it does, an engine answers in bounded work and memory, has no
+//! deadline in the past, and never delivers a wrong file unless bytes were damaged or invented.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Completion, Effect, EffectError, Engine, FileName, IndexRequest, Input, MemoryStore, PathEvent,
+    PathId, PathInfo, Receive, Ticket, Time, TxBuf,
+};
+
+use crate::script::Script;
+
+/// More than an engine of small limits may do without anything happening to it.
+const WORK_MAX: usize = 20_000;
+/// Datagrams under way to one engine; beyond it they are lost, as in any queue.
+const QUEUE_MAX: usize = 256;
+/// What the limits of the engines allow here, with room to spare.
+const MEMORY_MAX: usize = 1 << 20;
+pub(crate) const MTU: usize = 300;
+pub(crate) const PATH: PathId = PathId(0);
+const SOURCE: &str = "source";
+pub(crate) const DESTINATION: &str = "destination";
+
+/// What a protocol adds.
+pub(crate) trait Protocol {
+    type Node: Engine;
+
+    /// An engine of one side; its settings stay when it is started again.
+    fn node(&self, side: usize, restarts: u64) -> Self::Node;
+
+    /// Octets that it holds.
+    fn memory(node: &Self::Node) -> usize;
+}
+
+/// What else `play` needs of a protocol.
+pub(crate) trait Play: Protocol {
+    /// Something that a user asks for.
+    fn request(&self, node: &mut Self::Node, now: Time, side: usize, script: &mut Script<'_>);
+
+    /// A record that an engine finds when it is started again, as a damaged disk might hold it.
+    fn record(&self, script: &mut Script<'_>) -> Option<(String, Vec<u8>)>;
+}
+
+type Answer = (Ticket, Result<Completion, EffectError>);
+
+struct Side<N> {
+    node: N,
+    store: MemoryStore,
+    inbox: VecDeque<Vec<u8>>,
+    /// Answers of the store that take their time.
+    answers: VecDeque<Answer>,
+    is_slow: bool,
+    fail_next: Option<EffectError>,
+    up: bool,
+    restarts: u64,
+}
+
+pub(crate) struct World<P: Protocol> {
+    protocol: P,
+    now: Time,
+    sides: [Side<P::Node>; 2],
+    tx: TxBuf,
+    /// Every datagram was written by an engine and arrives as it was written.
+    honest: bool,
+    content: Bytes,
+}
+
+/// The file that is sent.
+pub(crate) fn source() -> FileName {
+    FileName::file(SOURCE).expect("a good name")
+}
+
+pub(crate) fn destination() -> FileName {
+    FileName::file(DESTINATION).expect("a good name")
+}
+
+/// Plays a script.
+pub(crate) fn play<P: Play>(protocol: P, script: &mut Script<'_>) {
+    let mut world = World::new(protocol);
+    while let Some(op) = script.byte() {
+        let who = usize::from(op & 1);
+        match op >> 1 {
+            0..=35 => world.deliver(who),
+            36..=43 => world.lose(who),
+            44..=51 => world.repeat(who),
+            52..=59 => world.damage(who, |datagram| change(datagram, script)),
+            60..=67 => world.invent(who, script),
+            68..=83 => world.timeout(who),
+            84..=89 => world.wait(script.or_zero()),
+            90..=103 => world.request(who, script),
+            104..=109 => {
+                let kind = script.or_zero();
+                world.path(who, kind, 20 + usize::from(kind));
+            }
+            110..=113 => {
+                if let Some((key, value)) = world.protocol.record(script) {
+                    world.plant(who, key, value);
+                }
+                world.restart(who);
+            }
+            114..=119 => world.answer(who, op),
+            _ => world.fail_next(who, failure(op >> 1)),
+        }
+    }
+    world.finish();
+}
+
+/// Changes an octet of a datagram, or cuts it, or puts others in place of its end.
+fn change(datagram: &mut Vec<u8>, script: &mut Script<'_>) {
+    let at = usize::from(script.or_zero()) % datagram.len().max(1);
+    match script.or_zero() {
+        0 => datagram.truncate(at),
+        len @ 1..=16 => {
+            datagram.truncate(at);
+            datagram.extend(script.bytes(usize::from(len)));
+        }
+        mask => {
+            if let Some(place) = datagram.get_mut(at) {
+                *place ^= mask;
+            }
+        }
+    }
+}
+
+fn failure(kind: u8) -> EffectError {
+    match kind % 4 {
+        0 => EffectError::NoSpace,
+        1 => EffectError::NotFound,
+        2 => EffectError::NotAllowed,
+        _ => EffectError::Failed("the disk is broken".to_owned()),
+    }
+}
+
+impl<P: Play> World<P> {
+    fn request(&mut self, who: usize, script: &mut Script<'_>) {
+        self.protocol.request(&mut self.sides[who].node, self.now, who, script);
+        self.drain(who);
+    }
+}
+
+impl<P: Protocol> World<P> {
+    pub(crate) fn new(protocol: P) -> Self {
+        let content: Bytes = (0..1500_u32).map(|n| ((n * n) >> 3) as u8).collect();
+        let sides = [0, 1].map(|side| {
+            let mut store = MemoryStore::new();
+            store.set_capacity(Some(1 << 20));
+            store.insert(source(), content.clone());
+            let (inbox, answers) = (VecDeque::new(), VecDeque::new());
+            let (is_slow, fail_next, up) = (false, None, false);
+            let node = protocol.node(side, 0);
+            Side { node, store, inbox, answers, is_slow, fail_next, up, restarts: 0 }
+        });
+        let (now, tx) = (Time::ZERO, TxBuf::new(4));
+        let mut world = Self { protocol, now, sides, tx, honest: true, content };
+        for who in 0..2 {
+            world.bring_up(who, MTU);
+        }
+        world
+    }
+
+    /// Pulls everything out of an engine: effects are carried out, datagrams go to the other.
+    fn drain(&mut self, who: usize) {
+        for _ in 0..WORK_MAX {
+            let side = &mut self.sides[who];
+            let mut idle = true;
+            while let Some(effect) = side.node.poll_effect() {
+                idle = false;
+                let ticket = effect.ticket();
+                let failure = ticket.and_then(|_| side.fail_next.take());
+                let answer = match failure {
+                    Some(error) => ticket.map(|ticket| (ticket, Err(error))),
+                    None => side.store.execute(effect),
+                };
+                side.answers.extend(answer);
+            }
+            if !side.is_slow {
+                while let Some((ticket, result)) = side.answers.pop_front() {
+                    idle = false;
+                    side.node.handle_input(self.now, Input::Done(ticket, result));
+                }
+            }
+            while side.node.poll_indication().is_some() {
+                idle = false;
+            }
+            self.tx.clear();
+            if let Some(transmit) = side.node.poll_transmit(self.now, &mut self.tx) {
+                idle = false;
+                assert_eq!(transmit.len, self.tx.bytes().len());
+                let datagrams: Vec<_> = self.tx.datagrams().map(<[u8]>::to_vec).collect();
+                let inbox = &mut self.sides[1 - who].inbox;
+                inbox.extend(datagrams);
+                inbox.truncate(QUEUE_MAX);
+            }
+            if idle {
+                self.check(who);
+                return;
+            }
+        }
+        panic!("the engine does not come to rest");
+    }
+
+    /// What holds whenever an engine was drained.
+    fn check(&self, who: usize) {
+        let side = &self.sides[who];
+        let held = P::memory(&side.node);
+        assert!(held <= MEMORY_MAX, "{held} octets held");
+        if let (true, Some(found)) = (self.honest, side.store.get(&destination())) {
+            assert!(found == self.content, "a wrong file of {} octets", found.len());
+        }
+    }
+
+    fn receive(&mut self, who: usize, datagram: &[u8]) {
+        if self.sides[who].up {
+            let receive = Receive::datagram(PATH, datagram);
+            self.sides[who].node.handle_input(self.now, Input::Receive(receive));
+            self.drain(who);
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, who: usize) {
+        if let Some(datagram) = self.sides[who].inbox.pop_front() {
+            self.receive(who, &datagram);
+        }
+    }
+
+    pub(crate) fn repeat(&mut self, who: usize) {
+        if let Some(datagram) = self.sides[who].inbox.front().cloned() {
+            self.sides[who].inbox.push_back(datagram.clone());
+            self.receive(who, &datagram);
+        }
+    }
+
+    /// The next datagram does not arrive.
+    pub(crate) fn lose(&mut self, who: usize) {
+        self.sides[who].inbox.pop_front();
+    }
+
+    /// The next datagram arrives otherwise than it was sent.
+    pub(crate) fn damage(&mut self, who: usize, change: impl FnOnce(&mut Vec<u8>)) {
+        let Some(mut datagram) = self.sides[who].inbox.pop_front() else { return };
+        change(&mut datagram);
+        self.honest = false;
+        self.receive(who, &datagram);
+    }
+
+    pub(crate) fn invent(&mut self, who: usize, script: &mut Script<'_>) {
+        let len = usize::from(script.or_zero());
+        let datagram = script.bytes(len);
+        self.honest = false;
+        self.receive(who, datagram);
+    }
+
+    /// Calls the engine when it asked to be called.
+    pub(crate) fn timeout(&mut self, who: usize) {
+        if let Some(deadline) = self.sides[who].node.poll_timeout() {
+            self.now = self.now.max(deadline.at);
+            self.sides[who].node.handle_timeout(self.now);
+            self.drain(who);
+            let next = self.sides[who].node.poll_timeout();
+            assert!(next.is_none_or(|next| next.at > self.now), "{next:?} at {}", self.now);
+        }
+    }
+
+    /// Time passes; the engines are called late or for nothing.
+    pub(crate) fn wait(&mut self, tenths: u8) {
+        self.now += Duration::from_millis(100) * u32::from(tenths);
+        for who in 0..2 {
+            self.sides[who].node.handle_timeout(self.now);
+            self.drain(who);
+        }
+    }
+
+    /// Something that a user asks for.
+    pub(crate) fn ask(&mut self, who: usize, request: impl FnOnce(&mut P::Node, Time)) {
+        request(&mut self.sides[who].node, self.now);
+        self.drain(who);
+    }
+
+    fn bring_up(&mut self, who: usize, mtu: usize) {
+        self.sides[who].up = true;
+        self.event(who, PathEvent::Up(PathInfo::datagram(mtu)));
+    }
+
+    fn event(&mut self, who: usize, event: PathEvent) {
+        self.sides[who].node.handle_input(self.now, Input::Path(PATH, event));
+        self.drain(who);
+    }
+
+    pub(crate) fn path(&mut self, who: usize, kind: u8, mtu: usize) {
+        let is_up = self.sides[who].up;
+        match kind % 4 {
+            0 => self.bring_up(who, mtu),
+            1 if is_up => self.event(who, PathEvent::Blocked),
+            2 if is_up => self.event(who, PathEvent::Writable),
+            _ => {
+                self.sides[who].up = false;
+                self.event(who, PathEvent::Down);
+            }
+        }
+    }
+
+    /// Puts a record where an engine finds it when it is started again.
+    pub(crate) fn plant(&mut self, who: usize, key: String, value: Vec<u8>) {
+        let request = IndexRequest::Put { key, value: value.into() };
+        self.sides[who].store.execute(Effect::Index { ticket: Ticket(0), request });
+        // What it claims is not what the store holds.
+        self.honest = false;
+    }
+
+    /// The process is killed and started again; the store stays.
+    pub(crate) fn restart(&mut self, who: usize) {
+        let side = &mut self.sides[who];
+        side.restarts += 1;
+        side.store.close_all();
+        side.store.insert(source(), self.content.clone());
+        side.answers.clear();
+        (side.is_slow, side.fail_next) = (false, None);
+        side.node = self.protocol.node(who, side.restarts);
+        self.bring_up(who, MTU);
+    }
+
+    /// The store begins to take its time, gives one answer, or all.
+    fn answer(&mut self, who: usize, op: u8) {
+        let side = &mut self.sides[who];
+        match (op >> 1) % 3 {
+            0 => side.is_slow = true,
+            1 => {
+                if let Some((ticket, result)) = side.answers.pop_front() {
+                    side.node.handle_input(self.now, Input::Done(ticket, result));
+                }
+            }
+            _ => side.is_slow = false,
+        }
+        self.drain(who);
+    }
+
+    /// The next effect fails.
+    pub(crate) fn fail_next(&mut self, who: usize, error: EffectError) {
+        self.sides[who].fail_next = Some(error);
+    }
+
+    /// Without losses from here on, both engines come to rest.
+    pub(crate) fn finish(&mut self) {
+        for who in 0..2 {
+            self.sides[who].is_slow = false;
+            self.bring_up(who, MTU);
+        }
+        for _ in 0..WORK_MAX {
+            let before = self.now;
+            while self.sides.iter().any(|side| !side.inbox.is_empty()) {
+                self.deliver(0);
+                self.deliver(1);
+            }
+            let next = |who: usize| self.sides[who].node.poll_timeout().map(|next| next.at);
+            let Some(at) = [next(0), next(1)].into_iter().flatten().min() else { return };
+            // A year: longer than any timer with these settings.
+            if at > before + Duration::from_secs(365 * 86_400) {
+                return;
+            }
+            let who = usize::from(next(0) != Some(at));
+            self.timeout(who);
+        }
+        panic!("the engines do not come to rest");
+    }
+}
