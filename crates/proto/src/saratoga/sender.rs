@@ -99,6 +99,9 @@ pub(crate) struct Sender {
     resumed: u64,
     /// Questions in a row without an answer.
     misses: u32,
+    /// How far the transfer was at the last STATUS: its progress, what it answers, what is missing
+    /// before that, and what had been sent.
+    standing: (u64, u64, u64, u64),
     /// Whether anything of the file was to be sent.
     began: bool,
     /// Whether this peer ended it, so that the other one has to be told.
@@ -156,6 +159,7 @@ impl Sender {
             control: None,
             resumed: 0,
             misses: 0,
+            standing: (0, 0, 0, 0),
             began: false,
             is_ended_here: false,
             failure: None,
@@ -680,8 +684,7 @@ impl Sender {
             self.close(core);
             return;
         }
-        self.base.last_heard = now;
-        self.misses = 0;
+        self.heard(now, status);
         match self.phase {
             Phase::Asking => {
                 self.base.disarm(&mut core.kernel, Alarm::Request);
@@ -720,6 +723,20 @@ impl Sender {
             return;
         }
         self.repair(core, now, status, echo.map(|(_, asked)| asked));
+    }
+
+    /// The receiver lives. One that says the same for ever counts as silent, or both would talk
+    /// without end about a file that never gets further.
+    fn heard(&mut self, now: Time, status: &Status<'_>) {
+        self.misses = 0;
+        let holes = status.holes.iter().map(|hole| (hole.last - hole.start).saturating_add(1));
+        let missing = holes.fold(0, u64::saturating_add);
+        let sent = self.source.as_ref().map_or(0, Source::sent);
+        let standing = (status.progress, status.in_response_to, missing, sent);
+        if self.phase != Phase::Sending || standing != self.standing {
+            self.base.last_heard = now;
+        }
+        self.standing = standing;
     }
 
     /// Sends again what the receiver lacks, unless that is on its way.
