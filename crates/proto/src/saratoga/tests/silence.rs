@@ -1,0 +1,152 @@
+//! What becomes of a session when the other peer has forgotten it, or gets no further.
+
+use std::time::Duration;
+
+use engine::{
+    Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    TxBuf,
+};
+use wire::saratoga::{Holes, Packet, Status, StatusCode, Width};
+
+use crate::saratoga::{Config, GetRequest, Indication, Node, Permissions, Put, PutRequest};
+
+const PATH: PathId = PathId(3);
+const CONTENT: &[u8] = &[7; 5000];
+
+/// A peer with its files, and what it said of sessions that are over.
+struct Peer {
+    node: Node,
+    store: MemoryStore,
+    results: Vec<Result<(), String>>,
+}
+
+impl Peer {
+    fn new(seed: u64, store: MemoryStore) -> Self {
+        let permissions = Permissions { put: true, get: true, delete: false };
+        let node = Node::new(Config { permissions, ..Config::default() }, Rng::new(seed, "peer"));
+        let mut peer = Self { node, store, results: Vec::new() };
+        peer.drain(Time::ZERO);
+        let up = PathEvent::Up(PathInfo::datagram(1024));
+        peer.node.handle_input(Time::ZERO, Input::Path(PATH, up));
+        peer
+    }
+
+    /// Carries out what it wants; the datagrams it sends.
+    fn drain(&mut self, now: Time) -> Vec<Vec<u8>> {
+        let mut datagrams = Vec::new();
+        let mut tx = TxBuf::new(16);
+        loop {
+            let mut is_idle = true;
+            while let Some(effect) = self.node.poll_effect() {
+                is_idle = false;
+                if let Some((ticket, answer)) = self.store.execute(effect) {
+                    self.node.handle_input(now, Input::Done(ticket, answer));
+                }
+            }
+            while let Some(indication) = self.node.poll_indication() {
+                if let Indication::Finished(finished) = indication {
+                    self.results.push(finished.result.map_err(|why| format!("{why:?}")));
+                }
+            }
+            tx.clear();
+            if self.node.poll_transmit(now, &mut tx).is_some() {
+                is_idle = false;
+                datagrams.extend(tx.datagrams().map(<[u8]>::to_vec));
+            }
+            if is_idle {
+                return datagrams;
+            }
+        }
+    }
+
+    fn receive(&mut self, now: Time, datagram: &[u8]) {
+        self.node.handle_input(now, Input::Receive(Receive::datagram(PATH, datagram)));
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.node.poll_timeout().map(|deadline| deadline.at)
+    }
+}
+
+fn with_source() -> MemoryStore {
+    let mut store = MemoryStore::new();
+    store.insert(FileName::file("source").expect("a plain name"), CONTENT.to_vec());
+    store
+}
+
+#[test]
+fn a_receiver_that_says_the_same_for_ever_is_given_up() {
+    let mut sender = Peer::new(1, with_source());
+    let source = FileName::file("source").expect("a plain name");
+    let (name, put) = ("copy".to_owned(), Put::Push);
+    let request = PutRequest { peer: PATH, source, name, put, delete: false, stream: true };
+    let mut now = Time::ZERO;
+    sender.node.put(now, request).expect("the request is sound");
+    while sender.results.is_empty() {
+        for datagram in sender.drain(now) {
+            let Ok(Packet::Data(data)) = Packet::decode(&datagram) else { continue };
+            // All of an empty file is there, as if the METADATA had told of one.
+            let answer = Packet::Status(Status {
+                descriptor: Width::W32,
+                timestamp: data.timestamp,
+                lacks_metadata: false,
+                is_partial: false,
+                is_voluntary: false,
+                code: StatusCode::Ok,
+                session: data.session,
+                progress: 0,
+                in_response_to: 0,
+                holes: Holes::NONE,
+            });
+            sender.receive(now, &answer.to_vec().expect("a packet"));
+        }
+        sender.drain(now);
+        let Some(at) = sender.deadline() else { break };
+        now = at;
+        assert!(now < Time::ZERO + Duration::from_secs(7300), "it goes on and on");
+        sender.node.handle_timeout(now);
+    }
+    sender.drain(now);
+    assert!(matches!(&sender.results[..], [Err(_)]), "{:?}", sender.results);
+}
+
+#[test]
+fn a_sender_that_forgot_what_it_was_asked_for_is_asked_again() {
+    let mut sender = Peer::new(1, with_source());
+    let mut receiver = Peer::new(2, MemoryStore::new());
+    let mut now = Time::ZERO;
+    let (name, peer, delete) = ("source".to_owned(), PATH, false);
+    let destination = FileName::file("copy").expect("a plain name");
+    receiver
+        .node
+        .get(now, GetRequest { peer, name, destination: destination.clone(), delete })
+        .expect("the request is sound");
+    for request in receiver.drain(now) {
+        sender.receive(now, &request);
+    }
+    // METADATA and the first of the data; then it is killed.
+    for datagram in sender.drain(now).iter().take(2) {
+        receiver.receive(now, datagram);
+    }
+    sender = Peer::new(3, with_source());
+    while receiver.results.is_empty() {
+        loop {
+            let there = receiver.drain(now);
+            there.iter().for_each(|datagram| sender.receive(now, datagram));
+            let back = sender.drain(now);
+            back.iter().for_each(|datagram| receiver.receive(now, datagram));
+            if there.is_empty() && back.is_empty() {
+                break;
+            }
+        }
+        let Some(at) = receiver.deadline().into_iter().chain(sender.deadline()).min() else {
+            break;
+        };
+        now = at;
+        receiver.node.handle_timeout(now);
+        sender.node.handle_timeout(now);
+    }
+    assert_eq!(receiver.results, [Ok(())]);
+    assert!(now < Time::ZERO + Duration::from_secs(60), "asked again at {now}");
+    assert!(receiver.store.get(&destination).is_some_and(|found| found == CONTENT));
+}
