@@ -285,8 +285,8 @@ impl Receiver {
         if !self.is_receiving() {
             return;
         }
-        // A sender that is over says so whenever it is asked: that is no reason to wait for more.
-        if !metadata.is_over {
+        // A sender whose session is over says so as often as it hears of it: nothing more comes.
+        if !metadata.is_over || self.phase == Phase::Asking {
             self.heard(core, now);
         }
         if self.known.is_none() && !self.know(core, now, metadata) {

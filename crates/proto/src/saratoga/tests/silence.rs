@@ -6,7 +6,7 @@ use engine::{
     Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
     TxBuf,
 };
-use wire::saratoga::{Holes, Packet, Status, StatusCode, Width};
+use wire::saratoga::{Holes, Metadata, Packet, Status, StatusCode, Width};
 
 use crate::saratoga::{Config, GetRequest, Indication, Node, Permissions, Put, PutRequest};
 
@@ -74,14 +74,18 @@ fn with_source() -> MemoryStore {
     store
 }
 
-#[test]
-fn a_receiver_that_says_the_same_for_ever_is_given_up() {
-    let mut sender = Peer::new(1, with_source());
+fn put_stream(sender: &mut Peer, now: Time) {
     let source = FileName::file("source").expect("a plain name");
     let (name, put) = ("copy".to_owned(), Put::Push);
     let request = PutRequest { peer: PATH, source, name, put, delete: false, stream: true };
-    let mut now = Time::ZERO;
     sender.node.put(now, request).expect("the request is sound");
+}
+
+#[test]
+fn a_receiver_that_says_the_same_for_ever_is_given_up() {
+    let mut sender = Peer::new(1, with_source());
+    let mut now = Time::ZERO;
+    put_stream(&mut sender, now);
     while sender.results.is_empty() {
         for datagram in sender.drain(now) {
             let Ok(Packet::Data(data)) = Packet::decode(&datagram) else { continue };
@@ -108,6 +112,41 @@ fn a_receiver_that_says_the_same_for_ever_is_given_up() {
     }
     sender.drain(now);
     assert!(matches!(&sender.results[..], [Err(_)]), "{:?}", sender.results);
+}
+
+#[test]
+fn a_sender_whose_session_is_over_is_given_up() {
+    let mut sender = Peer::new(1, with_source());
+    let mut receiver = Peer::new(2, MemoryStore::new());
+    let mut now = Time::ZERO;
+    put_stream(&mut sender, now);
+    let mut over = None;
+    // All but its first data arrives.
+    let mut is_first = true;
+    for datagram in sender.drain(now) {
+        match Packet::decode(&datagram) {
+            Ok(Packet::Metadata(metadata)) => {
+                let metadata = Packet::Metadata(Metadata { is_over: true, ..metadata });
+                over = Some(metadata.to_vec().expect("a packet"));
+            }
+            Ok(Packet::Data(_)) if std::mem::take(&mut is_first) => continue,
+            Ok(_) | Err(_) => {}
+        }
+        receiver.receive(now, &datagram);
+    }
+    let over = over.expect("the file was described");
+    while receiver.results.is_empty() {
+        if !receiver.drain(now).is_empty() {
+            receiver.receive(now, &over);
+            receiver.drain(now);
+        }
+        let Some(at) = receiver.deadline() else { break };
+        now = at;
+        assert!(now < Time::ZERO + Duration::from_secs(7300), "it goes on and on");
+        receiver.node.handle_timeout(now);
+    }
+    receiver.drain(now);
+    assert!(matches!(&receiver.results[..], [Err(_)]), "{:?}", receiver.results);
 }
 
 #[test]
