@@ -403,10 +403,18 @@ impl Receiver {
         }
         let end = data.offset + data.data.len() as u64;
         if self.is_receiving() {
-            self.heard(core, now);
-            if !self.take(core, now, data, end) {
+            if let Some(code) = self.contradiction(data, end) {
+                core.stats.data_dropped += 1;
+                self.refuse(core, now, code);
                 return;
             }
+            // What the file has no room for is no sign that more of it comes.
+            if end > core.config.limits.file || self.end.is_some_and(|known| end > known) {
+                core.stats.data_dropped += 1;
+                return;
+            }
+            self.heard(core, now);
+            self.take(core, now, data, end);
         } else {
             core.stats.duplicate_data += u64::from(!data.data.is_empty());
         }
@@ -440,17 +448,8 @@ impl Receiver {
         }
     }
 
-    /// Takes what a packet brings; `false` if it was dropped.
-    fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>, end: u64) -> bool {
-        if let Some(code) = self.contradiction(data, end) {
-            core.stats.data_dropped += 1;
-            self.refuse(core, now, code);
-            return false;
-        }
-        if end > core.config.limits.file || self.end.is_some_and(|known| end > known) {
-            core.stats.data_dropped += 1;
-            return false;
-        }
+    /// Takes what a packet brings.
+    fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>, end: u64) {
         if self.known.is_none() {
             self.width = self.width.max(data.descriptor);
         }
@@ -464,12 +463,12 @@ impl Receiver {
         self.highest = self.highest.max(end);
         let start = data.offset;
         if start == end {
-            return true;
+            return;
         }
         if self.ranges.would_add_range(start, end) && self.ranges.len() > core.config.limits.gaps {
             core.stats.data_dropped += 1;
             core.limit_reached(Limit::Gaps);
-            return true;
+            return;
         }
         let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
         if gaps.is_empty() {
@@ -482,7 +481,7 @@ impl Receiver {
                 if self.spool.is_writing() {
                     core.kernel.pause(self.id.peer);
                 }
-                return true;
+                return;
             }
             self.ranges.insert(from, to);
         }
@@ -494,7 +493,6 @@ impl Receiver {
                 self.base.alarm(&mut core.kernel, Alarm::Save, now, policy.interval);
             }
         }
-        true
     }
 
     /// Makes safe what was written so far, and then puts on record that it is.

@@ -74,10 +74,10 @@ fn with_source() -> MemoryStore {
     store
 }
 
-fn put_stream(sender: &mut Peer, now: Time) {
+fn put(sender: &mut Peer, now: Time, stream: bool) {
     let source = FileName::file("source").expect("a plain name");
     let (name, put) = ("copy".to_owned(), Put::Push);
-    let request = PutRequest { peer: PATH, source, name, put, delete: false, stream: true };
+    let request = PutRequest { peer: PATH, source, name, put, delete: false, stream };
     sender.node.put(now, request).expect("the request is sound");
 }
 
@@ -85,7 +85,7 @@ fn put_stream(sender: &mut Peer, now: Time) {
 fn a_receiver_that_says_the_same_for_ever_is_given_up() {
     let mut sender = Peer::new(1, with_source());
     let mut now = Time::ZERO;
-    put_stream(&mut sender, now);
+    put(&mut sender, now, true);
     while sender.results.is_empty() {
         for datagram in sender.drain(now) {
             let Ok(Packet::Data(data)) = Packet::decode(&datagram) else { continue };
@@ -119,7 +119,7 @@ fn a_sender_whose_session_is_over_is_given_up() {
     let mut sender = Peer::new(1, with_source());
     let mut receiver = Peer::new(2, MemoryStore::new());
     let mut now = Time::ZERO;
-    put_stream(&mut sender, now);
+    put(&mut sender, now, true);
     let mut over = None;
     // All but its first data arrives.
     let mut is_first = true;
@@ -140,6 +140,40 @@ fn a_sender_whose_session_is_over_is_given_up() {
             receiver.receive(now, &over);
             receiver.drain(now);
         }
+        let Some(at) = receiver.deadline() else { break };
+        now = at;
+        assert!(now < Time::ZERO + Duration::from_secs(7300), "it goes on and on");
+        receiver.node.handle_timeout(now);
+    }
+    receiver.drain(now);
+    assert!(matches!(&receiver.results[..], [Err(_)]), "{:?}", receiver.results);
+}
+
+#[test]
+fn data_of_another_file_does_not_keep_a_session() {
+    let mut sender = Peer::new(1, with_source());
+    let mut receiver = Peer::new(2, MemoryStore::new());
+    let mut now = Time::ZERO;
+    put(&mut sender, now, false);
+    let datagrams = sender.drain(now);
+    for datagram in &datagrams {
+        match Packet::decode(datagram) {
+            Ok(Packet::Metadata(mut metadata)) => {
+                metadata.entry.size += 100;
+                let longer = Packet::Metadata(metadata).to_vec().expect("a packet");
+                receiver.receive(now, &longer);
+            }
+            Ok(_) | Err(_) => receiver.receive(now, datagram),
+        }
+    }
+    let end = datagrams.iter().rfind(
+        |datagram| matches!(Packet::decode(datagram), Ok(Packet::Data(data)) if data.is_end),
+    );
+    let end = end.expect("all of it was sent");
+    while receiver.results.is_empty() {
+        receiver.drain(now);
+        receiver.receive(now, end);
+        receiver.drain(now);
         let Some(at) = receiver.deadline() else { break };
         now = at;
         assert!(now < Time::ZERO + Duration::from_secs(7300), "it goes on and on");
