@@ -421,6 +421,10 @@ impl Node {
         }
         let Some(handle) = self.by_id.remove(&other) else { return };
         self.by_id.insert(id, handle);
+        if other.number != id.number {
+            // If its sender lives after all, it must not fetch the reception back, for ever.
+            self.remember(other, status(other.number, StatusCode::InUse));
+        }
         if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
             receiver.adopt(&mut self.core, now, id);
         }

@@ -184,6 +184,35 @@ fn data_of_another_file_does_not_keep_a_session() {
 }
 
 #[test]
+fn of_two_puts_of_one_file_the_later_one_gets_the_reception() {
+    let mut sender = Peer::new(1, with_source());
+    let mut receiver = Peer::new(2, MemoryStore::new());
+    let now = Time::ZERO;
+    put(&mut sender, now, false);
+    let first = sender.drain(now);
+    put(&mut sender, now, false);
+    let second = sender.drain(now);
+    // The first one gets no further than its METADATA before the second one begins.
+    receiver.receive(now, &first[0]);
+    receiver.drain(now);
+    second.iter().chain(&first[1..]).for_each(|datagram| receiver.receive(now, datagram));
+    for _ in 0..100 {
+        let back = receiver.drain(now);
+        back.iter().for_each(|datagram| sender.receive(now, datagram));
+        let there = sender.drain(now);
+        there.iter().for_each(|datagram| receiver.receive(now, datagram));
+        if back.is_empty() && there.is_empty() {
+            break;
+        }
+    }
+    sender.results.sort();
+    assert!(matches!(&sender.results[..], [Ok(()), Err(_)]), "{:?}", sender.results);
+    assert_eq!(receiver.results, [Ok(())]);
+    let copy = FileName::file("copy").expect("a plain name");
+    assert!(receiver.store.get(&copy).is_some_and(|found| found == CONTENT));
+}
+
+#[test]
 fn a_sender_that_forgot_what_it_was_asked_for_is_asked_again() {
     let mut sender = Peer::new(1, with_source());
     let mut receiver = Peer::new(2, MemoryStore::new());
