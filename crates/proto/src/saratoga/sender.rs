@@ -728,13 +728,13 @@ impl Sender {
     /// The receiver lives. One that says the same for ever counts as silent, or both would talk
     /// without end about a file that never gets further.
     fn heard(&mut self, now: Time, status: &Status<'_>) {
-        self.misses = 0;
         let holes = status.holes.iter().map(|hole| (hole.last - hole.start).saturating_add(1));
         let missing = holes.fold(0, u64::saturating_add);
         let sent = self.source.as_ref().map_or(0, Source::sent);
         let standing = (status.progress, status.in_response_to, missing, sent);
         if self.phase != Phase::Sending || standing != self.standing {
             self.base.last_heard = now;
+            self.misses = 0;
         }
         self.standing = standing;
     }
