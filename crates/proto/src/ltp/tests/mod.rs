@@ -3,6 +3,7 @@
 mod conformance;
 mod procedures;
 mod reports;
+mod restarts;
 mod security;
 mod units;
 mod world;

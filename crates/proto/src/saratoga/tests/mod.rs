@@ -12,11 +12,11 @@ use super::{
 
 mod listings;
 mod requests;
+mod silence;
 mod statuses;
 mod transcripts;
 mod version0;
 mod world;
-mod silence;
 
 /// Twelve packets of 200 octets, the last one short.
 const SIZE: usize = 2_200;

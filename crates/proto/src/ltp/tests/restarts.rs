@@ -1,0 +1,82 @@
+//! A receiver that is started again.
+
+use std::time::Duration;
+
+use engine::{Rng, Time};
+use wire::ltp::{CancelReason, End};
+
+use super::world::{World, content, lose_numbers, name};
+use crate::ltp::{Config, Indication, Node, Red, Remote};
+
+const SIZE: usize = 2500;
+
+fn config() -> Config {
+    let default_remote = Remote { segment_max: Some(1000), repair_copies: 1, ..Remote::default() };
+    Config { default_remote, ..Config::default() }
+}
+
+/// Ends the receiver at this moment, and starts it again with what its store has.
+fn restart(world: &mut World, config: &Config, at: Duration) {
+    world.run_until(Time::ZERO + at);
+    let config = Config { engine: 2, ..config.clone() };
+    world.replace(1, Node::new(config, Rng::new(99, "ltp")));
+}
+
+/// What the first run claimed is not sent again, and is not here. If the second one took the rest, the
+/// sender would take the block for delivered.
+#[test]
+fn a_session_of_which_a_part_was_told_is_cancelled() {
+    let file = content(SIZE);
+    let remote = Remote { checkpoint_every: Some(2000), ..config().default_remote };
+    let config = Config { default_remote: remote, ..config() };
+    let mut world = World::with(&config);
+    // The first segment is lost, and the report on the first checkpoint. What is behind that is claimed;
+    // then the receiver is started again, and the first checkpoint comes again.
+    world.lose = Box::new(|_, number, _| number == 0);
+    world.send(&file, Red::All);
+    restart(&mut world, &config, Duration::from_millis(35));
+    world.run();
+    let sender = world.finished(0).expect("it ended");
+    let failure = sender.result.expect_err("nobody has the file");
+    assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::System));
+    assert!(world.sides[1].store.get(&name("copy")).is_none());
+    let told = |world: &World| {
+        let told = |i: &&Indication| matches!(i, Indication::Interrupted { sessions: 1 });
+        world.sides[1].indications.iter().filter(told).count()
+    };
+    assert_eq!(told(&world), 1);
+    // Its sender knows, so nothing of it is kept.
+    restart(&mut world, &config, Duration::from_secs(60));
+    world.run();
+    assert_eq!(told(&world), 1);
+}
+
+#[test]
+fn a_session_of_which_nothing_was_told_begins_anew() {
+    let file = content(SIZE);
+    let mut world = World::with(&config());
+    world.send(&file, Red::All);
+    // The last segment, which asks, is on its way.
+    restart(&mut world, &config(), Duration::from_millis(27));
+    world.run();
+    assert_eq!(world.finished(0).map(|finished| finished.result), Some(Ok(())));
+    assert!(
+        world.sides[1].store.get(&name("copy")) == Some(&file[..]),
+        "{:#?}",
+        world.transcript()
+    );
+}
+
+#[test]
+fn a_session_that_is_over_leaves_no_mark() {
+    let file = content(SIZE);
+    let mut world = World::with(&config());
+    world.lose = lose_numbers(&[0]);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    restart(&mut world, &config(), Duration::from_secs(60));
+    world.run();
+    let told = |i: &Indication| matches!(i, Indication::Interrupted { .. });
+    assert!(!world.sides[1].indications.iter().any(told));
+}
