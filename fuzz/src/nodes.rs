@@ -16,6 +16,9 @@ use engine::{
 
 use crate::script::Script;
 
+/// Longer than any timer with these settings, but for those that count as none.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
 /// More than an engine of small limits may do without anything happening to it.
 const WORK_MAX: usize = 20_000;
 /// Datagrams under way to one engine; beyond it they are lost, as in any queue.
@@ -258,7 +261,9 @@ impl<P: Protocol> World<P> {
 
     /// Calls the engine when it asked to be called.
     pub(crate) fn timeout(&mut self, who: usize) {
-        if let Some(deadline) = self.sides[who].node.poll_timeout() {
+        let deadline = self.sides[who].node.poll_timeout();
+        // What is under way shall not seem to have taken years: timers would follow that.
+        if let Some(deadline) = deadline.filter(|deadline| deadline.at <= self.now + YEAR) {
             self.now = self.now.max(deadline.at);
             self.sides[who].node.handle_timeout(self.now);
             self.drain(who);
@@ -359,8 +364,7 @@ impl<P: Protocol> World<P> {
             }
             let next = |who: usize| self.sides[who].node.poll_timeout().map(|next| next.at);
             let Some(at) = [next(0), next(1)].into_iter().flatten().min() else { return };
-            // A year: longer than any timer with these settings.
-            if at > before + Duration::from_secs(365 * 86_400) {
+            if at > before + YEAR {
                 return;
             }
             let who = usize::from(next(0) != Some(at));
