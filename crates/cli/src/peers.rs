@@ -29,7 +29,7 @@ const PEERS_MAX: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct GroupOptions {
     /// Multicast group of beacons, with a port or without [default: 224.0.0.108:7542, or
-    /// [ff02::6c]:7542 where this end has an address of IPv6]
+    /// `[ff02::6c]:7542` where this end has an address of IPv6]
     #[arg(long, value_name = "ADDR", value_parser = group)]
     group: Option<SocketAddr>,
 
