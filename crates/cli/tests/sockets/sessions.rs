@@ -1,15 +1,11 @@
 //! LTP and Saratoga over real sockets on loopback, by the program itself; and `get`, `ls` and `rm`.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod process;
-
-use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use process::{Place, Running, await_that, check, make, working_files};
 use serde_json::Value;
+
+use super::process::{Ended, Place, Running, await_that, check, make, silent, working_files};
 
 const ANY: &str = "127.0.0.1:0";
 
@@ -28,17 +24,10 @@ impl Server {
     }
 
     /// What `get`, `ls` or `rm` says about `what` by Saratoga.
-    fn ask(&self, verb: &str, what: &str, more: &[&str]) -> process::Ended {
+    fn ask(&self, verb: &str, what: &str, more: &[&str]) -> Ended {
         let more = [&[what, "--timeout", "20 s"], more].concat();
         self.place.run("saratoga", &[verb], &self.address, &more).end()
     }
-}
-
-/// A socket that takes datagrams and never answers, and its address.
-fn silent() -> (UdpSocket, String) {
-    let socket = UdpSocket::bind(ANY).unwrap();
-    let address = socket.local_addr().unwrap().to_string();
-    (socket, address)
 }
 
 /// Sends a file of `len` octets; the outcomes at the sender and at the receiver.

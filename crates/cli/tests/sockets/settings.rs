@@ -1,15 +1,8 @@
 //! Settings of LTP and Saratoga in a file: what they change over sockets, and what comes before them.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use std::io::{BufRead as _, BufReader};
-use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
-/// Longest time that a socket waits.
-const LIMIT: Duration = Duration::from_secs(30);
+use super::process::{Ended, Running, program, silent};
 
 /// A directory with a root and a file.
 struct Place(tempfile::TempDir);
@@ -35,10 +28,8 @@ impl Place {
 
     /// Runs a command to its end.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let output = self.command(arguments).output().unwrap();
-        let Output { status, stdout, stderr } = output;
-        let said = String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap();
-        (status.code(), said)
+        let Ended { code, out, said } = self.start(arguments).end();
+        (code, out + &said)
     }
 
     /// Sends the file.
@@ -46,47 +37,24 @@ impl Place {
         self.run(&[&["send", "file", to][..], more].concat())
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
-        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
-        command
+    fn start(&self, arguments: &[&str]) -> Running {
+        let mut command = program(arguments);
+        command.current_dir(self.0.path());
+        Running::of(command)
     }
 
     fn serve(&self, protocol: &str, more: &[&str]) -> Server {
         let listen = ["recv", "--listen", "127.0.0.1:0", "--root", "root", "--protocol", protocol];
-        let mut command = self.command(&[&listen[..], more].concat());
-        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::with_capacity(1, child.stderr.as_mut().unwrap());
-        let mut said = String::new();
-        while !said.contains("receiving on ") {
-            said.clear();
-            assert!(lines.read_line(&mut said).unwrap() > 0, "it ended");
-        }
-        let address = said.split("receiving on ").nth(1).unwrap().split(' ').next().unwrap();
-        Server { address: address.to_owned(), said, child }
+        let mut process = self.start(&[&listen[..], more].concat());
+        let address = process.address();
+        Server { address, process }
     }
 }
 
-/// A receiver that does not outlive its test.
+/// A receiver that lives as long as this.
 struct Server {
     address: String,
-    said: String,
-    child: Child,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A socket that says nothing, and its address.
-fn silent() -> (UdpSocket, String) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
-    let address = socket.local_addr().unwrap().to_string();
-    (socket, address)
+    process: Running,
 }
 
 #[test]
@@ -127,7 +95,8 @@ fn the_command_line_comes_before_the_file_for_an_engines_number() {
     ];
     for (more, number) in cases {
         let server = place.serve("ltp", more);
-        assert!(server.said.contains(&format!("as engine {number}\n")), "{}", server.said);
+        let said = &server.process.said;
+        assert!(said.contains(&format!("as engine {number}\n")), "{said}");
     }
 }
 

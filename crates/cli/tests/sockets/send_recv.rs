@@ -1,16 +1,11 @@
 //! Files over real sockets on loopback, by the program itself.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Longest time anything here may take.
-const LIMIT: Duration = Duration::from_secs(60);
+use super::process::{LIMIT, Running, await_that, make, program, silent, working_files};
 
 /// Directories of one test.
 struct Place {
@@ -32,17 +27,10 @@ impl Place {
         self.path("root")
     }
 
-    /// A file of `len` bytes that differ from place to place.
+    /// A file of `len` bytes.
     fn file(&self, name: &str, len: usize) -> PathBuf {
-        let mut state = 0x9e37_79b9_u32;
-        let content: Vec<u8> = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        })
-        .take(len)
-        .collect();
         let path = self.path(name);
-        std::fs::write(&path, content).unwrap();
+        make(&path, len);
         path
     }
 
@@ -55,131 +43,30 @@ impl Place {
     }
 
     fn send(&self, file: &Path, address: &str, more: &[&str]) -> Running {
-        let mut command = program();
-        command.arg("send").arg(file).arg(address).arg("--json");
+        let mut command = program(&["send"]);
+        command.arg(file).arg(address).arg("--json");
         command.arg("--state").arg(self.path("state"));
         if !more.contains(&"--linger") {
             command.args(["--linger", "100 ms"]);
         }
         command.args(more);
-        Running::start(command)
+        Running::of(command)
     }
 
     /// Waits until the receiver's working file has `len` bytes.
     fn await_spool(&self, len: u64) {
-        let start = Instant::now();
-        let spool = self.root().join(".slowlight/spool");
-        let longest = || {
-            let files = std::fs::read_dir(&spool).into_iter().flatten().flatten();
-            files.filter_map(|file| Some(file.metadata().ok()?.len())).max().unwrap_or(0)
-        };
-        while longest() < len {
-            assert!(start.elapsed() < LIMIT, "{} bytes received", longest());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let is_there =
+            || working_files(&self.root(), "spool").iter().any(|(_, bytes)| *bytes >= len);
+        await_that(&format!("{len} bytes received"), is_there);
     }
 
     /// A receiver, and the address it listens on.
     fn recv(&self, listen: &str, more: &[&str]) -> (Running, String) {
-        let mut command = program();
-        command.args(["recv", "--listen", listen, "--json", "--root"]).arg(self.root()).args(more);
-        let mut running = Running::start(command);
+        let mut command = program(&["recv", "--listen", listen, "--json", "--root"]);
+        command.arg(self.root()).args(more);
+        let mut running = Running::of(command);
         let address = running.address();
         (running, address)
-    }
-}
-
-fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_slowlight"))
-}
-
-/// A process that does not outlive its test.
-struct Running {
-    child: Option<Child>,
-    said: String,
-}
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self { child: Some(command.spawn().unwrap()), said: String::new() }
-    }
-
-    /// The address a receiver says it listens on.
-    fn address(&mut self) -> String {
-        let child = self.child.as_mut().unwrap();
-        let mut lines = BufReader::with_capacity(1, child.stderr.as_mut().unwrap());
-        loop {
-            let mut line = String::new();
-            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended: {}", self.said);
-            self.said.push_str(&line);
-            if let Some((_, rest)) = line.split_once("receiving on ") {
-                return rest.split(' ').next().unwrap().to_owned();
-            }
-        }
-    }
-
-    /// What ctrl-C does.
-    fn interrupt(&self) {
-        let id = self.child.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    }
-
-    fn kill(mut self) {
-        let mut child = self.child.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    /// Waits for its end; its exit code and what it printed.
-    fn end(mut self) -> Ended {
-        let mut child = self.child.take().unwrap();
-        let start = Instant::now();
-        while child.try_wait().unwrap().is_none() {
-            if start.elapsed() > LIMIT {
-                child.kill().unwrap();
-                let mut said = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                panic!("no end after {LIMIT:?}: {}{said}", self.said);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-        Ended {
-            code: status.code(),
-            out: String::from_utf8(stdout).unwrap(),
-            said: std::mem::take(&mut self.said) + &String::from_utf8(stderr).unwrap(),
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    said: String,
-}
-
-impl Ended {
-    /// The one outcome it printed.
-    fn outcome(&self) -> Value {
-        serde_json::from_str(&self.out).expect(&self.said)
-    }
-
-    /// The one outcome it printed; it must be that of a complete transfer.
-    fn complete(&self) -> Value {
-        assert_eq!(self.code, Some(0), "{}", self.said);
-        let outcome = self.outcome();
-        assert_eq!(outcome["completed"], true, "{outcome}");
-        outcome
     }
 }
 
@@ -260,7 +147,7 @@ fn after_a_kill_only_the_rest_is_sent() {
     let sender = place.send(&file, &address, &more);
     place.await_spool(LEN / 2);
     sender.interrupt();
-    let moved = sender.end().outcome()["moved_bytes"].as_u64().unwrap();
+    let moved = sender.end().json()["moved_bytes"].as_u64().unwrap();
     // Many times what the receiver needs to save what came last.
     std::thread::sleep(Duration::from_millis(500));
     receiver.kill();
@@ -416,9 +303,9 @@ fn mistakes_are_told_with_exit_code_2() {
         ),
     ];
     for (arguments, message) in cases {
-        let mut command = program();
-        command.args(&arguments).env("XDG_STATE_HOME", place.path("state"));
-        let ended = Running::start(command).end();
+        let mut command = program(&arguments);
+        command.env("XDG_STATE_HOME", place.path("state"));
+        let ended = Running::of(command).end();
         assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.said);
         assert!(ended.said.contains(message), "{arguments:?}: {}", ended.said);
     }
@@ -427,18 +314,9 @@ fn mistakes_are_told_with_exit_code_2() {
 #[test]
 fn what_the_system_forbids_is_no_mistake_of_the_command() {
     // Nobody makes directories there, whoever asks.
-    let mut command = program();
-    command.args(["recv", "--listen", "127.0.0.1:0", "--root", "/sys"]);
-    let ended = Running::start(command).end();
+    let ended = Running::start(&["recv", "--listen", "127.0.0.1:0", "--root", "/sys"]).end();
     assert_eq!(ended.code, Some(1), "{}", ended.said);
     assert!(ended.said.contains("working directory /sys/.slowlight"), "{}", ended.said);
-}
-
-/// A socket that takes datagrams and never answers, and its address.
-fn silent() -> (std::net::UdpSocket, String) {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap().to_string();
-    (socket, address)
 }
 
 #[test]
@@ -507,7 +385,7 @@ fn the_command_line_comes_before_the_mib_for_the_rate() {
     let slow = [&mib[..], &["--class", "1", "--timeout", "500 ms"]].concat();
     let ended = place.send(&file, &address, &slow).end();
     assert_eq!(ended.code, Some(1), "{}", ended.said);
-    assert!(ended.outcome()["moved_bytes"].as_u64() < Some(100_000), "{}", ended.out);
+    assert!(ended.json()["moved_bytes"].as_u64() < Some(100_000), "{}", ended.out);
 }
 
 #[test]
@@ -530,7 +408,7 @@ fn a_send_that_fails_says_what_was_sent() {
     std::fs::File::options().write(true).open(&file).unwrap().set_len(1000).unwrap();
     let ended = sender.end();
     assert_eq!(ended.code, Some(1), "{}", ended.said);
-    let outcome = ended.outcome();
+    let outcome = ended.json();
     assert_eq!(outcome["file_bytes"], 20_000_000, "{outcome}");
     assert_eq!(outcome["goodput_bps"], Value::Null, "{outcome}");
     let moved = outcome["moved_bytes"].as_u64().unwrap();
@@ -542,12 +420,11 @@ fn a_send_that_fails_says_what_was_sent() {
 fn a_sender_without_a_receiver_gives_up_when_told_to() {
     let place = Place::new();
     let file = place.file("file", 10);
-    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap().to_string();
+    let (_nobody, address) = silent();
     let sender = place.send(&file, &address, &["--timeout", "300 ms"]).end();
     assert_eq!(sender.code, Some(1), "{}", sender.said);
     assert!(sender.said.contains("the same command goes on"), "{}", sender.said);
-    let outcome = sender.outcome();
+    let outcome = sender.json();
     assert_eq!(outcome["completed"], false, "{outcome}");
     assert_eq!(outcome["condition"], "the time given is over", "{outcome}");
     assert_eq!(outcome["file_bytes"], 10, "{outcome}");
@@ -567,7 +444,7 @@ fn a_slow_sender_stops_when_told_to() {
     assert_eq!(ended.code, Some(1), "{}", ended.said);
     // The next batch alone is due later than that at this rate.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    let outcome: Value = serde_json::from_str(&ended.out).unwrap();
+    let outcome = ended.json();
     assert_eq!(outcome["condition"], "stopped", "{outcome}");
 }
 
@@ -599,10 +476,7 @@ fn a_receiver_whose_answers_are_lost_is_answered_for_a_while() {
     let (receiver, address) = place.recv("127.0.0.1:0", &[]);
     let sender = place.send(&file, &address, &["--linger", "60 s"]);
     let start = Instant::now();
-    while !place.root().join("file").exists() {
-        assert!(start.elapsed() < LIMIT);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_that("the file's arrival", || place.root().join("file").exists());
     // The result is told before the wait, and ctrl-C ends the wait without changing it.
     std::thread::sleep(Duration::from_millis(300));
     sender.interrupt();
@@ -616,9 +490,9 @@ fn records_do_not_go_where_a_link_in_the_root_leads() {
     let place = Place::new();
     let elsewhere = Place::new();
     std::os::unix::fs::symlink(elsewhere.root(), place.root().join(".slowlight")).unwrap();
-    let mut command = program();
-    command.args(["recv", "--listen", "127.0.0.1:0", "--root"]).arg(place.root());
-    let ended = Running::start(command).end();
+    let mut command = program(&["recv", "--listen", "127.0.0.1:0", "--root"]);
+    command.arg(place.root());
+    let ended = Running::of(command).end();
     assert_eq!(ended.code, Some(2), "{}", ended.said);
     assert!(ended.said.contains("symbolic link"), "{}", ended.said);
     assert_eq!(std::fs::read_dir(elsewhere.root()).unwrap().count(), 0);

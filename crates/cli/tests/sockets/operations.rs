@@ -1,84 +1,8 @@
 //! What entities ask of each other, by the program itself over loopback.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-/// Longest time anything here may take.
-const LIMIT: Duration = Duration::from_secs(60);
-
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
-    command.args(arguments);
-    command
-}
-
-/// A process that does not outlive its test.
-struct Running {
-    child: Child,
-    stderr: BufReader<ChildStderr>,
-}
-
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    said: String,
-}
-
-impl Ended {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
-    }
-}
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let stderr = BufReader::with_capacity(1, child.stderr.take().unwrap());
-        Self { child, stderr }
-    }
-
-    /// What it says after `mark`, up to the next blank or colon-and-blank.
-    fn word_after(&mut self, before: &str, after: &str) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "it ended before {after:?}");
-            if let Some((_, rest)) = line.split_once(before)
-                && let Some((word, _)) = rest.split_once(after)
-            {
-                return word.to_owned();
-            }
-        }
-    }
-
-    fn end(mut self) -> Ended {
-        let start = Instant::now();
-        while self.child.try_wait().unwrap().is_none() {
-            if start.elapsed() > LIMIT {
-                self.child.kill().unwrap();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert!(start.elapsed() <= LIMIT, "no end after {LIMIT:?}");
-        let (mut out, mut said) = (String::new(), String::new());
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        self.stderr.read_to_string(&mut said).unwrap();
-        Ended { code: self.child.wait().unwrap().code(), out, said }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use super::process::{Ended, Running, program, silent};
 
 /// An entity that receives, its root and its address.
 struct Server {
@@ -96,8 +20,8 @@ impl Server {
         let mut command = program(&["recv", "--listen", "127.0.0.1:0", "--entity", entity]);
         command.arg("--root").arg(&root).arg("--mib").arg(place.path().join("mib.toml"));
         command.args(more);
-        let mut process = Running::start(command);
-        let address = process.word_after("receiving on ", " ");
+        let mut process = Running::of(command);
+        let address = process.address();
         Self { place, address, _process: process }
     }
 
@@ -109,7 +33,7 @@ impl Server {
     fn ask(&self, operation: &str, more: &[&str]) -> Ended {
         let mut command = program(&["cfdp", operation, &self.address, "--timeout", "30 s"]);
         command.args(more);
-        Running::start(command).end()
+        Running::of(command).end()
     }
 }
 
@@ -117,7 +41,7 @@ fn send(file: &Path, address: &str, state: &Path, more: &[&str]) -> Running {
     let mut command = program(&["send"]);
     command.arg(file).arg(address).arg("--state").arg(state);
     command.args(["--linger", "100 ms"]).args(more);
-    Running::start(command)
+    Running::of(command)
 }
 
 #[test]
@@ -189,7 +113,7 @@ fn a_transfer_is_looked_at_suspended_and_resumed() {
     std::fs::write(&file, vec![3; 400_000]).unwrap();
     let mut sending =
         send(&file, &server.address, &place.path().join("state"), &["--rate", "1 Mbit/s"]);
-    let id = sending.word_after("", ": sending");
+    let id = sending.word_between("", ": sending");
     let status = || {
         let ended = server.ask("status", &[&id, "--json"]);
         assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.said);
@@ -241,10 +165,8 @@ fn what_goes_along_with_a_file() {
 
 #[test]
 fn nobody_answers() {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap().to_string();
-    let ended =
-        Running::start(program(&["cfdp", "ls", &address, "--timeout", "300 ms", "--json"])).end();
+    let (_socket, address) = silent();
+    let ended = Running::start(&["cfdp", "ls", &address, "--timeout", "300 ms", "--json"]).end();
     assert_eq!(ended.code, Some(1), "{}", ended.said);
     assert_eq!(ended.json()["failure"], "no answer within the time given");
 }

@@ -1,6 +1,8 @@
 //! Processes of the program, and directories for them, that do not outlive their test.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -8,12 +10,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Longest time anything here may take.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A running process.
+/// A process that does not outlive its test.
 pub(crate) struct Running {
     child: Option<Child>,
-    said: String,
+    /// What it said as far as that was read.
+    pub(crate) said: String,
 }
 
 /// A process that ended: its exit code and what it printed.
@@ -23,26 +26,48 @@ pub(crate) struct Ended {
     pub(crate) said: String,
 }
 
+/// The program with these arguments.
+pub(crate) fn program<T: AsRef<OsStr>>(arguments: &[T]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+    command.args(arguments);
+    command
+}
+
 impl Running {
-    pub(crate) fn start<T: AsRef<std::ffi::OsStr>>(arguments: &[T]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
-        command.args(arguments);
+    pub(crate) fn start<T: AsRef<OsStr>>(arguments: &[T]) -> Self {
+        Self::of(program(arguments))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { child: Some(command.spawn().unwrap()), said: String::new() }
     }
 
     /// The address that a receiver says it listens on.
-    fn address(&mut self) -> String {
+    pub(crate) fn address(&mut self) -> String {
+        self.word_between("receiving on ", " ")
+    }
+
+    /// What it says between `before` and `after`, in the first line that has both.
+    pub(crate) fn word_between(&mut self, before: &str, after: &str) -> String {
         let child = self.child.as_mut().unwrap();
         let mut lines = BufReader::with_capacity(1, child.stderr.as_mut().unwrap());
         loop {
             let mut line = String::new();
             assert!(lines.read_line(&mut line).unwrap() > 0, "it ended: {}", self.said);
             self.said.push_str(&line);
-            if let Some((_, rest)) = line.split_once("receiving on ") {
-                return rest.split(' ').next().unwrap().to_owned();
+            if let Some((_, rest)) = line.split_once(before)
+                && let Some((word, _)) = rest.split_once(after)
+            {
+                return word.to_owned();
             }
         }
+    }
+
+    /// What ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     }
 
     /// SIGKILL: the process gets no chance to tidy up.
@@ -52,6 +77,7 @@ impl Running {
         child.wait().unwrap();
     }
 
+    /// Waits for its end.
     pub(crate) fn end(mut self) -> Ended {
         let mut child = self.child.take().unwrap();
         let start = Instant::now();
@@ -179,6 +205,14 @@ pub(crate) fn make(path: &Path, len: usize) {
 pub(crate) fn check(path: &Path, len: usize) {
     let found = std::fs::read(path).unwrap();
     assert!(found == content(len), "{} has {} other octets", path.display(), found.len());
+}
+
+/// A socket that takes datagrams and never answers, and its address.
+pub(crate) fn silent() -> (UdpSocket, String) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    (socket, address)
 }
 
 /// Waits until `happened` says so.

@@ -1,0 +1,9 @@
+//! What the program does over real sockets on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod operations;
+mod process;
+mod send_recv;
+mod sessions;
+mod settings;
