@@ -59,6 +59,44 @@ pub(crate) struct Bounds {
     pub(crate) replies: usize,
 }
 
+/// The bounds among an engine's limits, which have the same names there.
+macro_rules! bounds {
+    ($limits:expr) => {
+        $crate::kernel::Bounds {
+            write_buffer: $limits.write_buffer,
+            write_piece: $limits.write_piece,
+            read_ahead: $limits.read_ahead,
+            read_ahead_total: $limits.read_ahead_total,
+            read_piece: $limits.read_piece,
+            replies: $limits.replies,
+        }
+    };
+}
+pub(crate) use bounds;
+
+/// Limits that were reported and not left since.
+#[derive(Debug)]
+pub(crate) struct Reported<L>(Vec<L>);
+
+impl<L: PartialEq> Reported<L> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// A limit is reached; `true` if that is to be reported.
+    pub(crate) fn reached(&mut self, limit: L) -> bool {
+        let is_news = !self.0.contains(&limit);
+        if is_news {
+            self.0.push(limit);
+        }
+        is_news
+    }
+
+    pub(crate) fn left(&mut self, limit: &L) {
+        self.0.retain(|other| other != limit);
+    }
+}
+
 /// The paths of an engine.
 pub(crate) type Paths = BTreeMap<PathId, Path>;
 

@@ -13,7 +13,7 @@ use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
-use crate::kernel::{self, Alarm as _, Bounds, Seat};
+use crate::kernel::{self, Alarm as _, Reported, Seat, bounds};
 use crate::path::{Burst, Class, Handle, Path};
 use crate::timer::TICK;
 
@@ -107,29 +107,19 @@ pub(crate) struct Core {
     pub(crate) ranges: usize,
     /// How many receptions were over; orders the records of them.
     pub(crate) finished: u64,
-    /// Limits that were reported and not left since.
-    limits_reported: Vec<Limit>,
+    limits_reported: Reported<Limit>,
     pub(crate) operations: Operations,
 }
 
 impl Core {
     pub(crate) fn new(config: Config) -> Self {
-        let limits = &config.limits;
-        let bounds = Bounds {
-            write_buffer: limits.write_buffer,
-            write_piece: limits.write_piece,
-            read_ahead: limits.read_ahead,
-            read_ahead_total: limits.read_ahead_total,
-            read_piece: limits.read_piece,
-            replies: limits.replies,
-        };
         Self {
-            kernel: Kernel::new(bounds),
+            kernel: Kernel::new(bounds!(config.limits)),
             indications: VecDeque::new(),
             stats: Stats::default(),
             ranges: 0,
             finished: 0,
-            limits_reported: Vec::new(),
+            limits_reported: Reported::new(),
             operations: Operations::default(),
             config,
         }
@@ -147,14 +137,13 @@ impl Core {
 
     /// Reports a limit, once until it is left.
     pub(crate) fn limit_reached(&mut self, limit: Limit) {
-        if !self.limits_reported.contains(&limit) {
-            self.limits_reported.push(limit);
+        if self.limits_reported.reached(limit) {
             self.indicate(Indication::LimitReached(limit));
         }
     }
 
     pub(crate) fn limit_left(&mut self, limit: Limit) {
-        self.limits_reported.retain(|other| *other != limit);
+        self.limits_reported.left(&limit);
     }
 }
 

@@ -10,7 +10,7 @@ use super::codec::Coded;
 use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
-use crate::kernel::{self, Base, Bounds};
+use crate::kernel::{self, Base, Reported, bounds};
 use crate::path::{Burst, Handle};
 
 /// A session's timers.
@@ -80,28 +80,19 @@ pub(crate) struct Core {
     pub(crate) partials: Partials,
     /// Octets of listings that are being sent.
     pub(crate) listings: u64,
-    limits_reported: Vec<Limit>,
+    limits_reported: Reported<Limit>,
 }
 
 impl Core {
     pub(crate) fn new(config: Config, rng: Rng) -> Self {
-        let limits = &config.limits;
-        let bounds = Bounds {
-            write_buffer: limits.write_buffer,
-            write_piece: limits.write_piece,
-            read_ahead: limits.read_ahead,
-            read_ahead_total: limits.read_ahead_total,
-            read_piece: limits.read_piece,
-            replies: limits.replies,
-        };
         Self {
-            kernel: Kernel::new(bounds),
+            kernel: Kernel::new(bounds!(config.limits)),
             indications: VecDeque::new(),
             stats: Stats::default(),
             rng,
             partials: Partials::default(),
             listings: 0,
-            limits_reported: Vec::new(),
+            limits_reported: Reported::new(),
             config,
         }
     }
@@ -112,14 +103,13 @@ impl Core {
 
     /// Reports a limit, once until it is left.
     pub(crate) fn limit_reached(&mut self, limit: Limit) {
-        if !self.limits_reported.contains(&limit) {
-            self.limits_reported.push(limit);
+        if self.limits_reported.reached(limit) {
             self.indicate(Indication::LimitReached(limit));
         }
     }
 
     pub(crate) fn limit_left(&mut self, limit: Limit) {
-        self.limits_reported.retain(|other| *other != limit);
+        self.limits_reported.left(&limit);
     }
 
     /// Data that came is dropped for lack of room.
