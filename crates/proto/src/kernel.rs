@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, PathId, Ticket, Time,
-    Timers, Transmit, TxBuf,
+    Completion, Effect, EffectError, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
+    PathEvent, PathId, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
-use crate::path::{Burst, Class, Handle, Path, RoundTrip, Turn};
+use crate::path::{Burst, Class, Handle, Pacing, Path, RoundTrip, Turn};
 use crate::replies::Replies;
 use crate::storage::{Room, Storage};
 use crate::timer::TICK;
@@ -160,6 +160,34 @@ impl<A: Alarm, J> Kernel<A, J> {
     pub(crate) fn index(&mut self, handle: Handle, job: Job<J>, request: IndexRequest) {
         let ticket = self.ticket(handle, job);
         self.effects.push_back(Effect::Index { ticket, request });
+    }
+
+    /// An effect was carried out whose session is over.
+    pub(crate) fn orphaned(&mut self, job: &Job<J>, answer: &Result<Completion, EffectError>) {
+        if let Job::Write { cost } = job {
+            self.written(*cost);
+        }
+        if let Ok(Completion::Opened { file, .. }) = answer {
+            self.close(*file);
+        }
+    }
+
+    /// Something happened to a path, which is sent on as `pacing` says; whether it is up, if that
+    /// is news.
+    pub(crate) fn path_event(
+        &mut self,
+        id: PathId,
+        event: PathEvent,
+        pacing: Pacing,
+    ) -> Option<bool> {
+        let path = self.paths.entry(id).or_insert_with(|| Path::new(pacing.catch_up));
+        let was_up = path.is_up();
+        path.event(event, pacing);
+        let is_up = path.is_up();
+        if was_up && !is_up {
+            self.replies.drop_path(id);
+        }
+        (was_up != is_up).then_some(is_up)
     }
 
     /// Asks the driver to hold back a path until its data is written.

@@ -65,6 +65,19 @@ pub(crate) struct Path {
     interval: Duration,
 }
 
+/// What settings say of how a path is sent on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pacing {
+    /// A rate in place of the path's own.
+    pub(crate) rate_bps: Option<u64>,
+    /// Least time between two datagrams.
+    pub(crate) interval: Duration,
+    /// Length of a datagram whose time at the path's rate is the least between two of any length.
+    pub(crate) pace_as: Option<usize>,
+    /// How far behind its rate it may be and make up for that.
+    pub(crate) catch_up: Duration,
+}
+
 impl Path {
     /// A path that is down. A driver that comes late makes up for at most `catch_up` of it.
     pub(crate) fn new(catch_up: Duration) -> Self {
@@ -81,18 +94,13 @@ impl Path {
         }
     }
 
-    /// Sends no two datagrams within this time.
-    pub(crate) fn set_interval(&mut self, interval: Duration) {
-        self.interval = interval;
-    }
-
-    /// Takes note of an event; `rate_bps` is a rate set in place of the path's own.
-    pub(crate) fn event(&mut self, event: PathEvent, rate_bps: Option<u64>) {
+    /// Takes note of an event, and of how the path is sent on.
+    pub(crate) fn event(&mut self, event: PathEvent, pacing: Pacing) {
         match event {
             PathEvent::Up(info) => {
                 self.rtt.light = info.owlt.map(|owlt| owlt * 2);
                 self.info = info;
-                match rate_bps {
+                match pacing.rate_bps {
                     Some(0) => self.info.rate_bps = None,
                     Some(rate) => self.info.rate_bps = Some(rate),
                     None => {}
@@ -105,6 +113,8 @@ impl Path {
             PathEvent::Writable => self.blocked = false,
             PathEvent::ReadClosed | PathEvent::Secured(_) => {}
         }
+        let least = pacing.pace_as.map_or(Duration::ZERO, |len| self.time_of(len));
+        self.interval = pacing.interval.max(least);
     }
 
     /// Time a datagram of `len` bytes takes at the path's rate, and the round trip; where both
@@ -310,7 +320,7 @@ mod tests {
     fn datagrams_of_a_batch_leave_one_after_the_other() {
         let mut path = Path::new(Duration::ZERO);
         let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1000) };
-        path.event(PathEvent::Up(info), None);
+        path.event(PathEvent::Up(info), Pacing::default());
         let mut tx = TxBuf::new(8);
         let mut burst = path.burst(Time::from_nanos(500), &mut tx);
         burst.push(1000).expect("room");
@@ -327,7 +337,7 @@ mod tests {
     fn a_late_driver_catches_up_as_far_as_allowed() {
         let mut path = Path::new(Duration::from_millis(3));
         let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1000) };
-        path.event(PathEvent::Up(info), None);
+        path.event(PathEvent::Up(info), Pacing::default());
         // A datagram a millisecond; the driver asks for as many as are due every `wait`.
         let mut sent_by = |mut now: Time, wait: Duration, end: Time| {
             let mut sent = 0;

@@ -12,8 +12,7 @@ use super::indication::{Indication, Limit};
 use super::receiver::Receiver;
 use super::{Entity, Transaction};
 use crate::kernel::Turns as _;
-use crate::path::{Handle, Path};
-use crate::storage::Storage as _;
+use crate::path::{Handle, Pacing, Path};
 
 /// Of how many entities it is told that PDUs for them came here.
 const MISDIRECTED_MAX: usize = 8;
@@ -322,15 +321,12 @@ impl Entity {
         let config = &self.core.config;
         let remote = config.remotes.values().find(|remote| remote.path == Some(id));
         let configured = remote.is_some() || config.default_remote.path == Some(id);
-        let rate_bps = remote.unwrap_or(&config.default_remote).rate_bps;
-        let catch_up = config.catch_up;
-        let path = self.core.kernel.paths.entry(id).or_insert_with(|| Path::new(catch_up));
-        let was_up = path.is_up();
-        path.event(event, rate_bps);
-        let is_up = path.is_up();
-        if was_up == is_up {
-            return;
-        }
+        let pacing = Pacing {
+            rate_bps: remote.unwrap_or(&config.default_remote).rate_bps,
+            catch_up: config.catch_up,
+            ..Pacing::default()
+        };
+        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else { return };
         let only = self.core.kernel.only_path();
         let mut in_use = false;
         for transaction in self.slots.iter_mut() {
@@ -350,12 +346,9 @@ impl Entity {
                 transaction.path_down(&mut self.core, now);
             }
         }
-        if !is_up {
-            self.core.kernel.replies.drop_path(id);
-            if !in_use && !configured {
-                // Addresses that were heard once would otherwise be kept for ever.
-                self.core.kernel.paths.remove(&id);
-            }
+        if !is_up && !in_use && !configured {
+            // Addresses that were heard once would otherwise be kept for ever.
+            self.core.kernel.paths.remove(&id);
         }
     }
 
@@ -392,19 +385,9 @@ impl Entity {
             Some(Transaction::Receiver(receiver)) => {
                 receiver.done(&mut self.core, now, job, answer);
             }
-            None => self.orphan_done(job, &answer),
+            None => self.core.kernel.orphaned(&job, &answer),
         }
         self.settle(handle);
-    }
-
-    /// An effect of a transaction that is over was carried out.
-    fn orphan_done(&mut self, job: Job, answer: &Result<Completion, EffectError>) {
-        if let Job::Write { cost } = job {
-            self.core.kernel.written(cost);
-        }
-        if let Ok(Completion::Opened { file, .. }) = answer {
-            self.core.kernel.close(*file);
-        }
     }
 
     /// The id of a put of this entity whose record is `key`, for restoring.

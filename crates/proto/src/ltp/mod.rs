@@ -47,9 +47,8 @@ use self::marks::Lost;
 use self::receiver::Receiver;
 use self::sender::Sender;
 use crate::kernel::{Alarm as _, Base, Seat, Slots, Turns};
-use crate::path::{Burst, Class, Handle, Path, Turn};
+use crate::path::{Burst, Class, Handle, Pacing, Turn};
 use crate::recent::Recent;
-use crate::storage::Storage as _;
 use crate::timer::TICK;
 
 /// Session numbers are below this: four octets on the wire.
@@ -520,15 +519,13 @@ impl Node {
         let config = &self.core.config;
         let remote = config.remotes.values().find(|remote| remote.path == Some(id));
         let remote = remote.unwrap_or(&config.default_remote);
-        let (rate_bps, interval, catch_up) = (remote.rate_bps, remote.interval, config.catch_up);
-        let path = self.core.kernel.paths.entry(id).or_insert_with(|| Path::new(catch_up));
-        path.set_interval(interval);
-        let was_up = path.is_up();
-        path.event(event, rate_bps);
-        let is_up = path.is_up();
-        if was_up == is_up {
-            return;
-        }
+        let pacing = Pacing {
+            rate_bps: remote.rate_bps,
+            interval: remote.interval,
+            pace_as: None,
+            catch_up: config.catch_up,
+        };
+        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else { return };
         let only = self.core.kernel.only_path();
         for session in self.slots.iter_mut() {
             let base = session.base();
@@ -547,9 +544,6 @@ impl Node {
                 // Time does not count while the link is known to be down (§6.5).
                 base.stop(&mut self.core.kernel, now);
             }
-        }
-        if !is_up {
-            self.core.kernel.replies.drop_path(id);
         }
     }
 
@@ -579,14 +573,7 @@ impl Node {
         match self.slots.get_mut(handle) {
             Some(Session::Sender(sender)) => sender.done(&mut self.core, job, answer),
             Some(Session::Receiver(receiver)) => receiver.done(&mut self.core, now, job, answer),
-            None => {
-                if let Job::Write { cost } = job {
-                    self.core.kernel.written(cost);
-                }
-                if let Ok(Completion::Opened { file, .. }) = answer {
-                    self.core.kernel.close(file);
-                }
-            }
+            None => self.core.kernel.orphaned(&job, &answer),
         }
         self.settle(handle);
     }

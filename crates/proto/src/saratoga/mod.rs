@@ -53,9 +53,8 @@ use self::partials::Partial;
 use self::receiver::{Receiver, Wish};
 use self::sender::{Order, Sender};
 use crate::kernel::{Base, Seat, Slots, Turns};
-use crate::path::{Burst, Class, Handle, Path, Turn};
+use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
 use crate::recent::Recent;
-use crate::storage::Storage as _;
 
 /// A Saratoga peer.
 #[derive(Debug)]
@@ -639,20 +638,13 @@ impl Node {
 
     fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {
         let remote = self.core.config.remote(id);
-        let (rate_bps, interval) = (remote.rate_bps, remote.interval);
-        let pace_as = remote.pace_as;
-        let catch_up = self.core.config.catch_up;
-        let path = self.core.kernel.paths.entry(id).or_insert_with(|| Path::new(catch_up));
-        path.set_interval(interval);
-        let was_up = path.is_up();
-        path.event(event, rate_bps);
-        if let Some(len) = pace_as {
-            path.set_interval(interval.max(path.time_of(len)));
-        }
-        let is_up = path.is_up();
-        if was_up == is_up {
-            return;
-        }
+        let pacing = Pacing {
+            rate_bps: remote.rate_bps,
+            interval: remote.interval,
+            pace_as: remote.pace_as,
+            catch_up: self.core.config.catch_up,
+        };
+        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else { return };
         for session in self.slots.iter_mut().filter(|session| session.id().peer == id) {
             if is_up {
                 session.base().go_on(&mut self.core.kernel, now);
@@ -660,9 +652,6 @@ impl Node {
             } else {
                 session.base().stop(&mut self.core.kernel, now);
             }
-        }
-        if !is_up {
-            self.core.kernel.replies.drop_path(id);
         }
         let beacons = self.core.config.beacons.as_ref();
         if is_up && beacons.is_some_and(|beacons| beacons.paths.contains(&id)) {
@@ -713,23 +702,14 @@ impl Node {
                 errand.done(&mut self.core, &answer);
             }
             Some(Session::Errand(_)) => {}
-            None => self.orphaned(job, answer),
+            None => {
+                self.core.kernel.orphaned(&job, &answer);
+                if let Job::Own(Task::Record { number }) = job {
+                    self.core.forget_record(number);
+                }
+            }
         }
         self.settle(handle);
-    }
-
-    /// An effect was carried out whose session is over.
-    fn orphaned(&mut self, job: Job, answer: Result<Completion, EffectError>) {
-        match (job, answer) {
-            (Job::Write { cost }, _) => {
-                self.core.kernel.written(cost);
-            }
-            (Job::Own(Task::Record { number }), _) => self.core.forget_record(number),
-            (_, Ok(Completion::Opened { file, .. })) => {
-                self.core.kernel.close(file);
-            }
-            _ => {}
-        }
     }
 
     /// Takes up the records of an earlier run.
