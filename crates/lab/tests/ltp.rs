@@ -40,12 +40,18 @@ fn over_a_long_delay_it_is_what_deferred_reports_allow() {
     }
 }
 
+/// Ports of the nodes "far" and "near".
+const FAR: u16 = 2501;
+const NEAR: u16 = 2502;
+
 #[test]
 fn twenty_minutes_away_with_losses_and_a_long_outage() {
     let world = |outages: &str| {
         format!(
             r#"
             seed = 7
+            [capture]
+            at = "near"
             [nodes.near]
             [nodes.far]
             [[links]]
@@ -73,14 +79,19 @@ fn twenty_minutes_away_with_losses_and_a_long_outage() {
     let without = run_once(&world(""), Recorders::default());
     // The outage begins when the first answers are under way.
     let outage = "outages = [{ at = \"1500 s\", for = \"7200 s\" }]";
-    let with = run_once(&world(outage), Recorders::default());
+    let sink = Shared::default();
+    let with = run_once(&world(outage), sink.recorders());
+    // Both sides sent before; nobody says anything while nobody can hear it.
+    assert!(sink.sent_between(NEAR, 0.0, 1500.0) > 900);
+    assert_eq!(sink.sent_between(NEAR, 1500.0, 8700.0), 0);
+    assert_eq!(sink.sent_between(FAR, 2700.0, 8700.0), 0);
     let sent = |run: &Run| {
         let transfer = &run.transfers[0];
         assert!(transfer.completed && transfer.verified, "{transfer:?}");
         transfer.packets_str.unwrap()
     };
     println!("{} packets without an outage, {} with one", sent(&without), sent(&with));
-    // What was on its way is repeated once; no timer repeats anything while nobody can hear it.
+    // What was on its way is repeated once.
     assert!(sent(&with) <= sent(&without) + 80, "{} and {}", sent(&with), sent(&without));
     let delivered = |run: &Run| run.transfers[0].delivered_s.unwrap();
     assert!(delivered(&with) < delivered(&without) + 7200.0 + 3000.0);
@@ -102,8 +113,6 @@ fn files_about_as_long_as_the_red_part_arrive() {
 #[test]
 fn segments_of_the_library_of_2011() {
     let sink = Shared::default();
-    // The numbers of engines and sessions took 11 octets in the captures; here they take 5.
-    let shorter = 6;
     let run = run_once(
         r#"
         seed = 1
@@ -128,21 +137,47 @@ fn segments_of_the_library_of_2011() {
         sink.recorders(),
     );
     assert!(run.succeeded(), "{run:?}");
-    let (mut sizes, mut times) = (Vec::new(), Vec::new());
+    let (mut sizes, mut answers, mut times) = (Vec::new(), Vec::new(), Vec::new());
     for record in sink.records() {
         let datagram = record.udp().unwrap();
-        if datagram.udp.source == 2502 && datagram.data.len() > 50 {
-            sizes.push(datagram.data.len() + shorter);
-            times.push(record.at.as_secs_f64());
-        }
+        times.push(record.at.as_secs_f64());
+        if datagram.udp.source == 2502 { &mut sizes } else { &mut answers }
+            .push(datagram.data.len());
     }
+    // The last is the acknowledgement of the report.
     let mut expected = vec![1009];
     expected.extend([1010; 9]);
-    assert_eq!(sizes[..10], expected);
-    // The serial numbers of the checkpoint are random.
-    assert!((98..=100).contains(&sizes[10]), "{sizes:?}");
+    expected.extend([100, 15]);
+    assert_eq!(sizes, expected);
+    assert_eq!(answers, [24]);
     for pair in times[..10].windows(2) {
         let gap = pair[1] - pair[0];
         assert!((gap / 0.020_25 - 1.0).abs() < 0.01, "{gap} s");
+    }
+    let whole = times.last().unwrap() - times[0];
+    assert!((whole / 2.734 - 1.0).abs() < 0.01, "{whole} s");
+}
+
+#[test]
+fn segments_of_the_library_of_2007() {
+    let sink = Shared::default();
+    let link = "rate = \"10 Mbit/s\"\ndelay = \"25 ms\"\ndatagram = \"1472 B\"";
+    let world = format!(
+        "seed = 1
+        [[links]]\nfrom = \"a\"\nto = \"b\"\n{link}
+        [[links]]\nfrom = \"b\"\nto = \"a\"\n{link}
+        [[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"100 kB\"\nprotocol = \"ltp/ltplib-2007\""
+    );
+    assert!(run_once(&world, sink.recorders()).succeeded());
+    let full: Vec<_> = sink
+        .records()
+        .iter()
+        .filter(|record| record.udp().unwrap().data.len() == 1472)
+        .map(|record| record.at.as_secs_f64())
+        .collect();
+    assert!(full.len() > 60, "{}", full.len());
+    for pair in full.windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!((gap / 0.02 - 1.0).abs() < 0.01, "{gap} s");
     }
 }

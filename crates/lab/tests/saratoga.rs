@@ -81,7 +81,18 @@ fn twenty_minutes_away_with_losses_and_a_long_outage() {
     let link = "rate = \"1 Mbit/s\"\ndelay = \"20 min\"\nper = 0.05";
     let without = run_once(&world("saratoga", "1 MB", link, ""), Recorders::default());
     let outage = format!("{link}\noutages = [{{ at = \"1500 s\", for = \"7200 s\" }}]");
-    let with = run_once(&world("saratoga", "1 MB", &outage, ""), Recorders::default());
+    let sink = Shared::default();
+    let capture = "[capture]\nat = \"near\"";
+    let world = world("saratoga", "1 MB", &outage, "").replacen(
+        "[nodes.near]",
+        &format!("{capture}\n[nodes.near]"),
+        1,
+    );
+    let with = run_once(&world, sink.recorders());
+    // Ports of the nodes "far" and "near": nobody says anything while nobody can hear it.
+    assert!(sink.sent_between(2502, 0.0, 1500.0) > 900);
+    assert_eq!(sink.sent_between(2502, 1500.0, 8700.0), 0);
+    assert_eq!(sink.sent_between(2501, 2700.0, 8700.0), 0);
     println!("{} packets without an outage, {} with one", sent(&without), sent(&with));
     // Questions are repeated, and what was asked for once.
     assert!(sent(&with) <= sent(&without) + 200, "{} and {}", sent(&with), sent(&without));

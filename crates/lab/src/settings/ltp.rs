@@ -26,6 +26,8 @@ table! {
         cookies: bool,
         /// Whether it is written down that a sender was told of a part.
         journal: bool,
+        /// Octets of the numbers of own sessions.
+        session_octets: u32,
         /// How much of a rate may be made up for when the driver comes late.
         catch_up: Span,
     }
@@ -146,6 +148,8 @@ table! {
         unpaced_window: Switch<Size>,
         /// Least time between two segments.
         interval: Span,
+        /// Time this host takes to answer.
+        host_delay: Span,
     }
     also {
         /// Rate to pace at; `"0"` does not pace.

@@ -29,9 +29,11 @@ fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
         rate_bps: Some(913),
         unpaced_window: Some(914),
         interval: ANY,
+        host_delay: ANY,
     };
     l::Config {
         journal: false,
+        session_octets: 5,
         engine: 915,
         remotes: [(7, l::Remote { rate_bps: Some(0), ..remote.clone() })].into(),
         default_remote: remote,

@@ -63,6 +63,14 @@ impl Shared {
         Recorders { pcap: Some(Box::new(self.clone())), trace: None }
     }
 
+    /// Packets that a port sent between these times.
+    pub(crate) fn sent_between(&self, port: u16, from: f64, to: f64) -> usize {
+        let during = |record: &&Record| (from..to).contains(&record.at.as_secs_f64());
+        let records = self.records();
+        let sent = records.iter().filter(during).filter_map(Record::udp);
+        sent.filter(|datagram| datagram.udp.source == port).count()
+    }
+
     /// The packets of the capture.
     pub(crate) fn records(&self) -> Vec<Record> {
         let octets = self.0.lock().unwrap().clone();

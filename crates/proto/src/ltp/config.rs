@@ -37,6 +37,8 @@ pub struct Config {
     pub journal: bool,
     /// Bounds on what the engine holds.
     pub limits: Limits,
+    /// Octets that the numbers of own sessions take on the wire, from 4 to 10.
+    pub session_octets: u32,
     /// How much of a path's rate may be made up for when the driver comes late.
     pub catch_up: Duration,
 }
@@ -82,6 +84,7 @@ impl Default for Config {
             aggregation: None,
             journal: true,
             limits: Limits::default(),
+            session_octets: 4,
             catch_up: Duration::ZERO,
         }
     }
@@ -142,6 +145,8 @@ pub struct Remote {
     pub unpaced_window: Option<u64>,
     /// Least time between two segments, to reproduce an engine that sent one a tick of its clock.
     pub interval: Duration,
+    /// Time this host takes to answer a checkpoint or a report, to reproduce one that was measured.
+    pub host_delay: Duration,
 }
 
 impl Default for Remote {
@@ -165,6 +170,7 @@ impl Default for Remote {
             rate_bps: None,
             unpaced_window: None,
             interval: Duration::ZERO,
+            host_delay: Duration::ZERO,
         }
     }
 }

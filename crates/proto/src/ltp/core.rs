@@ -28,6 +28,8 @@ pub(crate) enum Alarm {
     Gaps,
     /// The units gathered for this engine have waited long enough.
     Units(u64),
+    /// This host has taken its time.
+    Host,
 }
 
 impl kernel::Alarm for Alarm {
@@ -39,6 +41,7 @@ impl kernel::Alarm for Alarm {
             Self::Inactivity => "inactivity",
             Self::Gaps => "gaps",
             Self::Units(_) => "units",
+            Self::Host => "host",
         }
     }
 }
@@ -84,8 +87,8 @@ impl Core {
 
     /// A serial number to begin with: random and not 0 (RFC 5326 §9.1).
     pub(crate) fn first_serial(&mut self) -> u64 {
-        // 14 bits are two octets on the wire, and leave room to count on.
-        1 + self.rng.below((1 << 14) - 256)
+        // Two octets on the wire, with room to count on.
+        (1 << 7) + self.rng.below((1 << 14) - (1 << 7) - 256)
     }
 
     pub(crate) fn indicate(&mut self, indication: Indication) {

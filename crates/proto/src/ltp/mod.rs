@@ -20,7 +20,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use engine::{
@@ -51,9 +51,6 @@ use crate::path::{Burst, Class, Handle, Pacing, Turn};
 use crate::recent::Recent;
 use crate::timer::TICK;
 
-/// Session numbers are below this: four octets on the wire.
-const NUMBERS: u64 = 1 << 28;
-
 /// Time after which units are tried again that no session could begin for.
 const UNITS_RETRY: Duration = Duration::from_millis(100);
 
@@ -69,6 +66,8 @@ pub struct Node {
     lost: Lost,
     /// Units of client data that wait for others, by the engine they are for.
     gathered: BTreeMap<u64, Vec<u8>>,
+    /// Segments that this host takes its time to answer.
+    held: VecDeque<(Time, PathId, Vec<u8>)>,
 }
 
 /// What is remembered of a session that is over.
@@ -146,6 +145,7 @@ impl Node {
             closed: Recent::new(),
             lost: Lost::new(!journal),
             gathered: BTreeMap::new(),
+            held: VecDeque::new(),
         }
     }
 
@@ -323,8 +323,12 @@ impl Node {
     /// A random session number that is not in use (RFC 5326 §9.1).
     fn new_id(&mut self) -> SessionId {
         let originator = self.core.config.engine;
+        // Seven bits an octet (§2.1); the tenth has one.
+        let octets = self.core.config.session_octets.clamp(4, 10);
+        let least = 1u64 << (7 * (octets - 1));
+        let most = 1u64.checked_shl(7 * octets).map_or(u64::MAX, |end| end - 1);
         loop {
-            let number = 1 + self.core.rng.below(NUMBERS - 1);
+            let number = least + self.core.rng.below(most - least);
             let id = SessionId { originator, number };
             if !self.by_id.contains_key(&id) && !self.closed.contains(&id) {
                 return id;
@@ -362,10 +366,35 @@ impl Node {
             self.core.stats.stray += 1;
             return;
         }
+        let wait = self.peer(from, segment.session).host_delay;
+        if wait.is_zero() || !asks(&segment) {
+            self.take(now, from, &segment);
+        } else if self.held.len() < self.core.config.limits.replies {
+            let alarm = (Handle::NOBODY, Alarm::Host);
+            self.held.push_back((now + wait, from, datagram.to_vec()));
+            let first = self.held.front().map_or(now, |(at, ..)| *at);
+            self.core.kernel.timers.set(alarm, first.max(now + TICK), Alarm::Host.why());
+        }
+    }
+
+    /// This host comes round to what it heard.
+    fn take_held(&mut self, now: Time) {
+        while let Some((_, from, datagram)) = self.held.pop_front_if(|(at, ..)| *at <= now) {
+            if let Ok(segment) = Segment::decode(&datagram) {
+                self.take(now, from, &segment);
+            }
+        }
+        if let Some((at, ..)) = self.held.front() {
+            let alarm = (Handle::NOBODY, Alarm::Host);
+            self.core.kernel.timers.set(alarm, (*at).max(now + TICK), Alarm::Host.why());
+        }
+    }
+
+    fn take(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
         let known = self.by_id.get(&segment.session).copied();
-        match known.or_else(|| self.accept(now, from, &segment)) {
-            Some(handle) => self.deliver(now, from, handle, &segment),
-            None => self.answer_stranger(from, &segment),
+        match known.or_else(|| self.accept(now, from, segment)) {
+            Some(handle) => self.deliver(now, from, handle, segment),
+            None => self.answer_stranger(from, segment),
         }
     }
 
@@ -660,6 +689,10 @@ impl Engine for Node {
                 self.units_are_due(now, destination);
                 continue;
             }
+            if alarm == Alarm::Host {
+                self.take_held(now);
+                continue;
+            }
             let Some(session) = self.slots.get_mut(handle) else { continue };
             session.base().disarm(&mut self.core.kernel, alarm);
             match session {
@@ -684,5 +717,14 @@ impl Engine for Node {
 
     fn poll_timeout(&self) -> Option<Deadline> {
         self.core.kernel.timers.next()
+    }
+}
+
+/// Whether a segment asks for an answer.
+fn asks(segment: &Segment<'_>) -> bool {
+    match segment.body {
+        Body::Data(data) => data.checkpoint.is_some(),
+        Body::Report(_) => true,
+        Body::ReportAck { .. } | Body::Cancel { .. } | Body::CancelAck { .. } => false,
     }
 }

@@ -864,7 +864,7 @@ impl Receiver {
                     self.base.want(&mut core.kernel, Class::Control);
                 }
             }
-            Alarm::Checkpoint(_) | Alarm::Units(_) => {}
+            Alarm::Checkpoint(_) | Alarm::Units(_) | Alarm::Host => {}
         }
     }
 

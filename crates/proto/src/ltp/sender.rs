@@ -666,7 +666,8 @@ impl Sender {
                 | Alarm::Report(_)
                 | Alarm::Inactivity
                 | Alarm::Gaps
-                | Alarm::Units(_),
+                | Alarm::Units(_)
+                | Alarm::Host,
                 Phase::Opening
                 | Phase::Sending
                 | Phase::Closing
