@@ -159,7 +159,13 @@ fn line(family: Family, datagram: &[u8]) -> Result<String, DecodeError> {
     match family {
         Family::Cfdp => Pdu::decode(datagram).map(|pdu| pdu.to_string()),
         Family::Ltp => Segment::decode(datagram).map(|segment| segment.to_string()),
-        Family::Saratoga => saratoga::Packet::decode(datagram).map(|packet| packet.to_string()),
+        Family::Saratoga => match saratoga::Packet::decode(datagram) {
+            // Which version a packet is of stands in its first bits.
+            Err(error) => saratoga::v0::Packet::decode(datagram)
+                .map(|packet| format!("version 0 {packet}"))
+                .map_err(|_| error),
+            Ok(packet) => Ok(packet.to_string()),
+        },
     }
 }
 

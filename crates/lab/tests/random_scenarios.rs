@@ -156,7 +156,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
                 checkpoint_timer: timer(rng),
                 report_timer: timer(rng),
                 inactivity,
-                segment_max: rng.chance(0.2).then(|| Switch::On(Size(40 + rng.below(1_000)))),
+                segment_max: rng.chance(0.2).then(|| Switch::On(Size(64 + rng.below(1_000)))),
                 repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
                 ..settings::ltp::Remote::default()
             };

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
-use lab::protocol::Family;
+use lab::protocol::{Family, Kind};
 use lab::quantity::Span;
 use proto::{ltp, saratoga};
 
@@ -123,6 +123,8 @@ fn prepare(
     // What is deleted because it came must have come undamaged.
     let moves = matches!(wish, Wish::Send { gives: true, .. } | Wish::Get { takes: true, .. });
     ensure!(!moves || !options.udp_lite, "--give and --take do not go with --udp-lite");
+    let is_blind = options.protocol.kind == Kind::SaratogaBlind;
+    ensure!(!moves || !is_blind, "--give needs an answer, and {} has none", options.protocol);
     let keeps = matches!(wish, Wish::Get { .. });
     let rights = Rights::Client { keeps };
     let remote = Some(ends.remote_entity);
@@ -400,7 +402,8 @@ impl Client {
                 self.screen.say(format_args!("{id}: received: {}", outcome.summary()));
             }
             (Ok(()), Wish::Delete(name)) => {
-                self.screen.say(format_args!("{id}: {} is deleted", name.escape_debug()));
+                self.screen
+                    .say(format_args!("{id}: {} is not there any more", name.escape_debug()));
             }
             (Ok(()), Wish::List(_)) => {}
             (Err(why), _) => {

@@ -250,7 +250,11 @@ impl Server {
         let file = self.service.root.join(&ended.name);
         let measures = Measures { elapsed, moved, pdus: None };
         let outcome = Outcome::session(&self.options.protocol, ended, file, measures);
-        let (id, name) = (ended.id(), ended.name.escape_debug().to_string());
+        let id = ended.id();
+        let name = match &*ended.name {
+            "" => "a file".to_owned(),
+            name => name.escape_debug().to_string(),
+        };
         match &ended.result {
             Ok(()) => {
                 self.screen.say(format_args!("{id}: received {name}: {}", outcome.summary()));

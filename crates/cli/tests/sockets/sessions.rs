@@ -100,9 +100,6 @@ fn a_given_file_is_deleted_once_it_is_there() {
     let (_socket, nobody) = silent();
     let late = place.send("saratoga", "file", &nobody, &["--give", "--timeout", "300 ms"]);
     late.end().failed("the time given is over");
-    let more = ["--give", "--rate", "20 Mbit/s"];
-    let blind = place.send("saratoga-blind", "file", &server.address, &more).end();
-    assert_eq!(blind.complete()["delivery"], "unreported");
     check(&place.here("file"), 100_000);
     place.send("saratoga", "file", &server.address, &["--give"]).end().complete();
     assert!(!place.here("file").exists());
@@ -281,6 +278,7 @@ fn mistakes_are_told_with_exit_code_2() {
         (&send, &["ltp", "--mib", "x.toml"], "x.toml"),
         (&send, &["ltp", "--ask"], "are for Saratoga"),
         (&send, &["cfdp", "--give"], "are for Saratoga"),
+        (&send, &["saratoga-blind", "--give"], "needs an answer"),
         (&send, &["saratoga-get"], "slowlight get"),
         (&send, &["ltp", "--remote", ""], "name"),
         (&send, &["saratoga", "--remote", ""], "name"),
@@ -424,6 +422,21 @@ fn after_a_kill_only_the_rest_is_fetched() {
     assert!(outcome["resumed"] == true && moved <= REST, "{outcome}");
     let datagrams = outcome["datagrams_received"].as_u64().unwrap();
     assert!(datagrams <= moved / 1400 + 50, "{outcome}");
+}
+
+#[test]
+fn a_get_that_is_told_to_stop_goes_on_later() {
+    let server = Server::start("saratoga", &[&["--serve"], &SLOW[..]].concat());
+    let place = &server.place;
+    make(&place.root("file"), LONG);
+    let client = place.get("saratoga", "file", &server.address, &[]);
+    await_record(&place.here(""));
+    client.interrupt();
+    assert_eq!(client.end().code, Some(1));
+    let outcome = place.get("saratoga", "file", &server.address, &[]).end().complete();
+    check(&place.here("file"), LONG);
+    let moved = outcome["moved_bytes"].as_u64().unwrap();
+    assert!(outcome["resumed"] == true && moved <= REST, "{outcome}");
 }
 
 #[test]

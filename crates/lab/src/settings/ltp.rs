@@ -47,6 +47,9 @@ table! {
     }
 }
 
+/// Least octets of a segment: what describes a file, with a short name, must fit one.
+const SEGMENT_MIN: u64 = 64;
+
 /// How a file is a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -257,7 +260,7 @@ impl Remote {
 
     fn apply(&self, remote: &mut ltp::Remote, table: &str) -> Result<(), SpecError> {
         for (key, switch, least) in [
-            ("segment_max", self.segment_max, 1),
+            ("segment_max", self.segment_max, SEGMENT_MIN),
             ("datagram_max", self.datagram_max, super::DATAGRAM_MIN),
             ("checkpoint_every", self.checkpoint_every, 1),
         ] {

@@ -187,7 +187,7 @@ fn spans() -> impl Strategy<Value = Duration> {
 
 fn ltp_remotes() -> impl Strategy<Value = l::Remote> {
     let sizes = (
-        proptest::option::of(1..usize::MAX),
+        proptest::option::of(64..usize::MAX),
         proptest::option::of(64..usize::MAX),
         proptest::option::of(1..u64::MAX),
         proptest::option::of(any::<u64>()),
@@ -215,6 +215,7 @@ fn ltp_remotes() -> impl Strategy<Value = l::Remote> {
             rate_bps: sizes.3,
             unpaced_window: sizes.4,
             interval: times.3,
+            host_delay: times.2,
         },
     )
 }

@@ -379,7 +379,8 @@ impl Node {
 
     /// This host comes round to what it heard.
     fn take_held(&mut self, now: Time) {
-        while let Some((_, from, datagram)) = self.held.pop_front_if(|(at, ..)| *at <= now) {
+        while self.held.front().is_some_and(|(at, ..)| *at <= now) {
+            let Some((_, from, datagram)) = self.held.pop_front() else { break };
             if let Ok(segment) = Segment::decode(&datagram) {
                 self.take(now, from, &segment);
             }

@@ -169,8 +169,8 @@ impl Receiver {
         self.base.disarm_all(&mut core.kernel);
         self.requests.clear();
         self.outbox.clear();
-        let is_over = failure.is_ours && failure.code == StatusCode::NotInterested;
-        let kept = self.partial().filter(|partial| partial.ranges.len() > 0 && !is_over);
+        // Also when the user ends it: who asks again for the file goes on.
+        let kept = self.partial().filter(|partial| partial.ranges.len() > 0);
         match kept {
             Some(partial) if self.phase != Phase::Verifying => {
                 self.spool.abandon(&mut core.kernel);
