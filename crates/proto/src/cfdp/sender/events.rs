@@ -284,14 +284,12 @@ impl Sender {
                 }
             }
             Alarm::Inactivity => {
-                let limit = self.base.last_heard + self.base.inactivity(core);
-                if limit <= now {
+                if self.silence_limit(core) <= now {
                     self.base.last_heard = now;
                     self.fault(core, now, ConditionCode::InactivityDetected);
                 }
                 if self.phase == Phase::Sending && !self.base.suspended {
-                    let next = self.base.last_heard + self.base.inactivity(core);
-                    self.base.alarm(core, Alarm::Inactivity, next);
+                    self.base.alarm(core, Alarm::Inactivity, self.silence_limit(core));
                 }
             }
             Alarm::Prompt => {
@@ -309,6 +307,12 @@ impl Sender {
             }
             Alarm::Nak | Alarm::KeepAlive | Alarm::Periodic | Alarm::Journal => {}
         }
+    }
+
+    /// When the receiver's silence is a fault. While it gets what it asked for, which may take longer
+    /// than any limit, it has nothing to say.
+    fn silence_limit(&self, core: &Core) -> Time {
+        self.base.last_heard.max(self.repaired) + self.base.inactivity(core)
     }
 
     fn ack_overdue(&mut self, core: &mut Core, now: Time) {
@@ -416,10 +420,12 @@ impl Sender {
         if !self.base.running(core) {
             return;
         }
+        let before = self.base.last_heard;
         self.base.hear_again(now);
+        self.repaired = (self.repaired + self.base.last_heard.since(before)).min(now);
         if self.eof.ever_sent && matches!(self.phase, Phase::Sending | Phase::Cancelled { .. }) {
             if self.base.acknowledged() {
-                let limit = self.base.last_heard + self.base.inactivity(core);
+                let limit = self.silence_limit(core);
                 self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
                 if self.eof.acknowledged {
                     self.wait(core, now);

@@ -42,6 +42,8 @@ pub(crate) struct Sender {
     data_from: Time,
     /// A host delay: no repair before this.
     repair_from: Time,
+    /// When the last repair left.
+    repaired: Time,
     eof: EofProgress,
     phase: Phase,
     /// Answer to a Finished PDU that is due, and when.
@@ -98,6 +100,7 @@ impl Sender {
             metadata_sent: false,
             data_from: Time::ZERO,
             repair_from: Time::ZERO,
+            repaired: Time::ZERO,
             eof: EofProgress::default(),
             phase: Phase::Opening,
             ack_due: None,
@@ -355,6 +358,7 @@ impl Sender {
             core.stats.sent.file_data += 1;
             core.stats.repair_bytes += len as u64;
             source.repair_sent(len);
+            self.repaired = burst.departure();
         };
         source.read_repairs(&mut core.kernel, self.base.seat.handle);
         turn

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use engine::Time;
+use engine::{PathInfo, Time};
 use wire::cfdp::{
     Body, ConditionCode, FaultHandler, FilestoreAction, Finished, TransmissionMode, Width,
 };
 
 use super::hostile::{header, say};
 use super::world::{World, config, content, lose_these, name, put_request};
-use crate::cfdp::{FilestoreRequest, Indication, PeerError, PutRequest, RequestError, State};
+use crate::cfdp::{
+    FilestoreRequest, Indication, PeerError, PutRequest, RequestError, State, Timer,
+};
+use crate::test_world;
 
 const DAY: u64 = 86_400;
 
@@ -213,4 +216,28 @@ fn no_timer_of_a_sender_runs_while_it_is_suspended() {
     let mut states = entity.transactions().map(|report| (report.id, report.state));
     assert_eq!(states.next(), Some((id, State::Suspended)));
     assert_eq!(engine::Engine::poll_timeout(entity), None);
+}
+
+#[test]
+fn a_receiver_is_silent_while_it_gets_repairs() {
+    let mut config = config(|remote| {
+        remote.inactivity = Timer::Fixed(Duration::from_secs(2));
+        remote.repair_copies = 1;
+    });
+    config.limits.read_piece = 4096;
+    // A kilobyte takes 85 ms, and half of 100 kB longer than the inactivity limit.
+    let info = PathInfo { rate_bps: Some(100_000), ..test_world::path_info() };
+    let file = content(100_000);
+    let mut world = World::with_path(&config, info);
+    world.sides[0].store.insert(name("source"), file.clone());
+    world.lose =
+        Box::new(|side, number, _| side == 0 && number > 0 && number < 90 && number % 2 == 0);
+    world.put(put_request());
+    world.run();
+    for side in 0..2 {
+        assert_eq!(condition(&world, side), Some(ConditionCode::NoError), "{:#?}", world.said());
+    }
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    let naks = world.transcript().iter().filter(|line| line.starts_with("< NAK")).count();
+    assert_eq!(naks, 1, "{:#?}", world.said());
 }
