@@ -20,7 +20,7 @@ use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::window::Window;
 
-/// Serial numbers of reports that are remembered, to see one that comes again.
+/// Runs of reports' serial numbers that are remembered, to see one that comes again.
 const REPORTS_KEPT: usize = 256;
 
 /// Octets of a checkpoint's two serial numbers, while they are below 2^21.
@@ -86,8 +86,8 @@ pub(crate) struct Sender {
     /// Without a rate, how far it runs ahead of the receiver.
     window: Option<Window>,
     checked_at: Option<Time>,
-    /// Serial numbers of reports and of the checkpoints they answer.
-    reports_seen: VecDeque<(u64, u64)>,
+    /// Serial numbers of reports. They count up, so that however many they are, few runs hold them.
+    reports_seen: Ranges,
     acks_due: VecDeque<u64>,
     /// Reports in a row that brought nothing.
     cycles: u32,
@@ -147,7 +147,7 @@ impl Sender {
             unchecked: 0,
             window: None,
             checked_at: None,
-            reports_seen: VecDeque::new(),
+            reports_seen: Ranges::new(),
             acks_due: VecDeque::new(),
             cycles: 0,
             cancel_ack_due: false,
@@ -201,7 +201,7 @@ impl Sender {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let ranges = self.acked.len() * 2 * size_of::<u64>();
+        let ranges = (self.acked.len() + self.reports_seen.len()) * 2 * size_of::<u64>();
         let checkpoints = self.checkpoints.len() * (size_of::<Outstanding>() + 32);
         ranges + checkpoints + self.source.as_ref().map_or(0, Source::memory)
     }
@@ -546,15 +546,9 @@ impl Sender {
         self.base.last_heard = now;
         self.acks_due.push_back(report.serial);
         self.base.want(&mut core.kernel, Class::Control);
-        if self.phase != Phase::Sending
-            || self.reports_seen.contains(&(report.serial, report.checkpoint))
-        {
+        if self.phase != Phase::Sending || self.is_repeated(report) {
             return;
         }
-        if self.reports_seen.len() >= REPORTS_KEPT {
-            self.reports_seen.pop_front();
-        }
-        self.reports_seen.push_back((report.serial, report.checkpoint));
         if let Some(answered) = self.checkpoints.remove(&report.checkpoint) {
             self.base.disarm(&mut core.kernel, Alarm::Checkpoint(report.checkpoint));
             if self.ends.get(&answered.end) == Some(&report.checkpoint) {
@@ -588,6 +582,20 @@ impl Sender {
         } else {
             self.repair(core, report.lower, report.upper, report.serial);
         }
+    }
+
+    /// Whether a report was seen before; takes note of it.
+    fn is_repeated(&mut self, report: &wire::ltp::Report<'_>) -> bool {
+        let (start, end) = (report.serial, report.serial.saturating_add(1));
+        let is_seen = self.reports_seen.gaps(start, end).next().is_none();
+        self.reports_seen.insert(start, end);
+        let oldest = self.reports_seen.iter().next();
+        if let Some((start, end)) = oldest.filter(|_| self.reports_seen.len() > REPORTS_KEPT) {
+            self.reports_seen.remove(start, end);
+        }
+        // A receiver that was restarted may count through the same numbers, but not in answer to
+        // something that the one before it answered.
+        is_seen && !self.checkpoints.contains_key(&report.checkpoint)
     }
 
     fn red_is_there(&mut self, core: &mut Core) {

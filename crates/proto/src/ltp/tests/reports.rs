@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use engine::Time;
+use wire::ltp::{Body, Claim, Claims, Report, Segment};
+
 use super::world::{World, content, lose_numbers, lose_one_in};
-use crate::ltp::{Config, Red, Remote};
+use crate::ltp::{Config, Red, Remote, Timer};
 
 fn config(remote: Remote) -> Config {
     Config { default_remote: remote, ..Config::default() }
@@ -167,4 +170,45 @@ fn checkpoints_by_octets() {
         world.transcript().into_iter().filter(|line| line.contains(" CP ")).collect();
     assert_eq!(checkpoints.len(), 5, "{checkpoints:?}");
     assert!(checkpoints[0].starts_with("> red 9109-"), "{checkpoints:?}");
+}
+
+#[test]
+fn reports_that_come_again_are_no_cycles() {
+    // More reports than cycles, and more than are remembered one by one.
+    const PARTS: u64 = 600;
+    let remote = Remote {
+        checkpoint_every: Some(1000),
+        segment_max: Some(1000),
+        checkpoint_timer: Timer::Fixed(Duration::from_secs(3600)),
+        ..Remote::default()
+    };
+    let mut world = World::with(&config(remote));
+    world.lose = Box::new(|_, _, _| true);
+    let session = world.send(&content(1000 * PARTS as usize), Red::All);
+    world.run_until(Time::ZERO + Duration::from_secs(10));
+    let sent: Vec<_> = world.log.iter().map(|(_, _, datagram, _)| datagram.clone()).collect();
+    let checkpoints: Vec<u64> = sent
+        .iter()
+        .filter_map(|datagram| match Segment::decode(datagram).expect("a segment").body {
+            Body::Data(data) => Some(data.checkpoint?.serial),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(checkpoints.len() as u64, PARTS + 1);
+    // The first part never arrives.
+    let parts: Vec<u64> = (1..PARTS).collect();
+    for part in parts.iter().chain(&parts) {
+        let lower = 1000 * part;
+        let claims = [Claim { offset: 0, length: 1000 }];
+        let report = Report {
+            serial: part + 1,
+            checkpoint: checkpoints[*part as usize],
+            upper: lower + 1000,
+            lower,
+            claims: Claims::new(&claims),
+        };
+        let segment = Segment::new(session, Body::Report(report));
+        world.hear(0, &segment.to_vec().expect("a segment"));
+        assert_eq!(world.finished(0).map(|finished| finished.result), None, "report {part}");
+    }
 }
