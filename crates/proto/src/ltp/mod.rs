@@ -697,7 +697,7 @@ impl Engine for Node {
             let Some(session) = self.slots.get_mut(handle) else { continue };
             session.base().disarm(&mut self.core.kernel, alarm);
             match session {
-                Session::Sender(sender) => sender.alarm(&mut self.core, alarm),
+                Session::Sender(sender) => sender.alarm(&mut self.core, now, alarm),
                 Session::Receiver(receiver) => receiver.alarm(&mut self.core, now, alarm),
             }
             self.settle(handle);

@@ -197,6 +197,9 @@ impl Receiver {
     /// A data segment arrived.
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_heard = now;
+        let (start, end) = (data.offset, data.offset + data.data.len() as u64);
+        // A sender that repeats what is here to ask has missed a report: it needs to hear all.
+        let is_here = self.ranges.gaps(start, end).next().is_none();
         if self.phase == Phase::Receiving {
             let is_units = self.units.is_some();
             let service = if is_units { AGGREGATION_SERVICE } else { core.config.service };
@@ -211,8 +214,7 @@ impl Receiver {
             core.stats.duplicate_data += 1;
         }
         if let Some(checkpoint) = data.checkpoint {
-            let end = data.offset + data.data.len() as u64;
-            self.on_checkpoint(core, checkpoint, data.offset, end);
+            self.on_checkpoint(core, checkpoint, if is_here { 0 } else { start }, end);
         }
         self.check_complete(core);
     }
@@ -362,7 +364,8 @@ impl Receiver {
         self.red.is_some_and(|red| self.ranges.gaps(0, red).next().is_none())
     }
 
-    /// The sender asks what is here (§6.11), with a segment `start..end`.
+    /// The sender asks what is here (§6.11), with a segment that ends at `end`; from `start` on it
+    /// has to be told even if that was reported.
     fn on_checkpoint(&mut self, core: &mut Core, checkpoint: Checkpoint, start: u64, end: u64) {
         if let Some(serials) = self.by_checkpoint.get(&checkpoint.serial) {
             let due = &self.due;
@@ -395,7 +398,7 @@ impl Receiver {
             }
             None if self.reported < end => (std::mem::replace(&mut self.reported, end), end),
             // Another report overtook it. What brought it is here, and the sender gets its answer.
-            None => (if start < end { start } else { 0 }, end),
+            None => (start, end),
         };
         if self.reported >= self.gaps.front() {
             self.gaps.reported();

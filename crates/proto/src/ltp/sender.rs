@@ -549,6 +549,7 @@ impl Sender {
         if self.phase != Phase::Sending || self.is_repeated(report) {
             return;
         }
+        self.expect_more(core, now);
         if let Some(answered) = self.checkpoints.remove(&report.checkpoint) {
             self.base.disarm(&mut core.kernel, Alarm::Checkpoint(report.checkpoint));
             if self.ends.get(&answered.end) == Some(&report.checkpoint) {
@@ -598,6 +599,41 @@ impl Sender {
         is_seen && !self.checkpoints.contains_key(&report.checkpoint)
     }
 
+    /// Takes care that something is waited for until all of the red part is there.
+    fn expect_more(&mut self, core: &mut Core, now: Time) {
+        let auto = core.answer_time(&self.base, &self.peer.remote);
+        // By then a receiver that waits as long has repeated a report that was lost.
+        let wait = self.peer.remote.checkpoint_timer.duration(auto, 0) * 2;
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+    }
+
+    /// No report came for some time. If none is asked for, one was lost that nobody may repeat, because
+    /// its receiver was restarted: asks what is there.
+    fn ask_again(&mut self, core: &mut Core, now: Time) {
+        let Some(source) = self.source.as_mut() else { return };
+        if self.acked.covered() >= self.red {
+            return;
+        }
+        let is_described = self.described && !self.description.is_empty();
+        let sent = if is_described { self.total } else { source.sent() };
+        let may_go_on = sent < self.red && self.window.is_none();
+        let is_asked = self.checkpoints.values().any(|cp| cp.attempts > 0 && !cp.is_due);
+        let is_busy = source.has_repairs() || self.description_due;
+        let end = sent.min(self.red);
+        if !may_go_on && !is_asked && !is_busy && end > 0 {
+            if end > self.content {
+                self.description_due = true;
+            } else {
+                // One octet is enough to ask.
+                source.request(end - 1, end, usize::MAX);
+                source.read_repairs(&mut core.kernel, self.base.seat.handle);
+            }
+            self.new_checkpoint(end, 0);
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+        self.expect_more(core, now);
+    }
+
     fn red_is_there(&mut self, core: &mut Core) {
         let source_over = self.source.as_ref().is_some_and(Source::at_end);
         let described = !self.described || !self.description.is_empty();
@@ -640,7 +676,7 @@ impl Sender {
     }
 
     /// A timer went off.
-    pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm) {
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, self.phase) {
             (Alarm::Checkpoint(serial), Phase::Sending) => {
                 let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
@@ -660,6 +696,7 @@ impl Sender {
                 self.description_due |= end > self.content;
                 self.base.want(&mut core.kernel, Class::Repair);
             }
+            (Alarm::Inactivity, Phase::Sending) => self.ask_again(core, now),
             (Alarm::Cancel, Phase::Cancelling { reason, attempts, .. }) => {
                 if attempts > self.peer.remote.retransmission_limit {
                     self.close(core);

@@ -6,7 +6,7 @@ use engine::Time;
 use wire::ltp::{Body, Claim, Claims, Report, Segment};
 
 use super::world::{World, content, lose_numbers, lose_one_in};
-use crate::ltp::{Config, Red, Remote, Timer};
+use crate::ltp::{Config, Format, Red, Remote, Timer};
 
 fn config(remote: Remote) -> Config {
     Config { default_remote: remote, ..Config::default() }
@@ -170,6 +170,29 @@ fn checkpoints_by_octets() {
         world.transcript().into_iter().filter(|line| line.contains(" CP ")).collect();
     assert_eq!(checkpoints.len(), 5, "{checkpoints:?}");
     assert!(checkpoints[0].starts_with("> red 9109-"), "{checkpoints:?}");
+}
+
+/// Who reports gaps may be restarted, and then nobody repeats the report.
+#[test]
+fn a_report_of_gaps_that_never_comes_is_asked_for() {
+    let file = content(100_000);
+    for format in [Format::Described, Format::Raw { name: "copy".to_owned() }] {
+        let end = if format == Format::Described { "100000-100024" } else { "99999-100000" };
+        let report_timer = Timer::Fixed(Duration::from_secs(86_400));
+        let remote = Remote { report_timer, ..reporting_gaps().default_remote };
+        let mut world = World::with(&Config { format, ..config(remote) });
+        // Of the second segment, of which the first report tells.
+        world.lose =
+            Box::new(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0));
+        world.send(&file, Red::All);
+        world.run_until(Time::ZERO + Duration::from_secs(2));
+        assert_eq!(world.finished(0).map(|finished| finished.result), Some(Ok(())));
+        let lines = world.transcript();
+        let ask = first(&lines, &format!("> red EOB {end} CP 2/0"));
+        assert_eq!(first(&lines[ask..], "< RS 3/2 0-"), 1, "{lines:#?}");
+        world.run();
+        world.assert_delivered(&file);
+    }
 }
 
 #[test]
