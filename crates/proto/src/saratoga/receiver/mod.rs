@@ -104,6 +104,9 @@ struct Known {
     checksum: Option<Value>,
     /// The packet without its session's number.
     identity: Bytes,
+    /// Whether a later session may go on with what came: only a checksum tells at the end whether
+    /// both were about the same octets.
+    can_go_on: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +190,7 @@ impl Receiver {
     pub(crate) fn is_about(&self, identity: &[u8]) -> bool {
         let known = self.known.as_ref();
         let is_theirs = self.wish.is_none() && self.is_receiving();
-        is_theirs && known.is_some_and(|known| known.identity == identity)
+        is_theirs && known.is_some_and(|known| known.can_go_on && known.identity == identity)
     }
 
     /// Whether it writes, or is to write, the file of this name.
@@ -348,7 +351,9 @@ impl Receiver {
         self.width = metadata.descriptor;
         self.end = if is_stream { self.early_end } else { Some(size) };
         let name = name.to_owned();
-        self.known = Some(Known { content, name, destination, checksum, identity });
+        let has_sum = checksum.is_some() && core.config.version == Version::V1;
+        let can_go_on = content == Content::File && has_sum;
+        self.known = Some(Known { content, name, destination, checksum, identity, can_go_on });
         self.begin(core);
         true
     }
@@ -356,8 +361,7 @@ impl Receiver {
     /// Opens the working file: that of an earlier session about the same file, if there is one.
     fn begin(&mut self, core: &mut Core) {
         let Some(known) = &self.known else { return };
-        let may_go_on = known.content == Content::File;
-        let destination = known.destination.as_ref().filter(|_| may_go_on);
+        let destination = known.destination.as_ref().filter(|_| known.can_go_on);
         let earlier = destination.and_then(|name| core.partials.take(&known.identity, name));
         let sum = match known.checksum {
             None => None,
@@ -497,8 +501,8 @@ impl Receiver {
 
     /// Makes safe what was written so far, and then puts on record that it is.
     fn save(&mut self, core: &mut Core) {
-        let is_file = self.known.as_ref().is_some_and(|known| known.content == Content::File);
-        if !is_file || self.saving.is_some() || self.saved_at == self.ranges.covered() {
+        let can_go_on = self.known.as_ref().is_some_and(|known| known.can_go_on);
+        if !can_go_on || self.saving.is_some() || self.saved_at == self.ranges.covered() {
             return;
         }
         self.saved_at = self.ranges.covered();
@@ -510,7 +514,7 @@ impl Receiver {
     }
 
     fn partial(&self) -> Option<Partial> {
-        let known = self.known.as_ref().filter(|known| known.content == Content::File)?;
+        let known = self.known.as_ref().filter(|known| known.can_go_on)?;
         Some(Partial {
             identity: known.identity.clone(),
             destination: known.destination.clone()?,
@@ -780,7 +784,8 @@ impl Receiver {
                 if every.is_some() || silent_at <= now {
                     self.volunteer(core);
                     // A sender that was started again knows only what it is asked for.
-                    let is_gone = silent_at <= now && self.misses > 0;
+                    let can_go_on = self.known.as_ref().is_none_or(|known| known.can_go_on);
+                    let is_gone = silent_at <= now && self.misses > 0 && can_go_on;
                     self.request_due = is_gone && self.wish.is_some();
                     self.misses += u32::from(silent_at <= now);
                     wait = every.map_or(quiet, |every| every.min(quiet));

@@ -12,6 +12,7 @@ use super::{
 
 mod listings;
 mod requests;
+mod resumption;
 mod silence;
 mod statuses;
 mod transcripts;
