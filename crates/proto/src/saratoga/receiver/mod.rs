@@ -319,6 +319,8 @@ impl Receiver {
             Some(StatusCode::FlagsChanged)
         } else if size > most {
             Some(StatusCode::TooLong)
+        } else if is_stream && self.early_end.is_some_and(|end| end < self.highest) {
+            Some(StatusCode::Unspecified)
         } else {
             None
         };
@@ -441,11 +443,16 @@ impl Receiver {
     /// How a packet contradicts the METADATA (§4.4, §6.6).
     fn contradiction(&self, data: &Data<'_>, end: u64) -> Option<StatusCode> {
         let known = self.known.as_ref()?;
+        let is_stream = known.content == Content::Stream;
+        let is_beyond = self.end.is_some_and(|known| end > known);
         if known.content != data.content {
             Some(StatusCode::FlagsChanged)
         } else if data.descriptor != self.width {
             Some(StatusCode::DescriptorMismatch)
         } else if data.is_end && self.end.is_some_and(|known| end < known) {
+            Some(StatusCode::Unspecified)
+        } else if is_stream && (is_beyond || data.is_end && end < self.highest) {
+            // Only its packets tell how long a stream is: they must agree.
             Some(StatusCode::Unspecified)
         } else {
             None
@@ -461,7 +468,7 @@ impl Receiver {
             if self.known.is_some() {
                 self.end = Some(end);
             } else {
-                self.early_end = Some(end);
+                self.early_end = Some(self.early_end.map_or(end, |other| other.min(end)));
             }
         }
         self.highest = self.highest.max(end);

@@ -259,6 +259,36 @@ fn a_stream_that_is_cancelled_is_marked_as_over() {
     assert!(world.failure(1).is_some() && world.copy().is_none());
 }
 
+/// Data beyond the end, or an end before data that came: in any order, one of both is wrong.
+#[test]
+fn a_stream_whose_packets_do_not_agree_on_its_end_is_refused() {
+    use super::world::{data, metadata};
+    use wire::saratoga::{Content, Data, FileChecksum, Metadata};
+
+    let content = Content::Stream;
+    let described = Metadata { content, ..metadata(0, FileChecksum::None) };
+    let described = Packet::Metadata(described);
+    let part = |offset, is_end| Packet::Data(Data { content, is_end, ..data(offset, &[1; 100]) });
+    let (beyond, end) = (part(500, false), part(100, true));
+    let (start, whole) = (part(0, false), part(0, true));
+    for packets in [
+        [&described, &beyond, &whole],
+        [&described, &end, &beyond],
+        [&described, &part(500, true), &whole],
+        [&beyond, &whole, &described],
+        [&end, &beyond, &described],
+        [&part(500, true), &end, &described],
+    ] {
+        let mut world = World::alone(quiet());
+        packets.into_iter().chain([&start]).for_each(|packet| world.say(0, packet.clone()));
+        world.run();
+        assert_eq!(world.failure(0), Some(StatusCode::Unspecified), "{packets:?}");
+        assert!(world.sides[0].store.get(&name("copy")).is_none());
+        let last = world.statuses(0).last().map(|status| status.code);
+        assert_eq!(last, Some(StatusCode::Unspecified));
+    }
+}
+
 #[test]
 fn a_blind_put_asks_nothing() {
     let file = content(SIZE);
