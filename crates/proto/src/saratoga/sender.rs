@@ -5,6 +5,7 @@
 //! could not know of it.
 
 mod heed;
+mod silence;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,6 +100,8 @@ pub(crate) struct Sender {
     resumed: u64,
     /// Questions in a row without an answer.
     misses: u32,
+    /// Whether a question is unanswered.
+    is_waiting: bool,
     /// How far the transfer was at the last STATUS: its progress, what it answers, what is missing
     /// before that, and what had been sent.
     standing: (u64, u64, u64, u64),
@@ -159,6 +162,7 @@ impl Sender {
             control: None,
             resumed: 0,
             misses: 0,
+            is_waiting: false,
             standing: (0, 0, 0, 0),
             began: false,
             is_ended_here: false,
@@ -527,7 +531,7 @@ impl Sender {
         }
         let went = burst.len() > before;
         if wants_status && went {
-            self.asked += 1;
+            self.question_went(at);
             let auto = core.answer_time(&self.base, &self.remote);
             let interval = self.remote.status_interval;
             let usual =
@@ -725,20 +729,6 @@ impl Sender {
         self.repair(core, now, status, echo.map(|(_, asked)| asked));
     }
 
-    /// The receiver lives. One that says the same for ever counts as silent, or both would talk
-    /// without end about a file that never gets further.
-    fn heard(&mut self, now: Time, status: &Status<'_>) {
-        let holes = status.holes.iter().map(|hole| (hole.last - hole.start).saturating_add(1));
-        let missing = holes.fold(0, u64::saturating_add);
-        let sent = self.source.as_ref().map_or(0, Source::sent);
-        let standing = (status.progress, status.in_response_to, missing, sent);
-        if self.phase != Phase::Sending || standing != self.standing {
-            self.base.last_heard = now;
-            self.misses = 0;
-        }
-        self.standing = standing;
-    }
-
     /// Sends again what the receiver lacks, unless that is on its way.
     fn repair(&mut self, core: &mut Core, now: Time, status: &Status<'_>, asked: Option<u64>) {
         let path = core.kernel.paths.get(&self.id.peer);
@@ -793,64 +783,6 @@ impl Sender {
         }
         if source.has_repairs() {
             self.base.want(&mut core.kernel, Class::Repair);
-        }
-    }
-
-    /// A timer went off.
-    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
-        match (alarm, self.phase) {
-            (Alarm::Request, Phase::Asking) => {
-                self.misses += 1;
-                self.request_due = true;
-                self.base.want(&mut core.kernel, Class::Control);
-            }
-            (Alarm::Poll, Phase::Sending) => {
-                self.misses += 1;
-                self.ask_due = true;
-                self.metadata_due |= !self.metadata_known && self.version == Version::V1;
-                self.want_all(core);
-            }
-            (Alarm::Window, Phase::Sending) => {
-                if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
-                    window.silent(source.sent());
-                }
-                self.next_ask = Some(now);
-                self.base.want(&mut core.kernel, Class::Bulk);
-            }
-            (Alarm::Pace, Phase::Sending) => self.want_all(core),
-            (Alarm::Silence, Phase::Sending) => self.silence(core, now),
-            (Alarm::Inactivity, Phase::Asking | Phase::Sending) => {
-                let limit = core.given_up_at(&self.base, &self.remote);
-                let is_over = self.source.as_ref().is_some_and(Source::at_end);
-                if limit > now {
-                    let wait = limit.since(now);
-                    self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
-                } else if self.phase == Phase::Sending && !is_over {
-                    // New data still goes out; how that ends is seen at the end.
-                    self.base.last_heard = now;
-                    let wait = core.given_up_at(&self.base, &self.remote).since(now);
-                    self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
-                } else {
-                    self.end(core, StatusCode::RequestTimeout);
-                }
-            }
-            (
-                Alarm::Request
-                | Alarm::Poll
-                | Alarm::Window
-                | Alarm::Pace
-                | Alarm::Silence
-                | Alarm::Inactivity
-                | Alarm::Voluntary
-                | Alarm::Save
-                | Alarm::Beacon,
-                Phase::Opening
-                | Phase::Summing
-                | Phase::Asking
-                | Phase::Sending
-                | Phase::Ending
-                | Phase::Done,
-            ) => {}
         }
     }
 

@@ -8,7 +8,10 @@ use engine::{
 };
 use wire::saratoga::{Holes, Metadata, Packet, Status, StatusCode, Width};
 
-use crate::saratoga::{Config, GetRequest, Indication, Node, Permissions, Put, PutRequest};
+use super::world::{self, World, content};
+use crate::saratoga::{
+    Config, Congestion, GetRequest, Indication, Node, Permissions, Put, PutRequest, Timer,
+};
 
 const PATH: PathId = PathId(3);
 const CONTENT: &[u8] = &[7; 5000];
@@ -251,4 +254,45 @@ fn a_sender_that_forgot_what_it_was_asked_for_is_asked_again() {
     assert_eq!(receiver.results, [Ok(())]);
     assert!(now < Time::ZERO + Duration::from_secs(60), "asked again at {now}");
     assert!(receiver.store.get(&destination).is_some_and(|found| found == CONTENT));
+}
+
+/// When a put of 2 MB ended, and how, at a receiver from which nothing is ever heard.
+fn end_at_a_silent_receiver(change: impl FnOnce(&mut Config), put: Put) -> (Duration, bool) {
+    let mut config = world::config();
+    config.default_remote.inactivity = Duration::from_secs(60);
+    change(&mut config);
+    let mut world = World::alone(config);
+    world.put(&content(2_000_000), put);
+    while world.finished(0).is_none() {
+        assert!(world.step() && world.now < Time::ZERO + Duration::from_secs(100_000));
+    }
+    (world.now.since(Time::ZERO), world.failure(0) == Some(StatusCode::RequestTimeout))
+}
+
+#[test]
+fn a_silent_receiver_is_given_up_while_data_still_goes_out() {
+    let limits = Duration::from_secs(60)..Duration::from_secs(66);
+    let tfrc = |config: &mut Config| config.default_remote.congestion = Congestion::Tfrc;
+    // 2 MB would take 16,000 s.
+    let slow = |config: &mut Config| config.default_remote.rate_bps = Some(1_000);
+    let (after, is_timeout) = end_at_a_silent_receiver(tfrc, Put::Push);
+    assert!(limits.contains(&after) && is_timeout, "heeding congestion: {after:?}");
+    let (after, is_timeout) = end_at_a_silent_receiver(slow, Put::Push);
+    assert!(limits.contains(&after) && is_timeout, "slow: {after:?}");
+}
+
+/// Where nothing is asked, silence says nothing until the end.
+#[test]
+fn a_receiver_that_was_not_asked_is_not_given_up() {
+    // 2 MB take more than 160 s.
+    let slow = |status_interval: Option<Timer>| {
+        move |config: &mut Config| {
+            config.default_remote.rate_bps = Some(100_000);
+            config.default_remote.status_interval = status_interval;
+        }
+    };
+    let (after, is_timeout) = end_at_a_silent_receiver(slow(None), Put::Push);
+    assert!(after > Duration::from_secs(220) && is_timeout, "{after:?}");
+    let (after, is_timeout) = end_at_a_silent_receiver(slow(Some(Timer::Auto)), Put::Blind);
+    assert!(after > Duration::from_secs(160) && !is_timeout, "{after:?}");
 }
