@@ -615,8 +615,9 @@ impl Node {
         let sends = self.by_id.get(&id(Role::Sender));
         let Some(handle) = sends.or_else(|| self.by_id.get(&id(Role::Receiver))).copied() else {
             match self.closed.get(&id(Role::Sender)) {
-                // The receiver goes on: it did not hear that the session is over.
-                Some(word) if status.code == StatusCode::Ok => {
+                // The receiver goes on: it did not hear that the session is over. A STATUS is never
+                // answered with another one, or two peers would answer each other without end.
+                Some(word) if status.code == StatusCode::Ok && is_metadata(word) => {
                     let word = word.clone();
                     self.reply(from, word);
                 }
@@ -740,6 +741,10 @@ impl Node {
 fn check_name(name: &str) -> Result<(), RequestError> {
     let fits = !name.is_empty() && name.len() < wire::saratoga::PATH_MAX && !name.contains('\0');
     if fits { Ok(()) } else { Err(RequestError::Name) }
+}
+
+fn is_metadata(word: &[u8]) -> bool {
+    matches!(Packet::decode(word), Ok(Packet::Metadata(_)))
 }
 
 /// A STATUS with the timestamp of what it answers.

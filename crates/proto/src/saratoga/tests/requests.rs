@@ -423,3 +423,22 @@ fn a_request_is_asked_again() {
     let requests = world.transcript().iter().filter(|line| line.contains("REQUEST")).count();
     assert_eq!(requests, 4);
 }
+
+/// Two peers that deleted a file in a session of the same number would never come to rest.
+#[test]
+fn a_status_about_a_file_that_was_deleted_is_not_answered() {
+    let mut world = World::alone(config());
+    world.sides[0].store.insert(name("source"), content(10));
+    world.say(0, request(RequestKind::Delete, "source"));
+    world.run();
+    let told = world.statuses(0).last().map(|status| (status.session, status.code));
+    assert_eq!(told, Some((77, StatusCode::Ok)));
+    world.log.clear();
+    world.say(0, Packet::Status(status(77, (0, 0), &[])));
+    world.run();
+    assert!(world.log.is_empty(), "{:#?}", world.transcript());
+    // Who asks again is.
+    world.say(0, request(RequestKind::Delete, "source"));
+    world.run();
+    assert_eq!(world.log.len(), 1);
+}
