@@ -510,8 +510,8 @@ impl Sender {
                 Some(_) => self.description_due = false,
             }
         }
-        if self.red == 0 && !self.is_settled() {
-            self.succeed(core, false);
+        if !self.is_settled() && self.acked.covered() >= self.red {
+            self.red_is_there(core);
         }
         Turn::Over
     }
@@ -639,7 +639,7 @@ impl Sender {
         let described = !self.described || !self.description.is_empty();
         if source_over && described {
             // Nobody says what became of green data.
-            self.succeed(core, self.red == self.total);
+            self.succeed(core, self.red > 0 && self.red == self.total);
         }
     }
 
