@@ -643,9 +643,10 @@ impl Receiver {
             if self.spool.file().is_some() && self.end.is_some() {
                 self.spool.sum_up(&mut core.kernel, handle, self.ranges.prefix());
             }
-            let mixed = self.red.is_some_and(|red| red > 0 && self.end.is_some_and(|e| e > red));
+            // Its last segment would have told where the block ends, if it ended there.
+            let mixed = self.red.is_some_and(|red| red > 0 && self.end.is_none_or(|e| e > red));
             if self.red_is_here() && mixed && !self.is_safe && self.syncs == 0 {
-                // Green data may never come; the red part is safe without it.
+                // Green data takes its time, or never comes; the red part is safe without it.
                 self.spool.flush(&mut core.kernel, handle);
                 self.sync(core);
             }

@@ -1,6 +1,7 @@
 //! Tests of the engine.
 
 mod conformance;
+mod mixed;
 mod procedures;
 mod reports;
 mod restarts;
