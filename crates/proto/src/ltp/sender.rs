@@ -274,12 +274,16 @@ impl Sender {
     }
 
     fn read_ahead(&mut self, core: &mut Core) {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        let mtu = path.map_or(0, Path::mtu).max(64);
-        let segment = self.room(mtu, 0, None).unwrap_or(1);
+        let segment = self.segment(core);
         if let Some(source) = self.source.as_mut() {
             source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
         }
+    }
+
+    /// Octets of the block in a full segment.
+    fn segment(&self, core: &Core) -> usize {
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        self.room(path.map_or(0, Path::mtu).max(64), 0, None).unwrap_or(1)
     }
 
     /// Most octets of the block in a segment at `offset`; `None` if not even one fits.
@@ -550,20 +554,12 @@ impl Sender {
             return;
         }
         self.expect_more(core, now);
-        if let Some(answered) = self.checkpoints.remove(&report.checkpoint) {
-            self.base.disarm(&mut core.kernel, Alarm::Checkpoint(report.checkpoint));
-            if self.ends.get(&answered.end) == Some(&report.checkpoint) {
-                self.ends.remove(&answered.end);
-            }
-            if answered.attempts == 1 {
-                self.base.seat.sample(&mut core.kernel.paths, now.since(answered.left));
-            }
-        }
         if report.upper > self.red {
             let error = PeerError::ReportBeyondEnd;
             core.indicate(Indication::PeerError { id: self.peer.session, error });
             return;
         }
+        self.checkpoint_answered(core, now, report.checkpoint);
         if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
             window.answered(report.upper, source.sent());
             self.base.want(&mut core.kernel, Class::Bulk);
@@ -582,6 +578,17 @@ impl Sender {
             self.cancel(core, CancelReason::CycleLimit);
         } else {
             self.repair(core, report.lower, report.upper, report.serial);
+        }
+    }
+
+    fn checkpoint_answered(&mut self, core: &mut Core, now: Time, serial: u64) {
+        let Some(answered) = self.checkpoints.remove(&serial) else { return };
+        self.base.disarm(&mut core.kernel, Alarm::Checkpoint(serial));
+        if self.ends.get(&answered.end) == Some(&serial) {
+            self.ends.remove(&answered.end);
+        }
+        if answered.attempts == 1 {
+            self.base.seat.sample(&mut core.kernel.paths, now.since(answered.left));
         }
     }
 

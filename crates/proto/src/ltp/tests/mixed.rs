@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::ltp::{Body, Claim, Claims, Report, Segment, SessionId};
 
 use super::world::{World, content, lose_numbers};
 use crate::ltp::{Config, Red, Remote, Timer};
@@ -62,28 +61,11 @@ fn the_sender_ends_when_the_green_part_has_left() {
     world.lose = Box::new(|_, _, _| true);
     let id = world.send(&content(100_000), Red::Prefix(1000));
     world.run_until(Time::ZERO + Duration::from_millis(10));
-    answer(&mut world, id, 1000, 1000);
+    world.answer(id, 1, &[(0, 1000)], 1000);
     assert!(world.finished(0).is_none());
     world.run();
     let finished = world.finished(0).expect("it ended");
     assert_eq!((finished.result, finished.is_confirmed), (Ok(()), false));
     let lines = world.transcript();
     assert!(lines.last().is_some_and(|line| line == ">x green EOB 100000-100024"), "{lines:#?}");
-}
-
-/// A receiver says that it has the first octets below a bound, in answer to the last checkpoint.
-fn answer(world: &mut World, id: SessionId, here: u64, upper: u64) {
-    let checkpoint = world.log.iter().rev().find_map(|(_, _, datagram, _)| {
-        match Segment::decode(datagram).expect("a segment").body {
-            Body::Data(data) => data.checkpoint,
-            _ => None,
-        }
-    });
-    let checkpoint = checkpoint.expect("there is one").serial;
-    let claims = [Claim { offset: 0, length: here }];
-    let claims = Claims::new(&claims);
-    let serial = 100 + world.log.len() as u64;
-    let report = Report { serial, checkpoint, lower: 0, upper, claims };
-    let segment = Segment::new(id, Body::Report(report));
-    world.hear(0, &segment.to_vec().expect("a segment"));
 }

@@ -1,5 +1,6 @@
 //! Tests of the engine.
 
+mod bounds;
 mod conformance;
 mod mixed;
 mod procedures;

@@ -75,14 +75,6 @@ fn reason(world: &World, side: usize) -> Option<(End, CancelReason)> {
     Some((failure.by, failure.reason))
 }
 
-fn peer_errors(world: &World, side: usize) -> Vec<PeerError> {
-    let error = |indication: &Indication| match indication {
-        Indication::PeerError { error, .. } => Some(*error),
-        _ => None,
-    };
-    world.sides[side].indications.iter().filter_map(error).collect()
-}
-
 #[test]
 fn a_red_block_without_loss() {
     let file = content(SIZE);
@@ -490,7 +482,7 @@ fn a_report_beyond_the_red_part_is_acknowledged_and_ignored() {
     let report = Report { serial: 5, checkpoint: 0, lower: 0, upper: 9999, claims };
     say(&mut world, 0, id, Body::Report(report));
     world.run_until(world.now + Duration::from_millis(10));
-    assert_eq!(peer_errors(&world, 0), [PeerError::ReportBeyondEnd]);
+    assert_eq!(world.peer_errors(0), [PeerError::ReportBeyondEnd]);
     assert_eq!(said(&world, 0).last().map(String::as_str), Some("RA 1"));
     assert!(world.finished(0).is_none());
 }
@@ -506,7 +498,7 @@ fn data_behind_the_end_is_dropped() {
     assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
     // The end is where it was first said to be.
     say(&mut world, 1, STRANGE, end(DataKind::EndOfGreenBlock, 120, &[1; 20]));
-    assert_eq!(peer_errors(&world, 1), [PeerError::ConflictingEnd]);
+    assert_eq!(world.peer_errors(1), [PeerError::ConflictingEnd]);
     assert!(world.finished(1).is_none());
 }
 

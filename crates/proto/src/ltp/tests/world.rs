@@ -1,9 +1,9 @@
 //! Two LTP engines and a link between them.
 
 use engine::Rng;
-use wire::ltp::{Body, CancelReason, DataKind, End, Segment, SessionId};
+use wire::ltp::{Body, CancelReason, Claim, Claims, DataKind, End, Report, Segment, SessionId};
 
-use crate::ltp::{Config, Finished, Indication, Node, Red, SendRequest};
+use crate::ltp::{Config, Finished, Indication, Node, PeerError, Red, SendRequest};
 use crate::test_world::{self, Fate};
 
 pub(super) use crate::test_world::{PATH, content, lose_numbers, lose_one_in, name};
@@ -36,12 +36,38 @@ impl World {
         id
     }
 
+    /// Engine 1 hears that these ranges below `upper` are there, in answer to its last checkpoint.
+    pub(super) fn answer(&mut self, id: SessionId, serial: u64, here: &[(u64, u64)], upper: u64) {
+        let checkpoint = self.log.iter().rev().find_map(|(_, _, datagram, _)| {
+            match Segment::decode(datagram).expect("what an engine sends can be read").body {
+                Body::Data(data) => data.checkpoint,
+                _ => None,
+            }
+        });
+        let checkpoint = checkpoint.expect("there is one").serial;
+        let claim = |(from, to): &(u64, u64)| Claim { offset: *from, length: to - from };
+        let claims: Vec<_> = here.iter().map(claim).collect();
+        let claims = Claims::new(&claims);
+        let report = Report { serial, checkpoint, lower: 0, upper, claims };
+        let segment = Segment::new(id, Body::Report(report));
+        self.hear(0, &segment.to_vec().expect("a segment"));
+    }
+
     /// How a side's first session ended.
     pub(super) fn finished(&self, side: usize) -> Option<&Finished> {
         self.sides[side].indications.iter().find_map(|indication| match indication {
             Indication::Finished(finished) => Some(finished),
             _ => None,
         })
+    }
+
+    /// What a side found wrong with what it heard.
+    pub(super) fn peer_errors(&self, side: usize) -> Vec<PeerError> {
+        let error = |indication: &Indication| match indication {
+            Indication::PeerError { error, .. } => Some(*error),
+            _ => None,
+        };
+        self.sides[side].indications.iter().filter_map(error).collect()
     }
 
     /// Asserts that the file arrived, and that both sides know.

@@ -1,0 +1,97 @@
+//! Peers that say what no peer should: nothing hangs of it, and nothing grows.
+
+use std::time::Duration;
+
+use engine::Time;
+use wire::ltp::{CancelReason, End};
+
+use super::world::{World, content};
+use crate::ltp::{Config, PeerError, Red, Remote, Timer};
+
+/// A second for each try, and three tries.
+fn config() -> Config {
+    let second = Timer::Fixed(Duration::from_secs(1));
+    let default_remote = Remote {
+        segment_max: Some(1000),
+        repair_copies: 1,
+        checkpoint_timer: second,
+        report_timer: second,
+        cancel_timer: second,
+        retransmission_limit: 2,
+        cycle_limit: 2,
+        ..Remote::default()
+    };
+    Config { default_remote, ..Config::default() }
+}
+
+/// An engine that hears what the test says, and whose words are lost.
+fn alone(config: &Config) -> World {
+    let mut world = World::with(config);
+    world.lose = Box::new(|_, _, _| true);
+    world
+}
+
+fn soon(world: &mut World) {
+    world.run_until(world.now + Duration::from_millis(100));
+}
+
+fn reason(world: &World, side: usize) -> Option<(End, CancelReason)> {
+    let failure = world.finished(side)?.result.err()?;
+    Some((failure.by, failure.reason))
+}
+
+/// The last checkpoint is answered, and the answer says nothing of what it asked about.
+#[test]
+fn a_report_that_stops_short_is_asked_for_again() {
+    let mut world = alone(&config());
+    let id = world.send(&content(1976), Red::All);
+    world.run_until(Time::ZERO + Duration::from_millis(100));
+    world.answer(id, 1, &[(0, 1000)], 1000);
+    soon(&mut world);
+    let lines = world.transcript();
+    assert!(lines.last().is_some_and(|line| line.contains("EOB 1976-2000 CP 2/0")), "{lines:#?}");
+    world.answer(id, 2, &[(0, 2000)], 2000);
+    assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
+}
+
+/// The same for ever: the session ends.
+#[test]
+fn a_peer_that_never_says_more_is_given_up() {
+    let mut world = alone(&config());
+    let id = world.send(&content(1976), Red::All);
+    for serial in 1..5 {
+        soon(&mut world);
+        world.answer(id, serial, &[(0, 1000)], 1000);
+    }
+    assert_eq!(reason(&world, 0), Some((End::Sender, CancelReason::CycleLimit)));
+    world.run();
+}
+
+#[test]
+fn a_report_beyond_the_red_part_answers_no_checkpoint() {
+    let mut world = alone(&config());
+    let id = world.send(&content(1976), Red::All);
+    soon(&mut world);
+    world.answer(id, 1, &[(0, 2001)], 2001);
+    assert_eq!(world.peer_errors(0), [PeerError::ReportBeyondEnd]);
+    world.run();
+    assert_eq!(reason(&world, 0), Some((End::Sender, CancelReason::RetransmissionLimit)));
+}
+
+/// Without a rate, what is sent waits for reports; one that tells of next to nothing makes no room.
+#[test]
+fn a_window_that_stays_shut_is_asked_about() {
+    let remote = Remote { unpaced_window: Some(10_000), ..config().default_remote };
+    let mut world = alone(&Config { default_remote: remote, ..config() });
+    world.info.rate_bps = None;
+    world.up(0);
+    let id = world.send(&content(100_000), Red::All);
+    for serial in 1..10 {
+        soon(&mut world);
+        if world.finished(0).is_none() {
+            world.answer(id, serial, &[(0, 1)], 1);
+        }
+    }
+    world.run();
+    assert!(reason(&world, 0).is_some(), "{:#?}", world.transcript());
+}
