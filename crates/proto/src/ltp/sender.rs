@@ -12,7 +12,7 @@ use wire::ltp::{
 use super::config::{Format, Remote};
 use super::core::{Alarm, Core, Job, Peer};
 use super::file::Description;
-use super::indication::{Failure, Finished, Indication, PeerError, Report};
+use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
@@ -22,6 +22,9 @@ use crate::window::Window;
 
 /// Runs of reports' serial numbers that are remembered, to see one that comes again.
 const REPORTS_KEPT: usize = 256;
+
+/// Acknowledgements that wait to be sent. Reports beyond it come again.
+const ACKS_MAX: usize = 1024;
 
 /// Octets of a checkpoint's two serial numbers, while they are below 2^21.
 const SERIALS: usize = 6;
@@ -203,7 +206,8 @@ impl Sender {
     pub(crate) fn memory(&self) -> usize {
         let ranges = (self.acked.len() + self.reports_seen.len()) * 2 * size_of::<u64>();
         let checkpoints = self.checkpoints.len() * (size_of::<Outstanding>() + 32);
-        ranges + checkpoints + self.source.as_ref().map_or(0, Source::memory)
+        let reports = self.reports_seen.len() * 2 + self.acks_due.len();
+        ranges + checkpoints + reports * size_of::<u64>() + self.source.as_ref().map_or(0, Source::memory)
     }
 
     /// An effect of this session was carried out.
@@ -548,7 +552,9 @@ impl Sender {
     /// The receiver says what it has (§8.1).
     pub(crate) fn on_report(&mut self, core: &mut Core, now: Time, report: &wire::ltp::Report<'_>) {
         self.base.last_heard = now;
-        self.acks_due.push_back(report.serial);
+        if self.acks_due.len() < ACKS_MAX && !self.acks_due.contains(&report.serial) {
+            self.acks_due.push_back(report.serial);
+        }
         self.base.want(&mut core.kernel, Class::Control);
         if self.phase != Phase::Sending || self.is_repeated(report) {
             return;
@@ -568,6 +574,12 @@ impl Sender {
         // A receiver that was restarted has lost what it claimed before.
         self.acked.remove(report.lower, report.upper);
         for (start, end) in report.received() {
+            if self.acked.len() > core.config.limits.gaps && self.acked.would_add_range(start, end)
+            {
+                // It is sent again, and gone once what is between is there.
+                core.limit_reached(Limit::Gaps);
+                continue;
+            }
             self.acked.insert(start, end);
         }
         let brings = self.acked.covered() > before;

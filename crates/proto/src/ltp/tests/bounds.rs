@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use engine::Time;
+use engine::{Input, PathEvent, Time};
 use wire::ltp::{CancelReason, End};
 
-use super::world::{World, content};
-use crate::ltp::{Config, PeerError, Red, Remote, Timer};
+use super::world::{PATH, World, content};
+use crate::ltp::{Config, Indication, Limit, Limits, PeerError, Red, Remote, Timer};
 
 /// A second for each try, and three tries.
 fn config() -> Config {
@@ -94,4 +94,42 @@ fn a_window_that_stays_shut_is_asked_about() {
     }
     world.run();
     assert!(reason(&world, 0).is_some(), "{:#?}", world.transcript());
+}
+
+/// Reports that come again and again while nothing can be sent.
+#[test]
+fn acknowledgements_that_wait_are_few() {
+    let mut world = alone(&config());
+    let id = world.send(&content(1976), Red::All);
+    soon(&mut world);
+    world.input(0, Input::Path(PATH, PathEvent::Down));
+    for _ in 0..2 {
+        world.answer(id, 1, &[(0, 10)], 2000);
+    }
+    let before = world.sides[0].engine.memory();
+    for _ in 0..100 {
+        world.answer(id, 1, &[(0, 10)], 2000);
+    }
+    assert_eq!(world.sides[0].engine.memory(), before);
+    for serial in 2..100_000 {
+        world.answer(id, serial, &[(0, 10)], 2000);
+    }
+    assert!(world.sides[0].engine.memory() < before + 20_000);
+}
+
+#[test]
+fn claims_that_leave_too_many_gaps_are_not_remembered() {
+    let limits = Limits { gaps: 10, ..Limits::default() };
+    let mut world = alone(&Config { limits, ..config() });
+    let id = world.send(&content(1976), Red::All);
+    soon(&mut world);
+    let before = world.sides[0].engine.memory();
+    let claims: Vec<_> = (0..400).map(|i| (5 * i, 5 * i + 1)).collect();
+    world.answer(id, 1, &claims, 2000);
+    assert!(world.sides[0].engine.memory() < before + 4000);
+    let is_limit = |it: &Indication| matches!(it, Indication::LimitReached(Limit::Gaps));
+    assert_eq!(world.sides[0].indications.iter().filter(|it| is_limit(it)).count(), 1);
+    soon(&mut world);
+    world.answer(id, 2, &[(0, 2000)], 2000);
+    assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
 }
