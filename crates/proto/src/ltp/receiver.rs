@@ -238,7 +238,10 @@ impl Receiver {
         }
         let last = matches!(data.kind, DataKind::EndOfRedBlock | DataKind::EndOfGreenBlock);
         let conflict = |known: Option<u64>| known.is_some_and(|known| known != end);
-        if data.kind.ends_red() && conflict(self.red) || last && conflict(self.end) {
+        // Nor does anything end before what is here.
+        let is_low =
+            data.kind.ends_red() && end < self.red_front || last && end < self.ranges.end();
+        if is_low || data.kind.ends_red() && conflict(self.red) || last && conflict(self.end) {
             let error = PeerError::ConflictingEnd;
             core.indicate(Indication::PeerError { id: self.peer.session, error });
             return false;

@@ -207,7 +207,10 @@ impl Sender {
         let ranges = (self.acked.len() + self.reports_seen.len()) * 2 * size_of::<u64>();
         let checkpoints = self.checkpoints.len() * (size_of::<Outstanding>() + 32);
         let reports = self.reports_seen.len() * 2 + self.acks_due.len();
-        ranges + checkpoints + reports * size_of::<u64>() + self.source.as_ref().map_or(0, Source::memory)
+        ranges
+            + checkpoints
+            + reports * size_of::<u64>()
+            + self.source.as_ref().map_or(0, Source::memory)
     }
 
     /// An effect of this session was carried out.

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use engine::{Input, PathEvent, Time};
-use wire::ltp::{CancelReason, End};
+use wire::ltp::{Body, CancelReason, Checkpoint, Data, DataKind, End, Segment, SessionId};
 
 use super::world::{PATH, World, content};
-use crate::ltp::{Config, Indication, Limit, Limits, PeerError, Red, Remote, Timer};
+use crate::ltp::{Config, FILE_SERVICE, Indication, Limit, Limits, PeerError, Red, Remote, Timer};
+
+const STRANGE: SessionId = SessionId { originator: 1, number: 4711 };
 
 /// A second for each try, and three tries.
 fn config() -> Config {
@@ -132,4 +134,46 @@ fn claims_that_leave_too_many_gaps_are_not_remembered() {
     soon(&mut world);
     world.answer(id, 2, &[(0, 2000)], 2000);
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
+}
+
+fn data(kind: DataKind, offset: u64, data: &[u8]) -> Body<'_> {
+    let serial = 1000 + offset;
+    let checkpoint = kind.is_checkpoint().then_some(Checkpoint { serial, report: 0 });
+    Body::Data(Data { kind, service: FILE_SERVICE, offset, checkpoint, data })
+}
+
+fn say(world: &mut World, body: Body<'_>) {
+    world.hear(1, &Segment::new(STRANGE, body).to_vec().expect("a segment"));
+}
+
+/// A file that is longer than described would be installed.
+#[test]
+fn an_end_below_what_is_here_is_refused() {
+    for [first, second, end] in [
+        [DataKind::Red, DataKind::Red, DataKind::EndOfRedBlock],
+        [DataKind::Red, DataKind::Red, DataKind::EndOfRedPart],
+        [DataKind::Red, DataKind::Green, DataKind::EndOfRedBlock],
+        [DataKind::Green, DataKind::Green, DataKind::EndOfGreenBlock],
+    ] {
+        let mut world = alone(&config());
+        say(&mut world, data(first, 0, &[1; 100]));
+        say(&mut world, data(second, 500, &[1; 100]));
+        say(&mut world, data(end, 100, &[1; 24]));
+        assert_eq!(world.peer_errors(1), [PeerError::ConflictingEnd], "{end:?}");
+        assert!(world.finished(1).is_none());
+    }
+}
+
+#[test]
+fn data_behind_an_end_is_not_taken() {
+    let mut world = alone(&config());
+    say(&mut world, data(DataKind::EndOfRedBlock, 100, &[1; 24]));
+    say(&mut world, data(DataKind::Red, 500, &[1; 100]));
+    assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::Miscolored)));
+
+    let mut world = alone(&config());
+    say(&mut world, data(DataKind::EndOfGreenBlock, 100, &[1; 24]));
+    say(&mut world, data(DataKind::Green, 500, &[1; 100]));
+    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
+    assert!(world.finished(1).is_none());
 }

@@ -38,12 +38,13 @@ impl World {
 
     /// Engine 1 hears that these ranges below `upper` are there, in answer to its last checkpoint.
     pub(super) fn answer(&mut self, id: SessionId, serial: u64, here: &[(u64, u64)], upper: u64) {
-        let checkpoint = self.log.iter().rev().find_map(|(_, _, datagram, _)| {
-            match Segment::decode(datagram).expect("what an engine sends can be read").body {
-                Body::Data(data) => data.checkpoint,
-                _ => None,
-            }
-        });
+        let checkpoint =
+            self.log.iter().rev().find_map(|(_, _, datagram, _)| {
+                match Segment::decode(datagram).expect("what an engine sends can be read").body {
+                    Body::Data(data) => data.checkpoint,
+                    _ => None,
+                }
+            });
         let checkpoint = checkpoint.expect("there is one").serial;
         let claim = |(from, to): &(u64, u64)| Claim { offset: *from, length: to - from };
         let claims: Vec<_> = here.iter().map(claim).collect();

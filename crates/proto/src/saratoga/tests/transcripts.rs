@@ -280,7 +280,7 @@ fn a_stream_whose_packets_do_not_agree_on_its_end_is_refused() {
         [&part(500, true), &end, &described],
     ] {
         let mut world = World::alone(quiet());
-        packets.into_iter().chain([&start]).for_each(|packet| world.say(0, packet.clone()));
+        packets.into_iter().chain([&start]).for_each(|packet| world.say(0, *packet));
         world.run();
         assert_eq!(world.failure(0), Some(StatusCode::Unspecified), "{packets:?}");
         assert!(world.sides[0].store.get(&name("copy")).is_none());
