@@ -16,6 +16,7 @@ mod indication;
 mod marks;
 mod profile;
 mod receiver;
+mod reports;
 mod sender;
 #[cfg(test)]
 mod tests;

@@ -3,14 +3,14 @@
 //! A report is a promise: the sender forgets what it claims. So the report that claims all of the
 //! red part is sent only when that is safe, which for a file means that it has its name.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode, Time};
 use wire::cfdp::ChecksumType;
 use wire::ltp::{
-    AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End,
+    AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Claims, Data, DataKind, End,
     Report as ReportSegment, SessionId, Unit, sdnv,
 };
 
@@ -20,14 +20,15 @@ use super::file::{Description, NAME_MAX};
 use super::gaps::{GapWatch, OUTSTANDING_MAX};
 use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
 use super::marks::{self, Mark};
+use super::reports::{self, CHECKPOINTS_KEPT, REPORTS_MAX, Reports};
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::spool::Spool;
 use crate::storage::Storage as _;
 
-/// Checkpoints whose reports are remembered, to send them again when asked again.
-const CHECKPOINTS_KEPT: usize = 1024;
+/// Reports that wait to be sent, beyond which no more are made: who asks will ask again.
+const DUE_MAX: usize = 1024;
 
 /// Octets of a report, about.
 const COPY_LEN: usize = 80;
@@ -59,8 +60,7 @@ pub(crate) struct Receiver {
     serial: u64,
     /// Up to here the checkpoints that answer nothing were reported on.
     reported: u64,
-    reports: BTreeMap<u64, Sent>,
-    by_checkpoint: BTreeMap<u64, Vec<u64>>,
+    reports: Reports,
     due: VecDeque<u64>,
     gaps: GapWatch,
     /// The first serial number of reports.
@@ -72,18 +72,6 @@ pub(crate) struct Receiver {
     syncs: u32,
     mark: Mark,
     phase: Phase,
-}
-
-/// A report that was made.
-#[derive(Clone, Debug)]
-struct Sent {
-    checkpoint: u64,
-    lower: u64,
-    upper: u64,
-    claims: Vec<Claim>,
-    attempts: u32,
-    left: Time,
-    acknowledged: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +122,7 @@ impl Receiver {
             first_serial: serial,
             gaps: GapWatch::new(),
             reported: 0,
-            reports: BTreeMap::new(),
-            by_checkpoint: BTreeMap::new(),
+            reports: Reports::new(),
             due: VecDeque::new(),
             waiting: Vec::new(),
             is_safe: false,
@@ -178,10 +165,10 @@ impl Receiver {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let claims = self.reports.values().map(|sent| sent.claims.len());
-        let ranges = self.ranges.len() + claims.sum::<usize>();
-        ranges * size_of::<Claim>()
-            + self.reports.len() * size_of::<Sent>()
+        self.ranges.len() * size_of::<(u64, u64)>()
+            + self.reports.memory()
+            + self.waiting.len() * size_of::<Checkpoint>()
+            + self.due.len() * size_of::<u64>()
             + self.gaps.memory()
             + self.units()
             + self.description.as_ref().map_or(0, |(_, octets)| octets.len())
@@ -370,7 +357,10 @@ impl Receiver {
     /// The sender asks what is here (§6.11), with a segment that ends at `end`; from `start` on it
     /// has to be told even if that was reported.
     fn on_checkpoint(&mut self, core: &mut Core, checkpoint: Checkpoint, start: u64, end: u64) {
-        if let Some(serials) = self.by_checkpoint.get(&checkpoint.serial) {
+        if self.due.len() >= DUE_MAX {
+            return;
+        }
+        if let Some(serials) = self.reports.on(checkpoint.serial) {
             let due = &self.due;
             let again: Vec<_> =
                 serials.iter().filter(|serial| !due.contains(serial)).copied().collect();
@@ -389,7 +379,7 @@ impl Receiver {
         if matches!(self.phase, Phase::Cancelling { .. } | Phase::Closing | Phase::Done) {
             return;
         }
-        let (lower, upper) = match self.reports.get(&checkpoint.report) {
+        let (lower, upper) = match self.reports.get(checkpoint.report) {
             Some(before) => (before.lower, before.upper),
             // It is one that was made here and forgotten.
             None if (self.first_serial..self.serial).contains(&checkpoint.report) => (0, end),
@@ -421,46 +411,39 @@ impl Receiver {
     ) -> Vec<u64> {
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let max = self.peer.segment_max(path.map_or(1024, Path::mtu));
-        let here = self.here(lower, upper);
-        if here.is_empty() {
-            // It would claim nothing; the checkpoint will come again.
-            return Vec::new();
-        }
-        if self.by_checkpoint.len() >= CHECKPOINTS_KEPT {
-            self.forget_oldest_checkpoint();
-        }
         // Control octet, session, counts, and the numbers before the claims.
         let id = self.peer.session;
         let fixed = 2 + sdnv::len(id.originator) + sdnv::len(id.number) + 4 * sdnv::LEN_MAX + 3;
+        let room = max.saturating_sub(fixed);
+        if self.reports.make_room(core.config.limits.gaps) {
+            let reports = &self.reports;
+            self.due.retain(|serial| reports.get(*serial).is_some());
+        }
         let mut serials = Vec::new();
-        let mut from = lower;
-        let mut rest = here.into_iter().peekable();
-        while rest.peek().is_some() {
-            let mut claims = Vec::new();
-            let mut room = max.saturating_sub(fixed);
-            while let Some((start, end)) = rest.peek().copied() {
-                let claim = Claim { offset: start - from, length: end - start };
-                let len = sdnv::len(claim.offset) + sdnv::len(claim.length);
-                if len > room && !claims.is_empty() {
-                    break;
-                }
-                room = room.saturating_sub(len);
-                claims.push(claim);
-                rest.next();
+        for (lower, upper) in self.reports.scopes(lower, upper) {
+            let here = self.here(lower, upper);
+            if here.is_empty() {
+                // It would claim nothing; the checkpoint will come again.
+                self.reports.owe(lower, upper);
+                continue;
             }
-            let to = rest.peek().map_or(upper, |(start, _)| *start);
-            let serial = self.serial;
-            self.serial += 1;
-            let (attempts, acknowledged, left) = (0, false, Time::ZERO);
-            let sent =
-                Sent { checkpoint, lower: from, upper: to, claims, attempts, left, acknowledged };
-            self.reports.insert(serial, sent);
-            self.due.push_back(serial);
-            serials.push(serial);
-            from = to;
+            let left = REPORTS_MAX - serials.len();
+            let (made, rest) = reports::split(checkpoint, (lower, upper), here, room, left);
+            if let Some(from) = rest {
+                self.reports.owe(from, upper);
+            }
+            for sent in made {
+                self.reports.insert(self.serial, sent);
+                self.due.push_back(self.serial);
+                serials.push(self.serial);
+                self.serial += 1;
+            }
+        }
+        if serials.is_empty() {
+            return serials;
         }
         if checkpoint > 0 {
-            self.by_checkpoint.insert(checkpoint, serials.clone());
+            self.reports.answered(checkpoint, serials.clone());
         }
         if self.peer.remote.report_gaps && self.copy_is_cheap(core) {
             self.due.extend(&serials);
@@ -507,18 +490,19 @@ impl Receiver {
         let Self { reports, ranges, gaps, .. } = self;
         // What all of came, nobody will ask about again.
         gaps.serials.retain(|serial| {
-            let is_open = reports.get(serial).is_some_and(|sent| {
+            let is_open = reports.get(*serial).is_some_and(|sent| {
                 !sent.acknowledged || ranges.gaps(sent.lower, sent.upper).next().is_some()
             });
             if !is_open {
-                reports.remove(serial);
+                reports.remove(*serial);
             }
             is_open
         });
         let mut outstanding = self.gaps.serials.iter();
         let unacknowledged =
-            |serial: &&u64| self.reports.get(serial).is_some_and(|s| !s.acknowledged);
+            |serial: &&u64| self.reports.get(**serial).is_some_and(|s| !s.acknowledged);
         let must_wait = self.gaps.serials.len() >= CHECKPOINTS_KEPT
+            || self.reports.is_full(core.config.limits.gaps)
             || outstanding.by_ref().filter(unacknowledged).count() >= OUTSTANDING_MAX;
         if !must_wait {
             let upper = self.gaps.front();
@@ -534,21 +518,12 @@ impl Receiver {
         self.base.alarm(&mut core.kernel, Alarm::Gaps, now, GapWatch::pause(round_trip));
     }
 
-    /// Serial numbers count up, so the first is the oldest.
-    fn forget_oldest_checkpoint(&mut self) {
-        let Some((_, serials)) = self.by_checkpoint.pop_first() else { return };
-        for serial in serials {
-            self.reports.remove(&serial);
-            self.due.retain(|other| *other != serial);
-        }
-    }
-
     /// Sends what it has: a receiver only has reports and cancellations.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         self.report_gaps(core, burst.departure());
         let may_report = self.due.is_empty() || self.may_report(core);
         while let Some(&serial) = self.due.front().filter(|_| may_report) {
-            let Some(sent) = self.reports.get(&serial) else {
+            let Some(sent) = self.reports.get(serial) else {
                 self.due.pop_front();
                 continue;
             };
@@ -601,7 +576,7 @@ impl Receiver {
 
     fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
         let auto = core.answer_time(&self.base, &self.peer.remote);
-        let Some(sent) = self.reports.get_mut(&serial) else { return };
+        let Some(sent) = self.reports.get_mut(serial) else { return };
         sent.attempts += 1;
         sent.left = at;
         if !sent.acknowledged {
@@ -613,7 +588,7 @@ impl Receiver {
     /// A report has arrived.
     pub(crate) fn on_report_ack(&mut self, core: &mut Core, now: Time, serial: u64) {
         self.base.last_heard = now;
-        let Some(sent) = self.reports.get_mut(&serial) else { return };
+        let Some(sent) = self.reports.get_mut(serial) else { return };
         let first = !std::mem::replace(&mut sent.acknowledged, true);
         let (attempts, left) = (sent.attempts, sent.left);
         self.base.disarm(&mut core.kernel, Alarm::Report(serial));
@@ -625,7 +600,7 @@ impl Receiver {
 
     /// Ends the session once the sender knows that all is well.
     fn close_if_told(&mut self, core: &mut Core) {
-        let told = self.reports.values().all(|sent| sent.acknowledged);
+        let told = self.reports.are_acknowledged();
         if self.phase == Phase::Telling && told && self.due.is_empty() {
             self.close(core);
         }
@@ -802,7 +777,7 @@ impl Receiver {
         self.is_safe = true;
         let red = self.red.unwrap_or_default();
         for checkpoint in std::mem::take(&mut self.waiting) {
-            let (lower, upper) = match self.reports.get(&checkpoint.report) {
+            let (lower, upper) = match self.reports.get(checkpoint.report) {
                 Some(before) => (before.lower, before.upper),
                 None => (0, red),
             };
@@ -841,7 +816,7 @@ impl Receiver {
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
             Alarm::Report(serial) => {
-                let Some(sent) = self.reports.get(&serial) else { return };
+                let Some(sent) = self.reports.get(serial) else { return };
                 if sent.attempts > self.peer.remote.retransmission_limit {
                     if self.phase == Phase::Telling {
                         // All is well here; the sender asks if it is still there.

@@ -1,5 +1,6 @@
 //! Peers that say what no peer should: nothing hangs of it, and nothing grows.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::{Input, PathEvent, Time};
@@ -176,4 +177,56 @@ fn data_behind_an_end_is_not_taken() {
     say(&mut world, data(DataKind::Green, 500, &[1; 100]));
     assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
     assert!(world.finished(1).is_none());
+}
+
+/// Many gaps, and many checkpoints that ask about all of them.
+#[test]
+fn claims_that_are_kept_are_few() {
+    let limits = Limits { gaps: 2000, ..Limits::default() };
+    let mut world = alone(&Config { limits, ..config() });
+    for i in 0..3000 {
+        say(&mut world, data(DataKind::Red, 5 * i, b"x"));
+    }
+    let ask = |serial, report| {
+        let (kind, checkpoint) = (DataKind::Checkpoint, Some(Checkpoint { serial, report }));
+        Body::Data(Data { kind, service: FILE_SERVICE, offset: 9995, checkpoint, data: b"x" })
+    };
+    say(&mut world, ask(1, 0));
+    soon(&mut world);
+    let report = world.log.iter().find_map(|(_, _, datagram, _)| {
+        match Segment::decode(datagram).expect("a segment").body {
+            Body::Report(report) => Some(report.serial),
+            _ => None,
+        }
+    });
+    let report = report.expect("it answered");
+    let mut most = 0;
+    for serial in 2..2000 {
+        say(&mut world, ask(serial, report));
+        most = most.max(world.sides[1].engine.memory());
+        if serial % 20 == 0 {
+            soon(&mut world);
+        }
+    }
+    // 2000 ranges, as many claims and those of one more answer are 96 kB.
+    assert!(most < 200_000, "{most}");
+}
+
+/// More claims than 64 reports take.
+#[test]
+fn claims_that_are_left_out_are_told_later() {
+    let remote = Remote { datagram_max: Some(200), repair_copies: 1, ..Remote::default() };
+    let file = content(1_000_000);
+    let mut world = World::with(&Config { default_remote: remote, ..Config::default() });
+    world.lose = Box::new(|side, number, _| side == 0 && number < 6000 && number % 2 == 1);
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let mut reports = BTreeMap::<u64, BTreeSet<u64>>::new();
+    for (_, _, datagram, _) in &world.log {
+        if let Body::Report(report) = Segment::decode(datagram).expect("a segment").body {
+            reports.entry(report.checkpoint).or_default().insert(report.serial);
+        }
+    }
+    assert_eq!(reports.values().map(BTreeSet::len).max(), Some(64));
 }

@@ -1,0 +1,160 @@
+//! What a receiver said, kept until it is certain that the sender heard it, and within a bound.
+
+use std::collections::BTreeMap;
+
+use engine::Time;
+use wire::ltp::{Claim, sdnv};
+
+/// Checkpoints whose reports are remembered, to send them again when asked again.
+pub(crate) const CHECKPOINTS_KEPT: usize = 1024;
+
+/// Reports on one checkpoint. What is left is told on the next.
+pub(crate) const REPORTS_MAX: usize = 64;
+
+/// A report that was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) checkpoint: u64,
+    pub(crate) lower: u64,
+    pub(crate) upper: u64,
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) attempts: u32,
+    pub(crate) left: Time,
+    pub(crate) acknowledged: bool,
+}
+
+impl Sent {
+    pub(crate) const fn new(checkpoint: u64, lower: u64, upper: u64, claims: Vec<Claim>) -> Self {
+        let (attempts, left, acknowledged) = (0, Time::ZERO, false);
+        Self { checkpoint, lower, upper, claims, attempts, left, acknowledged }
+    }
+}
+
+/// The reports that were made, by their serial numbers.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    sent: BTreeMap<u64, Sent>,
+    by_checkpoint: BTreeMap<u64, Vec<u64>>,
+    /// The claims in all of them.
+    claims: usize,
+    /// From where to where a report is owed, which was left out or forgotten before it was heard.
+    owed: Option<(u64, u64)>,
+}
+
+impl Reports {
+    pub(crate) const fn new() -> Self {
+        Self { sent: BTreeMap::new(), by_checkpoint: BTreeMap::new(), claims: 0, owed: None }
+    }
+
+    pub(crate) fn get(&self, serial: u64) -> Option<&Sent> {
+        self.sent.get(&serial)
+    }
+
+    pub(crate) fn get_mut(&mut self, serial: u64) -> Option<&mut Sent> {
+        self.sent.get_mut(&serial)
+    }
+
+    /// The serial numbers of those on a checkpoint.
+    pub(crate) fn on(&self, checkpoint: u64) -> Option<&[u64]> {
+        self.by_checkpoint.get(&checkpoint).map(Vec::as_slice)
+    }
+
+    pub(crate) fn insert(&mut self, serial: u64, sent: Sent) {
+        self.claims += sent.claims.len();
+        self.sent.insert(serial, sent);
+    }
+
+    pub(crate) fn remove(&mut self, serial: u64) {
+        self.claims -= self.sent.remove(&serial).map_or(0, |sent| sent.claims.len());
+    }
+
+    /// All on a checkpoint were made.
+    pub(crate) fn answered(&mut self, checkpoint: u64, serials: Vec<u64>) {
+        self.by_checkpoint.insert(checkpoint, serials);
+    }
+
+    pub(crate) fn are_acknowledged(&self) -> bool {
+        self.sent.values().all(|sent| sent.acknowledged)
+    }
+
+    /// Whether as many claims are kept as may be.
+    pub(crate) const fn is_full(&self, claims_max: usize) -> bool {
+        self.claims > claims_max
+    }
+
+    /// Makes room for more, at the cost of the oldest: serial numbers of checkpoints count up, so the
+    /// first is that. A sender that has not heard its reports asks again. Whether any were forgotten.
+    pub(crate) fn make_room(&mut self, claims_max: usize) -> bool {
+        let before = self.sent.len();
+        while self.by_checkpoint.len() >= CHECKPOINTS_KEPT || self.is_full(claims_max) {
+            let Some((_, serials)) = self.by_checkpoint.pop_first() else { break };
+            for serial in serials {
+                if let Some(sent) = self.sent.get(&serial).filter(|sent| !sent.acknowledged) {
+                    let (lower, upper) = (sent.lower, sent.upper);
+                    self.owe(lower, upper);
+                }
+                self.remove(serial);
+            }
+        }
+        self.sent.len() < before
+    }
+
+    /// A report on this is to be made with the next.
+    pub(crate) fn owe(&mut self, lower: u64, upper: u64) {
+        let (least, most) = self.owed.unwrap_or((lower, upper));
+        self.owed = Some((least.min(lower), most.max(upper)));
+    }
+
+    /// The scopes of what is to be reported, one of which was asked about.
+    pub(crate) fn scopes(&mut self, lower: u64, upper: u64) -> Vec<(u64, u64)> {
+        match self.owed.take() {
+            Some((from, to)) if from < lower || to > upper => vec![(lower, upper), (from, to)],
+            Some(_) | None => vec![(lower, upper)],
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.claims * size_of::<Claim>()
+            + self.sent.len() * (size_of::<Sent>() + 2 * size_of::<u64>())
+            + self.by_checkpoint.len() * 4 * size_of::<u64>()
+    }
+}
+
+/// Splits what is `here` of `lower..upper` into reports whose claims fit into `room` octets, at most
+/// `max` of them; from where on the rest was left out.
+pub(crate) fn split(
+    checkpoint: u64,
+    (lower, upper): (u64, u64),
+    here: Vec<(u64, u64)>,
+    room: usize,
+    max: usize,
+) -> (Vec<Sent>, Option<u64>) {
+    let mut reports = Vec::new();
+    let mut from = lower;
+    let mut rest = here.into_iter().peekable();
+    while rest.peek().is_some() {
+        if reports.len() >= max {
+            return (reports, Some(from));
+        }
+        let mut claims = Vec::new();
+        let mut room = room;
+        while let Some((start, end)) = rest.peek().copied() {
+            let claim = Claim { offset: start - from, length: end - start };
+            let len = sdnv::len(claim.offset) + sdnv::len(claim.length);
+            if len > room && !claims.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(len);
+            claims.push(claim);
+            rest.next();
+        }
+        let to = rest.peek().map_or(upper, |(start, _)| *start);
+        reports.push(Sent::new(checkpoint, from, to, claims));
+        from = to;
+    }
+    (reports, None)
+}
