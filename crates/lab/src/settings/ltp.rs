@@ -97,6 +97,8 @@ table! {
         closed: usize,
         /// Gaps tracked in a session.
         gaps: usize,
+        /// The same for all receptions together.
+        gaps_total: usize,
         /// A block.
         block: Size,
         /// A block of units.

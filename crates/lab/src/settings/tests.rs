@@ -46,6 +46,7 @@ fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
             sessions_per_path: 919,
             closed: 920,
             gaps: 921,
+            gaps_total: 931,
             block: 922,
             units: 923,
             units_total: 924,

@@ -187,6 +187,8 @@ pub struct Limits {
     pub closed: usize,
     /// Gaps tracked in a session. Data that would open one more is dropped and asked for later.
     pub gaps: usize,
+    /// The same for all receptions together.
+    pub gaps_total: usize,
     /// Octets of a block. Data beyond it is dropped.
     pub block: u64,
     /// Octets of a block of units. A request beyond it is refused, data is dropped.
@@ -216,6 +218,7 @@ impl Default for Limits {
             sessions_per_path: 750,
             closed: 4096,
             gaps: 65_536,
+            gaps_total: 1 << 20,
             block: 1 << 40,
             units: 64 << 10,
             units_total: 8 << 20,

@@ -67,6 +67,8 @@ pub(crate) struct Core {
     pub(crate) indications: VecDeque<Indication>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
+    /// Ranges tracked, in all receptions.
+    pub(crate) ranges: usize,
     /// Octets of units that are gathered, sent or received.
     pub(crate) units: usize,
     limits_reported: Reported<Limit>,
@@ -79,6 +81,7 @@ impl Core {
             indications: VecDeque::new(),
             stats: Stats::default(),
             rng,
+            ranges: 0,
             units: 0,
             limits_reported: Reported::new(),
             config,

@@ -643,14 +643,14 @@ impl Turns for Node {
         if self.slots.get(handle).is_some_and(Session::is_done) {
             let Some(mut session) = self.slots.take(handle) else { return };
             session.base().disarm_all(&mut self.core.kernel);
-            let (id, peer, safe) = match &session {
+            let (id, peer, safe) = match &mut session {
                 Session::Sender(sender) => {
                     self.core.kernel.senders -= 1;
                     self.core.units -= sender.units();
                     (sender.id(), sender.destination(), None)
                 }
                 Session::Receiver(receiver) => {
-                    self.core.units -= receiver.units();
+                    receiver.let_go(&mut self.core);
                     (receiver.id(), receiver.id().originator, receiver.delivered())
                 }
             };

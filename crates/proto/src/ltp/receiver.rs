@@ -43,6 +43,8 @@ pub(crate) struct Receiver {
     pub(crate) peer: Peer,
     /// All that has arrived, red and green.
     ranges: Ranges,
+    /// How many of them the engine counts.
+    ranges_counted: usize,
     /// Where the red part ends.
     red: Option<u64>,
     /// Where the block ends.
@@ -110,6 +112,7 @@ impl Receiver {
             base,
             peer,
             ranges: Ranges::new(),
+            ranges_counted: 0,
             red: None,
             end: None,
             green: u64::MAX,
@@ -200,6 +203,7 @@ impl Receiver {
         } else {
             core.stats.duplicate_data += 1;
         }
+        self.count_ranges(core, self.ranges.len());
         if let Some(checkpoint) = data.checkpoint {
             self.on_checkpoint(core, checkpoint, if is_here { 0 } else { start }, end);
         }
@@ -266,7 +270,10 @@ impl Receiver {
         if start == end {
             return true;
         }
-        if self.ranges.would_add_range(start, end) && self.ranges.len() > core.config.limits.gaps {
+        let (limits, len) = (&core.config.limits, self.ranges.len());
+        // Each may have one, so that what comes in order is always taken.
+        let is_full = len > limits.gaps || len > 0 && core.ranges > limits.gaps_total;
+        if is_full && self.ranges.would_add_range(start, end) {
             core.stats.data_dropped += 1;
             core.limit_reached(Limit::Gaps);
             return false;
@@ -301,6 +308,18 @@ impl Receiver {
             self.ranges.insert(from, to);
         }
         true
+    }
+
+    /// Accounts for the ranges tracked here.
+    fn count_ranges(&mut self, core: &mut Core, len: usize) {
+        core.ranges = core.ranges - self.ranges_counted + len;
+        self.ranges_counted = len;
+    }
+
+    /// What it held is free.
+    pub(crate) fn let_go(&mut self, core: &mut Core) {
+        self.count_ranges(core, 0);
+        core.units -= self.units();
     }
 
     fn accept_units(&mut self, core: &mut Core, start: u64, end: u64, data: &[u8]) -> bool {

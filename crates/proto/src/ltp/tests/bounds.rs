@@ -230,3 +230,30 @@ fn claims_that_are_left_out_are_told_later() {
     }
     assert_eq!(reports.values().map(BTreeSet::len).max(), Some(64));
 }
+
+#[test]
+fn gaps_of_all_receptions_are_bounded() {
+    let limits = Limits { gaps_total: 100, ..Limits::default() };
+    let mut world = alone(&Config { limits, ..config() });
+    for number in 0..3 {
+        let session = SessionId { number: 100 + number, ..STRANGE };
+        for i in 0..80 {
+            let segment = Segment::new(session, data(DataKind::Red, 5 * i, b"x"));
+            world.hear(1, &segment.to_vec().expect("a segment"));
+        }
+    }
+    // 101 ranges, and one of the last session, which may always have one.
+    assert_eq!(world.sides[1].engine.stats().data_dropped, 240 - 102);
+    for number in 0..2 {
+        let session = SessionId { number: 100 + number, ..STRANGE };
+        let cancel = Body::Cancel { by: End::Sender, reason: CancelReason::User };
+        world.hear(1, &Segment::new(session, cancel).to_vec().expect("a segment"));
+    }
+    soon(&mut world);
+    // What ended makes room.
+    let before = world.sides[1].engine.stats().data_dropped;
+    for i in 0..80 {
+        say(&mut world, data(DataKind::Red, 5 * i, b"x"));
+    }
+    assert_eq!(world.sides[1].engine.stats().data_dropped, before);
+}
