@@ -399,7 +399,8 @@ impl Node {
     }
 
     /// A sender that was started again describes the file that another session is about: that
-    /// session goes on under the new number.
+    /// session goes on under the new number. On another path it may be another sender: there, the
+    /// session goes on only if nothing came for as long as an answer takes.
     fn unite(&mut self, now: Time, id: SessionId, identity: &[u8]) {
         if self.closed.contains(&id) {
             return;
@@ -410,6 +411,9 @@ impl Node {
         };
         let other = self.slots.iter().find(|session| about(session)).map(Session::id);
         let Some(other) = other.filter(|other| *other != id) else { return };
+        if other.peer != id.peer && !self.is_silent(now, other) {
+            return;
+        }
         if let Some(handle) = self.by_id.get(&id).copied() {
             let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
             if !receiver.vanish(&mut self.core) {
@@ -427,6 +431,16 @@ impl Node {
         if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
             receiver.adopt(&mut self.core, now, id);
         }
+    }
+
+    /// Whether nothing came for a session within the time of an answer.
+    fn is_silent(&mut self, now: Time, id: SessionId) -> bool {
+        let session = self.by_id.get(&id).and_then(|handle| self.slots.get_mut(*handle));
+        session.is_some_and(|session| {
+            let remote = self.core.config.remote(id.peer);
+            let base = session.base();
+            now.since(base.last_heard) >= self.core.answer_time(base, remote)
+        })
     }
 
     /// The reception a packet is for. One that is over is answered if the sender asks; a new one

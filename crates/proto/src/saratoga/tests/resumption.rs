@@ -1,10 +1,12 @@
 //! What a later session goes on with, and what it must not.
 
-use engine::Time;
-use wire::saratoga::{Content, Packet, StatusCode};
+use std::time::Duration;
 
-use super::world::{World, config, content, name};
-use crate::saratoga::{ChecksumKind, Config, Permissions, Put, profile};
+use engine::{Input, PathEvent, PathId, Receive, Time};
+use wire::saratoga::{Content, FileChecksum, Packet, StatusCode};
+
+use super::world::{PATH, World, config, content, data, metadata, name, quiet};
+use crate::saratoga::{ChecksumKind, Config, Permissions, Put, packet, profile};
 
 const SIZE: usize = 1_000_000;
 
@@ -98,4 +100,27 @@ fn with_a_checksum_another_file_of_the_same_length_is_another_one() {
     assert!(world.copy() == Some(&changed()[..]));
     let is_file = |packet| matches!(packet, Packet::Metadata(it) if it.content == Content::File);
     assert!(world.packets(0).any(is_file));
+}
+
+/// The peer of the session that has data of a file, after another path describes the same file so
+/// long after that.
+fn owner_after(silence: Duration) -> PathId {
+    let other = PathId(9);
+    let mut world = World::alone(quiet());
+    world.input(0, Input::Path(other, PathEvent::Up(world.info.clone())));
+    let described = metadata(1000, FileChecksum::Crc32(1));
+    world.say(0, Packet::Metadata(described));
+    world.say(0, Packet::Data(data(0, &[1; 100])));
+    world.run_until(world.now + silence);
+    let again = Packet::Metadata(packet::Metadata { session: 78, ..described });
+    let again = again.to_vec().expect("a packet");
+    world.input(0, Input::Receive(Receive::datagram(other, &again)));
+    let mut reports = world.sides[0].engine.sessions();
+    reports.find(|report| report.progress == 100).expect("it has data").id.peer
+}
+
+#[test]
+fn another_path_takes_over_only_what_fell_silent() {
+    assert_eq!(owner_after(Duration::from_millis(10)), PATH);
+    assert_eq!(owner_after(Duration::from_secs(20)), PathId(9));
 }
