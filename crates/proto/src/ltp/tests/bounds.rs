@@ -50,7 +50,8 @@ fn a_report_that_stops_short_is_asked_for_again() {
     let id = world.send(&content(1976), Red::All);
     world.run_until(Time::ZERO + Duration::from_millis(100));
     world.answer(id, 1, &[(0, 1000)], 1000);
-    soon(&mut world);
+    // Twice as long as a checkpoint is waited for.
+    world.run_until(world.now + Duration::from_millis(2_100));
     let lines = world.transcript();
     assert!(lines.last().is_some_and(|line| line.contains("EOB 1976-2000 CP 2/0")), "{lines:#?}");
     world.answer(id, 2, &[(0, 2000)], 2000);

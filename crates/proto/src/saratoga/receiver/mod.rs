@@ -313,8 +313,12 @@ impl Receiver {
             if metadata.content == Content::Directory { limits.directory } else { limits.file };
         let asked_for = self.wish.as_ref().map(|wish| wish.kind == RequestKind::GetDir);
         let is_directory = metadata.content == Content::Directory;
+        // Who sends what was asked for learns from the request how wide it may be.
+        let is_too_wide = asked_for.is_none() && metadata.descriptor > core.config.descriptor;
         let code = if metadata.content == Content::Bundle || is_directory && asked_for.is_none() {
             Some(StatusCode::UnsupportedPacket)
+        } else if is_too_wide {
+            Some(StatusCode::DescriptorMismatch)
         } else if asked_for.is_some_and(|directory| directory != is_directory) {
             Some(StatusCode::FlagsChanged)
         } else if size > most {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::saratoga::{FileChecksum, Hole, Holes, Packet, Status, Width};
+use wire::saratoga::{FileChecksum, Hole, Holes, Packet, Status, StatusCode, Width};
 
 use super::world::{World, config, content, data, metadata, name, quiet, status};
 use crate::saratoga::{Config, Put, Remote, packet};
@@ -342,7 +342,7 @@ fn every_width_of_descriptors_is_sent_and_received() {
 
 #[test]
 fn the_widest_descriptor_is_understood() {
-    let mut world = World::alone(quiet());
+    let mut world = World::alone(Config { descriptor: Width::W128, ..quiet() });
     let wide = packet::Metadata { descriptor: Width::W128, ..metadata(10, FileChecksum::None) };
     world.say(0, Packet::Metadata(wide));
     let part = packet::Data { descriptor: Width::W128, ..data(0, b"0123456789") };
@@ -352,4 +352,20 @@ fn the_widest_descriptor_is_understood() {
     let statuses = world.statuses(0);
     let last = statuses.last().expect("it answered");
     assert_eq!((last.descriptor, last.holes), (Width::W128, Holes::NONE));
+}
+
+#[test]
+fn a_descriptor_wider_than_the_settings_allow_is_refused() {
+    for (descriptor, is_refused) in
+        [(Width::W16, false), (Width::W32, false), (Width::W64, true), (Width::W128, true)]
+    {
+        let mut world = World::alone(Config { descriptor: Width::W32, ..quiet() });
+        let described = packet::Metadata { descriptor, ..metadata(10, FileChecksum::None) };
+        world.say(0, Packet::Metadata(described));
+        world.run_until(world.now + A_WHILE);
+        let refused = world.failure(0) == Some(StatusCode::DescriptorMismatch);
+        assert_eq!(refused, is_refused, "{descriptor:?}");
+        let told = world.statuses(0).last().map(|status| status.code);
+        assert_eq!(told == Some(StatusCode::DescriptorMismatch), is_refused);
+    }
 }
