@@ -52,6 +52,7 @@ impl Protocol for Ltp {
                 sessions_per_path: 6,
                 closed: 8,
                 gaps: 16,
+                gaps_total: 64,
                 block: 1 << 16,
                 units: 1 << 10,
                 units_total: 4 << 10,
