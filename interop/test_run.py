@@ -82,7 +82,8 @@ class Ends(unittest.TestCase):
         self.assertEqual(finish(process, 30), 3)
 
     def test_a_process_that_waits_ends_when_interrupted(self) -> None:
-        process = subprocess.Popen(["sleep", "60"])
+        # Whoever started the tests may ignore the signal, and processes inherit that.
+        process = subprocess.Popen(["env", "--default-signal=INT", "sleep", "60"])
         self.assertEqual(finish(process, 0.1), WAITED)
 
 
