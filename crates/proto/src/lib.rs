@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cfdp;
+pub mod fec;
 mod kernel;
 pub mod ltp;
 mod path;

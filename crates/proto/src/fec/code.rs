@@ -1,0 +1,253 @@
+//! One code: its points, and the coefficients of its parity symbols.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::field::{Field, Tables};
+use super::kernel::{self, Path, SOURCES, Source, TILE};
+use super::symbols::Symbols;
+
+/// The most coefficients that a code keeps; those of larger codes are computed when they are
+/// needed, which is about as fast as fetching them from beyond the cache.
+const KEPT_MAX: usize = 1 << 20;
+
+/// A systematic Reed–Solomon code of `k` source symbols and a number of parity symbols. Copies are
+/// cheap and share the coefficients.
+#[derive(Clone, Debug)]
+pub struct Code {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    field: Field,
+    path: Path,
+    source: usize,
+    parity: usize,
+    /// For each source symbol, the logarithm of `1 / Π (x(i) − x(m))` over the others.
+    weights: Vec<u64>,
+    /// For each parity symbol, the logarithm of `Π (x(k + j) − x(m))` over the source symbols.
+    products: Vec<u64>,
+    /// The coefficients of each source symbol in all parity symbols, if they are few enough.
+    kept: Vec<u16>,
+}
+
+/// Why there is no such code, or no symbols of such a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CodeError {
+    /// Blocks without source symbols.
+    #[error("blocks without source symbols")]
+    NoSource,
+    /// More symbols than the field has points.
+    #[error("{source_symbols} + {parity} symbols, at most {max} are possible")]
+    TooLong {
+        /// Source symbols of a full block.
+        source_symbols: usize,
+        /// Parity symbols of a block.
+        parity: usize,
+        /// [`Field::symbols_max`].
+        max: usize,
+    },
+    /// Symbols of no length, or one that is not a multiple of [`Field::element_len`].
+    #[error("symbols of {0} bytes")]
+    SymbolLength(usize),
+}
+
+impl Code {
+    /// The code of blocks of at most `source` symbols with `parity` parity symbols.
+    ///
+    /// It takes the fastest [`Path`] of this machine.
+    ///
+    /// # Errors
+    ///
+    /// See [`CodeError`]; [`CodeError::SymbolLength`] is not among them.
+    pub fn new(field: Field, source: usize, parity: usize) -> Result<Self, CodeError> {
+        Self::with_path(field, source, parity, Path::best())
+    }
+
+    /// As [`Code::new`], with a path of the caller's choice: for tests and comparisons. A path that
+    /// this machine does not have is replaced by [`Path::Portable`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Code::new`].
+    pub fn with_path(
+        field: Field,
+        source: usize,
+        parity: usize,
+        path: Path,
+    ) -> Result<Self, CodeError> {
+        let max = field.symbols_max();
+        if source == 0 {
+            return Err(CodeError::NoSource);
+        }
+        if source.saturating_add(parity) > max {
+            return Err(CodeError::TooLong { source_symbols: source, parity, max });
+        }
+        let path = if path.is_available() { path } else { Path::Portable };
+        let tables = field.tables();
+        let weights = weights(tables, source);
+        let products = products(tables, source, parity);
+        let mut inner = Inner { field, path, source, parity, weights, products, kept: Vec::new() };
+        if source * parity <= KEPT_MAX {
+            inner.kept = (0..source)
+                .flat_map(|esi| (0..parity).map(move |row| (esi, row)))
+                .map(|(esi, row)| inner.coefficient(esi, row))
+                .collect();
+        }
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The field of the elements.
+    #[must_use]
+    pub fn field(&self) -> Field {
+        self.inner.field
+    }
+
+    /// How the arithmetic is done.
+    #[must_use]
+    pub fn path(&self) -> Path {
+        self.inner.path
+    }
+
+    /// Source symbols of a full block, `k`.
+    #[must_use]
+    pub fn source(&self) -> usize {
+        self.inner.source
+    }
+
+    /// Parity symbols of a block.
+    #[must_use]
+    pub fn parity(&self) -> usize {
+        self.inner.parity
+    }
+
+    /// Makes one parity symbol, number `row` counted from 0, from source symbols read again.
+    ///
+    /// `sources` gives each source symbol of the block once, in any order, with its number; short
+    /// ones count as followed by zeros, left out ones as zero (which those of a short block
+    /// beyond its end are). `out` is overwritten, and its length is that of the symbols.
+    ///
+    /// # Errors
+    ///
+    /// [`CodeError::SymbolLength`] for a length of `out` that the field cannot have.
+    ///
+    /// # Panics
+    ///
+    /// If the code has no such parity or source symbol, or a source is longer than `out`.
+    pub fn encode_row<'a>(
+        &self,
+        row: usize,
+        sources: impl IntoIterator<Item = (u16, &'a [u8])>,
+        out: &mut [u8],
+    ) -> Result<(), CodeError> {
+        self.check_symbol_len(out.len())?;
+        assert!(row < self.parity(), "parity symbol {row} of {}", self.parity());
+        let mut made = Symbols::new(1, out.len());
+        let mut sources = sources.into_iter();
+        loop {
+            let mut group = [Source::default(); SOURCES];
+            let mut count = 0;
+            for (slot, (esi, data)) in group.iter_mut().zip(&mut sources) {
+                assert!(data.len() <= out.len(), "a source symbol longer than its parity");
+                let mut coefficients = [0; TILE];
+                coefficients[0] = self.coefficient(usize::from(esi), row);
+                *slot = Source { data, coefficients };
+                count += 1;
+            }
+            let stride = made.stride();
+            let to = made.padded_from_mut(0);
+            kernel::accumulate(self.path(), self.field(), to, stride, &group[..count]);
+            if count < SOURCES {
+                break;
+            }
+        }
+        out.copy_from_slice(made.get(0));
+        Ok(())
+    }
+
+    /// The coefficient of a source symbol in a parity symbol.
+    pub(super) fn coefficient(&self, esi: usize, row: usize) -> u16 {
+        assert!(esi < self.source(), "source symbol {esi} of {}", self.source());
+        if self.inner.kept.is_empty() {
+            self.inner.coefficient(esi, row)
+        } else {
+            self.inner.kept[esi * self.parity() + row]
+        }
+    }
+
+    /// Whether symbols can have this length.
+    pub(super) fn check_symbol_len(&self, symbol_len: usize) -> Result<(), CodeError> {
+        if symbol_len == 0 || !symbol_len.is_multiple_of(self.field().element_len()) {
+            return Err(CodeError::SymbolLength(symbol_len));
+        }
+        Ok(())
+    }
+
+    /// See [`Inner::weights`].
+    pub(super) fn weight(&self, esi: usize) -> u64 {
+        self.inner.weights[esi]
+    }
+
+    /// See [`Inner::products`].
+    pub(super) fn product(&self, row: usize) -> u64 {
+        self.inner.products[row]
+    }
+}
+
+impl Inner {
+    /// Lagrange's basis polynomial of the source symbol's point, at the parity symbol's point.
+    fn coefficient(&self, esi: usize, row: usize) -> u16 {
+        let tables = self.field.tables();
+        let difference = tables.point(esi) ^ tables.point(self.source + row);
+        tables.exp(self.products[row] + self.weights[esi] + tables.order() - tables.log(difference))
+    }
+}
+
+/// For each source point, the logarithm of `1 / Π (x(i) − x(m))` over the others.
+///
+/// The points but the first are a geometric sequence of `n = k − 1` terms. Stepping from `α^i` to
+/// `α^(i + 1)` multiplies each of the `n − 1` differences by α, takes `α^(i + 1) − α^n` out, and
+/// brings `α^(i + 1) − 1` in: a constant number of operations a point.
+fn weights(tables: &Tables, source: usize) -> Vec<u64> {
+    let order = tables.order();
+    let n = source as u64 - 1;
+    // The first point is 0: its differences are the other points.
+    let mut product = (0..n).fold(0, |sum, exponent| (sum + exponent) % order);
+    let mut weights = vec![(order - product) % order];
+    // The second point is 1.
+    product = (1..n).fold(0, |sum, exponent| (sum + tables.log(1 ^ tables.exp(exponent))) % order);
+    for exponent in 0..n {
+        // The difference from 0 is the point itself.
+        weights.push((2 * order - product - exponent % order) % order);
+        if exponent + 1 < n {
+            let next = tables.exp(exponent + 1);
+            let taken = tables.log(next ^ tables.exp(n));
+            let brought = tables.log(next ^ 1);
+            product = (product + (n - 1) + brought + order - taken) % order;
+        }
+    }
+    weights
+}
+
+/// For each parity point, the logarithm of `Π (x(k + j) − x(m))` over the source points; by steps
+/// as in [`weights`].
+fn products(tables: &Tables, source: usize, parity: usize) -> Vec<u64> {
+    let order = tables.order();
+    let n = source as u64 - 1;
+    let mut product = (0..n)
+        .fold(0, |sum, exponent| (sum + tables.log(tables.exp(n) ^ tables.exp(exponent))) % order);
+    (n..n + parity as u64)
+        .map(|exponent| {
+            let current = (product + exponent) % order;
+            let next = tables.exp(exponent + 1);
+            if exponent + 1 < n + parity as u64 && n > 0 {
+                let taken = tables.log(next ^ tables.exp(n));
+                let brought = tables.log(next ^ 1);
+                product = (product + n + brought + order - taken) % order;
+            }
+            current
+        })
+        .collect()
+}

@@ -1,0 +1,44 @@
+//! Forward error correction of blocks of segments: how an object is cut into source blocks, and a
+//! systematic Reed–Solomon erasure code over them.
+//!
+//! * [`Partition`] is the block partition of RFC 5052 §9.1.
+//! * [`Code`] is one code: a [`Field`], the source symbols of a full block, and the parity symbols.
+//! * [`Encoder`] takes the source symbols of a block one at a time, as they are sent, and holds
+//!   its parity symbols; [`Code::encode_row`] makes one parity symbol from symbols read again.
+//! * [`Decoder`] takes whatever arrives of a block and recovers what is missing.
+//!
+//! # The code words
+//!
+//! They are those of L. Rizzo's erasure codec, which the NRL library uses for the FEC encoding ids
+//! 5 and 129 (both GF(2⁸), polynomial 0x11d) and 2 (GF(2¹⁶), polynomial 0x1100b). A block is a
+//! polynomial of degree below `k` that takes the value of source symbol `i` at the point `x(i)`;
+//! parity symbol `j` is its value at `x(k + j)`; `x(0) = 0` and `x(i) = α^(i − 1)`.
+//!
+//! RFC 5510 §8.2.1 says that it is compatible with that codec but has `x(i) = α^i`, which makes
+//! different parity. The library is what is spoken with in the field, so this is its code.
+//!
+//! Two more facts are the library's and not the RFC's:
+//!
+//! * A block that is shorter than `k` is coded as one of `k` symbols whose last ones are zero
+//!   (the RFC has another matrix for each length). Its parity symbol `j` has the encoding symbol
+//!   id `block length + j`, but the code word position `k + j`.
+//! * The 16-bit elements of GF(2¹⁶) are in the order of the machine it runs on, in practice little
+//!   endian. It leaves out the last byte of a symbol of odd length; here such a length is refused.
+
+mod code;
+mod decoder;
+mod encoder;
+mod field;
+mod kernel;
+mod partition;
+mod symbols;
+#[cfg(test)]
+mod tests;
+
+pub use code::{Code, CodeError};
+pub use decoder::{Decoder, RecoverError};
+pub use encoder::Encoder;
+pub use field::Field;
+pub use kernel::Path;
+pub use partition::{Location, Partition, PartitionError};
+pub use symbols::Symbols;
