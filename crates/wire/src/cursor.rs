@@ -45,6 +45,11 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// Everything that is left, without going on.
+    pub(crate) fn left(&self) -> &'a [u8] {
+        &self.bytes[self.position..]
+    }
+
     /// Everything that is left.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         let rest = &self.bytes[self.position..];

@@ -7,6 +7,7 @@ mod cursor;
 mod error;
 pub mod ip;
 pub mod ltp;
+pub mod norm;
 pub mod saratoga;
 pub mod udp;
 

@@ -1,0 +1,364 @@
+//! How content is coded: schemes, the ids of symbols, and what a receiver must know of an object.
+
+use super::extension::{self, EXT_FTI};
+use crate::cursor::{Reader, Writer};
+use crate::{DecodeError, EncodeError};
+
+/// Bits of an element of the field where an EXT_FTI leaves it open (RFC 5510 §4.2.3).
+pub const FIELD_BITS_DEFAULT: u8 = 8;
+
+/// Bits of an element of the field in messages of scheme 2 that cannot carry an EXT_FTI, as long as
+/// none has been seen. The reference implementation supposes so, and uses scheme 2 by itself only for
+/// blocks that need 16 bits.
+pub const FIELD_BITS_ASSUMED: u8 = 16;
+
+/// Octets of the longest object (the 48 bits of `object_size`).
+pub const OBJECT_SIZE_MAX: u64 = (1 << 48) - 1;
+
+/// A FEC scheme, the meaning of `fec_id` (RFC 5052; the registry is RFC 5052's too).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scheme {
+    /// 0: no code, compact (RFC 5445 §3).
+    NoCode,
+    /// 2: Reed–Solomon over GF(2^m), m from 2 to 16 (RFC 5510 §4).
+    ReedSolomonM,
+    /// 5: Reed–Solomon over GF(2^8) (RFC 5510 §5).
+    ReedSolomon8,
+    /// 129: a small block systematic code; which one, a FEC instance id says (RFC 5445 §5).
+    SmallBlockSystematic,
+    /// A scheme whose layouts are not known here.
+    Other(u8),
+}
+
+/// What a symbol is called within its object: `fec_payload_id`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PayloadId {
+    /// The source block number.
+    pub block: u32,
+    /// The encoding symbol id: source symbols first, parity behind them. In a request of erasures,
+    /// how many symbols are missing.
+    pub symbol: u16,
+    /// The block's source symbols. `Some` if and only if the scheme is 129, the only one that
+    /// carries it.
+    pub block_len: Option<u16>,
+}
+
+/// A place in what a sender transmits: in requests for repair, and in acknowledgements of a flush
+/// (RFC 5740 §4.3.1, figure 19, and §4.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The scheme, which determines the layout of `id`.
+    pub fec: Scheme,
+    /// The object.
+    pub object: u16,
+    /// The symbol.
+    pub id: PayloadId,
+}
+
+/// What a receiver must know of an object, the header extension EXT_FTI (RFC 5740 §4.2.1).
+///
+/// | scheme | `het = 64`, then |
+/// |---|---|
+/// | 0 | `hel` 4, object size 48, reserved 16, segment size 16, block length 32 |
+/// | 2 | `hel` 4, object size 48, m 8, symbols a packet 8 (1), segment size 16, block length 16, parity 16 |
+/// | 5 | `hel` 3, object size 48, segment size 16, block length 8, parity 8 |
+/// | 129 | `hel` 4, object size 48, FEC instance 16, segment size 16, block length 16, parity 16 |
+///
+/// In schemes 2 and 5, RFC 5510 has at the last place `max_n`, source and parity symbols together.
+/// The reference implementation writes and reads only the number of parity symbols there, as RFC 5740
+/// has it for scheme 129, and so does this one: two ends must agree, and every NORM in use has it so.
+///
+/// A field that the scheme does not carry is 0 after decoding and is not looked at in encoding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fti {
+    /// Octets of the object; of a stream, octets of the sender's buffer. At most [`OBJECT_SIZE_MAX`].
+    pub object_size: u64,
+    /// Octets of a symbol: the sender's NormSegmentSize.
+    pub segment_size: u16,
+    /// Source symbols of the longest block.
+    pub block_len: u16,
+    /// Parity symbols that the sender can make of a block (schemes 2, 5 and 129).
+    pub parity: u16,
+    /// m, bits of an element of the field (scheme 2): 2 to 16, or 0 for [`FIELD_BITS_DEFAULT`].
+    pub field_bits: u8,
+    /// The FEC instance id (scheme 129).
+    pub instance: u16,
+}
+
+impl Scheme {
+    /// The scheme of a FEC encoding id.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::NoCode,
+            2 => Self::ReedSolomonM,
+            5 => Self::ReedSolomon8,
+            129 => Self::SmallBlockSystematic,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The FEC encoding id on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::NoCode => 0,
+            Self::ReedSolomonM => 2,
+            Self::ReedSolomon8 => 5,
+            Self::SmallBlockSystematic => 129,
+            Self::Other(code) => code,
+        }
+    }
+
+    /// Octets of a payload id; `None` if the layout is not known.
+    #[must_use]
+    pub const fn payload_id_len(self) -> Option<usize> {
+        match self {
+            Self::NoCode | Self::ReedSolomonM | Self::ReedSolomon8 => Some(4),
+            Self::SmallBlockSystematic => Some(8),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// Octets of EXT_FTI; `None` if the layout is not known.
+    #[must_use]
+    pub const fn fti_len(self) -> Option<usize> {
+        match self {
+            Self::NoCode | Self::ReedSolomonM | Self::SmallBlockSystematic => Some(16),
+            Self::ReedSolomon8 => Some(12),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// The highest source block number, and so the mask within which the numbers of a stream's blocks
+    /// wrap. `field_bits` matters to scheme 2 only; 0 if the layout is not known.
+    #[must_use]
+    pub fn block_mask(self, field_bits: u8) -> u32 {
+        match self {
+            Self::SmallBlockSystematic => u32::MAX,
+            Self::NoCode | Self::ReedSolomonM | Self::ReedSolomon8 => {
+                u32::MAX >> self.symbol_bits(field_bits)
+            }
+            Self::Other(_) => 0,
+        }
+    }
+
+    /// Bits of the encoding symbol id. An impossible m is taken as the nearest that is possible, so
+    /// that a caller's argument cannot make a shift overflow.
+    fn symbol_bits(self, field_bits: u8) -> u32 {
+        match self {
+            Self::NoCode | Self::SmallBlockSystematic | Self::Other(_) => 16,
+            Self::ReedSolomonM => u32::from(field_bits.clamp(2, 16)),
+            Self::ReedSolomon8 => 8,
+        }
+    }
+}
+
+impl PayloadId {
+    /// The id in a scheme other than 129.
+    #[must_use]
+    pub const fn new(block: u32, symbol: u16) -> Self {
+        Self { block, symbol, block_len: None }
+    }
+
+    #[inline]
+    pub(super) fn read(
+        reader: &mut Reader<'_>,
+        fec: Scheme,
+        field_bits: u8,
+    ) -> Result<Self, DecodeError> {
+        match fec {
+            Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8 => {
+                let bits = fec.symbol_bits(field_bits);
+                let word = reader.u32()?;
+                // At most 16 bits are left of the symbol.
+                let symbol = (word & ((1 << bits) - 1)) as u16;
+                Ok(Self { block: word >> bits, symbol, block_len: None })
+            }
+            Scheme::SmallBlockSystematic => {
+                let block = reader.u32()?;
+                let block_len = Some(reader.u16()?);
+                Ok(Self { block, symbol: reader.u16()?, block_len })
+            }
+            Scheme::Other(_) => {
+                Err(DecodeError::invalid(reader.offset(), "the FEC scheme is not known"))
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn write(
+        self,
+        writer: &mut Writer<'_>,
+        fec: Scheme,
+        field_bits: u8,
+    ) -> Result<(), EncodeError> {
+        let Self { block, symbol, block_len } = self;
+        match (fec, block_len) {
+            (Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8, None) => {
+                let bits = fec.symbol_bits(field_bits);
+                if u32::from(symbol) >> bits != 0 {
+                    return Err(EncodeError::TooLarge { field: "encoding_symbol_id" });
+                }
+                if block > u32::MAX >> bits {
+                    return Err(EncodeError::TooLarge { field: "source_block_number" });
+                }
+                writer.put(&(block << bits | u32::from(symbol)).to_be_bytes())
+            }
+            (Scheme::SmallBlockSystematic, Some(block_len)) => {
+                writer.put(&block.to_be_bytes())?;
+                writer.put(&block_len.to_be_bytes())?;
+                writer.put(&symbol.to_be_bytes())
+            }
+            (Scheme::Other(_), _) => Err(EncodeError::Conflict("the FEC scheme is not known")),
+            (Scheme::SmallBlockSystematic, None) => {
+                Err(EncodeError::Conflict("scheme 129 tells the block length"))
+            }
+            (_, Some(_)) => Err(EncodeError::Conflict("only scheme 129 tells the block length")),
+        }
+    }
+}
+
+impl Position {
+    /// Reads a position, which is all of `bytes`: the payload of an acknowledgement of a flush.
+    ///
+    /// # Errors
+    /// The octets are no position, or the scheme is not known; the error says where.
+    pub fn decode(bytes: &[u8], field_bits: u8) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let position = Self::read(&mut reader, field_bits)?;
+        reader.finish()?;
+        Ok(position)
+    }
+
+    /// Octets on the wire; 4 if the scheme is not known.
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        match self.fec.payload_id_len() {
+            Some(len) => 4 + len,
+            None => 4,
+        }
+    }
+
+    /// Writes the position to the front of `out` and tells its length, at most 12.
+    ///
+    /// # Errors
+    /// There is not enough room, or a field has no form on the wire.
+    pub fn encode(&self, out: &mut [u8], field_bits: u8) -> Result<usize, EncodeError> {
+        let mut writer = Writer::new(out);
+        self.write(&mut writer, field_bits)?;
+        Ok(writer.position())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>, field_bits: u8) -> Result<Self, DecodeError> {
+        let fec = Scheme::from_code(reader.u8()?);
+        reader.u8()?;
+        let object = reader.u16()?;
+        Ok(Self { fec, object, id: PayloadId::read(reader, fec, field_bits)? })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>, field_bits: u8) -> Result<(), EncodeError> {
+        writer.u8(self.fec.code())?;
+        writer.u8(0)?;
+        writer.put(&self.object.to_be_bytes())?;
+        self.id.write(writer, self.fec, field_bits)
+    }
+}
+
+impl Fti {
+    /// Bits of an element of the field in this scheme.
+    #[must_use]
+    pub const fn effective_field_bits(&self) -> u8 {
+        match self.field_bits {
+            0 => FIELD_BITS_DEFAULT,
+            bits => bits,
+        }
+    }
+
+    /// Reads the content of the extension, behind `het` and `hel`.
+    pub(super) fn read(mut reader: Reader<'_>, fec: Scheme) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        if Some(reader.remaining() + 2) != fec.fti_len() {
+            return Err(DecodeError::invalid(at, "EXT_FTI has another length than its scheme's"));
+        }
+        let object_size = reader.uint(6)?;
+        let mut fti = Self { object_size, ..Self::default() };
+        match fec {
+            Scheme::NoCode => {
+                reader.u16()?;
+                fti.segment_size = reader.u16()?;
+                let at = reader.offset();
+                let Ok(block_len) = u16::try_from(reader.u32()?) else {
+                    return Err(DecodeError::invalid(at, "a block has more symbols than numbers"));
+                };
+                fti.block_len = block_len;
+            }
+            Scheme::ReedSolomonM => {
+                let at = reader.offset();
+                fti.field_bits = reader.u8()?;
+                if !matches!(fti.field_bits, 0 | 2..=16) {
+                    return Err(DecodeError::invalid(at, "m is not from 2 to 16"));
+                }
+                // A packet with several symbols would be taken for one with one.
+                if reader.u8()? > 1 {
+                    return Err(DecodeError::invalid(at + 1, "a packet holds several symbols"));
+                }
+                fti.segment_size = reader.u16()?;
+                fti.block_len = reader.u16()?;
+                fti.parity = reader.u16()?;
+            }
+            Scheme::ReedSolomon8 => {
+                fti.segment_size = reader.u16()?;
+                fti.block_len = u16::from(reader.u8()?);
+                fti.parity = u16::from(reader.u8()?);
+            }
+            Scheme::SmallBlockSystematic => {
+                fti.instance = reader.u16()?;
+                fti.segment_size = reader.u16()?;
+                fti.block_len = reader.u16()?;
+                fti.parity = reader.u16()?;
+            }
+            Scheme::Other(_) => {
+                return Err(DecodeError::invalid(at, "the FEC scheme is not known"));
+            }
+        }
+        Ok(fti)
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>, fec: Scheme) -> Result<(), EncodeError> {
+        let Some(len) = fec.fti_len() else {
+            return Err(EncodeError::Conflict("the FEC scheme is not known"));
+        };
+        extension::write_head(writer, EXT_FTI, len)?;
+        writer.uint(self.object_size, 6, "object_size")?;
+        let Self { segment_size, block_len, parity, field_bits, instance, .. } = *self;
+        match fec {
+            Scheme::NoCode => {
+                writer.put(&[0; 2])?;
+                writer.put(&segment_size.to_be_bytes())?;
+                writer.put(&u32::from(block_len).to_be_bytes())
+            }
+            Scheme::ReedSolomonM => {
+                if !matches!(field_bits, 0 | 2..=16) {
+                    return Err(EncodeError::Conflict("m is not from 2 to 16"));
+                }
+                writer.put(&[field_bits, 1])?;
+                writer.put(&segment_size.to_be_bytes())?;
+                writer.put(&block_len.to_be_bytes())?;
+                writer.put(&parity.to_be_bytes())
+            }
+            Scheme::ReedSolomon8 => {
+                writer.put(&segment_size.to_be_bytes())?;
+                writer.uint(u64::from(block_len), 1, "fec_max_block_len")?;
+                writer.uint(u64::from(parity), 1, "fec_num_parity")
+            }
+            Scheme::SmallBlockSystematic => {
+                for half in [instance, segment_size, block_len, parity] {
+                    writer.put(&half.to_be_bytes())?;
+                }
+                Ok(())
+            }
+            Scheme::Other(_) => Err(EncodeError::Conflict("the FEC scheme is not known")),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Vectors from RFC 5740 and RFC 5401, the sizes of a capture of 2011, and round trips.
+
+use std::time::Duration;
+
+use super::*;
+
+const SENDER: Sender = Sender { instance: 0x1234, grtt: 0xb2, backoff: 4, group_size: 3 };
+
+fn octets(text: &str) -> Vec<u8> {
+    text.split_whitespace().map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
+}
+
+fn message(body: Body<'_>) -> Message<'_> {
+    Message { sequence: 0x0102, source: NodeId(0x7f00_0001), body }
+}
+
+fn fti5() -> Fti {
+    Fti { object_size: 10_000, segment_size: 1024, block_len: 32, parity: 8, ..Fti::default() }
+}
+
+fn data(payload: &[u8]) -> Data<'_> {
+    Data {
+        sender: SENDER,
+        flags: Flags::FILE | Flags::INFO,
+        fec: Scheme::ReedSolomon8,
+        object: 7,
+        id: PayloadId::new(3, 5),
+        fti: Some(fti5()),
+        others: Extensions::NONE,
+        payload,
+    }
+}
+
+/// Encodes over octets that are not zero, and decodes again.
+fn comes_back(message: Message<'_>, field_bits: u8) -> Vec<u8> {
+    let mut out = vec![0xa5; message.encoded_len() + 3];
+    let len = message.encode_with(&mut out, field_bits).expect("it has a form");
+    assert_eq!(len, message.encoded_len(), "{message}");
+    assert_eq!(out.split_off(len), [0xa5; 3], "{message}");
+    assert_eq!(Message::decode_with(&out, field_bits), Ok(message), "{message}");
+    out
+}
+
+#[test]
+fn sizes_of_a_capture_of_2011() {
+    let info = Info {
+        sender: SENDER,
+        flags: Flags::FILE,
+        fec: Scheme::ReedSolomon8,
+        object: 0,
+        fti: Some(fti5()),
+        others: Extensions::NONE,
+        payload: b"testfile.10k",
+    };
+    let fec = Scheme::ReedSolomon8;
+    let (id, others, ackers) = (PayloadId::new(0, 9), Extensions::NONE, NodeList::NONE);
+    let flush = Command::Flush { sender: SENDER, fec, object: 0, id, others, ackers };
+    let cc = Command::Cc {
+        sender: SENDER,
+        reserved: 0,
+        sequence: 9,
+        send_time: SendTime { sec: 1, usec: 2 },
+        rate: Some(0x51f4),
+        others,
+        nodes: CcNodes::NONE,
+    };
+    let ack = Ack {
+        server: NodeId(1),
+        instance: 2,
+        kind: Ack::CC,
+        id: 0,
+        grtt_response: SendTime { sec: 3, usec: 4 },
+        cc: Some(CcFeedback { sequence: 9, rate: 0x51f4, ..CcFeedback::default() }),
+        others,
+        payload: &[],
+    };
+    let mut room = [0; 12];
+    let mut writer = RequestWriter::new(&mut room, 8);
+    writer.item(RequestFlags::SEGMENT, Position { fec, object: 0, id }).expect("there is room");
+    let requests = writer.finish();
+    let (server, instance, grtt_response, cc_feedback) =
+        (ack.server, ack.instance, ack.grtt_response, ack.cc);
+    let nack = Nack { server, instance, grtt_response, cc: cc_feedback, others, requests };
+    for (body, size) in [
+        (Body::Info(info), 40),
+        (Body::Data(data(&[0x55; 1024])), 1056),
+        (Body::Command(flush), 20),
+        (Body::Command(cc), 28),
+        (Body::Ack(ack), 36),
+        (Body::Nack(nack), 48),
+    ] {
+        assert_eq!(comes_back(message(body), 8).len(), size, "{body}");
+    }
+}
+
+#[test]
+fn fields_stand_where_they_belong() {
+    let text = "12 08 01 02 7f 00 00 01 12 34 b2 43 14 05 00 07 00 00 03 05 \
+                40 03 00 00 00 00 27 10 04 00 20 08 68 69";
+    assert_eq!(comes_back(message(Body::Data(data(b"hi"))), 8), octets(text));
+    let fti = Fti { instance: 0x0708, field_bits: 16, block_len: 300, parity: 100, ..fti5() };
+    for (fec, id, text) in [
+        (
+            Scheme::SmallBlockSystematic,
+            PayloadId { block: 3, symbol: 5, block_len: Some(32) },
+            "81 00 07 00 00 00 03 00 20 00 05 \
+             40 04 00 00 00 00 27 10 07 08 04 00 01 2c 00 64",
+        ),
+        (
+            Scheme::ReedSolomonM,
+            PayloadId::new(3, 5),
+            "02 00 07 00 03 00 05 40 04 00 00 00 00 27 10 10 01 04 00 01 2c 00 64",
+        ),
+        (
+            Scheme::NoCode,
+            PayloadId::new(3, 5),
+            "00 00 07 00 03 00 05 40 04 00 00 00 00 27 10 00 00 04 00 00 00 01 2c",
+        ),
+    ] {
+        let fti = match fec {
+            Scheme::SmallBlockSystematic => Fti { field_bits: 0, ..fti },
+            Scheme::ReedSolomonM => Fti { instance: 0, ..fti },
+            _ => Fti { field_bits: 0, instance: 0, parity: 0, ..fti },
+        };
+        let body = Body::Data(Data { fec, id, fti: Some(fti), ..data(b"hi") });
+        let out = comes_back(message(body), 8);
+        let words = (out.len() - 2) / 4;
+        assert_eq!((out[1], &out[13..out.len() - 2]), (words as u8, &*octets(text)), "{body}");
+    }
+}
+
+#[test]
+fn requests_of_the_specification() {
+    // RFC 5740 §4.3.1, examples 1 and 2.
+    let fec = Scheme::SmallBlockSystematic;
+    let at = |object, block, symbol| {
+        let block_len = Some(32);
+        Position { fec, object, id: PayloadId { block, symbol, block_len } }
+    };
+    let mut room = [0xa5; 40];
+    let mut writer = RequestWriter::new(&mut room, 8);
+    for symbol in [2, 5, 8] {
+        writer.item(RequestFlags::SEGMENT, at(12, 3, symbol)).expect("there is room");
+    }
+    assert!(writer.item(RequestFlags::SEGMENT, at(12, 3, 9)).is_err());
+    let requests = writer.finish();
+    let text = "01 01 00 24 81 00 00 0c 00 00 00 03 00 20 00 02 \
+                81 00 00 0c 00 00 00 03 00 20 00 05 81 00 00 0c 00 00 00 03 00 20 00 08";
+    assert_eq!(requests.octets(), octets(text));
+
+    let mut room = [0xa5; 100];
+    let mut writer = RequestWriter::new(&mut room, 8);
+    writer.range(RequestFlags::SEGMENT, at(18, 6, 5), at(18, 6, 10)).expect("there is room");
+    let both = RequestFlags::SEGMENT | RequestFlags::INFO;
+    writer.item(both, at(19, 1, 3)).expect("there is room");
+    let requests = writer.finish();
+    let text = "02 01 00 18 81 00 00 12 00 00 00 06 00 20 00 05 \
+                81 00 00 12 00 00 00 06 00 20 00 0a \
+                01 05 00 0c 81 00 00 13 00 00 00 01 00 20 00 03";
+    assert_eq!(requests.octets(), octets(text));
+    let text = octets(text);
+    let read = Requests::decode(&text, 8).expect("requests");
+    assert_eq!(read, requests);
+    let all: Vec<_> =
+        read.iter().map(|r| (r.form, r.flags, r.ranges().collect::<Vec<_>>())).collect();
+    assert_eq!(
+        all,
+        [
+            (Form::Ranges, RequestFlags::SEGMENT, vec![(at(18, 6, 5), at(18, 6, 10))]),
+            (Form::Items, both, vec![(at(19, 1, 3), at(19, 1, 3))]),
+        ]
+    );
+}
+
+#[test]
+fn round_trip_times_in_an_octet() {
+    // The values that were seen in 2011, to the millisecond.
+    for (octet, millis) in [(0xae, 1968), (0xb1, 2479), (0xb2, 2677), (0xb3, 2891)] {
+        let exact = rtt(octet).as_secs_f64() * 1e3;
+        assert!((exact - f64::from(millis)).abs() < 0.6, "{octet:#04x} is {exact} ms");
+    }
+    assert_eq!(rtt(0), RTT_MIN);
+    assert_eq!(rtt(31), Duration::from_micros(32));
+    assert_eq!(rtt(255), RTT_MAX);
+    for octet in 0..=255_u8 {
+        assert_eq!(quantise_rtt(rtt(octet)), octet);
+        let formula = if octet <= 31 {
+            f64::from(octet + 1) * 1e-6
+        } else {
+            1000.0 / (f64::from(255 - octet) / 13.0).exp()
+        };
+        assert!((rtt(octet).as_secs_f64() - formula).abs() < 2e-9, "{octet}");
+    }
+    // Halfway between two values, where rounding cannot matter, the formula of RFC 5401.
+    for octet in 32..=254_u8 {
+        let between = (rtt(octet) + rtt(octet + 1)) / 2;
+        let formula = (255.0 - 13.0 * (1000.0 / between.as_secs_f64()).ln()).ceil();
+        assert_eq!(f64::from(quantise_rtt(between)), formula);
+    }
+    assert_eq!(quantise_rtt(Duration::ZERO), 0);
+    assert_eq!(quantise_rtt(Duration::from_nanos(1999)), 0);
+    assert_eq!(quantise_rtt(Duration::from_nanos(32_999)), 31);
+    assert_eq!(quantise_rtt(Duration::from_micros(33)), 32);
+    assert_eq!(quantise_rtt(Duration::MAX), 255);
+}
+
+#[test]
+fn group_sizes_in_four_bits() {
+    for (bits, size) in [(0, 10), (8, 50), (1, 100), (9, 500), (3, 10_000), (15, 500_000_000)] {
+        assert_eq!(group_size(bits), size);
+        assert_eq!(quantise_group_size(size), bits);
+    }
+    for (size, bits) in [(0, 0), (1, 0), (11, 8), (51, 1), (10_001, 11), (u32::MAX, 15)] {
+        assert_eq!(quantise_group_size(size), bits, "{size}");
+    }
+}
+
+#[test]
+fn rates_and_loss_in_sixteen_bits() {
+    // RFC 5740 §4.2.3.4.
+    assert_eq!(quantise_rate(32_000.0), 0x51f4);
+    assert!((rate(0x51f4) / 32_000.0 - 1.0).abs() < 1e-3);
+    for exponent in 0..16 {
+        for mantissa in 410..4096 {
+            let bits = mantissa << 4 | exponent;
+            assert_eq!(quantise_rate(rate(bits)), bits);
+        }
+    }
+    for (value, bits) in [
+        (0.0, 0),
+        (-1.0, 0),
+        (f64::NAN, 0),
+        (1.0, 410 << 4),
+        (0.5, 205 << 4),
+        (9.9999, 0xfff0),
+        (99_999.9, 0xfff4),
+        (1e16, 0xffff),
+        (f64::INFINITY, 0xffff),
+    ] {
+        assert_eq!(quantise_rate(value), bits, "{value}");
+    }
+    for (value, bits) in [(0.0, 0), (1.0, 65_535), (0.5, 32_767), (2.0, 65_535), (-1.0, 0)] {
+        assert_eq!(quantise_loss(value), bits, "{value}");
+    }
+    assert!((loss(quantise_loss(0.01)) - 0.01).abs() < 2e-5);
+}
+
+#[test]
+fn heads_of_streams() {
+    let header = StreamHeader { len: 2, message_start: 1, offset: 0x0001_0203 };
+    let mut symbol = header.encode().to_vec();
+    assert_eq!(symbol, octets("00 02 00 01 00 01 02 03"));
+    symbol.extend(b"hi and padding");
+    assert_eq!(StreamHeader::decode(&symbol), Ok((header, &b"hi"[..])));
+    assert!(StreamHeader::decode(&symbol[..9]).is_err());
+    symbol[3] = 3;
+    assert_eq!(StreamHeader::decode(&symbol).map_err(|error| error.offset), Err(2));
+    assert!(StreamHeader::end(7).is_end() && !header.is_end());
+    let end = StreamHeader::end(7).encode();
+    assert_eq!(StreamHeader::decode(&end), Ok((StreamHeader::end(7), &[][..])));
+}
