@@ -1,5 +1,6 @@
 //! What the simulator itself costs: a paced sender of 10,000 datagrams of 1 KB and a counting
-//! receiver, the shape of a 10 MB transfer with engines that do next to nothing.
+//! receiver, or a hundred of them behind a relay, the shape of a 10 MB transfer with engines that
+//! do next to nothing.
 
 use std::hint::black_box;
 use std::io;
@@ -28,7 +29,7 @@ impl Engine for Paced {
     fn handle_input(&mut self, _: Time, input: Input<'_>) {
         match input {
             Input::Receive(receive) => self.received += receive.bytes.len() as u64,
-            Input::Path(_, PathEvent::Up(info)) => self.gap = info.transmission_time(LEN),
+            Input::Path(PathId(1), PathEvent::Up(info)) => self.gap = info.transmission_time(LEN),
             Input::Path(_, _) | Input::Done(_, _) => {}
         }
     }
@@ -77,6 +78,37 @@ fn world(rtt: bool) -> (World<Paced>, [HostId; 2]) {
     (world, hosts)
 }
 
+/// A sender, and receivers to which a relay hands on what comes over the one link with a rate.
+fn star(receivers: u8) -> (World<Paced>, Vec<HostId>) {
+    let mut world = World::new(1);
+    let group = (Ipv4Addr::new(224, 1, 2, 3), 4556);
+    let info = PathInfo { rate_bps: Some(10_000_000), overhead: 42, ..PathInfo::datagram(LEN) };
+    let mut host = |last| {
+        let address = Ipv4Addr::new(10, 0, 0, last);
+        (world.add_host(HostConfig::new(address.to_string(), address)), address)
+    };
+    let ((sender, source), (relay, _)) = (host(1), host(2));
+    let receivers: Vec<_> = (0..receivers).map(|index| host(3 + index).0).collect();
+    let up = link::Config { rate: Rate::Constant(10_000_000), ..link::Config::default() };
+    let branch = link::Config {
+        delay: Delay::Constant(Duration::from_millis(25)),
+        errors: vec![ErrorModel::dropping(ErrorKind::PerPacket(1e-2))],
+        ..link::Config::default()
+    };
+    let up = world.add_link(sender, relay, up).expect("a valid link");
+    world.add_group_route(sender, source, group.0, up);
+    for receiver in &receivers {
+        let down = world.add_link(relay, *receiver, branch.clone()).expect("a valid link");
+        world.add_group_route(relay, source, group.0, down);
+    }
+    let hosts: Vec<_> = [sender].into_iter().chain(receivers).collect();
+    for host in &hosts {
+        world.add_path(*host, PathId(1), 4556, group, info.clone());
+        world.install(*host, |_, _| Paced::default());
+    }
+    (world, hosts)
+}
+
 fn transfer((mut world, hosts): (World<Paced>, [HostId; 2]), capture: bool) -> u64 {
     if capture {
         world.capture_host_link(hosts[0], hosts[1], io::sink()).expect("a sink takes all");
@@ -94,6 +126,16 @@ fn benches(c: &mut Criterion) {
     group.bench_function("25 ms", |b| b.iter(|| black_box(transfer(world(false), false))));
     group.bench_function("1.28 s", |b| b.iter(|| black_box(transfer(world(true), false))));
     group.bench_function("25 ms, captured", |b| b.iter(|| black_box(transfer(world(false), true))));
+    group.throughput(Throughput::Elements(100 * u64::from(PACKETS)));
+    group.bench_function("to a hundred", |b| {
+        b.iter(|| {
+            let (mut world, hosts) = star(100);
+            world.call(hosts[0], |engine, _| engine.left = PACKETS);
+            assert_eq!(world.run(Limit::default()), Outcome::Idle);
+            let received = |host: &HostId| world.engine(*host).map_or(0, |engine| engine.received);
+            black_box(hosts.iter().map(received).sum::<u64>())
+        });
+    });
     group.finish();
 }
 

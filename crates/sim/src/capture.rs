@@ -168,7 +168,7 @@ impl Capture {
         let mut bytes = self.free.pop().unwrap_or_default();
         bytes.clear();
         if interface.link_type == LinkType::Ethernet {
-            bytes.extend_from_slice(&address(ends.to));
+            bytes.extend_from_slice(&group_address(packet).unwrap_or(address(ends.to)));
             bytes.extend_from_slice(&address(ends.from));
             bytes.extend_from_slice(&[0x08, 0x00]);
         }
@@ -181,4 +181,11 @@ impl Capture {
 fn address(host: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = host.octets();
     [0x02, 0x00, a, b, c, d]
+}
+
+/// The Ethernet address of a group that a packet is sent to (RFC 1112 §6.4).
+fn group_address(packet: &[u8]) -> Option<[u8; 6]> {
+    let destination = Ipv4Addr::from(*packet.get(16..)?.first_chunk::<4>()?);
+    let [_, b, c, d] = destination.octets();
+    destination.is_multicast().then_some([0x01, 0x00, 0x5e, b & 0x7f, c, d])
 }

@@ -80,18 +80,25 @@ impl<E: Engine> Host<E> {
         }
     }
 
-    /// Hands in a packet that a link delivered.
+    /// Takes a packet that a link delivered: passes it on, hands it in, or both if it is for a group.
     pub(crate) fn arrive(&mut self, now: Time, packet: Packet, net: &mut Network) {
+        if let Some(packet) = self.stack.pass_on(now, packet, net) {
+            self.deliver(now, packet, net);
+        }
+    }
+
+    /// Hands in a packet for this host.
+    fn deliver(&mut self, now: Time, packet: Packet, net: &mut Network) {
         match self.stack.receive(now, packet, self.engine.is_some(), net) {
             Arrival::Dropped(packet) => net.pool.recycle(packet),
-            Arrival::Taken => {}
-            Arrival::Datagram { path, ecn, data, packet } => {
+            Arrival::Kept => {}
+            Arrival::Datagram { arrived, ecn, data, packet } => {
                 if let Some(engine) = &mut self.engine {
                     // A peer met just now is announced before its first datagram.
                     while let Some((path, event)) = self.stack.events.pop_front() {
                         engine.handle_input(now, Input::Path(path, event));
                     }
-                    let received = datagram(path, ecn, &packet.bytes()[data]);
+                    let received = datagram(arrived, ecn, &packet.bytes()[data]);
                     engine.handle_input(now, Input::Receive(received));
                 }
                 net.pool.recycle(packet);
@@ -166,7 +173,7 @@ impl<E: Engine> Host<E> {
                     engine.handle_input(now, Input::Path(path, event));
                 }
             } else if let Some(packet) = self.stack.resumed.pop_front() {
-                self.arrive(now, packet, net);
+                self.deliver(now, packet, net);
             } else {
                 return;
             }

@@ -1,11 +1,13 @@
 //! The links of a world and the packets in them.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
 use engine::{Rng, Time};
 use link::{ConfigError, Departure, Fate, Framing, Link, WhileDown};
 
+use crate::agenda::Agenda;
 use crate::capture::{Capture, Ends, Interface};
 use crate::packet::{Packet, Pool};
 use crate::pcap::LinkType;
@@ -18,7 +20,7 @@ pub(crate) struct Pipe {
     pub(crate) from: usize,
     pub(crate) to: usize,
     /// When the link has to be looked at next for its packets' sake.
-    pub(crate) due: Option<Time>,
+    due: Option<Time>,
     /// When it goes up or down next.
     pub(crate) change: Option<Time>,
     pub(crate) up: bool,
@@ -54,8 +56,21 @@ pub(crate) struct Network {
     pub(crate) pipes: Vec<Pipe>,
     pub(crate) pool: Pool,
     pub(crate) trace: Option<Trace>,
+    /// When each link has to be looked at: two slots a link, its packets and the room in its queue.
+    agenda: Agenda,
+    /// The links that are down or will be.
+    gated: BTreeSet<usize>,
     captures: Vec<Capture>,
     pushed: u64,
+}
+
+/// What a link has to be looked at for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chore {
+    /// A packet is due.
+    Packet,
+    /// A queue that was full may have room.
+    Room,
 }
 
 impl Network {
@@ -77,7 +92,7 @@ impl Network {
             of_ends.collect::<Vec<_>>()
         };
         let (near, far) = (matches((from, to)), matches((to, from)));
-        let mut pipe = Pipe {
+        self.pipes.push(Pipe {
             link,
             from,
             to,
@@ -89,10 +104,51 @@ impl Network {
             cues: false,
             near,
             far,
-        };
-        pipe.look(now);
-        self.pipes.push(pipe);
-        Ok(self.pipes.len() - 1)
+        });
+        let pipe = self.pipes.len() - 1;
+        self.look(now, pipe);
+        Ok(pipe)
+    }
+
+    /// The first moment at which a link has to be looked at, and what for.
+    pub(crate) fn next(&self) -> Option<(Time, usize, Chore)> {
+        let (at, slot) = self.agenda.first()?;
+        Some((at, slot / 2, if slot % 2 == 0 { Chore::Packet } else { Chore::Room }))
+    }
+
+    /// The links that are down or will be, with their numbers, of which an engine is told.
+    pub(crate) fn cued(&self) -> impl Iterator<Item = (usize, &Pipe)> {
+        let gated = self.gated.iter().map(|pipe| (*pipe, &self.pipes[*pipe]));
+        gated.filter(|(_, pipe)| pipe.cues)
+    }
+
+    /// Reads a link's times and state afresh, after something else changed it.
+    pub(crate) fn look(&mut self, now: Time, pipe: usize) {
+        let at = &mut self.pipes[pipe];
+        at.due = at.link.next();
+        at.up = at.link.is_up(now);
+        at.change = at.link.next_change(now);
+        if at.blocked.is_some() {
+            at.blocked = Some(Blocked { until: at.link.free_at(now, at.mtu.max(1)) });
+        }
+        if at.up && at.change.is_none() {
+            self.gated.remove(&pipe);
+        } else {
+            self.gated.insert(pipe);
+        }
+        self.schedule(pipe);
+    }
+
+    /// A queue that was full has room again.
+    pub(crate) fn unblock(&mut self, pipe: usize) {
+        self.pipes[pipe].blocked = None;
+        self.schedule(pipe);
+    }
+
+    fn schedule(&mut self, pipe: usize) {
+        let at = &self.pipes[pipe];
+        self.agenda.set(2 * pipe, at.due);
+        self.agenda.set(2 * pipe + 1, at.blocked.and_then(|blocked| blocked.until));
     }
 
     /// The hosts at the other ends of a host's links, in the order of these.
@@ -171,6 +227,7 @@ impl Network {
         if at.mtu > 0 && at.blocked.is_none() && at.is_full(now) {
             at.blocked = Some(Blocked { until: at.link.free_at(now, at.mtu) });
         }
+        self.schedule(pipe);
         match pushed {
             Ok(()) => true,
             Err(rejected) => {
@@ -187,7 +244,9 @@ impl Network {
         let at = &mut self.pipes[pipe];
         let departure = at.link.pop(now);
         at.due = at.link.next();
+        self.schedule(pipe);
         let Departure { item: mut packet, fate, .. } = departure?;
+        let at = &self.pipes[pipe];
         let watched = self.trace.is_some() || !at.near.is_empty() || !at.far.is_empty();
         if watched {
             let told = match &fate {
@@ -265,16 +324,6 @@ impl Network {
 }
 
 impl Pipe {
-    /// Reads the link's times and state afresh, after something else changed it.
-    pub(crate) fn look(&mut self, now: Time) {
-        self.due = self.link.next();
-        self.up = self.link.is_up(now);
-        self.change = self.link.next_change(now);
-        if self.blocked.is_some() {
-            self.blocked = Some(Blocked { until: self.link.free_at(now, self.mtu.max(1)) });
-        }
-    }
-
     /// Whether the queue has no room for one more MTU. A link that refuses packets because it is
     /// down is not full: hosts without cues must not learn of outages this way.
     fn is_full(&self, now: Time) -> bool {

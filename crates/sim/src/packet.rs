@@ -1,6 +1,7 @@
 //! Packets on their way, in buffers that are used again.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use engine::{Ecn, Time};
 use wire::ip::{self, DONT_FRAGMENT, Ipv4, PROTOCOL_UDP};
@@ -12,8 +13,9 @@ pub const HEADERS_LEN: usize = ip::HEADER_LEN + udp::HEADER_LEN;
 /// An IPv4 packet inside a link.
 #[derive(Debug)]
 pub struct Packet {
-    /// At least `len` bytes; what is behind them is left from the buffer's earlier use.
-    buffer: Vec<u8>,
+    /// At least `len` bytes; what is behind them is left from the buffer's earlier use. A packet to
+    /// a group is in several links at once, all with this one buffer.
+    buffer: Arc<Vec<u8>>,
     len: usize,
     /// Counts the packets pushed onto links in this world; tells captures which one it was.
     pub(crate) serial: u64,
@@ -28,8 +30,14 @@ impl Packet {
         &self.buffer[..self.len]
     }
 
+    /// The same, to be changed: in a buffer of its own from now on, if others share it.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[..self.len]
+        &mut Arc::make_mut(&mut self.buffer)[..self.len]
+    }
+
+    /// The same packet once more, without a copy of its bytes.
+    pub(crate) fn share(&self) -> Self {
+        Self { buffer: Arc::clone(&self.buffer), ..*self }
     }
 
     /// What follows the headers, if this is a UDP datagram made by [`Pool::datagram`].
@@ -52,13 +60,14 @@ pub(crate) struct Headers {
 /// Buffers no packet uses at the moment.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    free: Vec<Vec<u8>>,
+    free: Vec<Arc<Vec<u8>>>,
 }
 
 impl Pool {
     /// A packet around a datagram: the one copy on its way.
     pub(crate) fn datagram(&mut self, headers: &Headers, data: &[u8]) -> Packet {
-        let mut buffer = self.free.pop().unwrap_or_default();
+        let mut shared = self.free.pop().unwrap_or_default();
+        let buffer = Arc::get_mut(&mut shared).expect("no packet has a buffer that is free");
         let len = HEADERS_LEN + data.len();
         if buffer.len() < len {
             buffer.resize(len, 0);
@@ -80,12 +89,14 @@ impl Pool {
         ip.encode(head);
         let ports = Udp { source: headers.source.1, destination: headers.destination.1 };
         udp::encode(ports, ip.source, ip.destination, headers.checksum, datagram);
-        Packet { buffer, len, serial: 0, pushed: Time::ZERO }
+        Packet { buffer: shared, len, serial: 0, pushed: Time::ZERO }
     }
 
-    /// Takes a packet's buffer back.
+    /// Takes a packet's buffer back when it is the last that has it.
     pub(crate) fn recycle(&mut self, packet: Packet) {
-        self.free.push(packet.buffer);
+        if Arc::strong_count(&packet.buffer) == 1 {
+            self.free.push(packet.buffer);
+        }
     }
 }
 

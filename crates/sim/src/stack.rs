@@ -1,6 +1,6 @@
 //! A host's IPv4 and UDP: paths, routes, headers, counters.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use engine::{Ecn, PathEvent, PathId, PathInfo, PathKind, Receive, Time, Transmit};
@@ -65,15 +65,15 @@ impl Default for HostConfig {
     }
 }
 
-/// One peer at one pair of ports.
+/// One peer at one pair of ports, or one group.
 #[derive(Clone, Debug)]
 struct Path {
     id: PathId,
     port: u16,
     remote: (Ipv4Addr, u16),
     info: PathInfo,
-    /// The first link on the way.
-    link: Option<usize>,
+    /// The first link on the way; to a group there may be several.
+    links: Vec<usize>,
     /// Made for a peer nobody announced; a restart forgets it.
     unknown: bool,
     open: bool,
@@ -84,10 +84,19 @@ struct Path {
 pub(crate) enum Arrival {
     /// Nothing; it was counted.
     Dropped(Packet),
-    /// Nothing; it was passed on, or waits until the engine reads again.
-    Taken,
+    /// Nothing; it waits until the engine reads again.
+    Kept,
     /// The engine gets it.
-    Datagram { path: PathId, ecn: Ecn, data: std::ops::Range<usize>, packet: Packet },
+    Datagram { arrived: Arrived, ecn: Ecn, data: std::ops::Range<usize>, packet: Packet },
+}
+
+/// Over what a datagram came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    /// The peer, or the group that it was sent to.
+    path: PathId,
+    /// Who sent it.
+    from: PathId,
 }
 
 #[derive(Debug)]
@@ -100,11 +109,14 @@ pub(crate) struct Stack {
     /// Packets that were kept while reading was paused and may be handed in now.
     pub(crate) resumed: VecDeque<Packet>,
     /// The link for each destination.
-    routes: Vec<(Ipv4Addr, usize)>,
+    routes: BTreeMap<Ipv4Addr, usize>,
+    /// The links for what a source sends to a group.
+    group_routes: BTreeMap<(Ipv4Addr, Ipv4Addr), Vec<usize>>,
     paths: Vec<Path>,
     /// The paths used last, looked at first.
     last_sent: usize,
     last_received: usize,
+    last_group: usize,
     kept: VecDeque<(PathId, Packet)>,
     kept_bytes: usize,
     listening: Vec<(u16, PathInfo)>,
@@ -120,10 +132,12 @@ impl Stack {
             stats: HostStats::default(),
             events: VecDeque::new(),
             resumed: VecDeque::new(),
-            routes: Vec::new(),
+            routes: BTreeMap::new(),
+            group_routes: BTreeMap::new(),
             paths: Vec::new(),
             last_sent: 0,
             last_received: 0,
+            last_group: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
             listening: Vec::new(),
@@ -142,9 +156,9 @@ impl Stack {
         assert!(self.paths.iter().all(|path| path.id != id), "{id:?} is taken");
         self.listen(port, info.clone());
         self.next_path = self.next_path.max(id.0.saturating_add(1));
-        let link = self.route(remote.0);
+        let links = self.links_to(remote.0);
         let (unknown, open, paused) = (false, true, false);
-        self.paths.push(Path { id, port, remote, info, link, unknown, open, paused });
+        self.paths.push(Path { id, port, remote, info, links, unknown, open, paused });
     }
 
     /// Accepts datagrams of unknown peers on a port; the first `info` given for it counts.
@@ -156,40 +170,67 @@ impl Stack {
 
     /// Sets the route to a destination.
     pub(crate) fn add_route(&mut self, destination: Ipv4Addr, link: usize, net: &mut Network) {
-        match self.routes.iter_mut().find(|(to, _)| *to == destination) {
-            Some(route) => route.1 = link,
-            None => self.routes.push((destination, link)),
-        }
+        self.routes.insert(destination, link);
         self.resolve(net);
+    }
+
+    /// Adds a link to those for what a source sends to a group.
+    pub(crate) fn add_group_route(
+        &mut self,
+        source: Ipv4Addr,
+        group: Ipv4Addr,
+        link: usize,
+        net: &mut Network,
+    ) {
+        let links = self.group_routes.entry((source, group)).or_default();
+        if !links.contains(&link) {
+            links.push(link);
+        }
+        if source == self.config.address {
+            self.resolve(net);
+        }
     }
 
     /// Adds the route to a neighbour unless there is one.
     pub(crate) fn add_neighbour(&mut self, link: usize, net: &mut Network) {
         let address = net.nodes[net.pipes[link].to].address;
-        if self.route(address).is_none() {
-            self.routes.push((address, link));
-        }
+        self.routes.entry(address).or_insert(link);
         self.resolve(net);
     }
 
-    /// Finds each path's first link and tells the links whose engine watches them.
+    /// Finds each path's first links and tells the links whose engine watches them.
     pub(crate) fn resolve(&mut self, net: &mut Network) {
         for index in 0..self.paths.len() {
-            self.paths[index].link = self.route(self.paths[index].remote.0);
+            self.paths[index].links = self.links_to(self.paths[index].remote.0);
             self.attach(index, net);
         }
     }
 
     fn attach(&self, path: usize, net: &mut Network) {
         let path = &self.paths[path];
-        let Some(link) = path.link else { return };
-        let pipe = &mut net.pipes[link];
-        pipe.cues = self.config.cues;
-        pipe.mtu = pipe.mtu.max(mtu(&path.info).map_or(0, |mtu| mtu.saturating_add(HEADERS_LEN)));
+        let packet = mtu(&path.info).map_or(0, |mtu| mtu.saturating_add(HEADERS_LEN));
+        for &link in &path.links {
+            let pipe = &mut net.pipes[link];
+            pipe.cues = self.config.cues;
+            pipe.mtu = pipe.mtu.max(packet);
+        }
     }
 
     fn route(&self, destination: Ipv4Addr) -> Option<usize> {
-        self.routes.iter().find(|(to, _)| *to == destination).map(|(_, link)| *link)
+        self.routes.get(&destination).copied()
+    }
+
+    /// The links that what this host sends to a peer or group leaves over.
+    fn links_to(&self, destination: Ipv4Addr) -> Vec<usize> {
+        if destination.is_multicast() {
+            let links = self.group_routes.get(&(self.config.address, destination));
+            return links.cloned().unwrap_or_default();
+        }
+        self.route(destination).into_iter().collect()
+    }
+
+    fn is_member(&self, group: Ipv4Addr) -> bool {
+        self.paths.iter().any(|path| path.remote.0 == group)
     }
 
     /// The engine starts: peers nobody announced are forgotten, all other paths come up.
@@ -217,20 +258,19 @@ impl Stack {
 
     /// Tells the engine the state of a path.
     fn announce(&mut self, now: Time, path: usize, net: &Network) {
-        let Path { id, link, ref info, .. } = self.paths[path];
-        let mut info = info.clone();
-        let pipe = link.map(|link| &net.pipes[link]);
-        let mut blocked = false;
-        if let Some(pipe) = pipe.filter(|_| self.config.cues) {
-            if !pipe.link.is_up(now) {
+        let Path { id, links, info, .. } = &self.paths[path];
+        let (id, mut info) = (*id, info.clone());
+        let pipes = || links.iter().map(|link| &net.pipes[*link]);
+        if self.config.cues && !links.is_empty() {
+            // What is sent to a group is of use as long as some of its links are up.
+            let mut up = pipes().filter(|pipe| pipe.link.is_up(now)).peekable();
+            if up.peek().is_none() {
                 self.events.push_back((id, PathEvent::Down));
                 return;
             }
-            info.until = info.until.or(pipe.change);
+            info.until = info.until.or(up.filter_map(|pipe| pipe.change).min());
         }
-        if let Some(pipe) = pipe {
-            blocked = pipe.blocked.is_some();
-        }
+        let blocked = pipes().any(|pipe| pipe.blocked.is_some());
         self.events.push_back((id, PathEvent::Up(info)));
         if blocked {
             self.events.push_back((id, PathEvent::Blocked));
@@ -248,15 +288,20 @@ impl Stack {
     /// The link went up or down.
     pub(crate) fn link_changed(&mut self, now: Time, link: usize, net: &Network) {
         for index in 0..self.paths.len() {
-            if self.paths[index].link == Some(link) && self.paths[index].open {
+            if self.paths[index].links.contains(&link) && self.paths[index].open {
                 self.announce(now, index, net);
             }
         }
     }
 
-    /// The link's queue filled up or has room again.
-    pub(crate) fn queue_changed(&mut self, link: usize, event: &PathEvent) {
-        for path in self.paths.iter().filter(|path| path.link == Some(link) && path.open) {
+    /// The link's queue filled up or has room again. A path to a group has room while all of its
+    /// links have.
+    pub(crate) fn queue_changed(&mut self, link: usize, event: &PathEvent, net: &Network) {
+        let others_full = |path: &Path| {
+            path.links.iter().any(|other| *other != link && net.pipes[*other].blocked.is_some())
+        };
+        let reached = self.paths.iter().filter(|path| path.open && path.links.contains(&link));
+        for path in reached.filter(|path| !others_full(path)) {
             self.events.push_back((path.id, event.clone()));
         }
     }
@@ -268,21 +313,27 @@ impl Stack {
             self.stats.unsendable += bytes.len().div_ceil(segment).max(1) as u64;
             return;
         };
-        let Path { port, remote, link, .. } = self.paths[path];
+        let Path { port, remote, ref links, .. } = self.paths[path];
+        let links = links.len();
         let checksum = if self.config.udp_checksum { Checksum::Full } else { Checksum::None };
         let source = (self.config.address, port);
         let (id, ttl, ecn) = (0, self.config.ttl, transmit.ecn);
         let mut headers = Headers { source, destination: remote, id, ttl, ecn, checksum };
         let empty = bytes.is_empty().then_some(bytes);
         for data in empty.into_iter().chain(bytes.chunks(segment)) {
-            let Some(link) = link else {
+            if links == 0 {
                 self.stats.no_route += 1;
                 continue;
-            };
+            }
             headers.id = self.next_id;
             self.next_id = self.next_id.wrapping_add(1);
             let packet = net.pool.datagram(&headers, data);
-            if self.push(now, link, packet, net) {
+            let mut taken = false;
+            for link in 0..links - 1 {
+                taken |= self.push(now, self.paths[path].links[link], packet.share(), net);
+            }
+            taken |= self.push(now, self.paths[path].links[links - 1], packet, net);
+            if taken {
                 let len = HEADERS_LEN + data.len();
                 self.stats.sent.count(now, len, data.len());
                 self.stats.port(port).sent.count(now, len, data.len());
@@ -309,39 +360,82 @@ impl Stack {
             self.stats.rejected += 1;
         }
         if !before && net.pipes[link].blocked.is_some() {
-            self.queue_changed(link, &PathEvent::Blocked);
+            self.queue_changed(link, &PathEvent::Blocked, net);
         }
         taken
     }
 
-    /// Takes a packet off a link: verifies, forwards, or finds out which path it belongs to.
-    pub(crate) fn receive(
+    /// Takes a packet off a link and passes it on if it is for others; what is for this host, too,
+    /// comes back.
+    pub(crate) fn pass_on(
         &mut self,
         now: Time,
         mut packet: Packet,
+        net: &mut Network,
+    ) -> Option<Packet> {
+        // Bytes 12 to 19 are source and destination; no bent pipe looks at the rest.
+        let address = |at| packet.bytes().get(at..)?.first_chunk::<4>();
+        let (Some(source), Some(destination)) = (address(12), address(16)) else {
+            return Some(packet);
+        };
+        let (source, destination) = (Ipv4Addr::from(*source), Ipv4Addr::from(*destination));
+        if destination == self.config.address {
+            return Some(packet);
+        }
+        if !self.config.bent_pipe && Ipv4::decode(packet.bytes()).is_err() {
+            self.stats.bad_ip += 1;
+            net.pool.recycle(packet);
+            return None;
+        }
+        let here = destination.is_multicast() && self.is_member(destination);
+        let link = self.route(destination);
+        let group = self.group_routes.get(&(source, destination)).cloned();
+        let links = group.as_deref().unwrap_or(link.as_slice());
+        if here && links.is_empty() {
+            return Some(packet);
+        }
+        let for_here = here.then(|| packet.share());
+        if !self.config.bent_pipe {
+            let header = packet.bytes_mut().first_chunk_mut::<{ ip::HEADER_LEN }>();
+            if !header.is_some_and(ip::decrement_ttl) {
+                self.stats.ttl_expired += 1;
+                net.pool.recycle(packet);
+                return for_here;
+            }
+        }
+        self.forward(now, links, packet, net);
+        for_here
+    }
+
+    /// Pushes a packet for others onto each of the links, and counts it once.
+    fn forward(&mut self, now: Time, links: &[usize], packet: Packet, net: &mut Network) {
+        let Some((last, others)) = links.split_last() else {
+            self.stats.no_route += 1;
+            net.pool.recycle(packet);
+            return;
+        };
+        let mut taken = false;
+        for link in others {
+            taken |= self.push(now, *link, packet.share(), net);
+        }
+        taken |= self.push(now, *last, packet, net);
+        if taken {
+            self.stats.forwarded += 1;
+        }
+    }
+
+    /// Verifies a packet for this host and finds out which path it belongs to.
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        packet: Packet,
         running: bool,
         net: &mut Network,
     ) -> Arrival {
-        if self.config.bent_pipe {
-            // Bytes 16 to 19 are the destination; no router looks at the rest.
-            let destination = packet.bytes().get(16..20).and_then(|at| at.first_chunk::<4>());
-            let destination = destination.map(|octets| Ipv4Addr::from(*octets));
-            if let Some(to) = destination.filter(|to| *to != self.config.address) {
-                return self.forward(now, to, packet, net);
-            }
-        }
         let Ok((ip, payload)) = Ipv4::decode(packet.bytes()) else {
             self.stats.bad_ip += 1;
             return Arrival::Dropped(packet);
         };
-        if ip.destination != self.config.address {
-            let header = packet.bytes_mut().first_chunk_mut::<{ ip::HEADER_LEN }>();
-            if !header.is_some_and(ip::decrement_ttl) {
-                self.stats.ttl_expired += 1;
-                return Arrival::Dropped(packet);
-            }
-            return self.forward(now, ip.destination, packet, net);
-        }
         if ip.protocol != PROTOCOL_UDP || ip.is_fragment() {
             self.stats.bad_ip += 1;
             return Arrival::Dropped(packet);
@@ -356,17 +450,17 @@ impl Stack {
             self.stats.while_down += 1;
             return Arrival::Dropped(packet);
         }
-        let Some(path) = self.receiving_path(now, ports, ip.source, net) else {
+        let Some((arrived, paused)) = self.receiving_path(now, ports, &ip, net) else {
             self.stats.no_port += 1;
             return Arrival::Dropped(packet);
         };
-        if path.1 {
-            return self.keep(path.0, packet);
+        if paused {
+            return self.keep(arrived.path, packet);
         }
         let len = packet.bytes().len();
         self.stats.received.count(now, len, data.len());
         self.stats.port(ports.destination).received.count(now, len, data.len());
-        Arrival::Datagram { path: path.0, ecn: packet::ecn(ip.traffic_class), data, packet }
+        Arrival::Datagram { arrived, ecn: packet::ecn(ip.traffic_class), data, packet }
     }
 
     /// Keeps a packet while reading is paused.
@@ -378,32 +472,52 @@ impl Stack {
         }
         self.kept_bytes += len;
         self.kept.push_back((path, packet));
-        Arrival::Taken
+        Arrival::Kept
     }
 
-    /// The path a datagram belongs to and whether its reading is paused; made anew for an unknown
-    /// peer of an open port.
+    /// The path a datagram belongs to and whether its reading is paused.
     fn receiving_path(
         &mut self,
         now: Time,
         ports: Udp,
-        source: Ipv4Addr,
+        ip: &Ipv4,
         net: &mut Network,
-    ) -> Option<(PathId, bool)> {
-        let remote = (source, ports.source);
-        let is_it = |path: &Path| path.port == ports.destination && path.remote == remote;
+    ) -> Option<(Arrived, bool)> {
+        let sender = (ip.source, ports.source);
+        if !ip.destination.is_multicast() {
+            let peer = self.peer(now, ports.destination, sender, net)?;
+            return Some((Arrived { path: peer.id, from: peer.id }, peer.paused));
+        }
+        let group = (ip.destination, ports.destination);
+        if self.paths.get(self.last_group).is_none_or(|path| path.remote != group) {
+            self.last_group = self.paths.iter().position(|path| path.remote == group)?;
+        }
+        let Path { id: path, port, open, paused, .. } = self.paths[self.last_group];
+        // Answers to the sender leave from the port that the group is heard on.
+        let from = self.peer(now, port, sender, net).filter(|_| open)?.id;
+        Some((Arrived { path, from }, paused))
+    }
+
+    /// The open path to a peer from a port; made anew for an unknown peer of an open port.
+    fn peer(
+        &mut self,
+        now: Time,
+        port: u16,
+        remote: (Ipv4Addr, u16),
+        net: &mut Network,
+    ) -> Option<&Path> {
+        let is_it = |path: &Path| path.port == port && path.remote == remote;
         if !self.paths.get(self.last_received).is_some_and(is_it) {
             match self.paths.iter().position(is_it) {
                 Some(index) => self.last_received = index,
                 None => {
-                    self.meet(ports.destination, remote)?;
+                    self.meet(port, remote)?;
                     self.last_received = self.paths.len() - 1;
                     self.announce_last(now, net);
                 }
             }
         }
-        let path = &self.paths[self.last_received];
-        path.open.then_some((path.id, path.paused))
+        Some(&self.paths[self.last_received]).filter(|path| path.open)
     }
 
     /// Makes a path for a peer nobody announced, if the port is open and there is room.
@@ -416,21 +530,10 @@ impl Stack {
         }
         let id = PathId(self.next_path);
         self.next_path = self.next_path.checked_add(1)?;
-        let link = self.route(remote.0);
+        let links = self.links_to(remote.0);
         let (unknown, open, paused) = (true, true, false);
-        self.paths.push(Path { id, port, remote, info, link, unknown, open, paused });
+        self.paths.push(Path { id, port, remote, info, links, unknown, open, paused });
         Some(())
-    }
-
-    fn forward(&mut self, now: Time, to: Ipv4Addr, packet: Packet, net: &mut Network) -> Arrival {
-        let Some(link) = self.route(to) else {
-            self.stats.no_route += 1;
-            return Arrival::Dropped(packet);
-        };
-        if self.push(now, link, packet, net) {
-            self.stats.forwarded += 1;
-        }
-        Arrival::Taken
     }
 
     /// The engine asks for a path; the answer is an event.
@@ -471,8 +574,8 @@ impl Stack {
 }
 
 /// A datagram as the engine gets it, straight from the packet.
-pub(crate) fn datagram(path: PathId, ecn: Ecn, data: &[u8]) -> Receive<'_> {
-    Receive { ecn, ..Receive::datagram(path, data) }
+pub(crate) fn datagram(arrived: Arrived, ecn: Ecn, data: &[u8]) -> Receive<'_> {
+    Receive { ecn, from: arrived.from, ..Receive::datagram(arrived.path, data) }
 }
 
 fn mtu(info: &PathInfo) -> Option<usize> {

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::{Engine, PathEvent, PathId, PathInfo, Rng, Time};
 use link::{ConfigError, Link};
 
+use crate::agenda::Agenda;
 use crate::host::{Host, Violation};
-use crate::net::{Network, Node};
+use crate::net::{Chore, Network, Node};
 use crate::packet::Packet;
 use crate::stack::HostConfig;
 use crate::stats::HostStats;
@@ -100,8 +101,8 @@ pub struct World<E: Engine> {
     now: Time,
     events: u64,
     hosts: Vec<Host<E>>,
-    /// When each host has something to do next, the end of time for never.
-    due: Vec<Time>,
+    /// When each host has something to do next.
+    due: Agenda,
     net: Network,
     actions: BTreeMap<(Time, u64), Action<E>>,
     actions_added: u64,
@@ -129,7 +130,7 @@ impl<E: Engine> World<E> {
             now: Time::ZERO,
             events: 0,
             hosts: Vec::new(),
-            due: Vec::new(),
+            due: Agenda::default(),
             net: Network::default(),
             actions: BTreeMap::new(),
             actions_added: 0,
@@ -155,7 +156,6 @@ impl<E: Engine> World<E> {
     pub fn add_host(&mut self, config: HostConfig) -> HostId {
         self.net.nodes.push(Node { name: config.name.clone(), address: config.address });
         self.hosts.push(Host::new(self.hosts.len(), config, self.seed));
-        self.due.push(Time::MAX);
         HostId(self.hosts.len() - 1)
     }
 
@@ -168,7 +168,11 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Tells a host of a peer. The engine learns of it as a path that comes up.
+    /// Tells a host of a peer or a group. The engine learns of it as a path that comes up.
+    ///
+    /// A multicast address makes it a group, of which the host is a member from now on: what others
+    /// send there arrives on this path, from paths that are made for senders nobody announced. What
+    /// the host sends itself does not come back to it. Groups need [`World::add_group_route`].
     ///
     /// # Panics
     /// If the host has a path of this number.
@@ -219,6 +223,22 @@ impl<E: Engine> World<E> {
     pub fn add_route(&mut self, host: HostId, destination: Ipv4Addr, link: LinkId) {
         assert_eq!(self.net.pipes[link.0].from, host.0, "the link starts at another host");
         self.hosts[host.0].stack.add_route(destination, link.0, &mut self.net);
+    }
+
+    /// Sends what a host has from `source` for `group` over a link, too: once over each of the
+    /// links so named. `source` is the host itself or another one, whose packets it hands on.
+    ///
+    /// # Panics
+    /// If the link does not start at the host.
+    pub fn add_group_route(
+        &mut self,
+        host: HostId,
+        source: Ipv4Addr,
+        group: Ipv4Addr,
+        link: LinkId,
+    ) {
+        assert_eq!(self.net.pipes[link.0].from, host.0, "the link starts at another host");
+        self.hosts[host.0].stack.add_group_route(source, group, link.0, &mut self.net);
     }
 
     /// A host's store.
@@ -416,20 +436,21 @@ impl<E: Engine> World<E> {
                 next = Some((at, source));
             }
         };
-        consider(self.actions.keys().next().map(|(at, _)| *at), Source::Action);
-        let mut awaited = false;
-        for (index, pipe) in self.net.pipes.iter().enumerate() {
-            consider(pipe.due, Source::Link(index));
-            consider(pipe.blocked.and_then(|blocked| blocked.until), Source::LinkRoom(index));
-            awaited |= pipe.cues && !pipe.up;
+        consider(self.actions.keys().next().map(|at| at.0), Source::Action);
+        if let Some((at, pipe, chore)) = self.net.next() {
+            let source = match chore {
+                Chore::Packet => Source::Link(pipe),
+                Chore::Room => Source::LinkRoom(pipe),
+            };
+            consider(Some(at), source);
         }
-        for (index, at) in self.due.iter().enumerate() {
-            consider((*at < Time::MAX).then_some(*at), Source::Host(index));
+        if let Some((at, host)) = self.due.first() {
+            consider(Some(at), Source::Host(host));
         }
         // Outages come and go for ever. They count only while something else is under way or an
         // engine may be waiting for its link.
-        if next.is_some() || awaited {
-            for (index, pipe) in self.net.pipes.iter().enumerate().filter(|(_, pipe)| pipe.cues) {
+        if next.is_some() || self.net.cued().any(|(_, pipe)| !pipe.up) {
+            for (index, pipe) in self.net.cued() {
                 let first = |at| match next {
                     Some((earliest, Source::Action)) => at < earliest,
                     Some((earliest, _)) => at <= earliest,
@@ -453,7 +474,7 @@ impl<E: Engine> World<E> {
                 }
             }
             Source::LinkChange(link) => {
-                self.net.pipes[link].look(self.now);
+                self.net.look(self.now, link);
                 let from = self.net.pipes[link].from;
                 self.hosts[from].stack.link_changed(self.now, link, &self.net);
                 self.settle(from);
@@ -489,11 +510,10 @@ impl<E: Engine> World<E> {
                 self.settle(index);
             }
             Action::SetLink(link, change) => {
-                let pipe = &mut net.pipes[link.0];
-                let was_up = pipe.up;
-                change(&mut pipe.link, *now);
-                pipe.look(*now);
-                let (from, is_up) = (pipe.from, pipe.up);
+                let was_up = net.pipes[link.0].up;
+                change(&mut net.pipes[link.0].link, *now);
+                net.look(*now, link.0);
+                let (from, is_up) = (net.pipes[link.0].from, net.pipes[link.0].up);
                 if was_up != is_up {
                     hosts[from].stack.link_changed(*now, link.0, net);
                     self.settle(from);
@@ -510,15 +530,15 @@ impl<E: Engine> World<E> {
 
     /// A queue that was full has room again, unless it was filled in the meantime.
     fn make_room(&mut self, link: usize) {
-        let pipe = &mut self.net.pipes[link];
-        pipe.look(self.now);
+        self.net.look(self.now, link);
         let later = |at: &Time| *at > self.now;
-        if pipe.blocked.is_some_and(|blocked| blocked.until.as_ref().is_none_or(later)) {
+        let blocked = self.net.pipes[link].blocked;
+        if blocked.is_some_and(|blocked| blocked.until.as_ref().is_none_or(later)) {
             return;
         }
-        pipe.blocked = None;
-        let from = pipe.from;
-        self.hosts[from].stack.queue_changed(link, &PathEvent::Writable);
+        self.net.unblock(link);
+        let from = self.net.pipes[link].from;
+        self.hosts[from].stack.queue_changed(link, &PathEvent::Writable, &self.net);
         self.settle(from);
     }
 
@@ -535,7 +555,7 @@ impl<E: Engine> World<E> {
     }
 
     fn note(&mut self, index: usize, done: Result<(), Violation>) {
-        self.due[index] = self.hosts[index].due().unwrap_or(Time::MAX);
+        self.due.set(index, self.hosts[index].due().filter(|at| *at < Time::MAX));
         if let Err(Violation(why)) = done {
             self.stuck.get_or_insert((HostId(index), why));
         }

@@ -4,6 +4,7 @@
 
 mod capture;
 mod faults;
+mod groups;
 mod network;
 mod random;
 mod toy;
