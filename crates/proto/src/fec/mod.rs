@@ -23,12 +23,15 @@
 //!   (the RFC has another matrix for each length). Its parity symbol `j` has the encoding symbol
 //!   id `block length + j`, but the code word position `k + j`.
 //! * The 16-bit elements of GF(2¹⁶) are in the order of the machine it runs on, in practice little
-//!   endian. It leaves out the last byte of a symbol of odd length; here such a length is refused.
+//!   endian. Of segments of an odd length it sends half of the parity's last element, from which
+//!   the last byte cannot be recovered; here such a length is refused.
 
 mod code;
 mod decoder;
 mod encoder;
 mod field;
+#[cfg(test)]
+mod golden;
 mod kernel;
 mod partition;
 mod symbols;
