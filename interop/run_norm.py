@@ -1,0 +1,398 @@
+"""Runs slowlight's NORM against Debian's libnorm, between hosts in network namespaces.
+
+Both directions x {unicast, multicast to two receivers} x {0, 1, 5, 20 % of the datagrams lost at
+each host} x {parity as repair only, proactive parity, too}; then, with 5 % lost, other codes, no
+code, and receivers of both kinds in one group. Expected is that all ends say "complete" and that
+every receiver has the same file. A capture of what passed the sender's interface, and what the
+programs said, stay where that was not so, and the result names them.
+
+With `--self` libnorm also talks to itself, which shows what is its own limit. Needs root or
+unprivileged user namespaces; where there are none, it says so and leaves everything out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import netns
+from netns import Host
+
+HERE = Path(__file__).resolve().parent
+# Ours is the first, the reference the second.
+SLOWLIGHT, LIBNORM = "slowlight", "libnorm"
+UNSUPPORTED = 127
+# In place of an exit code: the process had to be interrupted, or killed.
+WAITED, HUNG = 1000, 1001
+GROUP, PORT = "224.1.2.3", 6003
+SENDER = 1
+LOST_SHARES = (0.0, 0.01, 0.05, 0.20)
+
+
+@dataclass(frozen=True)
+class Coding:
+    """Which code is used, and how."""
+
+    name: str
+    fec_id: int
+    block: int
+    parity: int
+    # How many of the parity symbols are sent without being asked for.
+    proactive: int = 0
+
+
+REPAIR = Coding("repair", 5, 64, 32)
+PROACTIVE = Coding("proactive", 5, 64, 32, 16)
+OTHER_CODINGS = (
+    Coding("none", 5, 64, 0),
+    Coding("id129", 129, 64, 32, 8),
+    Coding("gf16", 2, 300, 80, 30),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One transfer."""
+
+    sender: str
+    receivers: tuple[str, ...]
+    multicast: bool
+    lost_share: float
+    coding: Coding
+
+    def name(self) -> str:
+        """A name for files and tables."""
+        how = "multicast" if self.multicast else "unicast"
+        to = "+".join(self.receivers)
+        return f"{self.sender}-to-{to}-{how}-{self.lost_share:.0%}-{self.coding.name}"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What is run, how fast, and how long at most."""
+
+    slowlight: Path | None
+    libnorm: Path
+    rate_bps: int
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`ok`, `unsupported` or `FAILED`, and why."""
+
+    verdict: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it."""
+
+    sender: str
+    receivers: list[str]
+    multicast: bool
+    lost_share: float
+    coding: str
+    verdict: str
+    same_files: list[bool]
+    exits: list[int]
+    seconds: float
+    goodput_bps: float
+    note: str
+    # Where there is something to look at.
+    folder: str | None
+
+
+def destination(case: Case, hosts: list[Host]) -> str:
+    """Where the sender sends to."""
+    return f"{GROUP if case.multicast else hosts[1].address}:{PORT}"
+
+
+def send_command(case: Case, programs: Programs, hosts: list[Host], file: Path) -> list[str]:
+    """The command line of a sender, which is on the first host."""
+    group, coding = destination(case, hosts), case.coding
+    nodes = [str(SENDER + number) for number in range(1, len(hosts))]
+    if case.sender == LIBNORM:
+        code = ["--fec", str(coding.fec_id), "--block", str(coding.block)]
+        code += ["--parity", str(coding.parity), "--auto-parity", str(coding.proactive)]
+        ends = ["--group", group, "--interface", hosts[0].interface, "--node", str(SENDER)]
+        # The library's own estimate, 0.25 s, makes a multicast round of repair take seconds.
+        pace = ["--rate", str(programs.rate_bps), "--segment", "1024", "--grtt", "0.05"]
+        acks = [word for node in nodes for word in ("--ack", node)]
+        limit = ["--timeout", str(programs.limit_s)]
+        return [str(programs.libnorm), "send", str(file), *ends, *pace, *code, *acks, *limit]
+    ends = ["--group", group, "--interface", hosts[0].interface, "--node", str(SENDER)]
+    code = ["--fec", str(coding.fec_id), "--block", str(coding.block)]
+    code += ["--parity", str(coding.parity), "--auto-parity", str(coding.proactive)]
+    pace = ["--rate", f"{programs.rate_bps} bit/s", "--segment", "1024"]
+    acks = [word for node in nodes for word in ("--ack", node)]
+    shared = ["--protocol", "norm", "--json"]
+    return [str(programs.slowlight), "send", str(file), *shared, *ends, *pace, *code, *acks]
+
+
+def recv_command(
+    name: str, case: Case, programs: Programs, hosts: list[Host], number: int, root: Path
+) -> list[str]:
+    """The command line of a receiver, on the host with that number."""
+    host, node = hosts[number], str(SENDER + number)
+    ends = ["--group", destination(case, hosts), "--interface", host.interface, "--node", node]
+    if name == LIBNORM:
+        # It stays until its standard input ends, and that is when the sender has ended.
+        limits = ["--timeout", str(programs.limit_s), "--linger", str(programs.limit_s)]
+        return [str(programs.libnorm), "recv", str(root), *ends, *limits]
+    shared = ["--protocol", "norm", "--json", "--root", str(root), "--once"]
+    return [str(programs.slowlight), "recv", *shared, *ends]
+
+
+def start(host: Host, command: list[str], folder: Path, name: str) -> subprocess.Popen[bytes]:
+    """Starts a program on a host; what it says goes to two files."""
+    with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.err").open("wb") as err:
+        command = host.command(command)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=err)
+
+
+@contextmanager
+def capture(host: Host, file: Path) -> Iterator[None]:
+    """Captures what passes a host's interface, before any of it is lost; nothing without tshark."""
+    dumpcap = netns.find("dumpcap")
+    if dumpcap is None:
+        yield
+        return
+    command = [dumpcap, "-q", "-i", host.interface, "-f", "udp", "-w", str(file)]
+    process = subprocess.Popen(host.command(command), stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 5
+        while not file.exists() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def finish(process: subprocess.Popen[bytes], limit: float) -> int:
+    """Waits for a process; one that outlives the limit is interrupted (ctrl-C), then killed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(5)
+        return WAITED
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return HUNG
+
+
+def run(case: Case, programs: Programs, source: Path, folder: Path) -> Outcome:
+    """Runs one transfer and judges it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    roots = [folder / f"root{number}" for number in range(1, len(case.receivers) + 1)]
+    running = []
+    network = netns.hosts(1 + len(roots), case.lost_share)
+    with network as hosts, capture(hosts[0], folder / "capture.pcapng"):
+        try:
+            for number, (name, root) in enumerate(zip(case.receivers, roots, strict=True), 1):
+                root.mkdir()
+                command = recv_command(name, case, programs, hosts, number, root)
+                running.append(start(hosts[number], command, folder, f"recv{number}"))
+            for receiver in running:
+                netns.wait_for_socket(receiver, PORT, GROUP if case.multicast else None)
+            begin = time.monotonic()
+            command = send_command(case, programs, hosts, source)
+            running.insert(0, start(hosts[0], command, folder, "send"))
+            exits = [finish(running[0], programs.limit_s + 5)]
+            elapsed = time.monotonic() - begin
+            exits += [finish(receiver, 10) for receiver in running[1:]]
+        finally:
+            for process in running:
+                process.kill()
+    wanted = digest(source)
+    same = [digest(root / source.name) == wanted for root in roots]
+    seconds = reported_seconds(folder / "send.out", elapsed)
+    judgement = judge(case, same, exits)
+    return Outcome(
+        sender=case.sender,
+        receivers=list(case.receivers),
+        multicast=case.multicast,
+        lost_share=case.lost_share,
+        coding=case.coding.name,
+        verdict=judgement.verdict,
+        same_files=same,
+        exits=exits,
+        seconds=round(seconds, 3),
+        goodput_bps=round(source.stat().st_size * 8 / seconds) if all(same) else 0,
+        note=judgement.note,
+        folder=str(folder) if judgement.verdict == "FAILED" else None,
+    )
+
+
+def judge(case: Case, same: list[bool], exits: list[int]) -> Judgement:
+    """Whether a run ended as expected: every file the same, and every end says so."""
+    if UNSUPPORTED in exits:
+        return Judgement("unsupported")
+    ends = [f"the sender {case.sender}"]
+    ends += [f"receiver {number} {name}" for number, name in enumerate(case.receivers, 1)]
+    faults = [
+        f"the file of {end} differs or is missing"
+        for end, is_same in zip(ends[1:], same, strict=True)
+        if not is_same
+    ]
+    for end, code in zip(ends, exits, strict=True):
+        if code in (WAITED, HUNG):
+            faults.append(f"{end} {'had to be interrupted' if code == WAITED else 'hung'}")
+        elif code != 0:
+            faults.append(f"{end} ended with exit code {code}")
+    return Judgement("FAILED", "; ".join(faults)) if faults else Judgement("ok")
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; of nothing, if there is no file."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def reported_seconds(output: Path, elapsed: float) -> float:
+    """The time a sender reports for its transfer, else the wall clock's."""
+    for line in reversed(output.read_text().splitlines()):
+        try:
+            report = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(report, dict) and "elapsed_s" in report:
+            return float(report["elapsed_s"] or elapsed)
+    return elapsed
+
+
+def cases(senders_and_receivers: list[tuple[str, str]]) -> list[Case]:
+    """The whole matrix for some pairs of a sender and a receiver."""
+    found = []
+    for sender, receiver in senders_and_receivers:
+        for multicast in (False, True):
+            receivers = (receiver, receiver) if multicast else (receiver,)
+            for lost_share in LOST_SHARES:
+                for coding in (REPAIR, PROACTIVE):
+                    found.append(Case(sender, receivers, multicast, lost_share, coding))
+            for coding in OTHER_CODINGS:
+                found.append(Case(sender, receivers, multicast, 0.05, coding))
+        if sender != receiver:
+            found.append(Case(sender, (LIBNORM, SLOWLIGHT), True, 0.05, REPAIR))
+    return found
+
+
+def speaks_norm(slowlight: Path) -> bool:
+    """Whether this binary knows the protocol."""
+    ended = subprocess.run([str(slowlight), "recv", "--help"], capture_output=True, text=True)
+    return "norm" in ended.stdout.lower()
+
+
+def build(target: Path) -> Path | str:
+    """Compiles the peer if it is not newer than its source; the reason if that cannot be."""
+    source, program = HERE / "norm/norm_peer.cpp", target / "release/norm-peer"
+    if program.exists() and program.stat().st_mtime >= source.stat().st_mtime:
+        return program
+    compiler = netns.find("c++")
+    if compiler is None:
+        return "there is no C++ compiler (g++)"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    flags = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    command = [compiler, *flags, "-o", str(program), str(source), "-lnorm"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode == 0:
+        return program
+    if "normApi.h" in ended.stderr and "No such file" in ended.stderr:
+        return "the library is missing (libnorm-dev)"
+    raise RuntimeError(ended.stderr)
+
+
+def report(outcome: Outcome) -> None:
+    """Prints a line of the table."""
+    how = "multicast" if outcome.multicast else "unicast"
+    print(
+        f"{outcome.sender:<10} {'+'.join(outcome.receivers):<20} {how:<9}"
+        f" {outcome.lost_share:>4.0%} {outcome.coding:<9} {outcome.goodput_bps / 1e6:>7.2f}"
+        f"  {outcome.verdict} {outcome.note}",
+        flush=True,
+    )
+    if outcome.folder is not None:
+        print(f"{'':>11}see {outcome.folder}", flush=True)
+
+
+def run_all(given: argparse.Namespace, programs: Programs) -> int:
+    """Runs the matrix, prints the table, writes `norm.json`; 1 if a run failed."""
+    pairs = [(LIBNORM, LIBNORM)] if given.self or programs.slowlight is None else []
+    if programs.slowlight is not None:
+        pairs += [(SLOWLIGHT, LIBNORM), (LIBNORM, SLOWLIGHT)]
+    out: Path = given.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    source = out / "source.bin"
+    source.write_bytes(random.Random(1).randbytes(given.size))
+    outcomes = []
+    print(f"{'sender':<10} {'receivers':<20} {'':<9} loss {'parity':<9} {'Mbit/s':>7}")
+    for case in cases(pairs):
+        if given.only not in case.name():
+            continue
+        folder = out / f"norm-{case.name()}"
+        outcome = run(case, programs, source, folder)
+        outcomes.append(outcome)
+        if outcome.folder is None:
+            shutil.rmtree(folder)
+        report(outcome)
+    (out / "norm.json").write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
+    failed = sum(each.verdict == "FAILED" for each in outcomes)
+    print(f"{len(outcomes) - failed} as expected, {failed} not; captures in {out}")
+    return 1 if failed else 0
+
+
+def main() -> int:
+    """Enters namespaces of its own and runs the matrix there."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--slowlight", type=Path, help="the binary to test")
+    parser.add_argument("--size", type=int, default=1_000_000, help="bytes of the file")
+    parser.add_argument("--rate", type=int, default=50_000_000, help="bit/s of a sender")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds a transfer may take")
+    parser.add_argument("--out", type=Path, default=HERE / "out", help="captures and results")
+    parser.add_argument("--only", default="", help="only cases with this in their name")
+    parser.add_argument("--self", action="store_true", help="libnorm against itself, too")
+    given = parser.parse_args()
+
+    if netns.MARK not in os.environ:
+        why = netns.why_not()
+        if why is not None:
+            print(f"NORM left out: {why}")
+            return 0
+        command = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
+        return subprocess.run(netns.inside(command), env=netns.environment()).returncode
+    target = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()
+    libnorm = build(target)
+    if isinstance(libnorm, str):
+        print(f"NORM left out: {libnorm}")
+        return 0
+    slowlight = given.slowlight.resolve() if given.slowlight is not None else None
+    if slowlight is not None and not speaks_norm(slowlight):
+        print(f"{slowlight} does not speak NORM: libnorm talks to itself only")
+        slowlight = None
+    return run_all(given, Programs(slowlight, libnorm, given.rate, given.limit))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""Tests of the NORM runner's own judgement, and of libnorm against itself where that can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import netns
+from run_norm import (
+    HERE,
+    HUNG,
+    LIBNORM,
+    LOST_SHARES,
+    OTHER_CODINGS,
+    PROACTIVE,
+    REPAIR,
+    SLOWLIGHT,
+    UNSUPPORTED,
+    WAITED,
+    Case,
+    Programs,
+    build,
+    cases,
+    destination,
+    judge,
+    recv_command,
+    send_command,
+    speaks_norm,
+)
+
+GROUP_OF_TWO = Case(SLOWLIGHT, (LIBNORM, SLOWLIGHT), True, 0.05, REPAIR)
+HOSTS = [netns.Host(f"h{number}", f"10.0.0.{number + 1}") for number in range(3)]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()
+
+
+class Judgement(unittest.TestCase):
+    """What counts as expected."""
+
+    def test_every_file_and_every_end_must_be_right(self) -> None:
+        self.assertEqual(judge(GROUP_OF_TWO, [True, True], [0, 0, 0]).verdict, "ok")
+        judged = judge(GROUP_OF_TWO, [True, False], [0, 0, 0])
+        self.assertEqual(judged.verdict, "FAILED")
+        self.assertEqual(judged.note, "the file of receiver 2 slowlight differs or is missing")
+        for exits in ([1, 0, 0], [0, 0, -11], [0, WAITED, 0], [HUNG, 0, 0]):
+            self.assertEqual(judge(GROUP_OF_TWO, [True, True], exits).verdict, "FAILED", exits)
+
+    def test_a_failure_says_whose(self) -> None:
+        note = judge(GROUP_OF_TWO, [True, True], [WAITED, 0, HUNG]).note
+        self.assertEqual(
+            note, "the sender slowlight had to be interrupted; receiver 2 slowlight hung"
+        )
+        note = judge(GROUP_OF_TWO, [False, True], [1, 3, 0]).note
+        self.assertIn("receiver 1 libnorm ended with exit code 3", note)
+
+    def test_a_peer_that_cannot_is_no_failure(self) -> None:
+        judged = judge(GROUP_OF_TWO, [False, False], [UNSUPPORTED, WAITED, WAITED])
+        self.assertEqual(judged.verdict, "unsupported")
+
+
+class Matrix(unittest.TestCase):
+    """Which transfers are made."""
+
+    def test_both_ways_unicast_and_multicast_every_loss_with_and_without_parity(self) -> None:
+        found = cases([(SLOWLIGHT, LIBNORM), (LIBNORM, SLOWLIGHT)])
+        names = {case.name() for case in found}
+        self.assertEqual(len(names), len(found))
+        for sender in (SLOWLIGHT, LIBNORM):
+            for multicast in (False, True):
+                mine = [c for c in found if c.sender == sender and c.multicast == multicast]
+                for coding in (REPAIR, PROACTIVE):
+                    shares = [case.lost_share for case in mine if case.coding == coding]
+                    self.assertEqual(sorted(set(shares)), sorted(LOST_SHARES))
+                self.assertLessEqual(set(OTHER_CODINGS), {case.coding for case in mine})
+
+    def test_one_group_has_receivers_of_both_kinds(self) -> None:
+        found = cases([(SLOWLIGHT, LIBNORM), (LIBNORM, SLOWLIGHT)])
+        self.assertEqual(sum(case.receivers == (LIBNORM, SLOWLIGHT) for case in found), 2)
+        self.assertTrue(all(case.receivers == (LIBNORM,) * 2 for case in self.groups_of_libnorm()))
+
+    def groups_of_libnorm(self) -> list[Case]:
+        """What libnorm sends to itself by multicast."""
+        return [case for case in cases([(LIBNORM, LIBNORM)]) if case.multicast]
+
+
+class Commands(unittest.TestCase):
+    """What the programs are told."""
+
+    def test_both_ends_name_the_same_group_and_different_nodes(self) -> None:
+        programs = Programs(Path("slowlight"), Path("norm-peer"), 1_000_000, 60.0)
+        for multicast, expected in ((True, "224.1.2.3:6003"), (False, "10.0.0.2:6003")):
+            for name in (SLOWLIGHT, LIBNORM):
+                case = Case(name, (name,), multicast, 0.0, PROACTIVE)
+                self.assertEqual(destination(case, HOSTS), expected)
+                send = send_command(case, programs, HOSTS[:2], Path("file"))
+                recv = recv_command(name, case, programs, HOSTS[:2], 1, Path("root"))
+                for command in (send, recv):
+                    self.assertEqual(command[command.index("--group") + 1], expected)
+                nodes = [command[command.index("--node") + 1] for command in (send, recv)]
+                self.assertEqual(nodes, ["1", "2"])
+
+    def test_a_binary_without_the_protocol_is_known(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "slowlight"
+            for text, speaks in (("cfdp, ltp", False), ("cfdp, ltp, norm", True)):
+                program.write_text(f"#!/bin/sh\necho '{text}'\n")
+                program.chmod(0o755)
+                self.assertEqual(speaks_norm(program), speaks)
+
+
+class Reference(unittest.TestCase):
+    """libnorm against itself: what the runner says when all is well, and when it is not."""
+
+    def setUp(self) -> None:
+        why = netns.why_not()
+        if why is not None:
+            self.skipTest(why)
+        self.program = build(TARGET)
+        if isinstance(self.program, str):
+            self.skipTest(self.program)
+
+    def run_matrix(self, folder: str, *options: str) -> tuple[int, list[dict[str, object]]]:
+        """The runner's exit code and results."""
+        command = [sys.executable, str(HERE / "run_norm.py"), "--out", folder, *options]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        results = Path(folder) / "norm.json"
+        self.assertTrue(results.exists(), ended.stdout + ended.stderr)
+        return ended.returncode, json.loads(results.read_text())
+
+    def test_two_receivers_get_a_file_through_losses(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            options = ["--self", "--size", "200000", "--only", "multicast-5%-proactive"]
+            code, results = self.run_matrix(folder, *options)
+        self.assertEqual(code, 0, results)
+        self.assertEqual([found["verdict"] for found in results], ["ok"])
+        self.assertEqual(results[0]["same_files"], [True, True])
+
+    def test_a_transfer_without_time_fails_and_leaves_what_to_look_at(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            # 4 MB at 1 Mbit/s take 32 s.
+            slow = ["--size", "4000000", "--rate", "1000000", "--limit", "1"]
+            options = ["--self", "--only", "unicast-0%-repair", *slow]
+            code, results = self.run_matrix(folder, *options)
+            self.assertEqual(code, 1)
+            self.assertEqual(results[0]["verdict"], "FAILED")
+            self.assertEqual(results[0]["same_files"], [False])
+            kept = Path(str(results[0]["folder"]))
+            self.assertTrue((kept / "send.out").is_file())
+
+
+if __name__ == "__main__":
+    unittest.main()
