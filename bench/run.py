@@ -4,6 +4,7 @@
 * slowlight over loopback, CFDP class 2, LTP and Saratoga: 1 GB, compared by SHA-256, and the peak
   resident memory of both processes; of CFDP for 100 MB and 4 GB, too;
 * the peers of `interop/`, class 2 at the same datagram size, each against itself;
+* libnorm against itself, without a code and with two, at the same datagram size;
 * the simulator: processor time of a 10 MB run, and whether many runs keep all processors busy;
   the link model's own benchmark.
 
@@ -45,6 +46,12 @@ DATAGRAM_MAX = 1472
 # What is measured with a gigabyte, by the names of the command line.
 NAMES = {"cfdp": "class 2", "ltp": "LTP", "saratoga": "Saratoga"}
 PYTHON = str(INTEROP / ".venv/bin/python")
+# libnorm against itself: what the code is called, its block, its parity; and bit/s to pace it at.
+NORM_BYTES = 300_000_000
+NORM_CODES = (("FEC off", 64, 0), ("20+4", 20, 4), ("64+16", 64, 16))
+NORM_RATES = (1_000_000_000, 2_000_000_000, 4_000_000_000)
+# Header, payload identifier and transmission information of a NORM_DATA message with FEC id 5.
+NORM_HEADER = 16 + 4 + 12
 PEERS = {
     # Name, command, bit/s to pace it at: each at about what its receiver takes.
     "cfdp-py": ([PYTHON, str(INTEROP / "cfdp-py/peer.py")], (150_000_000, 200_000_000, 0)),
@@ -261,6 +268,39 @@ class Bench:
                 best = Row(best.what, goodput, seconds, sender.rss_kb, receiver.rss_kb, pace)
         return self.add(best)
 
+    def libnorm(self, program: Path, code: str, block: int, parity: int) -> Row:
+        """libnorm against itself, unicast, the best of several paces.
+
+        It computes the parity of every block, although no loss asks for it.
+        """
+        source, root = self.folder / "norm.bin", self.folder / "norm-root"
+        make_file(source, NORM_BYTES)
+        best = Row(f"libnorm, {code}, {NORM_BYTES / 1e6:g} MB", 0.0, note="never complete")
+        for rate in NORM_RATES:
+            shutil.rmtree(root, ignore_errors=True)
+            root.mkdir()
+            shared = ["--group", "127.0.0.1:5821", "--timeout", "60"]
+            receive = [str(program), "recv", str(root), *shared, "--linger", "1"]
+            recv = Process(receive, self.folder, "norm-recv", 70)
+            wait_for_port(5821)
+            settings = ["--segment", str(self.datagram - NORM_HEADER), "--rate", str(rate)]
+            settings += ["--block", str(block), "--parity", str(parity), "--ack", "2"]
+            # One receiver on this machine: nothing to wait for before feedback and repair.
+            settings += ["--backoff", "0", "--grtt", "0.001"]
+            transmit = [str(program), "send", str(source), *shared, *settings]
+            send = Process(transmit, self.folder, "norm-send", 70)
+            sender, receiver = wait_for_both(send, recv)
+            seconds = float(last_json(sender.output).get("elapsed_s", 0))
+            if sender.code != 0 or seconds == 0 or digest(source) != digest(root / source.name):
+                continue
+            goodput = NORM_BYTES * 8 / seconds
+            if goodput > (best.goodput_bps or 0):
+                pace = f"paced at {rate / 1e6:g} Mbit/s"
+                best = Row(best.what, goodput, seconds, sender.rss_kb, receiver.rss_kb, pace)
+        source.unlink()
+        shutil.rmtree(root, ignore_errors=True)
+        return self.add(best)
+
     def simulator(self, runs: int) -> Row:
         """Processor time of a 10 MB run in the simulator, every byte carried and verified."""
         source = self.folder / "sim.bin"
@@ -382,6 +422,14 @@ def build(target: Path) -> None:
     subprocess.run([*cargo, "--manifest-path", str(INTEROP / "Cargo.toml")], check=True)
 
 
+def build_norm_peer() -> Path | None:
+    """Where the peer made of libnorm is; None if the library is not there."""
+    command = [PYTHON, str(INTEROP / "run_norm.py"), "--build"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = last_json(ended.stdout).get("norm_peer")
+    return None if found is None else Path(found)
+
+
 def main() -> int:
     """Measures everything; 1 if a file did not arrive as it was."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -409,6 +457,10 @@ def main() -> int:
         for peer, (command, rates) in PEERS.items():
             command = command or [str(bench.target / "release/cfdp-rs-peer")]
             peers.append(bench.peer(peer, command, rates))
+        norm_peer = build_norm_peer()
+        if norm_peer is not None:
+            for code in NORM_CODES:
+                bench.libnorm(norm_peer, *code)
         cpu_s = bench.simulator(10).seconds or float("inf")
         busy = bench.both_cores(60)
         if not given.quick:

@@ -151,7 +151,7 @@ def recv_command(
     ends = ["--group", destination(case, hosts), "--interface", host.interface, "--node", node]
     if name == LIBNORM:
         # It stays until its standard input ends, and that is when the sender has ended.
-        limits = ["--timeout", str(programs.limit_s), "--linger", str(programs.limit_s)]
+        limits = ["--timeout", str(programs.limit_s), "--stay"]
         return [str(programs.libnorm), "recv", str(root), *ends, *limits]
     shared = ["--protocol", "norm", "--json", "--root", str(root), "--once"]
     return [str(programs.slowlight), "recv", *shared, *ends]
@@ -305,6 +305,11 @@ def speaks_norm(slowlight: Path) -> bool:
     return "norm" in ended.stdout.lower()
 
 
+def target_folder() -> Path:
+    """Where programs are built."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()
+
+
 def build(target: Path) -> Path | str:
     """Compiles the peer if it is not newer than its source; the reason if that cannot be."""
     source, program = HERE / "norm/norm_peer.cpp", target / "release/norm-peer"
@@ -373,8 +378,15 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=HERE / "out", help="captures and results")
     parser.add_argument("--only", default="", help="only cases with this in their name")
     parser.add_argument("--self", action="store_true", help="libnorm against itself, too")
+    parser.add_argument(
+        "--build", action="store_true", help="only build the peer, and say where it is"
+    )
     given = parser.parse_args()
 
+    if given.build:
+        built = build(target_folder())
+        print(json.dumps({"norm_peer": str(built) if isinstance(built, Path) else None}))
+        return 0
     if netns.MARK not in os.environ:
         why = netns.why_not()
         if why is not None:
@@ -382,8 +394,7 @@ def main() -> int:
             return 0
         command = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
         return subprocess.run(netns.inside(command), env=netns.environment()).returncode
-    target = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()
-    libnorm = build(target)
+    libnorm = build(target_folder())
     if isinstance(libnorm, str):
         print(f"NORM left out: {libnorm}")
         return 0

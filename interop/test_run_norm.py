@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -31,11 +30,11 @@ from run_norm import (
     recv_command,
     send_command,
     speaks_norm,
+    target_folder,
 )
 
 GROUP_OF_TWO = Case(SLOWLIGHT, (LIBNORM, SLOWLIGHT), True, 0.05, REPAIR)
 HOSTS = [netns.Host(f"h{number}", f"10.0.0.{number + 1}") for number in range(3)]
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()
 
 
 class Judgement(unittest.TestCase):
@@ -119,7 +118,7 @@ class Reference(unittest.TestCase):
         why = netns.why_not()
         if why is not None:
             self.skipTest(why)
-        self.program = build(TARGET)
+        self.program = build(target_folder())
         if isinstance(self.program, str):
             self.skipTest(self.program)
 

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -64,9 +65,10 @@ struct Options {
   bool auto_ack = false;
   std::vector<NormNodeId> ack;
   double timeout_s = 60;
-  // How long at most a receiver stays for what the sender still asks of it: until then, or until
-  // its standard input ends.
+  // How long a receiver stays for what the sender still asks of it: so long, and with `--stay`
+  // until its standard input ends.
   double linger_s = 0;
+  bool stay = false;
   unsigned int debug = 0;
   bool trace = false;
 };
@@ -94,6 +96,8 @@ bool read_switch(const std::string& key, Options& options) {
     options.silent = true;
   } else if (key == "--sync-all") {
     options.sync_all = true;
+  } else if (key == "--stay") {
+    options.stay = true;
   } else if (key == "--trace") {
     options.trace = true;
   } else {
@@ -395,11 +399,14 @@ class Receiver : Session {
   void linger() {
     pollfd input{STDIN_FILENO, POLLIN, 0};
     char ignored[256];
+    bool is_asked_to_stay = options.stay;
     const auto last = deadline(options.linger_s);
-    while (Clock::now() < last) {
-      if (poll(&input, 1, 50) > 0 && read(STDIN_FILENO, ignored, sizeof ignored) <= 0) return;
+    while (is_asked_to_stay || Clock::now() < last) {
+      if (is_asked_to_stay && poll(&input, 1, 50) > 0) {
+        is_asked_to_stay = read(STDIN_FILENO, ignored, sizeof ignored) > 0;
+      }
       NormEvent event;
-      while (NormGetNextEvent(instance, &event, false)) continue;
+      while (next(event, std::min(last, deadline(0.05)))) continue;
     }
   }
 
