@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::{
-    Ack, Body, CcFeedback, Command, Data, Extensions, Form, Fti, Info, Message, Nack, NodeId,
-    NodeList, PayloadId, Position, Request, RequestFlags, Requests, Scheme, SendTime, Sender,
-    group_size, loss, rate, rtt,
+    Ack, Body, CcFeedback, Command, Data, Extensions, FIELD_BITS_ASSUMED, Form, Fti, Info, Message,
+    Nack, NodeId, NodeList, PayloadId, Position, Request, RequestFlags, Requests, Scheme, SendTime,
+    Sender, group_size, loss, rate, rtt,
 };
 
 /// Entries of a list that are written out; of more only the number is told.
@@ -158,8 +158,12 @@ impl fmt::Display for Ack<'_> {
             kind => write!(f, "ACK({kind}) {}", self.id)?,
         }
         write!(f, " to {} instance {}", self.server, self.instance)?;
-        if !self.payload.is_empty() {
-            write!(f, " of {} B", self.payload.len())?;
+        match Position::decode(self.payload, FIELD_BITS_ASSUMED) {
+            Ok(Position { fec, object, id }) if self.kind == Self::FLUSH => {
+                write!(f, " of object {object} symbol {id} {fec}")?;
+            }
+            Ok(_) | Err(_) if self.payload.is_empty() => {}
+            Ok(_) | Err(_) => write!(f, " of {} B", self.payload.len())?,
         }
         write_response(f, self.grtt_response)?;
         write_cc(f, self.cc)?;

@@ -60,7 +60,7 @@ impl<'a> Extensions<'a> {
     }
 
     /// One after the other.
-    pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + 'a {
+    pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
         let (fields, octets, known) = match self.0 {
             Source::Fields(fields) => (fields, &[][..], None),
             Source::Octets { octets, known } => (&[][..], octets, known),

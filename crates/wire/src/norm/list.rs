@@ -87,7 +87,7 @@ impl<'a, T: Entry> List<'a, T> {
     }
 
     /// One after the other.
-    pub fn iter(&self) -> impl Iterator<Item = T> + 'a {
+    pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
         let (fields, octets) = match self.0 {
             Source::Fields(fields) => (fields, &[][..]),
             Source::Octets(octets) => (&[][..], octets),

@@ -122,7 +122,7 @@ impl<'a> Requests<'a> {
     }
 
     /// One after the other.
-    pub fn iter(&self) -> impl Iterator<Item = Request<'a>> + 'a {
+    pub fn iter(&self) -> impl Iterator<Item = Request<'a>> + use<'a> {
         let (mut reader, field_bits) = (Reader::new(self.octets), self.field_bits);
         std::iter::from_fn(move || Some(Request::read(&mut reader, field_bits).ok()?.0))
     }
@@ -159,7 +159,7 @@ impl fmt::Debug for Requests<'_> {
 impl<'a> Request<'a> {
     /// What it names, one after the other; of ranges, first and last by turns. Nothing if the form is
     /// not known.
-    pub fn positions(&self) -> impl Iterator<Item = Position> + 'a {
+    pub fn positions(&self) -> impl Iterator<Item = Position> + use<'a> {
         let items = match self.form {
             Form::Items | Form::Ranges | Form::Erasures => self.items,
             Form::Other(_) => &[],
@@ -169,7 +169,7 @@ impl<'a> Request<'a> {
     }
 
     /// What it names as ranges, first and last, both included; an item is a range of one.
-    pub fn ranges(&self) -> impl Iterator<Item = (Position, Position)> + 'a {
+    pub fn ranges(&self) -> impl Iterator<Item = (Position, Position)> + use<'a> {
         let (form, mut positions) = (self.form, self.positions());
         std::iter::from_fn(move || {
             let first = positions.next()?;

@@ -259,3 +259,230 @@ fn heads_of_streams() {
     let end = StreamHeader::end(7).encode();
     assert_eq!(StreamHeader::decode(&end), Ok((StreamHeader::end(7), &[][..])));
 }
+
+/// Messages of the reference implementation: what they mean, and the same octets again.
+mod vectors {
+    use super::{Message, octets};
+
+    fn reads(text: &str) {
+        let told = |what| text.lines().find_map(|line| line.strip_prefix(what));
+        let digits: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let octets = octets(&digits.join(" "));
+        let field_bits = told("# m: ").expect("it has m").parse().expect("a number");
+        let message = Message::decode_with(&octets, field_bits).expect("it is a message");
+        assert_eq!(Some(&*message.to_string()), told("# reads: "));
+        assert_eq!(super::comes_back(message, field_bits), octets);
+    }
+
+    macro_rules! vectors {
+        ($($name:ident)*) => {
+            $(#[test]
+            fn $name() {
+                reads(include_str!(concat!(
+                    "../../../../testdata/vectors/norm/",
+                    stringify!($name),
+                    ".hex"
+                )));
+            })*
+        };
+    }
+
+    vectors! {
+        ack_cc ack_flush application cc cc_node data data_129 data_2_16 data_2_8 data_stream
+        data_stream_end flush flush_129 flush_2_16 flush_ackers info info_129 info_2_16
+        info_stream nack nack_129 nack_2_16 nack_many repair_adv squelch
+    }
+}
+
+#[test]
+fn what_the_reference_implementation_does_not_send() {
+    // Laid out by hand from the figures of RFC 5740 §4.
+    let (sender, others) = (SENDER, Extensions::NONE);
+    let ackers = [NodeId(2), NodeId::ANY];
+    let ackers = NodeList::new(&ackers);
+    let id = PayloadId::new(5, 0);
+    let odd = [7, 9, 11];
+    let invalid = ObjectList::new(&odd);
+    let fec = Scheme::NoCode;
+    let kind = Ack::APPLICATION;
+    let header = [1, 2, 3];
+    let report = Report { header: &[1, 2, 3, 4], payload: b"?" };
+    for (body, text) in [
+        (Body::Command(Command::Eot { sender, others }), "13 04 S 02 00 00 00"),
+        (
+            Body::Command(Command::AckReq { sender, kind, id: 9, others, ackers }),
+            "13 04 S 06 00 10 09 00 00 00 02 ff ff ff ff",
+        ),
+        (
+            Body::Command(Command::Squelch { sender, fec, object: 6, id, others, invalid }),
+            "13 05 S 03 00 00 06 00 05 00 00 00 07 00 09 00 0b",
+        ),
+        (
+            Body::Command(Command::Other { sender, subtype: 8, header: &header, payload: b"?" }),
+            "13 04 S 08 01 02 03 3f",
+        ),
+        (Body::Report(report), "16 03 01 02 7f 00 00 01 01 02 03 04 3f"),
+    ] {
+        let head = "01 02 7f 00 00 01 12 34 b2 43";
+        assert_eq!(comes_back(message(body), 8), octets(&text.replace('S', head)), "{body}");
+    }
+}
+
+#[test]
+fn extensions_stand_behind_those_that_have_a_field() {
+    let long = [7; 18];
+    let list = [Extension { kind: 9, value: &long }, Extension { kind: 200, value: &[0, 1, 2] }];
+    let others = Extensions::new(&list);
+    let body = Body::Data(Data { others, ..data(b"hi") });
+    let out = comes_back(message(body), 8);
+    assert_eq!(out[1], 8 + 5 + 1);
+    assert_eq!(out[32..34], [9, 5]);
+    assert_eq!(out[52..], [200, 0, 1, 2, b'h', b'i']);
+    // Whatever stands before and behind it.
+    let (a, b, c) = (&out[..20], &out[20..32], &out[32..]);
+    let moved = [a, &c[..20], b, &c[20..]].concat();
+    assert_eq!(Message::decode_with(&moved, 8), Ok(message(body)));
+    // A second one changes nothing; there is room for 255 words.
+    let mut twice = [a, b, b, c].concat();
+    twice[1] += 3;
+    assert_eq!(Message::decode_with(&twice, 8), Ok(message(body)));
+    for value in [&[0; 1][..], &[0; 4], &[]] {
+        let list = [Extension { kind: 9, value }];
+        let body = Body::Data(Data { others: Extensions::new(&list), ..data(b"hi") });
+        assert!(matches!(message(body).to_vec(), Err(EncodeError::Conflict(_))), "{value:?}");
+    }
+    let longest = vec![0; 1018];
+    let many = [Extension { kind: 9, value: &longest }];
+    let body = Body::Data(Data { others: Extensions::new(&many), ..data(b"hi") });
+    assert_eq!(message(body).to_vec(), Err(EncodeError::TooLarge { field: "hdr_len" }));
+}
+
+#[test]
+fn fields_have_bounds() {
+    let encode = |data: Data<'_>| message(Body::Data(data)).to_vec().map(|_| ());
+    let too_large = |field| Err(EncodeError::TooLarge { field });
+    let plain = Data { fti: None, ..data(b"") };
+    let id = |block, symbol, block_len| PayloadId { block, symbol, block_len };
+    let m = Scheme::ReedSolomonM;
+    for (fec, id, expected) in [
+        (Scheme::ReedSolomon8, id((1 << 24) - 1, 255, None), Ok(())),
+        (Scheme::ReedSolomon8, id(1 << 24, 255, None), too_large("source_block_number")),
+        (Scheme::ReedSolomon8, id(0, 256, None), too_large("encoding_symbol_id")),
+        (Scheme::NoCode, id(0xffff, 0xffff, None), Ok(())),
+        (Scheme::NoCode, id(0x1_0000, 0, None), too_large("source_block_number")),
+        (m, id(0xffff, 0xffff, None), Ok(())),
+        (m, id(0x1_0000, 0, None), too_large("source_block_number")),
+        (Scheme::SmallBlockSystematic, id(u32::MAX, 0xffff, Some(0xffff)), Ok(())),
+    ] {
+        assert_eq!(encode(Data { fec, id, ..plain }), expected, "{fec} {id}");
+    }
+    for (fec, id) in [
+        (Scheme::SmallBlockSystematic, id(0, 0, None)),
+        (Scheme::ReedSolomon8, id(0, 0, Some(1))),
+        (Scheme::Other(3), id(0, 0, None)),
+    ] {
+        assert!(matches!(encode(Data { fec, id, ..plain }), Err(EncodeError::Conflict(_))));
+    }
+    let with = |fti: Fti| encode(Data { fti: Some(fti), ..plain });
+    assert_eq!(with(Fti { object_size: OBJECT_SIZE_MAX, ..fti5() }), Ok(()));
+    assert_eq!(with(Fti { object_size: 1 << 48, ..fti5() }), too_large("object_size"));
+    assert_eq!(with(Fti { block_len: 256, ..fti5() }), too_large("fec_max_block_len"));
+    assert_eq!(with(Fti { parity: 256, ..fti5() }), too_large("fec_num_parity"));
+    let with = |sender| encode(Data { sender, ..plain });
+    assert_eq!(with(Sender { backoff: 16, ..SENDER }), too_large("backoff"));
+    assert_eq!(with(Sender { group_size: 16, ..SENDER }), too_large("gsize"));
+    let other = Command::Other { sender: SENDER, subtype: 7, header: &[0; 3], payload: b"" };
+    assert!(message(Body::Command(other)).to_vec().is_err());
+    assert_eq!(Scheme::ReedSolomon8.block_mask(16), 0x00ff_ffff);
+    assert_eq!((m.block_mask(8), m.block_mask(16)), (0x00ff_ffff, 0xffff));
+    assert_eq!(Scheme::SmallBlockSystematic.block_mask(8), u32::MAX);
+    assert_eq!(Scheme::NoCode.block_mask(8), 0xffff);
+}
+
+#[test]
+fn field_bits_of_scheme_2() {
+    let id = PayloadId::new(0x0102, 0x0003);
+    let fec = Scheme::ReedSolomonM;
+    let (sender, others, ackers) = (SENDER, Extensions::NONE, NodeList::NONE);
+    let flush = Command::Flush { sender, fec, object: 1, id, others, ackers };
+    for (field_bits, last) in [(8, 0x0001_0203), (16, 0x0102_0003), (10, 0x0004_0803)] {
+        let out = comes_back(message(Body::Command(flush)), field_bits);
+        assert_eq!(out[16..20], u32::to_be_bytes(last));
+    }
+    assert_eq!(message(Body::Command(flush)).to_vec().unwrap()[16..20], [1, 2, 0, 3]);
+    // What the message itself says comes first; 0 says that it is 8.
+    for (m, last) in [(0, 0x0001_0203), (8, 0x0001_0203), (10, 0x0004_0803)] {
+        let fti = Some(Fti { field_bits: m, ..fti5() });
+        let out = comes_back(message(Body::Data(Data { fec, id, fti, ..data(b"") })), 16);
+        assert_eq!(out[16..20], u32::to_be_bytes(last));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let head = "01 02 7f 00 00 01 12 34 b2 43";
+    let feedback = "01 02 7f 00 00 02 00 00 00 01 12 34 00 00 00 00 00 01 00 00 00 02";
+    for (text, offset) in [
+        ("", 0),
+        ("22 05 S 00 05 00 07 00 00 03 05", 0),
+        ("17 04 S 00 05 00 07", 0),
+        ("12 01 S 00 05 00 07 00 00 03 05", 1),
+        ("12 06 S 00 05 00 07 00 00 03 05", 8),
+        ("12 04 S 00 05 00 07 00 00 03 05", 16),
+        ("12 05 S 00 03 00 07 00 00 03 05", 13),
+        // Header extensions: no length, a length beyond the header, EXT_FTI of another length.
+        ("12 06 S 00 05 00 07 00 00 03 05 09 00 00 00", 21),
+        ("12 06 S 00 05 00 07 00 00 03 05 09 02 00 00", 22),
+        ("12 06 S 00 05 00 07 00 00 03 05 40 01 00 00", 22),
+        ("12 06 S 00 05 00 07 00 00 03 05 80 00 00", 8),
+        // EXT_FTI of scheme 2: m, and symbols of a packet.
+        ("12 09 S 00 02 00 07 00 00 03 05 40 04 00 00 00 00 00 00 11 01 00 00 00 00 00 00", 28),
+        ("12 09 S 00 02 00 07 00 00 03 05 40 04 00 00 00 00 00 00 08 02 00 00 00 00 00 00", 29),
+        // Blocks longer than the numbers of symbols.
+        ("12 09 S 00 00 00 07 00 00 03 05 40 04 00 00 00 00 00 00 00 00 00 00 00 01 00 00", 32),
+        // EOT with a payload; a list that does not end with an entry.
+        ("13 04 S 02 00 00 00 00", 16),
+        ("13 05 S 01 05 00 00 00 00 00 00 01 02", 20),
+        ("13 05 S 01 03 00 00 00 00 00 00", 16),
+        // Requests: of an unknown scheme, half a range, longer than the message, half an item.
+        ("14 06 F 01 01 00 08 03 00 00 00 00 00 00 00", 32),
+        ("14 06 F 02 01 00 08 05 00 00 00 00 00 00 00", 36),
+        ("14 06 F 01 01 00 0c 05 00 00 00 00 00 00 00", 28),
+        ("14 06 F 01 01 00 04 05 00 00 00", 32),
+        // EXT_CC of two words.
+        ("15 08 F 03 02 00 00 00 00 00 00", 26),
+    ] {
+        let octets = octets(&text.replace('S', head).replace('F', feedback));
+        let error = Message::decode(&octets).map(|message| message.to_string()).unwrap_err();
+        assert_eq!(error.offset, offset, "{text}: {error}");
+    }
+    // A form that is not known is passed over.
+    let text = "14 06 F 09 01 00 03 05 00 00 01 01 00 08 05 00 00 00 00 00 00 00";
+    let octets = octets(&text.replace('F', feedback));
+    let message = Message::decode(&octets).expect("a message");
+    let Body::Nack(nack) = message.body else { panic!("{message}") };
+    let forms: Vec<_> =
+        nack.requests.iter().map(|request| (request.form, request.ranges().count())).collect();
+    assert_eq!(forms, [(Form::Other(9), 0), (Form::Items, 1)]);
+    assert_eq!(message.to_vec(), Ok(octets.clone()));
+}
+
+#[test]
+fn one_line_each() {
+    let nodes: Vec<_> = (1..=10).map(NodeId).collect();
+    let (sender, others, ackers) = (SENDER, Extensions::NONE, NodeList::new(&nodes));
+    let line = |command| message(Body::Command(command)).to_string();
+    let tail = "instance 4660 GRTT 2.677s backoff 4 group 10000";
+    assert_eq!(
+        line(Command::AckReq { sender, kind: 16, id: 3, others, ackers }),
+        format!(
+            "node 2130706433 #258 ACK_REQ 3 of type 16, to be acknowledged by 1 2 3 4 5 6 7 8 and \
+             2 more, {tail}"
+        )
+    );
+    assert_eq!(line(Command::Eot { sender, others }), format!("node 2130706433 #258 EOT, {tail}"));
+    assert_eq!(NodeId::NONE.to_string() + &NodeId::ANY.to_string(), "noneany");
+    assert_eq!((Flags::FILE | Flags(0x80)).to_string(), "FILE flags 0x80");
+}
+
+mod properties;
