@@ -6,6 +6,7 @@ pub mod cfdp;
 pub mod fec;
 mod kernel;
 pub mod ltp;
+pub mod norm;
 mod path;
 mod ranges;
 mod recent;

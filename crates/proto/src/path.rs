@@ -135,6 +135,16 @@ impl Path {
         self.info.rate_bps.is_some()
     }
 
+    /// The rate at which it is sent, in bit/s, if it has one.
+    pub(crate) fn rate_bps(&self) -> Option<u64> {
+        self.info.rate_bps
+    }
+
+    /// Twice the one-way light time, where it is known.
+    pub(crate) fn light(&self) -> Option<Duration> {
+        self.rtt.light
+    }
+
     pub(crate) fn is_up(&self) -> bool {
         self.up
     }
@@ -229,6 +239,11 @@ impl Burst<'_> {
     /// The largest PDU the path takes.
     pub(crate) fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// Whether a datagram of `len` bytes fits the batch.
+    pub(crate) fn has_room(&self, len: usize) -> bool {
+        self.tx.fits(len)
     }
 
     /// Adds a datagram of `len` bytes and returns its place, if it fits the batch.

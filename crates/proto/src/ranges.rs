@@ -37,6 +37,14 @@ impl Ranges {
         self.below.len() + usize::from(self.last.is_some())
     }
 
+    /// Whether `at` is covered.
+    pub(crate) fn contains(&self, at: u64) -> bool {
+        if self.last.is_some_and(|(start, _)| at >= start) {
+            return at < self.end();
+        }
+        self.below.range(..=at).next_back().is_some_and(|(_, &end)| at < end)
+    }
+
     /// The ranges, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.below.iter().map(|(&start, &end)| (start, end)).chain(self.last)

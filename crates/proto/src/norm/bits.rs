@@ -1,0 +1,69 @@
+//! A set of segments of a block.
+
+/// Which of a block's segments are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bits {
+    words: Vec<u64>,
+    count: u32,
+}
+
+impl Bits {
+    pub(crate) const fn new() -> Self {
+        Self { words: Vec::new(), count: 0 }
+    }
+
+    /// Adds one; whether it was not there.
+    #[inline]
+    pub(crate) fn insert(&mut self, at: u16) -> bool {
+        let (word, bit) = (usize::from(at) / 64, 1_u64 << (at % 64));
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        let is_new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        self.count += u32::from(is_new);
+        is_new
+    }
+
+    pub(crate) fn contains(&self, at: u16) -> bool {
+        let word = self.words.get(usize::from(at) / 64);
+        word.is_some_and(|word| word & (1 << (at % 64)) != 0)
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        let words = self.words.iter().enumerate();
+        words.flat_map(|(index, word)| {
+            let bits = (0..64).filter(move |bit| word & (1 << bit) != 0);
+            bits.map(move |bit| u16::try_from(index * 64 + bit).unwrap_or(u16::MAX))
+        })
+    }
+
+    /// Those of the first `len` that are not there.
+    pub(crate) fn missing(&self, len: u16) -> impl Iterator<Item = u16> + '_ {
+        (0..len).filter(|at| !self.contains(*at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_comes_out() {
+        let mut bits = Bits::new();
+        assert!(bits.insert(3) && bits.insert(64) && bits.insert(254) && !bits.insert(64));
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 64, 254]);
+        assert_eq!((bits.len(), bits.contains(254), bits.contains(255)), (3, true, false));
+        assert_eq!(bits.missing(5).collect::<Vec<_>>(), [0, 1, 2, 4]);
+    }
+}

@@ -1,0 +1,210 @@
+//! Settings of a NORM node.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::PathId;
+use wire::norm::Scheme;
+
+/// Settings of a node.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its number, `NormNodeId`; 0 lets it choose one at random.
+    pub node: u32,
+    /// Paths that are multicast groups.
+    pub groups: Vec<PathId>,
+    /// How it sends.
+    pub sender: SenderConfig,
+    /// How it receives.
+    pub receiver: ReceiverConfig,
+    /// Rates, in bit/s, in place of those of the paths; 0 sends as fast as the driver takes.
+    pub rate_bps: BTreeMap<PathId, u64>,
+    /// The same for all other paths.
+    pub rate_all_bps: Option<u64>,
+    /// How far behind its rate a driver may come and make up for that.
+    pub catch_up: Duration,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            node: 0,
+            groups: Vec::new(),
+            sender: SenderConfig::default(),
+            receiver: ReceiverConfig::default(),
+            rate_bps: BTreeMap::new(),
+            rate_all_bps: None,
+            catch_up: Duration::from_millis(2),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Whether a path is a group.
+    #[must_use]
+    pub fn is_group(&self, path: PathId) -> bool {
+        self.groups.contains(&path)
+    }
+}
+
+/// How a node sends.
+#[derive(Clone, Debug)]
+pub struct SenderConfig {
+    /// Octets of a segment; `None` makes them as long as the path takes, and 0xffff at most.
+    pub segment_size: Option<u16>,
+    /// The code (RFC 5740 §4.2.1, `fec_id`): [`Scheme::ReedSolomon8`],
+    /// [`Scheme::SmallBlockSystematic`], [`Scheme::ReedSolomonM`] with 16 bits, or
+    /// [`Scheme::NoCode`].
+    pub fec: Scheme,
+    /// Most source segments of a block.
+    pub block_len: u16,
+    /// Parity segments that a block has for repairs; those sent unasked are among them.
+    pub parity: u16,
+    /// Parity segments sent with each block unasked.
+    pub auto_parity: u16,
+    /// With parity that is sent unasked, NORM_INFO goes out again before each so many blocks, so
+    /// that its loss does not cost a round of repairs. 0 sends it once.
+    pub info_every: u32,
+    /// Whether each NORM_DATA carries the FEC object transmission information, so that a receiver
+    /// that begins late needs no other message.
+    pub fti_in_data: bool,
+    /// `K` of the back-off, 0 to 15; `None` stands for 0 towards one receiver and 4 in a group.
+    pub backoff: Option<u8>,
+    /// The group's size that is told to receivers.
+    pub group_size: u32,
+    /// How often what may be lost is repeated: `NORM_ROBUST_FACTOR`.
+    pub robust_factor: u32,
+    /// The greatest round trip in the group, until one was measured.
+    pub grtt_initial: Duration,
+    /// Whether the light time that the path tells takes the place of `grtt_initial`.
+    pub grtt_of_path: bool,
+    /// Most that the greatest round trip may be.
+    pub grtt_max: Duration,
+    /// Least time between two probes of the round trip.
+    pub probe_interval_min: Duration,
+    /// Most time between two of them.
+    pub probe_interval_max: Duration,
+    /// How it ends.
+    pub end: EndGame,
+    /// Receivers that must be heard before [`EndGame::Acknowledged`] is over; 0 waits for those
+    /// that were heard of.
+    pub receivers: u32,
+    /// Congestion control.
+    pub congestion: Congestion,
+}
+
+impl Default for SenderConfig {
+    fn default() -> Self {
+        Self {
+            segment_size: None,
+            fec: Scheme::ReedSolomon8,
+            block_len: 64,
+            parity: 32,
+            auto_parity: 0,
+            info_every: 8,
+            fti_in_data: true,
+            backoff: None,
+            group_size: 10,
+            robust_factor: 20,
+            grtt_initial: Duration::from_millis(500),
+            grtt_of_path: true,
+            grtt_max: Duration::from_secs(15),
+            probe_interval_min: Duration::from_secs(1),
+            probe_interval_max: Duration::from_secs(30),
+            end: EndGame::Acknowledged,
+            receivers: 0,
+            congestion: Congestion::FixedRate,
+        }
+    }
+}
+
+/// How a sender ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndGame {
+    /// NORM_CMD(FLUSH) goes out `robust_factor` times, twice the greatest round trip apart, unless
+    /// receivers ask for repairs (RFC 5740 §5.1.1).
+    Flush,
+    /// The same, but each receiver that was heard of is asked to acknowledge (§5.5.3), and once
+    /// all did, it is over. In a large group these acknowledgements are many, and a receiver that
+    /// was never heard of is not waited for.
+    Acknowledged,
+}
+
+/// What decides how fast a node sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// The rate that was given.
+    FixedRate,
+}
+
+/// How a node receives.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// Whether it receives at all.
+    pub enabled: bool,
+    /// Whether it never sends anything: losses are repaired only by parity that is sent unasked,
+    /// and by what others ask for.
+    pub silent: bool,
+    /// Whether NACKs go to the sender alone instead of to the group.
+    pub unicast_nack: bool,
+    /// How often in vain a silent sender is asked for what is missing, before that is given up:
+    /// `NORM_ROBUST_FACTOR`.
+    pub robust_factor: u32,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        Self { enabled: true, silent: false, unicast_nack: false, robust_factor: 20 }
+    }
+}
+
+/// Bounds of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Senders that are received from.
+    pub senders: usize,
+    /// Objects under way, of each sender.
+    pub objects: usize,
+    /// Receivers that a sender remembers.
+    pub receivers: usize,
+    /// Octets of an object.
+    pub object: u64,
+    /// Octets of blocks that came in part, in all objects.
+    pub assembly: usize,
+    /// Octets received and not written yet, in all objects.
+    pub write_buffer: usize,
+    /// Octets collected into one write where blocks are smaller.
+    pub write_piece: usize,
+    /// Octets read ahead of what is sent, for each object.
+    pub read_ahead: usize,
+    /// The same for all objects together.
+    pub read_ahead_total: usize,
+    /// Octets asked for in one read.
+    pub read_piece: usize,
+    /// Blocks of an object of which it is remembered that they were repaired.
+    pub repairs: usize,
+    /// Messages for nobody in particular that wait to be sent.
+    pub replies: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            senders: 64,
+            objects: 256,
+            receivers: 1000,
+            object: 1 << 40,
+            assembly: 128 << 20,
+            write_buffer: 8 << 20,
+            write_piece: 128 << 10,
+            read_ahead: 1 << 20,
+            read_ahead_total: 64 << 20,
+            read_piece: 256 << 10,
+            repairs: 65_536,
+            replies: 256,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What all sessions of a node share.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use engine::{Rng, Time};
+use wire::norm::{Body, Message, NodeId, SendTime};
+
+use super::config::Config;
+use super::indication::{Indication, Limit, Stats};
+use crate::kernel::{self, Reported, bounds};
+use crate::path::{Burst, Handle};
+
+/// A session's timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Alarm {
+    /// A sender asks how long the round trip is.
+    Probe,
+    /// A sender says again where its end is.
+    Flush,
+    /// A sender has collected requests for repairs.
+    Aggregate,
+    /// A sender may refuse again what it no longer has.
+    Squelch,
+    /// A receiver asks for repairs.
+    Nack,
+    /// A receiver answers a probe.
+    Feedback,
+    /// A receiver acknowledges.
+    Acknowledge,
+    /// Nothing came from the sender for too long.
+    Inactivity,
+}
+
+impl kernel::Alarm for Alarm {
+    fn why(self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Flush => "flush",
+            Self::Aggregate => "aggregation of NACKs",
+            Self::Squelch => "squelch",
+            Self::Nack => "NACK",
+            Self::Feedback => "feedback",
+            Self::Acknowledge => "acknowledgement",
+            Self::Inactivity => "inactivity",
+        }
+    }
+}
+
+/// What an effect was for that only NORM has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// A block is read to compute parity of it.
+    Block { block: u32 },
+}
+
+pub(crate) type Job = kernel::Job<Task>;
+
+pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
+
+/// What all sessions of a node share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: Config,
+    pub(crate) node: NodeId,
+    pub(crate) kernel: Kernel,
+    pub(crate) indications: VecDeque<Indication>,
+    pub(crate) stats: Stats,
+    pub(crate) rng: Rng,
+    /// Octets of blocks that came in part.
+    pub(crate) assembling: usize,
+    /// Places of objects that are over.
+    pub(crate) free: Vec<Handle>,
+    limits_reported: Reported<Limit>,
+}
+
+impl Core {
+    pub(crate) fn new(config: Config, mut rng: Rng) -> Self {
+        let node = match config.node {
+            // The highest and the lowest number stand for any node and for none.
+            0 => NodeId(u32::try_from(1 + rng.below(u64::from(u32::MAX) - 2)).unwrap_or(1)),
+            node => NodeId(node),
+        };
+        Self {
+            kernel: Kernel::new(bounds!(config.limits)),
+            node,
+            indications: VecDeque::new(),
+            stats: Stats::default(),
+            rng,
+            assembling: 0,
+            free: Vec::new(),
+            limits_reported: Reported::new(),
+            config,
+        }
+    }
+
+    pub(crate) fn indicate(&mut self, indication: Indication) {
+        self.indications.push_back(indication);
+    }
+
+    /// Reports a limit, once until it is left.
+    pub(crate) fn limit_reached(&mut self, limit: Limit) {
+        if self.limits_reported.reached(limit) {
+            self.indicate(Indication::LimitReached(limit));
+        }
+    }
+
+    pub(crate) fn limit_left(&mut self, limit: Limit) {
+        self.limits_reported.left(&limit);
+    }
+
+    /// Writes one message into the batch; `false` if it must wait for the next one. A message that
+    /// is larger than the path takes cannot be sent at all, and is left out.
+    pub(crate) fn push(&mut self, burst: &mut Burst<'_>, sequence: u16, body: Body<'_>) -> bool {
+        let message = Message { sequence, source: self.node, body };
+        let len = message.encoded_len();
+        if len > burst.mtu() {
+            self.stats.oversize += 1;
+            return true;
+        }
+        let Some(place) = burst.push(len) else { return false };
+        if message.encode(place).is_err() {
+            debug_assert!(false, "a message of our own cannot be encoded");
+            place.fill(0xff);
+        }
+        self.stats.sent.count(&message.body);
+        true
+    }
+}
+
+/// The moment as messages tell it: any clock will do, because only its own reader understands it.
+pub(crate) fn send_time(at: Time) -> SendTime {
+    // A zero would say that nothing is known.
+    SendTime::from_micros(at.as_nanos() / 1000 + 1_000_000)
+}
+
+/// How long something was under way whose sending time comes back.
+pub(crate) fn since_sent(now: Time, sent: SendTime) -> Option<Duration> {
+    // The message carries 32 bits of seconds.
+    let wrap = (1_u64 << 32) * 1_000_000;
+    let now = send_time(now).micros() % wrap;
+    Some(Duration::from_micros(now.checked_sub(sent.micros())?))
+}

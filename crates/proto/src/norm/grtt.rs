@@ -1,0 +1,128 @@
+//! The greatest round trip of a group, as its sender knows it, and the random wait that keeps
+//! receivers from all speaking at once (RFC 5740 §2.4, §5.4; RFC 5401 §4.2).
+
+use std::time::Duration;
+
+use engine::Rng;
+use wire::norm;
+
+/// Rounds of probes with a smaller greatest round trip before it is believed.
+const DECREASE_AFTER: u32 = 3;
+
+/// A sender's estimate.
+#[derive(Debug)]
+pub(crate) struct Grtt {
+    measured: Duration,
+    /// The greatest answer of the round of probes under way.
+    peak: Option<Duration>,
+    /// Rounds in a row whose answers were smaller.
+    smaller: u32,
+    /// The time of one segment at the rate: it cannot be less.
+    least: Duration,
+    most: Duration,
+}
+
+impl Grtt {
+    pub(crate) fn new(initial: Duration, least: Duration, most: Duration) -> Self {
+        Self { measured: initial, peak: None, smaller: 0, least, most }
+    }
+
+    /// The estimate as messages carry it.
+    pub(crate) fn quantised(&self) -> u8 {
+        norm::quantise_rtt(self.measured.max(self.least).min(self.most))
+    }
+
+    /// What receivers understand it to be: timers of both sides are multiples of that.
+    pub(crate) fn advertised(&self) -> Duration {
+        norm::rtt(self.quantised())
+    }
+
+    /// A receiver answered. A greater round trip is believed at once, by three quarters.
+    ///
+    /// 0.25 s and an answer after 2.5 s: 0.25 · 0.25 + 0.75 · 2.5 = 1.9375 s.
+    pub(crate) fn answered(&mut self, took: Duration) {
+        let took = took.min(self.most);
+        if self.peak.is_some_and(|peak| took <= peak) {
+            return;
+        }
+        self.peak = Some(took);
+        if took > self.measured {
+            self.measured = self.measured / 4 + took * 3 / 4;
+            self.smaller = 0;
+        }
+    }
+
+    /// A round of probes is over. A smaller round trip is believed slowly, because those who have
+    /// the greatest may just not have been heard.
+    pub(crate) fn round_over(&mut self) {
+        let Some(peak) = self.peak.take() else { return };
+        if peak >= self.measured {
+            self.smaller = 0;
+            return;
+        }
+        self.smaller += 1;
+        if self.smaller > DECREASE_AFTER {
+            self.measured = (self.measured + peak) / 2;
+        }
+    }
+}
+
+/// A random wait of up to `most`, so distributed that of `group` receivers who all begin to wait
+/// at once few end before they can have heard the first (RFC 5401 §4.2).
+pub(crate) fn backoff(rng: &mut Rng, most: Duration, group: f64) -> Duration {
+    let most = most.as_secs_f64();
+    if most <= 0.0 {
+        return Duration::ZERO;
+    }
+    let lambda = libm::log(group.max(1.0)) + 1.0;
+    let span = libm::exp(lambda) - 1.0;
+    let x = rng.unit() * lambda / most + lambda / (most * span);
+    let wait = most / lambda * libm::log(x * span * most / lambda);
+    Duration::from_secs_f64(wait.clamp(0.0, most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn it_grows_as_the_captures_of_2011_show() {
+        // The advertised values of the first paper's run with 2.5 s of round trip.
+        let mut grtt = Grtt::new(Duration::from_millis(250), Duration::ZERO, 10 * SECOND);
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            grtt.answered(Duration::from_millis(2500));
+            grtt.round_over();
+            seen.push(grtt.quantised());
+        }
+        assert_eq!(seen, [0xae, 0xb1, 0xb1, 0xb2]);
+    }
+
+    #[test]
+    fn it_shrinks_only_after_some_rounds() {
+        let mut grtt = Grtt::new(SECOND, Duration::ZERO, 10 * SECOND);
+        let before = grtt.quantised();
+        for round in 0..5 {
+            grtt.answered(SECOND / 10);
+            grtt.round_over();
+            assert_eq!(grtt.quantised() == before, round < DECREASE_AFTER, "{round}");
+        }
+        for _ in 0..10 {
+            grtt.round_over();
+        }
+        assert!(grtt.advertised() > SECOND / 4, "rounds without an answer say nothing");
+    }
+
+    #[test]
+    fn few_of_a_large_group_are_early() {
+        let mut rng = Rng::new(1, "backoff");
+        let waits: Vec<_> = (0..10_000).map(|_| backoff(&mut rng, 4 * SECOND, 1e4)).collect();
+        let early = waits.iter().filter(|wait| **wait < SECOND).count();
+        // (e^(lambda / 4) - 1) / (e^lambda - 1) with lambda = ln(10,000) + 1 is 0.00044.
+        assert!((1..=15).contains(&early), "{early}");
+        assert!(waits.iter().all(|wait| *wait <= 4 * SECOND));
+        assert_eq!(backoff(&mut rng, Duration::ZERO, 1e4), Duration::ZERO);
+    }
+}

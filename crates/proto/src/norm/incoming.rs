@@ -1,0 +1,735 @@
+//! An object that is received: blocks as they come, what they lack, and the file they go to.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use engine::{
+    Completion, EffectError, FileId, FileName, FilestoreRequest, NameError, OpenMode, Time,
+};
+use wire::norm::{Data, Flags, Fti, Info, Position, RequestFlags, RequestWriter, Scheme};
+
+use super::bits::Bits;
+use super::coding::Coding;
+use super::core::{Core, Job};
+use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
+use crate::fec::{Decoder, Partition};
+use crate::path::Handle;
+use crate::ranges::Ranges;
+use crate::storage::Storage as _;
+
+/// What a piece of data costs beside its octets.
+const PIECE_COST: usize = 64;
+
+/// An object that is received.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) id: ObjectId,
+    handle: Handle,
+    shape: Option<Shape>,
+    flags: Flags,
+    info: Option<Bytes>,
+    /// Blocks that are whole.
+    whole: Ranges,
+    /// Blocks that came in part.
+    blocks: BTreeMap<u32, Block>,
+    decoder: Option<Decoder>,
+    received: u64,
+    store: Store,
+    /// Whole blocks that wait for the file to be open.
+    parked: VecDeque<(u64, Bytes)>,
+    writes: usize,
+    /// Octets of an object that is no file.
+    data: BTreeMap<u64, Bytes>,
+    pub(crate) state: State,
+    /// Whether others were heard asking for its NORM_INFO.
+    info_heard: bool,
+}
+
+/// How it is cut and coded.
+#[derive(Clone, Debug)]
+struct Shape {
+    scheme: Scheme,
+    fti: Fti,
+    partition: Partition,
+    coding: Coding,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Store {
+    /// Nothing is known of it yet.
+    None,
+    /// It is no file.
+    Memory,
+    Opening(FileName),
+    Open(FileName, FileId),
+    /// The file has its name, or was deleted.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Receiving,
+    Syncing,
+    Installing,
+    /// It is here, whole and safe.
+    Done,
+    /// It was given up.
+    Failed,
+}
+
+/// A block that came in part.
+#[derive(Debug)]
+struct Block {
+    /// Source segments in their places, as far as the last that came.
+    buffer: BytesMut,
+    have: Bits,
+    parity: Vec<(u16, Bytes)>,
+    cost: usize,
+    /// Symbols that other receivers asked for.
+    heard: Bits,
+    /// When it was last asked for.
+    asked_at: Option<Time>,
+}
+
+/// How far a sender is, or what a request is about: objects, blocks, and symbols before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Reach {
+    pub(crate) object: u64,
+    pub(crate) block: u32,
+}
+
+impl Incoming {
+    pub(crate) fn new(id: ObjectId, handle: Handle) -> Self {
+        Self {
+            id,
+            handle,
+            shape: None,
+            flags: Flags::NONE,
+            info: None,
+            whole: Ranges::new(),
+            blocks: BTreeMap::new(),
+            decoder: None,
+            received: 0,
+            store: Store::None,
+            parked: VecDeque::new(),
+            writes: 0,
+            data: BTreeMap::new(),
+            state: State::Receiving,
+            info_heard: false,
+        }
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            id: self.id,
+            is_sender: false,
+            progress: self.received,
+            size: self.shape.as_ref().map(|shape| shape.fti.object_size),
+            info: self.info.clone().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        let blocks: usize = self.blocks.values().map(|block| block.cost).sum();
+        let data: usize = self.data.values().map(Bytes::len).sum();
+        blocks + data + self.whole.len() * 16 + self.info.as_ref().map_or(0, Bytes::len)
+    }
+
+    fn number(&self) -> u16 {
+        (self.id.number & 0xffff) as u16
+    }
+
+    /// Whether it is here, or was given up.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Done | State::Failed)
+    }
+
+    /// Learns how it is cut; an error ends it.
+    fn learn(
+        &mut self,
+        core: &mut Core,
+        flags: Flags,
+        scheme: Scheme,
+        fti: Option<&Fti>,
+    ) -> Result<(), Failure> {
+        let Some(fti) = fti.filter(|_| self.shape.is_none()) else { return Ok(()) };
+        let unknown = || Failure::Settings("its FEC scheme is not understood".to_owned());
+        let coding = Coding::from_fti(scheme, fti).ok_or_else(unknown)?;
+        let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len)
+            .map_err(|error| Failure::Settings(error.to_string()))?;
+        if flags.contains(Flags::STREAM) {
+            return Err(Failure::Settings("streams are not received".to_owned()));
+        }
+        let is_file = flags.contains(Flags::FILE);
+        let most = core.config.limits.object;
+        let most = if is_file { most } else { most.min(core.config.limits.assembly as u64 / 2) };
+        if fti.object_size > most {
+            core.limit_reached(Limit::Object);
+            return Err(Failure::Settings("it is larger than allowed".to_owned()));
+        }
+        self.flags = flags;
+        let fti = *fti;
+        self.shape = Some(Shape { scheme, fti, partition, coding });
+        if is_file {
+            let number = core.rng.next_u64();
+            let name = FileName::spool(&format!("norm-{number:016x}"));
+            let name = name.expect("letters, digits and a dash are a name");
+            core.kernel.open(self.handle, name.clone(), OpenMode::Truncate);
+            self.store = Store::Opening(name);
+        } else {
+            self.store = Store::Memory;
+        }
+        core.indicate(Indication::Receiving { id: self.id, size: fti.object_size });
+        Ok(())
+    }
+
+    /// NORM_INFO came (§4.2.2).
+    pub(crate) fn on_info(&mut self, core: &mut Core, info: &Info<'_>) {
+        if self.state != State::Receiving {
+            return;
+        }
+        if let Err(failure) = self.learn(core, info.flags, info.fec, info.fti.as_ref()) {
+            self.fail(core, failure);
+            return;
+        }
+        if self.info.is_none() {
+            let info = Bytes::copy_from_slice(info.payload);
+            core.indicate(Indication::Info { id: self.id, info: info.clone() });
+            self.info = Some(info);
+        }
+        self.check_complete(core);
+    }
+
+    /// A segment came (§4.2.1); whether it brought something.
+    pub(crate) fn on_data(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
+        if self.state != State::Receiving {
+            core.stats.duplicate_data += 1;
+            return false;
+        }
+        if let Err(failure) = self.learn(core, data.flags, data.fec, data.fti.as_ref()) {
+            self.fail(core, failure);
+            return false;
+        }
+        let Some(shape) = self.shape.as_ref().filter(|shape| shape.scheme == data.fec) else {
+            core.stats.data_dropped += 1;
+            return false;
+        };
+        let (block, symbol) = (data.id.block, data.id.symbol);
+        let block_len = shape.partition.block_len(block);
+        let most = u32::from(block_len) + u32::from(shape.coding.parity());
+        if block >= shape.partition.blocks() || u32::from(symbol) >= most {
+            core.stats.data_dropped += 1;
+            return false;
+        }
+        if self.is_whole(block) {
+            core.stats.duplicate_data += 1;
+            return false;
+        }
+        let segment = usize::from(shape.fti.segment_size);
+        let expected = match symbol < block_len {
+            true => usize::from(shape.partition.segment_len(block, symbol)),
+            // Parity is as long as the longest segment of its block.
+            false => usize::from(shape.partition.segment_len(block, 0)),
+        };
+        let len = data.payload.len();
+        let fits = len == expected || symbol >= block_len && len == segment;
+        if !fits {
+            core.stats.data_dropped += 1;
+            return false;
+        }
+        self.take(core, (block, block_len), symbol, segment, data.payload)
+    }
+
+    /// Puts a segment into its block.
+    fn take(
+        &mut self,
+        core: &mut Core,
+        (block, block_len): (u32, u16),
+        symbol: u16,
+        segment: usize,
+        payload: &[u8],
+    ) -> bool {
+        let full = usize::from(block_len) * segment;
+        // One that was asked for before anything of it came has no room yet.
+        if self.blocks.get(&block).is_none_or(|block| block.cost == 0) {
+            let cost = full + PIECE_COST;
+            let has_room = core.assembling + cost <= core.config.limits.assembly;
+            if !has_room || core.kernel.room.unwritten > core.config.limits.write_buffer {
+                core.stats.data_dropped += 1;
+                core.limit_reached(if has_room { Limit::WriteBuffer } else { Limit::Assembly });
+                return false;
+            }
+            core.assembling += cost;
+            let state = self.blocks.entry(block).or_insert_with(Block::new);
+            (state.buffer, state.cost) = (core.kernel.room.take_buffer(full), cost);
+        }
+        let Some(state) = self.blocks.get_mut(&block) else { return false };
+        if !state.have.insert(symbol) {
+            core.stats.duplicate_data += 1;
+            return false;
+        }
+        if symbol < block_len {
+            state.put(usize::from(symbol) * segment, payload);
+            self.received += payload.len() as u64;
+        } else {
+            state.parity.push((symbol, Bytes::copy_from_slice(payload)));
+            state.cost += payload.len();
+            core.assembling += payload.len();
+        }
+        if state.have.len() >= u32::from(block_len) {
+            self.block_came(core, block);
+        }
+        true
+    }
+
+    fn is_whole(&self, block: u32) -> bool {
+        // Blocks mostly come in order, and are looked for at the end.
+        let block = u64::from(block);
+        self.whole.contains(block)
+    }
+
+    /// Enough of a block is here to have all of it.
+    fn block_came(&mut self, core: &mut Core, number: u32) {
+        let Some(mut block) = self.blocks.remove(&number) else { return };
+        let Some(shape) = self.shape.clone() else { return };
+        core.assembling -= block.cost;
+        core.limit_left(Limit::Assembly);
+        let block_len = shape.partition.block_len(number);
+        if !block.parity.is_empty() && !self.recover(core, &shape, &mut block, block_len) {
+            core.stats.data_dropped += 1;
+            return;
+        }
+        let start = shape.partition.block_offset(number);
+        let end = shape.partition.block_offset(number + 1);
+        self.received += (end - start).saturating_sub(block.counted(&shape, number));
+        block.buffer.truncate((end - start) as usize);
+        self.whole.insert(u64::from(number), u64::from(number) + 1);
+        let bytes = block.buffer.freeze();
+        core.kernel.room.keep_buffer(&bytes);
+        match self.store {
+            Store::Memory => {
+                self.data.insert(start, bytes);
+            }
+            Store::Opening(_) | Store::None => {
+                core.kernel.room.unwritten += bytes.len() + PIECE_COST;
+                self.parked.push_back((start, bytes));
+            }
+            Store::Open(_, file) => {
+                core.kernel.room.unwritten += bytes.len() + PIECE_COST;
+                self.write(core, file, start, bytes);
+            }
+            Store::Gone => {}
+        }
+        self.check_complete(core);
+    }
+
+    /// Recovers the source segments that did not come.
+    fn recover(
+        &mut self,
+        core: &mut Core,
+        shape: &Shape,
+        block: &mut Block,
+        block_len: u16,
+    ) -> bool {
+        let segment = usize::from(shape.fti.segment_size);
+        let full = usize::from(block_len) * segment;
+        block.buffer.resize(full, 0);
+        let missing: Vec<_> = block.have.missing(block_len).collect();
+        if missing.is_empty() {
+            return true;
+        }
+        if self.decoder.is_none() {
+            let code = shape.coding.code().cloned();
+            self.decoder = code.and_then(|code| Decoder::new(code, segment).ok());
+        }
+        let Some(decoder) = self.decoder.as_mut() else { return false };
+        decoder.start(block_len);
+        for symbol in block.have.iter().take_while(|symbol| *symbol < block_len) {
+            let at = usize::from(symbol) * segment;
+            decoder.add(symbol, &block.buffer[at..at + segment]);
+        }
+        for (symbol, parity) in &block.parity {
+            decoder.add(*symbol, parity);
+        }
+        if decoder.recover().is_err() {
+            return false;
+        }
+        for symbol in &missing {
+            let at = usize::from(*symbol) * segment;
+            if let Some(made) = decoder.symbol(*symbol) {
+                block.buffer[at..at + segment].copy_from_slice(made);
+            }
+        }
+        core.stats.recovered += missing.len() as u64;
+        true
+    }
+
+    fn write(&mut self, core: &mut Core, file: FileId, offset: u64, bytes: Bytes) {
+        self.writes += 1;
+        let cost = bytes.len() + PIECE_COST;
+        core.kernel.write(self.handle, file, offset, bytes, cost);
+    }
+
+    /// Goes on to the end if everything is here.
+    fn check_complete(&mut self, core: &mut Core) {
+        let Some(shape) = &self.shape else { return };
+        let has_info = self.info.is_some() || !self.flags.contains(Flags::INFO);
+        let blocks = u64::from(shape.partition.blocks());
+        let is_whole = self.whole.covered() >= blocks && has_info;
+        if self.state != State::Receiving || !is_whole {
+            return;
+        }
+        match &self.store {
+            Store::Memory => self.deliver(core),
+            Store::Open(_, file) if self.writes == 0 => {
+                self.state = State::Syncing;
+                core.kernel.sync(self.handle, *file);
+            }
+            Store::Open(..) | Store::Opening(_) | Store::None | Store::Gone => {}
+        }
+    }
+
+    /// Hands octets that are no file to the user.
+    fn deliver(&mut self, core: &mut Core) {
+        let parts = std::mem::take(&mut self.data);
+        let len = parts.values().map(Bytes::len).sum();
+        let mut data = BytesMut::with_capacity(len);
+        parts.values().for_each(|part| data.extend_from_slice(part));
+        self.state = State::Done;
+        self.finished(core, Ok(()), Some(data.freeze()));
+    }
+
+    /// The name it gets here.
+    fn destination(&self) -> Result<FileName, NameError> {
+        let info = self.info.as_deref().unwrap_or_default();
+        match std::str::from_utf8(info) {
+            // The terminating zero of other implementations is no part of the name.
+            Ok(name) if !info.is_empty() => FileName::file(name.trim_end_matches('\0')),
+            Ok(_) | Err(_) => FileName::file(&format!("norm-{}", self.id)),
+        }
+    }
+
+    fn synced(&mut self, core: &mut Core) {
+        let Store::Open(from, file) = self.store.clone() else { return };
+        let Ok(to) = self.destination() else {
+            self.fail(core, Failure::Name);
+            return;
+        };
+        self.state = State::Installing;
+        core.kernel.close(file);
+        self.store = Store::Gone;
+        let request = FilestoreRequest::Install { from, to };
+        core.kernel.filestore(self.handle, Job::Install, request);
+    }
+
+    fn finished(&self, core: &mut Core, result: Result<(), Failure>, data: Option<Bytes>) {
+        core.indicate(Indication::Finished(Finished {
+            id: self.id,
+            is_sender: false,
+            is_confirmed: result.is_ok(),
+            result,
+            acknowledged: 0,
+            info: self.info.clone().unwrap_or_default(),
+            data,
+            size: self.shape.as_ref().map_or(0, |shape| shape.fti.object_size),
+        }));
+    }
+
+    /// Gives it up, and everything that came of it.
+    pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) {
+        if self.is_over() {
+            return;
+        }
+        self.state = State::Failed;
+        for block in std::mem::take(&mut self.blocks).into_values() {
+            core.assembling -= block.cost;
+        }
+        for (_, bytes) in std::mem::take(&mut self.parked) {
+            core.kernel.written(bytes.len() + PIECE_COST);
+        }
+        self.data.clear();
+        match std::mem::replace(&mut self.store, Store::Gone) {
+            Store::Open(name, file) => {
+                core.kernel.close(file);
+                let request = FilestoreRequest::DenyFile(name);
+                core.kernel.filestore(self.handle, Job::Forget, request);
+            }
+            Store::Opening(name) => {
+                let request = FilestoreRequest::DenyFile(name);
+                core.kernel.filestore(self.handle, Job::Forget, request);
+            }
+            Store::None | Store::Memory | Store::Gone => {}
+        }
+        self.finished(core, Err(failure), None);
+    }
+
+    /// An effect of its own was carried out.
+    pub(crate) fn done(
+        &mut self,
+        core: &mut Core,
+        job: Job,
+        answer: Result<Completion, EffectError>,
+    ) {
+        if let Job::Write { cost } = job {
+            self.writes = self.writes.saturating_sub(1);
+            core.kernel.written(cost);
+            core.limit_left(Limit::WriteBuffer);
+        }
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                core.stats.storage_errors += 1;
+                if job != Job::Forget {
+                    self.fail(core, Failure::Storage(error));
+                }
+                return;
+            }
+        };
+        match (job, answer) {
+            (Job::Open, Completion::Opened { file, .. }) => match self.store.clone() {
+                Store::Opening(name) => {
+                    self.store = Store::Open(name, file);
+                    for (offset, bytes) in std::mem::take(&mut self.parked) {
+                        self.write(core, file, offset, bytes);
+                    }
+                    self.check_complete(core);
+                }
+                Store::None | Store::Memory | Store::Open(..) | Store::Gone => {
+                    core.kernel.close(file);
+                }
+            },
+            (Job::Write { .. }, _) => self.check_complete(core),
+            (Job::Sync, _) if self.state == State::Syncing => self.synced(core),
+            (Job::Install, _) if self.state == State::Installing => {
+                self.state = State::Done;
+                self.finished(core, Ok(()), None);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether something before `block` is missing, or anything at all if that is `None`, that was
+    /// not asked for after `since`.
+    pub(crate) fn lacks(&self, block: Option<u32>, since: Option<Time>) -> bool {
+        if self.state != State::Receiving {
+            return false;
+        }
+        let Some(shape) = &self.shape else { return true };
+        if self.info.is_none() && self.flags.contains(Flags::INFO) {
+            return true;
+        }
+        let blocks = shape.partition.blocks();
+        let end = block.map_or(blocks, |block| block.min(blocks));
+        let mut gaps = self.whole.gaps(0, u64::from(end));
+        let Some(since) = since else { return gaps.next().is_some() };
+        gaps.any(|(from, to)| {
+            (from as u32..to as u32).any(|number| {
+                let block = self.blocks.get(&number);
+                let asked = block.and_then(|block| block.asked_at);
+                asked.is_none_or(|asked| asked < since)
+            })
+        })
+    }
+
+    /// Asks for what is missing before `block`, as the reference library does: for so much parity as
+    /// would do, or where there is not so much for segments themselves. What was asked for since a
+    /// moment, and what others asked for, is left out. `false` if there was no room for all.
+    pub(crate) fn request(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        scheme: Scheme,
+        block: Option<u32>,
+        (now, since): (Time, Option<Time>),
+    ) -> bool {
+        if self.state != State::Receiving {
+            return true;
+        }
+        let object = self.number();
+        let Some(shape) = self.shape.clone() else {
+            let item = Position { fec: scheme, object, id: first_id(scheme) };
+            return writer.item(RequestFlags::OBJECT | RequestFlags::INFO, item).is_ok();
+        };
+        let lacks_info = self.info.is_none() && self.flags.contains(Flags::INFO);
+        if lacks_info && !std::mem::take(&mut self.info_heard) {
+            let item = Position { fec: shape.scheme, object, id: shape_id(&shape, 0, 0) };
+            if writer.item(RequestFlags::INFO, item).is_err() {
+                return false;
+            }
+        }
+        let blocks = shape.partition.blocks();
+        let end = block.map_or(blocks, |block| block.min(blocks));
+        let gaps: Vec<_> = self.whole.gaps(0, u64::from(end)).collect();
+        for number in gaps.into_iter().flat_map(|(from, to)| from as u32..to as u32) {
+            if !self.request_block(writer, &shape, number, (now, since)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn request_block(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        shape: &Shape,
+        number: u32,
+        (now, since): (Time, Option<Time>),
+    ) -> bool {
+        let position = |symbol| Position {
+            fec: shape.scheme,
+            object: self.number(),
+            id: shape_id(shape, number, symbol),
+        };
+        let block = self.blocks.get(&number).filter(|block| !block.have.is_empty());
+        let Some(block) = block else {
+            let asked = self.blocks.get(&number).and_then(|block| block.asked_at);
+            if asked.zip(since).is_some_and(|(asked, since)| asked >= since) {
+                return true;
+            }
+            let went = writer.item(RequestFlags::BLOCK, position(0)).is_ok();
+            if went {
+                self.blocks.entry(number).or_insert_with(Block::new).asked_at = Some(now);
+            }
+            return went;
+        };
+        if block.asked_at.zip(since).is_some_and(|(asked, since)| asked >= since) {
+            return true;
+        }
+        let wanted = block.wanted(shape, number);
+        // Any parity mends any loss, so that only how much others asked for counts.
+        let is_heard = match shape.coding.parity() {
+            0 => wanted.iter().all(|symbol| block.heard.contains(*symbol)),
+            _ => block.heard.len() as usize >= wanted.len(),
+        };
+        let mut went = true;
+        if !is_heard {
+            for run in runs(&wanted) {
+                went &= match run {
+                    (first, last) if last >= first + 2 => {
+                        let (first, last) = (position(first), position(last));
+                        writer.range(RequestFlags::SEGMENT, first, last).is_ok()
+                    }
+                    (first, last) => (first..=last)
+                        .all(|symbol| writer.item(RequestFlags::SEGMENT, position(symbol)).is_ok()),
+                };
+            }
+        }
+        if went && let Some(block) = self.blocks.get_mut(&number) {
+            block.asked_at = Some(now);
+            block.heard = Bits::new();
+        }
+        went
+    }
+
+    /// Another receiver asked for this.
+    pub(crate) fn heard(&mut self, flags: RequestFlags, block: u32, symbols: (u16, u16)) {
+        if flags.contains(RequestFlags::INFO) || flags.contains(RequestFlags::OBJECT) {
+            self.info_heard = true;
+        }
+        let all = flags.contains(RequestFlags::OBJECT);
+        let block_len = self.shape.as_ref().map_or(0, |shape| shape.partition.block_len(block));
+        if all {
+            for (number, block) in &mut self.blocks {
+                let shape = self.shape.as_ref();
+                let len = shape.map_or(0, |shape| shape.partition.block_len(*number));
+                block.hear(0..=len);
+            }
+        } else if let Some(block) = self.blocks.get_mut(&block) {
+            if flags.contains(RequestFlags::BLOCK) {
+                block.hear(0..=block_len);
+            } else if flags.contains(RequestFlags::SEGMENT) {
+                block.hear(symbols.0..=symbols.1);
+            }
+        }
+    }
+
+    /// Forgets what others asked for: a new round begins.
+    pub(crate) fn forget_heard(&mut self) {
+        self.info_heard = false;
+        for block in self.blocks.values_mut() {
+            block.heard = Bits::new();
+        }
+    }
+
+    /// Whether it is here up to a segment of a block, which must be its last one.
+    pub(crate) fn is_here(&self) -> bool {
+        self.state == State::Done
+    }
+}
+
+impl Block {
+    fn new() -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            have: Bits::new(),
+            parity: Vec::new(),
+            cost: 0,
+            heard: Bits::new(),
+            asked_at: None,
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, payload: &[u8]) {
+        match self.buffer.len() {
+            len if len == at => self.buffer.extend_from_slice(payload),
+            len => {
+                if len < at + payload.len() {
+                    self.buffer.resize(at + payload.len(), 0);
+                }
+                self.buffer[at..at + payload.len()].copy_from_slice(payload);
+            }
+        }
+    }
+
+    fn hear(&mut self, symbols: std::ops::RangeInclusive<u16>) {
+        for symbol in symbols {
+            self.heard.insert(symbol);
+        }
+    }
+
+    /// Octets of it that came as they are.
+    fn counted(&self, shape: &Shape, number: u32) -> u64 {
+        let lens = self.have.iter().map(|symbol| shape.partition.segment_len(number, symbol));
+        lens.map(u64::from).sum()
+    }
+
+    /// The symbols to ask for.
+    fn wanted(&self, shape: &Shape, number: u32) -> Vec<u16> {
+        let block_len = shape.partition.block_len(number);
+        let parity = shape.coding.parity();
+        let lacks = usize::from(block_len).saturating_sub(self.have.len() as usize);
+        let fresh = (block_len..block_len + parity).filter(|at| !self.have.contains(*at));
+        let fresh: Vec<_> = fresh.take(lacks).collect();
+        // So many of the segments themselves as parity cannot make up for.
+        let rest = lacks - fresh.len();
+        let missing: Vec<_> = self.have.missing(block_len).collect();
+        let explicit = &missing[missing.len().saturating_sub(rest)..];
+        explicit.iter().copied().chain(fresh).collect()
+    }
+}
+
+/// The first block of an object whose scheme is all that is known.
+fn first_id(scheme: Scheme) -> wire::norm::PayloadId {
+    let tells = scheme == Scheme::SmallBlockSystematic;
+    wire::norm::PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
+}
+
+fn shape_id(shape: &Shape, block: u32, symbol: u16) -> wire::norm::PayloadId {
+    shape.coding.payload_id(&shape.partition, block, symbol)
+}
+
+/// Runs of numbers that follow each other, first and last.
+fn runs(symbols: &[u16]) -> Vec<(u16, u16)> {
+    let mut runs: Vec<(u16, u16)> = Vec::new();
+    for symbol in symbols {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*symbol) => *last = *symbol,
+            _ => runs.push((*symbol, *symbol)),
+        }
+    }
+    runs
+}

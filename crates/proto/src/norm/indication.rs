@@ -1,0 +1,267 @@
+//! What a node tells its user, and what its user asks of it.
+
+use std::fmt;
+
+use bytes::Bytes;
+use engine::{EffectError, FileName, PathId};
+use thiserror::Error;
+
+/// An object under way at this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectId {
+    /// The path on which it is sent; the sender's own if it is received.
+    pub peer: PathId,
+    /// Who sends it, `NormNodeId`.
+    pub sender: u32,
+    /// Its transport identifier, without end: the message carries the last 16 bits.
+    pub number: u64,
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}.{}", self.sender, self.number)
+    }
+}
+
+/// What to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A file: a `NORM_OBJECT_FILE`.
+    File(FileName),
+    /// Octets: a `NORM_OBJECT_DATA`.
+    Data(Bytes),
+}
+
+/// An object to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendRequest {
+    /// To whom.
+    pub peer: PathId,
+    /// What.
+    pub content: Content,
+    /// What NORM_INFO says of it: the name of a file. Empty sends none.
+    pub info: Bytes,
+}
+
+/// Why a request was refused here.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// [`Limits::objects`](super::Limits) wait to be sent.
+    #[error("as many objects as allowed are under way")]
+    TooManyObjects,
+    /// There is no such object under way.
+    #[error("there is no object {0}")]
+    NoObject(ObjectId),
+    /// NORM_INFO does not fit one message.
+    #[error("the name is too long: {len} octets, of which one message takes {max}")]
+    InfoTooLong {
+        /// Its octets.
+        len: usize,
+        /// Most octets.
+        max: usize,
+    },
+    /// The settings cannot be used.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// A notice to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Indication {
+    /// An object began, here or there.
+    Started {
+        /// The object.
+        id: ObjectId,
+        /// Whether this node sends it.
+        is_sender: bool,
+        /// What NORM_INFO says, as far as it is known.
+        info: Bytes,
+    },
+    /// It is known what is received.
+    Receiving {
+        /// The object.
+        id: ObjectId,
+        /// Its octets.
+        size: u64,
+    },
+    /// NORM_INFO of an object came.
+    Info {
+        /// The object.
+        id: ObjectId,
+        /// What it says.
+        info: Bytes,
+    },
+    /// An object is over at this end.
+    Finished(Finished),
+    /// A sender was heard for the first time.
+    SenderHeard {
+        /// The path of its messages.
+        peer: PathId,
+        /// Its number.
+        node: u32,
+    },
+    /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    LimitReached(Limit),
+}
+
+/// How an object ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The object.
+    pub id: ObjectId,
+    /// Whether this node sent it.
+    pub is_sender: bool,
+    /// Whether all is well. NORM itself promises a sender nothing: without acknowledgements its
+    /// end only says that nobody asked for more.
+    pub result: Result<(), Failure>,
+    /// Receivers that acknowledged it, at a sender.
+    pub acknowledged: u32,
+    /// Whether every receiver that was to acknowledge did; or, at a receiver, that it is there.
+    pub is_confirmed: bool,
+    /// What NORM_INFO said.
+    pub info: Bytes,
+    /// The octets of an object that is no file.
+    pub data: Option<Bytes>,
+    /// Its octets.
+    pub size: u64,
+}
+
+/// Why an object failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// The user ended it.
+    #[error("cancelled")]
+    Cancelled,
+    /// The sender says that it sends no more of it, or began anew.
+    #[error("given up by the sender")]
+    Abandoned,
+    /// Nothing more came.
+    #[error("the sender fell silent")]
+    Silence,
+    /// Nobody was heard.
+    #[error("no receiver answers")]
+    NoReceiver,
+    /// Receivers did not acknowledge.
+    #[error("{missing} of {known} receivers did not acknowledge")]
+    Unacknowledged {
+        /// Those that did not.
+        missing: u32,
+        /// Those that are known.
+        known: u32,
+    },
+    /// The store.
+    #[error("storage: {0}")]
+    Storage(EffectError),
+    /// The file became shorter while it was sent.
+    #[error("the file changed while it was sent")]
+    Changed,
+    /// What NORM_INFO names cannot be the name of a file.
+    #[error("the name is not allowed")]
+    Name,
+    /// It cannot be sent with these settings.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// A bound that was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// [`Limits::senders`](super::Limits): another sender was not heard.
+    Senders,
+    /// [`Limits::objects`](super::Limits): another object was not received.
+    Objects,
+    /// [`Limits::receivers`](super::Limits): another receiver is not remembered.
+    Receivers,
+    /// [`Limits::object`](super::Limits): a larger object was not received.
+    Object,
+    /// [`Limits::assembly`](super::Limits): data was dropped, and is asked for again.
+    Assembly,
+    /// [`Limits::write_buffer`](super::Limits): data was dropped, and is asked for again.
+    WriteBuffer,
+    /// [`Limits::repairs`](super::Limits): a request for repairs was not heeded.
+    Repairs,
+}
+
+/// How far an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The object.
+    pub id: ObjectId,
+    /// Whether this node sends it.
+    pub is_sender: bool,
+    /// Octets sent, or received.
+    pub progress: u64,
+    /// Its octets, if they are known.
+    pub size: Option<u64>,
+    /// What NORM_INFO says, as far as it is known.
+    pub info: Bytes,
+}
+
+/// Counters since the node began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Messages sent.
+    pub sent: MessageCounts,
+    /// Messages received, whole and understood.
+    pub received: MessageCounts,
+    /// Datagrams that were no message.
+    pub decode_errors: u64,
+    /// Messages that concern nothing under way.
+    pub stray: u64,
+    /// NORM_DATA that brought nothing new.
+    pub duplicate_data: u64,
+    /// NORM_DATA dropped because of a bound, or because it fits no object.
+    pub data_dropped: u64,
+    /// Parity sent unasked.
+    pub auto_parity: u64,
+    /// Segments sent as repairs: parity.
+    pub parity_repairs: u64,
+    /// Segments sent as repairs: the segments themselves.
+    pub explicit_repairs: u64,
+    /// Segments that were recovered by parity.
+    pub recovered: u64,
+    /// NACKs left out because others asked for the same.
+    pub suppressed: u64,
+    /// Storage effects that failed.
+    pub storage_errors: u64,
+    /// Messages left out because the path takes none that large.
+    pub oversize: u64,
+}
+
+/// Messages by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageCounts {
+    /// NORM_INFO.
+    pub info: u64,
+    /// NORM_DATA.
+    pub data: u64,
+    /// NORM_CMD of all kinds.
+    pub commands: u64,
+    /// NORM_NACK.
+    pub nacks: u64,
+    /// NORM_ACK.
+    pub acks: u64,
+    /// NORM_REPORT.
+    pub reports: u64,
+}
+
+impl MessageCounts {
+    pub(crate) fn count(&mut self, body: &wire::norm::Body<'_>) {
+        use wire::norm::Body;
+        let counter = match body {
+            Body::Info(_) => &mut self.info,
+            Body::Data(_) => &mut self.data,
+            Body::Command(_) => &mut self.commands,
+            Body::Nack(_) => &mut self.nacks,
+            Body::Ack(_) => &mut self.acks,
+            Body::Report(_) => &mut self.reports,
+        };
+        *counter += 1;
+    }
+
+    /// Messages of all kinds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.info + self.data + self.commands + self.nacks + self.acks + self.reports
+    }
+}

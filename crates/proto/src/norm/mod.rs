@@ -1,0 +1,506 @@
+//! NACK-Oriented Reliable Multicast (RFC 5740, with the building blocks of RFC 5401 and 5052).
+//!
+//! A [`Node`] sends objects to a group or to one receiver, and receives them from any number of
+//! senders. It is an [`engine::Engine`]: it holds no socket, file or clock. What was lost is asked
+//! for by receivers, after a random wait in a group so that few ask for the same, and repaired by
+//! parity segments of which each mends another loss at each receiver.
+//!
+//! Where the reference implementation of the U.S. Naval Research Laboratory differs from the RFC,
+//! this speaks as that does: it is what is spoken with in the field.
+
+mod bits;
+mod coding;
+mod config;
+mod core;
+mod grtt;
+mod incoming;
+mod indication;
+mod outgoing;
+mod profile;
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+mod voice;
+
+use std::collections::BTreeMap;
+
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Receive, Rng,
+    Ticket, Time, Transmit, TxBuf,
+};
+use wire::norm::{Body, Command, Message};
+
+pub use self::config::{Config, Congestion, EndGame, Limits, ReceiverConfig, SenderConfig};
+pub use self::indication::{
+    Content, Failure, Finished, Indication, Limit, MessageCounts, ObjectId, Report, RequestError,
+    SendRequest, Stats,
+};
+pub use self::profile::profile;
+pub use wire::norm as message;
+pub use wire::norm::Scheme;
+
+use self::coding::Coding;
+use self::core::{Alarm, Core, Kernel, Task};
+use self::outgoing::Outgoing;
+use self::receiver::{Receiver, SenderId};
+use self::sender::Sender;
+use crate::kernel::{Base, Seat, Slots, Turns};
+use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
+
+/// A NORM node.
+#[derive(Debug)]
+pub struct Node {
+    core: Core,
+    slots: Slots<Session>,
+    senders: BTreeMap<PathId, Handle>,
+    receivers: BTreeMap<SenderId, Handle>,
+}
+
+#[derive(Debug)]
+enum Session {
+    Sender(Box<Sender>),
+    Receiver(Box<Receiver>),
+    /// An object of a session: effects on its behalf are answered to it.
+    Object {
+        of: Handle,
+        number: u64,
+    },
+}
+
+impl Node {
+    /// A node with these settings.
+    #[must_use]
+    pub fn new(config: Config, rng: Rng) -> Self {
+        Self {
+            core: Core::new(config, rng),
+            slots: Slots::new(),
+            senders: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+        }
+    }
+
+    /// The node's settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+
+    /// Its number, `NormNodeId`.
+    #[must_use]
+    pub fn node(&self) -> u32 {
+        self.core.node.0
+    }
+
+    /// Counters since the node began.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.core.stats
+    }
+
+    /// The objects under way.
+    pub fn objects(&self) -> impl Iterator<Item = Report> + '_ {
+        self.slots.iter().flat_map(|session| -> Box<dyn Iterator<Item = Report> + '_> {
+            match session {
+                Session::Sender(sender) => Box::new(sender.reports()),
+                Session::Receiver(receiver) => Box::new(receiver.reports()),
+                Session::Object { .. } => Box::new(std::iter::empty()),
+            }
+        })
+    }
+
+    /// Octets of memory held on account of objects. An estimate from below; bounded by [`Limits`],
+    /// whatever the objects' sizes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let of = |session: &Session| match session {
+            Session::Sender(sender) => size_of::<Sender>() + sender.memory(),
+            Session::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
+            Session::Object { .. } => size_of::<Session>(),
+        };
+        self.slots.iter().map(of).sum::<usize>()
+            + self.core.kernel.room.held()
+            + self.core.kernel.replies.memory()
+    }
+
+    /// Sends an object.
+    ///
+    /// # Errors
+    /// The request cannot be carried out; nothing was begun.
+    pub fn send(&mut self, now: Time, request: SendRequest) -> Result<ObjectId, RequestError> {
+        Coding::new(&self.core.config.sender).map_err(RequestError::Settings)?;
+        let path = self.core.kernel.paths.get(&request.peer);
+        let mtu = path.map(Path::mtu).filter(|mtu| *mtu > 0);
+        let max = mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(INFO_HEADER));
+        if request.info.len() > max {
+            return Err(RequestError::InfoTooLong { len: request.info.len(), max });
+        }
+        let parent = self.sender(now, request.peer);
+        let handle = self.slots.reserve();
+        let Some(Session::Sender(sender)) = self.slots.get_mut(parent) else {
+            return Err(RequestError::TooManyObjects);
+        };
+        if sender.objects() >= self.core.config.limits.objects {
+            self.slots.fill(handle, Session::Object { of: parent, number: 0 });
+            self.slots.take(handle);
+            return Err(RequestError::TooManyObjects);
+        }
+        let number = sender.next_number();
+        let id = ObjectId { peer: request.peer, sender: self.core.node.0, number };
+        self.core.indicate(Indication::Started { id, is_sender: true, info: request.info.clone() });
+        self.core.kernel.senders += 1;
+        let object = Outgoing::new(id, handle, request.content, request.info);
+        sender.add(&mut self.core, now, object);
+        self.slots.fill(handle, Session::Object { of: parent, number });
+        Ok(id)
+    }
+
+    /// Ends an object early.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub fn cancel(&mut self, now: Time, id: ObjectId) -> Result<(), RequestError> {
+        let ours = id.sender == self.core.node.0;
+        let found = self.slots.iter_mut().any(|session| match session {
+            Session::Sender(sender) if ours && sender.path == id.peer => {
+                sender.cancel(&mut self.core, id.number, Failure::Cancelled)
+            }
+            Session::Receiver(receiver) if receiver.sender.node.0 == id.sender => {
+                let object = receiver.object(id.number).filter(|object| object.id == id);
+                let found = object.map(|object| object.fail(&mut self.core, Failure::Cancelled));
+                receiver.settle(&mut self.core, now);
+                found.is_some()
+            }
+            Session::Sender(_) | Session::Receiver(_) | Session::Object { .. } => false,
+        });
+        self.free_places();
+        if found { Ok(()) } else { Err(RequestError::NoObject(id)) }
+    }
+
+    /// The sender on a path.
+    fn sender(&mut self, now: Time, path: PathId) -> Handle {
+        if let Some(handle) = self.senders.get(&path) {
+            return *handle;
+        }
+        let handle = self.slots.reserve();
+        let base = Base::new(&self.core.kernel.paths, handle, Some(path), now);
+        let sender = Sender::new(base, path, &mut self.core);
+        self.slots.fill(handle, Session::Sender(Box::new(sender)));
+        self.senders.insert(path, handle);
+        handle
+    }
+
+    /// One datagram arrived.
+    fn receive(&mut self, now: Time, receive: &Receive<'_>, datagram: &[u8]) {
+        let Ok(message) = Message::decode(datagram) else {
+            self.core.stats.decode_errors += 1;
+            return;
+        };
+        self.core.stats.received.count(&message.body);
+        // A group may bring back what was sent to it.
+        if message.source == self.core.node {
+            return;
+        }
+        match &message.body {
+            Body::Nack(_) | Body::Ack(_) => self.on_feedback(now, receive, &message),
+            Body::Info(_) | Body::Data(_) | Body::Command(_) => {
+                self.on_sender(now, receive, &message);
+            }
+            Body::Report(_) => {}
+        }
+    }
+
+    /// A receiver speaks: to this node, or to another so that this hears it.
+    fn on_feedback(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>) {
+        let node = message.source;
+        let (server, instance) = match &message.body {
+            Body::Nack(nack) => (nack.server, nack.instance),
+            Body::Ack(ack) => (ack.server, ack.instance),
+            Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => return,
+        };
+        if server != self.core.node {
+            let key = SenderId { path: receive.path, node: server };
+            let Some(handle) = self.receivers.get(&key).copied() else { return };
+            let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
+            match &message.body {
+                Body::Nack(nack) => receiver.on_other_requests(&nack.requests),
+                Body::Ack(ack) => receiver.on_other_feedback(&mut self.core, ack.cc),
+                Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
+            }
+            return;
+        }
+        let is_private = receive.path == receive.from;
+        let mut found = false;
+        for handle in self.senders.values().copied() {
+            let Some(Session::Sender(sender)) = self.slots.get_mut(handle) else { continue };
+            if !sender.is(instance) {
+                continue;
+            }
+            found = true;
+            match &message.body {
+                Body::Nack(nack) => {
+                    sender.on_nack(&mut self.core, now, node, nack, is_private);
+                }
+                Body::Ack(ack) => sender.on_ack(&mut self.core, now, node, ack),
+                Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
+            }
+            break;
+        }
+        self.core.stats.stray += u64::from(!found);
+        self.free_places();
+    }
+
+    /// A sender speaks.
+    fn on_sender(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>) {
+        let Some(header) = message.body.sender() else { return };
+        if !self.core.config.receiver.enabled {
+            self.core.stats.stray += 1;
+            return;
+        }
+        let key = SenderId { path: receive.path, node: message.source };
+        let Some(handle) = self.receiver(now, key, receive.from, header) else {
+            self.core.stats.stray += 1;
+            return;
+        };
+        let number = match &message.body {
+            Body::Info(info) => self.reach_object(handle, info.object),
+            Body::Data(data) => self.reach_object(handle, data.object),
+            Body::Command(Command::Flush { object, .. }) => self.reach_object(handle, *object),
+            Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => None,
+        };
+        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
+        let core = &mut self.core;
+        match &message.body {
+            Body::Info(info) => match number {
+                Some(number) => receiver.on_info(core, now, number, info),
+                None => core.stats.stray += 1,
+            },
+            Body::Data(data) => match number {
+                Some(number) => receiver.on_data(core, now, number, data),
+                None => core.stats.duplicate_data += 1,
+            },
+            Body::Command(command) => receiver.on_command(core, now, command),
+            Body::Nack(_) | Body::Ack(_) | Body::Report(_) => {}
+        }
+        receiver.greeted(core, now);
+        self.free_places();
+    }
+
+    /// What is kept of a sender; one that began anew is met anew.
+    fn receiver(
+        &mut self,
+        now: Time,
+        key: SenderId,
+        from: PathId,
+        header: wire::norm::Sender,
+    ) -> Option<Handle> {
+        if let Some(handle) = self.receivers.get(&key).copied() {
+            if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
+                if receiver.greet(now, from, header) {
+                    return Some(handle);
+                }
+                receiver.abandon(&mut self.core, now, &Failure::Abandoned);
+            }
+            self.forget(key);
+        }
+        if self.receivers.len() >= self.core.config.limits.senders && !self.forget_idle() {
+            self.core.limit_reached(Limit::Senders);
+            return None;
+        }
+        let handle = self.slots.reserve();
+        let config = &self.core.config.receiver;
+        // Answers go to the group, so that others hear them, or to the sender alone.
+        let to = if config.unicast_nack { from } else { key.path };
+        let base = Base::new(&self.core.kernel.paths, handle, Some(to), now);
+        let receiver = Receiver::new(base, key, from, header);
+        self.slots.fill(handle, Session::Receiver(Box::new(receiver)));
+        self.receivers.insert(key, handle);
+        self.core.indicate(Indication::SenderHeard { peer: key.path, node: key.node.0 });
+        Some(handle)
+    }
+
+    /// Forgets a sender of which nothing is under way.
+    fn forget_idle(&mut self) -> bool {
+        let idle = self.receivers.iter().find(|(_, handle)| {
+            matches!(self.slots.get(**handle), Some(Session::Receiver(receiver)) if receiver.is_idle())
+        });
+        let Some((key, _)) = idle else { return false };
+        let key = *key;
+        self.forget(key);
+        true
+    }
+
+    fn forget(&mut self, key: SenderId) {
+        let Some(handle) = self.receivers.remove(&key) else { return };
+        if let Some(Session::Receiver(mut receiver)) = self.slots.take(handle) {
+            receiver.base.disarm_all(&mut self.core.kernel);
+        }
+        self.core.limit_left(Limit::Senders);
+        self.free_places();
+    }
+
+    fn reach_object(&mut self, handle: Handle, number: u16) -> Option<u64> {
+        // The places are made first: the receiver cannot reach where they are.
+        let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return None };
+        let range = receiver.to_begin(&self.core, number);
+        let mut places: Vec<_> = Vec::new();
+        for number in range {
+            let place = self.slots.reserve();
+            self.slots.fill(place, Session::Object { of: handle, number });
+            places.push(place);
+        }
+        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return None };
+        receiver.begin(&mut self.core, number, &places)
+    }
+
+    /// Gives back the places of objects that are over.
+    fn free_places(&mut self) {
+        for handle in std::mem::take(&mut self.core.free) {
+            self.slots.take(handle);
+        }
+    }
+
+    fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {
+        let config = &self.core.config;
+        let pacing = Pacing {
+            rate_bps: config.rate_bps.get(&id).copied().or(config.rate_all_bps),
+            catch_up: config.catch_up,
+            ..Pacing::default()
+        };
+        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else { return };
+        for session in self.slots.iter_mut() {
+            let base = match session {
+                Session::Sender(sender) => &mut sender.base,
+                Session::Receiver(receiver) => &mut receiver.base,
+                Session::Object { .. } => continue,
+            };
+            if base.seat.path != Some(id) {
+                continue;
+            }
+            if !is_up {
+                base.stop(&mut self.core.kernel, now);
+                continue;
+            }
+            base.go_on(&mut self.core.kernel, now);
+            match session {
+                Session::Sender(sender) => sender.want_all(&mut self.core, now),
+                Session::Receiver(receiver) => receiver.want_all(&mut self.core),
+                Session::Object { .. } => {}
+            }
+        }
+        self.free_places();
+    }
+
+    fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
+        let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
+        let Some(Session::Object { of, number }) = self.slots.get(handle) else {
+            self.core.kernel.orphaned(&job, &answer);
+            return;
+        };
+        let (of, number) = (*of, *number);
+        match self.slots.get_mut(of) {
+            Some(Session::Sender(sender)) => {
+                match sender.object(number) {
+                    Some(object) => object.done(&mut self.core, job, answer),
+                    None => self.core.kernel.orphaned(&job, &answer),
+                }
+                sender.advance(&mut self.core, now);
+            }
+            Some(Session::Receiver(receiver)) => {
+                match receiver.object(number) {
+                    Some(object) => object.done(&mut self.core, job, answer),
+                    None => self.core.kernel.orphaned(&job, &answer),
+                }
+                receiver.settle(&mut self.core, now);
+            }
+            Some(Session::Object { .. }) | None => self.core.kernel.orphaned(&job, &answer),
+        }
+        self.free_places();
+    }
+}
+
+/// Octets of NORM_INFO before what it says, with the longest FEC object transmission information.
+const INFO_HEADER: usize = 32;
+
+impl Turns for Node {
+    type Alarm = Alarm;
+    type Job = Task;
+
+    fn kernel(&mut self) -> &mut Kernel {
+        &mut self.core.kernel
+    }
+
+    fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
+        match self.slots.get_mut(handle)? {
+            Session::Sender(sender) => Some(&mut sender.base.seat),
+            Session::Receiver(receiver) => Some(&mut receiver.base.seat),
+            Session::Object { .. } => None,
+        }
+    }
+
+    fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
+        let Core { kernel, stats, .. } = &mut self.core;
+        stats.oversize += kernel.replies.emit(id, burst, |_| {});
+    }
+
+    fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn {
+        match self.slots.get_mut(handle) {
+            Some(Session::Sender(sender)) => sender.emit(&mut self.core, class, burst),
+            Some(Session::Receiver(receiver)) => receiver.emit(&mut self.core, class, burst),
+            Some(Session::Object { .. }) | None => Turn::Over,
+        }
+    }
+
+    fn settle(&mut self, _handle: Handle) {
+        self.free_places();
+    }
+}
+
+impl Engine for Node {
+    type Indication = Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(receive) => {
+                for datagram in receive.datagrams() {
+                    self.receive(now, &receive, datagram);
+                }
+            }
+            Input::Path(path, event) => self.path_event(now, path, event),
+            Input::Done(ticket, answer) => self.effect_done(now, ticket, answer),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
+            match self.slots.get_mut(handle) {
+                Some(Session::Sender(sender)) => {
+                    sender.base.disarm(&mut self.core.kernel, alarm);
+                    sender.alarm(&mut self.core, now, alarm);
+                }
+                Some(Session::Receiver(receiver)) => {
+                    receiver.base.disarm(&mut self.core.kernel, alarm);
+                    receiver.alarm(&mut self.core, now, alarm);
+                }
+                Some(Session::Object { .. }) | None => {}
+            }
+            self.free_places();
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        self.take_turns(now, tx)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.core.kernel.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<Indication> {
+        self.core.indications.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.core.kernel.timers.next()
+    }
+}

@@ -1,0 +1,720 @@
+//! An object that is sent: its segments, the parity of its blocks, and what was asked for again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Completion, Effect, EffectError, FileId, OpenMode, Time};
+use wire::cfdp::ChecksumType;
+use wire::norm::{Body, Data, Extensions, Flags, Fti, Info, PayloadId};
+
+use super::bits::Bits;
+use super::coding::Coding;
+use super::core::{Core, Job, Task};
+use super::indication::{Content, Failure, Limit, ObjectId};
+use super::voice::Voice;
+use crate::fec::{Encoder, Partition};
+use crate::path::{Burst, Handle, Turn};
+use crate::source::Source;
+use crate::storage::Storage as _;
+
+/// Blocks of which parity is computed for repairs at one time.
+const BLOCKS_AHEAD: usize = 8;
+
+/// An object that is sent.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) id: ObjectId,
+    handle: Handle,
+    content: Content,
+    pub(crate) info: Bytes,
+    pub(crate) size: u64,
+    shape: Option<Shape>,
+    source: Option<Source>,
+    state: State,
+    /// The next segment that was never sent.
+    at: Position,
+    encoder: Option<Encoder>,
+    info_due: bool,
+    /// What receivers asked for since the last time their requests were collected.
+    marks: BTreeMap<u32, Mark>,
+    repaired: BTreeMap<u32, Repaired>,
+    /// Parity to compute, in order of the blocks.
+    plans: BTreeMap<u32, Vec<u16>>,
+    /// Blocks that are being read for that.
+    reading: Vec<(u32, Vec<u16>)>,
+    /// Parity that waits to be sent.
+    ready: VecDeque<(PayloadId, Bytes)>,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What decides where its segments begin.
+#[derive(Clone, Debug)]
+struct Shape {
+    partition: Partition,
+    coding: Coding,
+    fti: Fti,
+}
+
+impl Shape {
+    fn id(&self, block: u32, symbol: u16) -> PayloadId {
+        self.coding.payload_id(&self.partition, block, symbol)
+    }
+
+    /// Where a block begins and ends.
+    fn span(&self, block: u32) -> (u64, u64) {
+        (self.partition.block_offset(block), self.partition.block_offset(block + 1))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Opening,
+    /// It is open, and waits until the path says how long a segment may be.
+    Open {
+        file: Option<FileId>,
+    },
+    Sending,
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Position {
+    block: u32,
+    symbol: u16,
+}
+
+#[derive(Debug, Default)]
+struct Mark {
+    symbols: Bits,
+    /// The most segments of this block that one receiver misses.
+    missing: u32,
+}
+
+/// A block that was repaired.
+#[derive(Debug)]
+struct Repaired {
+    /// Parity segments that were sent, unasked or asked for.
+    used: u16,
+    /// Until then, who asks for more of it has not yet got this.
+    until: Time,
+}
+
+/// How segments are cut, as settings and the path's MTU give it.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    pub(crate) segment: u16,
+    pub(crate) coding: Coding,
+}
+
+impl Outgoing {
+    pub(crate) fn new(id: ObjectId, handle: Handle, content: Content, info: Bytes) -> Self {
+        Self {
+            id,
+            handle,
+            content,
+            info,
+            size: 0,
+            shape: None,
+            source: None,
+            state: State::Opening,
+            at: Position::default(),
+            encoder: None,
+            info_due: true,
+            marks: BTreeMap::new(),
+            repaired: BTreeMap::new(),
+            plans: BTreeMap::new(),
+            reading: Vec::new(),
+            ready: VecDeque::new(),
+            failure: None,
+        }
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Asks for what is sent.
+    pub(crate) fn open(&mut self, core: &mut Core) {
+        match &self.content {
+            Content::File(name) => core.kernel.open(self.handle, name.clone(), OpenMode::Read),
+            Content::Data(data) => {
+                self.size = data.len() as u64;
+                self.state = State::Open { file: None };
+            }
+        }
+    }
+
+    fn opened(&mut self, core: &mut Core, file: FileId, len: u64) {
+        if self.state != State::Opening {
+            core.kernel.close(file);
+            return;
+        }
+        self.size = len;
+        self.state = State::Open { file: Some(file) };
+    }
+
+    /// Whether it is open and waits to be cut into segments.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// Whether nothing of it is known yet.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.state == State::Opening
+    }
+
+    /// Cuts it into segments; an error if that cannot be done.
+    pub(crate) fn cut(&mut self, core: &mut Core, cut: Cut) -> Result<(), Failure> {
+        let State::Open { file } = self.state else { return Ok(()) };
+        let settings = |error: String| Failure::Settings(error);
+        let partition = Partition::new(self.size, cut.segment, cut.coding.block_len())
+            .map_err(|error| settings(error.to_string()))?;
+        if u64::from(partition.blocks()) > cut.coding.blocks_max() {
+            return Err(settings(format!(
+                "the object has {} blocks, of which the FEC scheme can number {}",
+                partition.blocks(),
+                cut.coding.blocks_max()
+            )));
+        }
+        let fti = cut.coding.fti(self.size, cut.segment);
+        let source = match (&self.content, file) {
+            (Content::Data(data), _) => Source::in_memory(data.clone(), ChecksumType::Null),
+            (Content::File(_), Some(file)) => {
+                Source::new(file, Some(self.size), 0, ChecksumType::Null)
+            }
+            (Content::File(_), None) => None,
+        };
+        self.source = source;
+        self.shape = Some(Shape { partition, coding: cut.coding, fti });
+        self.state = State::Sending;
+        self.read_ahead(core);
+        Ok(())
+    }
+
+    fn read_ahead(&mut self, core: &mut Core) {
+        let (Some(source), Some(shape)) = (self.source.as_mut(), &self.shape) else { return };
+        source.read_ahead(&mut core.kernel, self.handle, usize::from(shape.fti.segment_size));
+    }
+
+    /// Octets sent once.
+    pub(crate) fn progress(&self) -> u64 {
+        self.source.as_ref().map_or(0, Source::sent)
+    }
+
+    /// Whether all of it was sent once.
+    pub(crate) fn is_sent(&self) -> bool {
+        let Some(shape) = &self.shape else { return false };
+        !self.info_due && u64::from(self.at.block) >= u64::from(shape.partition.blocks())
+    }
+
+    /// Whether repairs wait to be sent, or are being made.
+    pub(crate) fn has_repairs(&self) -> bool {
+        let source = self.source.as_ref().is_some_and(Source::has_repairs);
+        let parity = !self.plans.is_empty() || !self.reading.is_empty() || !self.ready.is_empty();
+        source || parity || self.is_sending() && self.info_due
+    }
+
+    pub(crate) fn is_sending(&self) -> bool {
+        self.state == State::Sending
+    }
+
+    /// Its last segment: what a flush names.
+    pub(crate) fn end(&self) -> PayloadId {
+        let Some(shape) = &self.shape else { return PayloadId::default() };
+        let block = shape.partition.blocks().saturating_sub(1);
+        let len = shape.partition.block_len(block);
+        shape.id(block, len.saturating_sub(1))
+    }
+
+    pub(crate) fn fti(&self) -> Option<&Fti> {
+        self.shape.as_ref().map(|shape| &shape.fti)
+    }
+
+    /// Octets held.
+    pub(crate) fn memory(&self) -> usize {
+        let ready: usize = self.ready.iter().map(|(_, bytes)| bytes.len() + 64).sum();
+        let parity = self.shape.as_ref().map_or(0, |shape| usize::from(shape.coding.parity()));
+        let segment = self.fti().map_or(0, |fti| usize::from(fti.segment_size));
+        let encoder = self.encoder.as_ref().map_or(0, |_| parity * segment);
+        let marks = (self.marks.len() + self.repaired.len() + self.plans.len()) * 96;
+        self.source.as_ref().map_or(0, Source::memory) + ready + encoder + marks + self.info.len()
+    }
+
+    fn flags(&self) -> Flags {
+        // An object without octets is known by its NORM_INFO alone.
+        let has_info = !self.info.is_empty() || self.size == 0;
+        let info = if has_info { Flags::INFO } else { Flags::NONE };
+        match self.content {
+            Content::File(_) => info | Flags::FILE,
+            Content::Data(_) => info,
+        }
+    }
+
+    /// Sends NORM_INFO if that is due.
+    pub(crate) fn emit_info(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+    ) -> Turn {
+        let Some(shape) = self.shape.as_ref().filter(|_| self.info_due) else {
+            return Turn::Over;
+        };
+        if self.info.is_empty() && self.size > 0 {
+            self.info_due = false;
+            return Turn::Over;
+        }
+        let flags = self.flags();
+        let body = Body::Info(Info {
+            sender: voice.header(),
+            flags,
+            fec: shape.coding.scheme(),
+            object: self.number(),
+            fti: Some(shape.fti),
+            others: Extensions::NONE,
+            payload: &self.info,
+        });
+        if !voice.say(core, burst, body) {
+            return Turn::More;
+        }
+        self.info_due = false;
+        Turn::Over
+    }
+
+    /// The identifier in messages.
+    pub(crate) fn number(&self) -> u16 {
+        (self.id.number & 0xffff) as u16
+    }
+
+    /// Sends new segments, and the parity that goes with their blocks.
+    pub(crate) fn emit_new(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+    ) -> Turn {
+        let turn = self.emit_segments(core, voice, burst);
+        self.read_ahead(core);
+        match turn {
+            // The last block may be followed by NORM_INFO once more.
+            Turn::Over => self.emit_info(core, voice, burst),
+            Turn::More => Turn::More,
+        }
+    }
+
+    fn emit_segments(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> Turn {
+        if self.emit_info(core, voice, burst) == Turn::More {
+            return Turn::More;
+        }
+        let Some(shape) = self.shape.take() else { return Turn::Over };
+        let turn = loop {
+            if u64::from(self.at.block) >= u64::from(shape.partition.blocks()) {
+                break Turn::Over;
+            }
+            let block_len = shape.partition.block_len(self.at.block);
+            let turn = if self.at.symbol < block_len {
+                self.emit_source(core, voice, burst, &shape)
+            } else {
+                self.emit_auto_parity(core, voice, burst, &shape)
+            };
+            if let Some(turn) = turn {
+                break turn;
+            }
+        };
+        self.shape = Some(shape);
+        turn
+    }
+
+    /// Sends the next source segment; what that came to if no more follow now.
+    fn emit_source(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Option<Turn> {
+        let at = self.at;
+        let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
+        let id = shape.id(at.block, at.symbol);
+        let flags = self.flags();
+        let number = self.number();
+        let Some(next) = self.source.as_ref().and_then(|source| source.next_new(len)) else {
+            return Some(Turn::Over);
+        };
+        let data = next.data;
+        let body = data_body(core, voice, shape, (flags, number), id, data);
+        if !voice.say(core, burst, body) {
+            return Some(Turn::More);
+        }
+        if shape.coding.auto_parity() > 0 {
+            if self.encoder.is_none() {
+                self.encoder = shape.coding.encoder(shape.fti.segment_size);
+            }
+            if let Some(encoder) = self.encoder.as_mut() {
+                if at.symbol == 0 {
+                    encoder.reset();
+                }
+                encoder.add(at.symbol, data);
+            }
+        }
+        let sent = data.len();
+        if let Some(source) = self.source.as_mut() {
+            source.new_sent(sent);
+        }
+        self.at.symbol += 1;
+        None
+    }
+
+    /// Sends the next parity segment of a block whose source segments all went.
+    fn emit_auto_parity(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Option<Turn> {
+        let at = self.at;
+        let row = at.symbol - shape.partition.block_len(at.block);
+        let encoder = self.encoder.as_ref().filter(|_| row < shape.coding.auto_parity());
+        let Some(encoder) = encoder else {
+            self.block_went(core, shape);
+            return None;
+        };
+        let id = shape.id(at.block, at.symbol);
+        let object = (self.flags(), self.number());
+        let body = data_body(core, voice, shape, object, id, encoder.parity(usize::from(row)));
+        if !voice.say(core, burst, body) {
+            return Some(Turn::More);
+        }
+        core.stats.auto_parity += 1;
+        self.at.symbol += 1;
+        None
+    }
+
+    fn block_went(&mut self, core: &Core, shape: &Shape) {
+        self.at = Position { block: self.at.block + 1, symbol: 0 };
+        let every = core.config.sender.info_every;
+        let is_coded = shape.coding.auto_parity() > 0;
+        let is_last = self.at.block >= shape.partition.blocks();
+        if is_coded && every > 0 && (self.at.block.is_multiple_of(every) || is_last) {
+            self.info_due = !self.info.is_empty();
+        }
+    }
+
+    /// A receiver has no NORM_INFO.
+    pub(crate) fn mark_info(&mut self) {
+        self.info_due |= self.is_sending();
+    }
+
+    /// A receiver misses these segments of a block; all of it if there are none.
+    pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Bits) {
+        let Some(shape) = self.shape.as_ref() else { return };
+        // What was not sent yet cannot be missing.
+        if block > self.at.block || block >= shape.partition.blocks() {
+            return;
+        }
+        if !self.marks.contains_key(&block) && self.marks.len() >= core.config.limits.repairs {
+            core.limit_reached(Limit::Repairs);
+            return;
+        }
+        let block_len = shape.partition.block_len(block);
+        let most = u32::from(block_len) + u32::from(shape.coding.parity());
+        let mark = self.marks.entry(block).or_default();
+        if symbols.is_empty() {
+            (0..block_len).for_each(|symbol| {
+                mark.symbols.insert(symbol);
+            });
+            mark.missing = u32::from(block_len);
+            return;
+        }
+        for symbol in symbols.iter().filter(|symbol| u32::from(*symbol) < most) {
+            mark.symbols.insert(symbol);
+        }
+        mark.missing = mark.missing.max(symbols.len()).min(most);
+    }
+
+    /// A receiver has nothing of it.
+    pub(crate) fn mark_all(&mut self, core: &mut Core) {
+        self.mark_info();
+        let Some(shape) = &self.shape else { return };
+        let sent = self.at.block.min(shape.partition.blocks().saturating_sub(1));
+        let most = u32::try_from(core.config.limits.repairs).unwrap_or(u32::MAX);
+        for block in 0..=sent.min(most) {
+            self.mark(core, block, &Bits::new());
+        }
+    }
+
+    /// Whether a receiver misses a block of it, and which segments: what others need not ask for.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = (PayloadId, u16)> + '_ {
+        let shape = self.shape.as_ref();
+        self.marks.iter().flat_map(move |(block, mark)| {
+            let id = move |symbol| shape.map(|shape| shape.id(*block, symbol));
+            mark.symbols
+                .iter()
+                .take(mark.missing as usize)
+                .filter_map(move |symbol| id(symbol).map(|id| (id, self.number())))
+        })
+    }
+
+    /// Decides how to repair what was asked for: with parity that nobody has, of which each segment
+    /// mends another loss at each receiver, or with the segments themselves where there is not
+    /// enough of that.
+    pub(crate) fn commit(&mut self, core: &mut Core, now: Time, grtt: Duration) {
+        let Some(shape) = self.shape.take() else { return };
+        for (block, mark) in std::mem::take(&mut self.marks) {
+            self.commit_block(core, now + grtt, now, &shape, block, &mark);
+        }
+        self.shape = Some(shape);
+        if let Some(source) = self.source.as_mut() {
+            source.read_repairs(&mut core.kernel, self.handle);
+        }
+        self.make_parity(core);
+    }
+
+    fn commit_block(
+        &mut self,
+        core: &mut Core,
+        until: Time,
+        now: Time,
+        shape: &Shape,
+        block: u32,
+        mark: &Mark,
+    ) {
+        let auto = shape.coding.auto_parity();
+        if self.repaired.get(&block).is_some_and(|repaired| now < repaired.until) {
+            return;
+        }
+        if !self.repaired.contains_key(&block) && self.repaired.len() >= core.config.limits.repairs
+        {
+            // What is forgotten is only which parity was sent.
+            self.repaired.pop_first();
+        }
+        let repaired = self.repaired.entry(block).or_insert(Repaired { used: auto, until });
+        repaired.until = until;
+        let block_len = shape.partition.block_len(block);
+        let left = shape.coding.parity().saturating_sub(repaired.used);
+        let missing = u16::try_from(mark.missing).unwrap_or(u16::MAX);
+        let is_whole = missing >= block_len;
+        if missing <= left && !is_whole && block < self.at.block {
+            let rows = repaired.used..repaired.used + missing;
+            repaired.used += missing;
+            self.plans.entry(block).or_default().extend(rows);
+            return;
+        }
+        self.repair_explicitly(core, shape, block, mark);
+    }
+
+    /// Queues the segments themselves, and parity that was asked for by number.
+    fn repair_explicitly(&mut self, core: &Core, shape: &Shape, block: u32, mark: &Mark) {
+        let block_len = shape.partition.block_len(block);
+        let parity = mark.symbols.iter().filter(|symbol| *symbol >= block_len);
+        let rows: Vec<_> = parity.map(|symbol| symbol - block_len).collect();
+        if !rows.is_empty() {
+            let plan = self.plans.entry(block).or_default();
+            rows.iter().filter(|row| **row < shape.coding.parity()).for_each(|row| {
+                if !plan.contains(row) {
+                    plan.push(*row);
+                }
+            });
+        }
+        let Some(source) = self.source.as_mut() else { return };
+        let max = core.config.limits.repairs;
+        for symbol in mark.symbols.iter().take_while(|symbol| *symbol < block_len) {
+            // One by one, so that a segment is never read in two pieces.
+            let start = shape.partition.segment_offset(block, symbol);
+            let end = start + u64::from(shape.partition.segment_len(block, symbol));
+            if !source.request(start, end, max) {
+                return;
+            }
+        }
+    }
+
+    /// Reads blocks of which parity is wanted.
+    fn make_parity(&mut self, core: &mut Core) {
+        let Some(shape) = self.shape.clone() else { return };
+        while self.reading.len() < BLOCKS_AHEAD && self.ready.len() < 4 * BLOCKS_AHEAD {
+            let Some((block, rows)) = self.plans.pop_first() else { return };
+            let (start, end) = shape.span(block);
+            match (&self.content, self.source.as_ref()) {
+                (Content::Data(data), _) => {
+                    let data = data.slice(start as usize..end as usize);
+                    self.parity_made(&shape, block, &rows, &data);
+                }
+                (Content::File(_), Some(source)) => {
+                    let ticket = core.kernel.ticket(self.handle, Job::Own(Task::Block { block }));
+                    let (file, len) = (source.file, (end - start) as usize);
+                    core.kernel.effects.push_back(Effect::Read {
+                        ticket,
+                        file,
+                        offset: start,
+                        len,
+                    });
+                    self.reading.push((block, rows));
+                }
+                (Content::File(_), None) => {}
+            }
+        }
+    }
+
+    fn parity_made(&mut self, shape: &Shape, block: u32, rows: &[u16], data: &[u8]) {
+        let block_len = shape.partition.block_len(block);
+        for (row, parity) in shape.coding.rows(shape.fti.segment_size, data, rows) {
+            self.ready.push_back((shape.id(block, block_len + row), parity));
+        }
+    }
+
+    /// Sends repairs: parity first, because it serves everybody.
+    pub(crate) fn emit_repairs(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+    ) -> Turn {
+        let Some(shape) = self.shape.take() else { return Turn::Over };
+        let turn = self.emit_repairs_of(core, voice, burst, &shape);
+        self.shape = Some(shape);
+        if let Some(source) = self.source.as_mut() {
+            source.read_repairs(&mut core.kernel, self.handle);
+        }
+        self.make_parity(core);
+        turn
+    }
+
+    fn emit_repairs_of(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Turn {
+        // The reference library never sets the flag, but heeds it: none of its receivers begins
+        // with a repair, nor should one.
+        let flags = self.flags() | Flags::REPAIR;
+        let number = self.number();
+        let grtt = voice.grtt.advertised();
+        while let Some((id, parity)) = self.ready.front() {
+            let id = *id;
+            let body = data_body(core, voice, shape, (flags, number), id, parity);
+            if !voice.say(core, burst, body) {
+                return Turn::More;
+            }
+            core.stats.parity_repairs += 1;
+            self.repair_went(id.block, burst.departure() + grtt);
+            self.ready.pop_front();
+        }
+        let flags = flags | Flags::EXPLICIT;
+        let segment = usize::from(shape.fti.segment_size);
+        loop {
+            let next = self.source.as_ref().and_then(|source| source.next_repair(segment));
+            let Some(next) = next else { return Turn::Over };
+            let Some(at) = shape.partition.locate(next.offset) else { return Turn::Over };
+            let id = shape.id(at.sbn, at.esi);
+            let body = data_body(core, voice, shape, (flags, number), id, next.data);
+            let len = next.data.len();
+            if !voice.say(core, burst, body) {
+                return Turn::More;
+            }
+            core.stats.explicit_repairs += 1;
+            self.repair_went(at.sbn, burst.departure() + grtt);
+            if let Some(source) = self.source.as_mut() {
+                source.repair_sent(len);
+            }
+        }
+    }
+
+    /// A repair of a block left: who asks for more of it before `until` has not yet got this.
+    fn repair_went(&mut self, block: u32, until: Time) {
+        if let Some(repaired) = self.repaired.get_mut(&block) {
+            repaired.until = repaired.until.max(until);
+        }
+    }
+
+    /// An effect of its own was carried out.
+    pub(crate) fn done(
+        &mut self,
+        core: &mut Core,
+        job: Job,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                core.stats.storage_errors += 1;
+                self.failure.get_or_insert(Failure::Storage(error));
+                return;
+            }
+        };
+        let changed = match (job, answer) {
+            (Job::Open, Completion::Opened { file, len, .. }) => {
+                self.opened(core, file, len);
+                Ok(())
+            }
+            (Job::Read { offset, len }, Completion::Read(bytes)) => {
+                let size = self.size;
+                let source = self.source.as_mut();
+                source.map_or(Ok(()), |source| source.read_done(offset, len, bytes, size))
+            }
+            (Job::Repair { offset }, Completion::Read(bytes)) => {
+                self.source.as_mut().map_or(Ok(()), |source| source.repair_done(offset, bytes))
+            }
+            (Job::Own(Task::Block { block }), Completion::Read(bytes)) => {
+                self.block_read(block, &bytes)
+            }
+            _ => Ok(()),
+        };
+        if changed.is_err() {
+            self.failure.get_or_insert(Failure::Changed);
+        }
+        self.make_parity(core);
+    }
+
+    fn block_read(&mut self, block: u32, bytes: &[u8]) -> Result<(), ()> {
+        let Some(at) = self.reading.iter().position(|(other, _)| *other == block) else {
+            return Ok(());
+        };
+        let (_, rows) = self.reading.remove(at);
+        let Some(shape) = self.shape.take() else { return Ok(()) };
+        let (start, end) = shape.span(block);
+        let is_whole = bytes.len() as u64 == end - start;
+        if is_whole {
+            self.parity_made(&shape, block, &rows, bytes);
+        }
+        self.shape = Some(shape);
+        if is_whole { Ok(()) } else { Err(()) }
+    }
+
+    /// Lets the file go.
+    pub(crate) fn close(&mut self, core: &mut Core) {
+        if let State::Open { file: Some(file) } = self.state {
+            core.kernel.close(file);
+        }
+        if let Some(source) = self.source.take() {
+            source.close(&mut core.kernel);
+        }
+        self.state = State::Closed;
+        self.marks.clear();
+        self.plans.clear();
+        self.ready.clear();
+    }
+}
+
+fn data_body<'a>(
+    core: &Core,
+    voice: &Voice,
+    shape: &Shape,
+    (flags, object): (Flags, u16),
+    id: PayloadId,
+    payload: &'a [u8],
+) -> Body<'a> {
+    Body::Data(Data {
+        sender: voice.header(),
+        flags,
+        fec: shape.coding.scheme(),
+        object,
+        id,
+        fti: core.config.sender.fti_in_data.then_some(shape.fti),
+        others: Extensions::NONE,
+        payload,
+    })
+}

@@ -1,0 +1,34 @@
+//! Settings of other implementations, by name.
+
+use std::time::Duration;
+
+use super::config::{Config, EndGame};
+
+/// The settings of a profile; `None` if there is none of this name.
+///
+/// `nrl-2011` is the library of the U.S. Naval Research Laboratory as the first paper's captures
+/// show it, of March 2011: segments of 1,024 octets in blocks of 32, a greatest round trip that
+/// begins with 0.25 s, and 20 flushes, each twice the greatest round trip after the one before,
+/// with no acknowledgement that would end them.
+#[must_use]
+pub fn profile(name: &str) -> Option<Config> {
+    match name {
+        "nrl-2011" => Some(nrl_2011()),
+        _ => None,
+    }
+}
+
+fn nrl_2011() -> Config {
+    let mut config = Config::default();
+    let sender = &mut config.sender;
+    sender.segment_size = Some(1024);
+    sender.block_len = 32;
+    sender.parity = 0;
+    sender.grtt_initial = Duration::from_millis(250);
+    sender.grtt_of_path = false;
+    sender.grtt_max = Duration::from_secs(10);
+    sender.backoff = Some(4);
+    sender.group_size = 1000;
+    sender.end = EndGame::Flush;
+    config
+}

@@ -1,0 +1,642 @@
+//! What a node keeps of a sender that it receives from (RFC 5740 §5.2, §5.3, §5.5).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{PathId, Time};
+use wire::norm::{
+    self, Ack, Body, CcFeedback, CcFlags, Command, Extensions, FIELD_BITS_ASSUMED, Nack, NodeId,
+    Position, RequestWriter, Requests, Scheme, SendTime,
+};
+
+use super::core::{Alarm, Core};
+use super::grtt::backoff;
+use super::incoming::{Incoming, Reach};
+use super::indication::{Failure, Indication, Limit, ObjectId, Report};
+use crate::kernel::Base;
+use crate::path::{Burst, Class, Handle, Turn};
+use crate::ranges::Ranges;
+
+/// Octets of NORM_NACK before its requests, with EXT_CC.
+const NACK_HEADER: usize = 36;
+
+/// Messages of one round of requests at most; what is left is asked for in the next.
+const NACKS_MAX: u32 = 16;
+
+/// A sender that is received from.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) base: Base<Alarm>,
+    pub(crate) sender: SenderId,
+    /// Whence its messages come.
+    from: PathId,
+    instance: u16,
+    grtt: Duration,
+    backoff: u8,
+    group: u32,
+    scheme: Scheme,
+    objects: BTreeMap<u64, Incoming>,
+    /// The highest object of which it spoke; `None` before the first.
+    newest: Option<u64>,
+    /// What is over: here, or given up.
+    done: Ranges,
+    failed: Ranges,
+    /// What should be here by now: all before this.
+    reach: Reach,
+    probe: Option<Probe>,
+    round: Round,
+    nack_due: bool,
+    nacks: u32,
+    feedback_due: bool,
+    /// Up to where it wants an acknowledgement.
+    wanted: Option<Position>,
+    acknowledge_due: bool,
+    misses: u32,
+    sequence: u16,
+}
+
+/// Whose messages these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SenderId {
+    /// The path they come by: a group, or the sender's own.
+    pub(crate) path: PathId,
+    pub(crate) node: NodeId,
+}
+
+/// The last probe of the round trip.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    send_time: SendTime,
+    heard_at: Time,
+    sequence: u16,
+    rate: Option<u16>,
+}
+
+/// Where a round of requests is, in a group (RFC 5740 §5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    Idle,
+    /// Waiting whether others ask for the same.
+    Backoff,
+    /// Waiting for repairs.
+    Holdoff {
+        since: Time,
+    },
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        base: Base<Alarm>,
+        sender: SenderId,
+        from: PathId,
+        header: norm::Sender,
+    ) -> Self {
+        Self {
+            base,
+            sender,
+            from,
+            instance: header.instance,
+            grtt: norm::rtt(header.grtt),
+            backoff: header.backoff,
+            group: norm::group_size(header.group_size),
+            scheme: Scheme::ReedSolomon8,
+            objects: BTreeMap::new(),
+            newest: None,
+            done: Ranges::new(),
+            failed: Ranges::new(),
+            reach: Reach { object: 0, block: 0 },
+            probe: None,
+            round: Round::Idle,
+            nack_due: false,
+            nacks: 0,
+            feedback_due: false,
+            wanted: None,
+            acknowledge_due: false,
+            misses: 0,
+            sequence: 0,
+        }
+    }
+
+    pub(crate) fn reports(&self) -> impl Iterator<Item = Report> + '_ {
+        self.objects.values().map(Incoming::report)
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        let objects: usize = self.objects.values().map(Incoming::memory).sum();
+        let over = (self.done.len() + self.failed.len()) * 16;
+        objects + self.objects.len() * size_of::<Incoming>() + over
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    pub(crate) fn object(&mut self, number: u64) -> Option<&mut Incoming> {
+        self.objects.get_mut(&number)
+    }
+
+    /// Whether answers may go to one receiver's sender alone, with nobody to wait for.
+    fn is_alone(&self) -> bool {
+        self.backoff == 0 || self.sender.path == self.from
+    }
+
+    /// Takes what every message of a sender says; `false` if the sender began anew.
+    pub(crate) fn greet(&mut self, now: Time, from: PathId, header: norm::Sender) -> bool {
+        if header.instance != self.instance {
+            return false;
+        }
+        self.grtt = norm::rtt(header.grtt);
+        self.backoff = header.backoff;
+        self.group = norm::group_size(header.group_size);
+        if from != self.from {
+            // The last address is the one to answer.
+            self.from = from;
+        }
+        self.base.last_heard = now;
+        self.misses = 0;
+        true
+    }
+
+    /// Takes note that something is under way, once a message was looked at.
+    pub(crate) fn greeted(&mut self, core: &mut Core, now: Time) {
+        // A timer a message would be dear: it looks at the time of the last when it goes off.
+        if !self.objects.is_empty() && !self.base.is_armed(Alarm::Inactivity) {
+            let wait = self.inactivity(core);
+            self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        }
+    }
+
+    fn inactivity(&self, core: &Core) -> Duration {
+        let robust = core.config.receiver.robust_factor;
+        (self.grtt * 2 * robust).max(Duration::from_secs(1))
+    }
+
+    /// The object with this identifier, numbered without end.
+    fn unwrap(&self, number: u16) -> u64 {
+        let Some(newest) = self.newest else { return 1 << 16 | u64::from(number) };
+        let ahead = number.wrapping_sub(newest as u16);
+        if ahead < 0x8000 {
+            newest + u64::from(ahead)
+        } else {
+            newest.saturating_sub(u64::from(ahead.wrapping_neg()))
+        }
+    }
+
+    /// The objects that begin when a message names this one: it, and what came before it unseen.
+    pub(crate) fn to_begin(&self, core: &Core, number: u16) -> std::ops::Range<u64> {
+        let number = self.unwrap(number);
+        let first = match self.newest {
+            None => number,
+            Some(newest) => newest + 1,
+        };
+        let room = core.config.limits.objects.saturating_sub(self.objects.len()) as u64;
+        if first > number || number - first >= room {
+            return 0..0;
+        }
+        first..number + 1
+    }
+
+    /// Begins objects in the places made for them, and tells the one that a message names; `None`
+    /// if that is over, or may not begin.
+    pub(crate) fn begin(&mut self, core: &mut Core, number: u16, places: &[Handle]) -> Option<u64> {
+        let number = self.unwrap(number);
+        let first = (number + 1).saturating_sub(places.len() as u64);
+        for (number, place) in (first..).zip(places) {
+            let id = ObjectId { peer: self.from, sender: self.sender.node.0, number };
+            self.objects.insert(number, Incoming::new(id, *place));
+            let info = bytes::Bytes::new();
+            core.indicate(Indication::Started { id, is_sender: false, info });
+        }
+        if !places.is_empty() {
+            self.newest = Some(number);
+        } else if self.newest.is_none_or(|newest| number > newest) {
+            core.limit_reached(Limit::Objects);
+        }
+        self.objects.contains_key(&number).then_some(number)
+    }
+
+    fn advance(&mut self, object: u64, block: u32) {
+        self.reach = self.reach.max(Reach { object, block });
+    }
+
+    pub(crate) fn on_info(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        number: u64,
+        info: &norm::Info<'_>,
+    ) {
+        self.scheme = info.fec;
+        if let Some(object) = self.objects.get_mut(&number) {
+            object.on_info(core, info);
+        }
+        self.advance(number, 0);
+        self.settle(core, now);
+        self.check_repairs(core, now);
+    }
+
+    pub(crate) fn on_data(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        number: u64,
+        data: &norm::Data<'_>,
+    ) {
+        self.scheme = data.fec;
+        let Some(object) = self.objects.get_mut(&number) else { return };
+        object.on_data(core, data);
+        if object.is_over() {
+            self.settle(core, now);
+        }
+        let before = self.reach;
+        self.advance(number, data.id.block);
+        if self.reach != before {
+            self.check_repairs(core, now);
+        }
+    }
+
+    /// The sender commands (§4.2.3).
+    pub(crate) fn on_command(&mut self, core: &mut Core, now: Time, command: &Command<'_>) {
+        match command {
+            Command::Flush { fec, object, id, ackers, .. } => {
+                let position = Position { fec: *fec, object: *object, id: *id };
+                self.on_flush(core, now, position, ackers);
+            }
+            Command::Squelch { fec, object, id, invalid, .. } => {
+                let position = Position { fec: *fec, object: *object, id: *id };
+                self.on_squelch(core, now, position, invalid);
+            }
+            Command::Cc { sequence, send_time, rate, .. } => {
+                self.on_probe(core, now, (*sequence, *send_time), *rate);
+            }
+            Command::RepairAdv { requests, .. } => self.on_other_requests(requests),
+            Command::Eot { .. } => self.abandon(core, now, &Failure::Abandoned),
+            // Applications of other kinds are not spoken with.
+            Command::AckReq { .. } | Command::Application { .. } | Command::Other { .. } => {}
+        }
+    }
+
+    /// The sender says where its end is (§4.2.3).
+    fn on_flush(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        position: Position,
+        ackers: &norm::NodeList<'_>,
+    ) {
+        self.scheme = position.fec;
+        let number = self.unwrap(position.object);
+        self.advance(number, position.id.block.saturating_add(1));
+        let mut listed = ackers.iter();
+        if listed.any(|node| node == core.node || node == NodeId::NONE || node == NodeId::ANY) {
+            self.wanted = Some(position);
+        }
+        self.acknowledge(core, now);
+        self.check_repairs(core, now);
+    }
+
+    /// Acknowledges if that is wanted and all is here.
+    fn acknowledge(&mut self, core: &mut Core, now: Time) {
+        let Some(position) = self.wanted.filter(|_| !core.config.receiver.silent) else { return };
+        let number = self.unwrap(position.object);
+        let is_open = self.objects.keys().next().is_some_and(|first| *first <= number);
+        if is_open || self.failed.contains(number) || !self.done.contains(number) {
+            return;
+        }
+        if self.is_alone() {
+            self.acknowledge_due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        } else if !self.base.is_armed(Alarm::Acknowledge) {
+            let wait = self.grtt.mul_f64(core.rng.unit());
+            self.base.alarm(&mut core.kernel, Alarm::Acknowledge, now, wait);
+        }
+    }
+
+    /// The sender no longer has some objects.
+    fn on_squelch(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        position: Position,
+        invalid: &norm::ObjectList<'_>,
+    ) {
+        if self.newest.is_none() {
+            return;
+        }
+        let first = self.unwrap(position.object);
+        let invalid: Vec<_> = invalid.iter().map(|number| self.unwrap(number)).collect();
+        for (number, object) in &mut self.objects {
+            if *number < first || invalid.contains(number) {
+                object.fail(core, Failure::Abandoned);
+            }
+        }
+        self.settle(core, now);
+    }
+
+    /// The sender ends.
+    pub(crate) fn abandon(&mut self, core: &mut Core, now: Time, failure: &Failure) {
+        for object in self.objects.values_mut() {
+            object.fail(core, failure.clone());
+        }
+        self.settle(core, now);
+    }
+
+    /// Takes out what is over; those objects' places are free.
+    pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
+        let before = self.objects.len();
+        let (done, failed) = (&mut self.done, &mut self.failed);
+        self.objects.retain(|number, object| {
+            if object.is_over() {
+                let over = if object.is_here() { &mut *done } else { &mut *failed };
+                over.insert(*number, number + 1);
+                core.free.push(object.handle());
+            }
+            !object.is_over()
+        });
+        if self.objects.len() == before {
+            return;
+        }
+        core.limit_left(Limit::Objects);
+        if self.objects.is_empty() {
+            self.base.disarm(&mut core.kernel, Alarm::Inactivity);
+            self.base.disarm(&mut core.kernel, Alarm::Nack);
+            self.round = Round::Idle;
+            self.nack_due = false;
+        }
+        self.acknowledge(core, now);
+    }
+
+    /// The sender asks how long the round trip is (§4.2.3).
+    fn on_probe(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        (sequence, send_time): (u16, SendTime),
+        rate: Option<u16>,
+    ) {
+        self.probe = Some(Probe { send_time, heard_at: now, sequence, rate });
+        if rate.is_none() || core.config.receiver.silent {
+            return;
+        }
+        if self.is_alone() {
+            self.feedback_due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        } else if !self.base.is_armed(Alarm::Feedback) {
+            let most = self.grtt * u32::from(self.backoff.max(4));
+            let wait = backoff(&mut core.rng, most, f64::from(self.group));
+            self.base.alarm(&mut core.kernel, Alarm::Feedback, now, wait);
+        }
+    }
+
+    /// Another receiver answered the probe: one answer more tells the sender little.
+    pub(crate) fn on_other_feedback(&mut self, core: &mut Core, cc: Option<CcFeedback>) {
+        let same = self.probe.zip(cc).is_some_and(|(probe, cc)| probe.sequence == cc.sequence);
+        if same {
+            self.base.disarm(&mut core.kernel, Alarm::Feedback);
+        }
+    }
+
+    /// Others asked for this, or the sender says that somebody did (§5.3).
+    pub(crate) fn on_other_requests(&mut self, requests: &Requests<'_>) {
+        if self.round != Round::Backoff {
+            return;
+        }
+        for request in requests.iter() {
+            for (first, last) in request.ranges() {
+                let (from, to) = (self.unwrap(first.object), self.unwrap(last.object));
+                for (_, object) in self.objects.range_mut(from..=to.max(from)) {
+                    let blocks = first.id.block..=last.id.block.max(first.id.block);
+                    let blocks = blocks.take(4096);
+                    for block in blocks {
+                        object.heard(request.flags, block, (first.id.symbol, last.id.symbol));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether something that should be here is not, and was not asked for since a moment.
+    fn lacks(&self, since: Option<Time>) -> bool {
+        self.objects.range(..=self.reach.object).any(|(number, object)| {
+            let block = (*number == self.reach.object).then_some(self.reach.block);
+            object.lacks(block, since)
+        })
+    }
+
+    /// How long repairs take to come, at the least.
+    fn holdoff(&self) -> Duration {
+        match self.is_alone() {
+            true => self.grtt + self.grtt / 4,
+            false => self.grtt * (u32::from(self.backoff) + 2),
+        }
+    }
+
+    /// Begins to ask for what is missing (§5.3).
+    pub(crate) fn check_repairs(&mut self, core: &mut Core, now: Time) {
+        if core.config.receiver.silent || self.round == Round::Backoff || self.nack_due {
+            return;
+        }
+        if self.is_alone() {
+            if self.lacks(Some(now - self.holdoff())) {
+                self.ask(core);
+            }
+            return;
+        }
+        if self.round != Round::Idle || !self.lacks(None) {
+            return;
+        }
+        self.round = Round::Backoff;
+        for object in self.objects.values_mut() {
+            object.forget_heard();
+        }
+        let most = self.grtt * u32::from(self.backoff);
+        let wait = backoff(&mut core.rng, most, f64::from(self.group));
+        self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
+    }
+
+    fn ask(&mut self, core: &mut Core) {
+        self.nack_due = true;
+        self.nacks = 0;
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match alarm {
+            Alarm::Nack => match self.round {
+                Round::Backoff => self.ask(core),
+                Round::Holdoff { since } => {
+                    self.round = Round::Idle;
+                    // A sender that is silent does not hear either: its next word begins a round.
+                    if self.base.last_heard > since {
+                        self.check_repairs(core, now);
+                    }
+                }
+                Round::Idle => {}
+            },
+            Alarm::Feedback => {
+                self.feedback_due = true;
+                self.base.want(&mut core.kernel, Class::Control);
+            }
+            Alarm::Acknowledge => {
+                self.acknowledge_due = true;
+                self.base.want(&mut core.kernel, Class::Control);
+            }
+            Alarm::Inactivity => self.silent(core, now),
+            Alarm::Probe | Alarm::Flush | Alarm::Aggregate | Alarm::Squelch => {}
+        }
+    }
+
+    /// Nothing came for long, if that is so: asks for all that was heard of, or gives up.
+    fn silent(&mut self, core: &mut Core, now: Time) {
+        if self.objects.is_empty() {
+            return;
+        }
+        let limit = self.inactivity(core);
+        let silent = now.since(self.base.last_heard);
+        let mut wait = limit;
+        if silent < limit && self.misses == 0 {
+            wait = limit - silent;
+        } else if self.misses >= core.config.receiver.robust_factor {
+            self.abandon(core, now, &Failure::Silence);
+            return;
+        } else {
+            self.misses += 1;
+            if !core.config.receiver.silent {
+                self.round = Round::Idle;
+                self.ask(core);
+            }
+        }
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+    }
+
+    pub(crate) fn want_all(&mut self, core: &mut Core) {
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
+        if class != Class::Control {
+            return Turn::Over;
+        }
+        while self.nack_due {
+            if !self.emit_nack(core, burst) {
+                return Turn::More;
+            }
+        }
+        if self.acknowledge_due && !self.emit_acknowledgement(core, burst) {
+            return Turn::More;
+        }
+        if self.feedback_due && !self.emit_feedback(core, burst) {
+            return Turn::More;
+        }
+        Turn::Over
+    }
+
+    /// When the sender would have sent its probe, had it come just now.
+    fn response(&self, at: Time) -> SendTime {
+        let Some(probe) = self.probe else { return SendTime::NONE };
+        let held = u64::try_from(at.since(probe.heard_at).as_micros()).unwrap_or(u64::MAX);
+        SendTime::from_micros(probe.send_time.micros().saturating_add(held))
+    }
+
+    /// What is known for congestion control, if the sender asks for that.
+    fn feedback(&self) -> Option<CcFeedback> {
+        let probe = self.probe?;
+        let rate = probe.rate?;
+        Some(CcFeedback {
+            sequence: probe.sequence,
+            flags: CcFlags::START,
+            rtt: norm::quantise_rtt(self.grtt),
+            loss: 0,
+            rate,
+            loss_low: 0,
+        })
+    }
+
+    fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
+        let went = core.push(burst, self.sequence, body);
+        self.sequence = self.sequence.wrapping_add(u16::from(went));
+        went
+    }
+
+    /// Asks for what is missing (§4.3.1); `false` if it must wait for the next batch.
+    fn emit_nack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let now = burst.departure();
+        let since = self.is_alone().then(|| now - self.holdoff());
+        let mut room = vec![0; burst.mtu().saturating_sub(NACK_HEADER)];
+        let len = room.len();
+        // What is asked for is noted as asked for, so that there must be a place for the message.
+        if !burst.has_room(NACK_HEADER + len) {
+            return burst.is_empty() && {
+                self.nack_due = false;
+                true
+            };
+        }
+        let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
+        let mut is_all = true;
+        for (number, object) in self.objects.range_mut(..=self.reach.object) {
+            let block = (*number == self.reach.object).then_some(self.reach.block);
+            is_all &= object.request(&mut writer, self.scheme, block, (now, since));
+            if !is_all {
+                break;
+            }
+        }
+        self.nacks += 1;
+        self.nack_due = !is_all && self.nacks < NACKS_MAX && !writer.is_empty();
+        let requests = writer.finish();
+        if !requests.is_empty() {
+            let body = Body::Nack(Nack {
+                server: self.sender.node,
+                instance: self.instance,
+                grtt_response: self.response(now),
+                cc: self.feedback(),
+                others: Extensions::NONE,
+                requests,
+            });
+            self.say(core, burst, body);
+        } else if self.nacks == 1 {
+            core.stats.suppressed += 1;
+        }
+        if !self.nack_due {
+            self.round = Round::Holdoff { since: now };
+            let wait = self.holdoff();
+            self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
+        }
+        true
+    }
+
+    fn emit_acknowledgement(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let Some(position) = self.wanted else {
+            self.acknowledge_due = false;
+            return true;
+        };
+        let mut payload = [0; 12];
+        let len = position.encode(&mut payload, FIELD_BITS_ASSUMED).unwrap_or(0);
+        let body = Body::Ack(self.ack(Ack::FLUSH, burst.departure(), &payload[..len]));
+        let went = self.say(core, burst, body);
+        if went {
+            (self.acknowledge_due, self.wanted) = (false, None);
+        }
+        went
+    }
+
+    fn emit_feedback(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let body = Body::Ack(self.ack(Ack::CC, burst.departure(), &[]));
+        let went = self.say(core, burst, body);
+        self.feedback_due &= !went;
+        went
+    }
+
+    fn ack<'a>(&self, kind: u8, at: Time, payload: &'a [u8]) -> Ack<'a> {
+        Ack {
+            server: self.sender.node,
+            instance: self.instance,
+            kind,
+            id: 0,
+            grtt_response: self.response(at),
+            cc: self.feedback(),
+            others: Extensions::NONE,
+            payload,
+        }
+    }
+}

@@ -1,0 +1,745 @@
+//! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use engine::{PathId, Time};
+use wire::norm::{
+    self, Ack, Body, CcNodes, Command, Extensions, FIELD_BITS_ASSUMED, Form, Nack, NodeId,
+    NodeList, ObjectList, PayloadId, Position, RequestFlags, RequestWriter, Scheme, SendTime,
+};
+
+use super::bits::Bits;
+use super::coding::Coding;
+use super::config::{EndGame, SenderConfig};
+use super::core::{Alarm, Core, send_time, since_sent};
+use super::grtt::Grtt;
+use super::indication::{Failure, Finished, Indication, Limit, Report};
+use super::outgoing::{Cut, Outgoing};
+use super::voice::Voice;
+use crate::kernel::Base;
+use crate::path::{Burst, Class, Path, Turn};
+
+/// Most blocks that one range of a request may name.
+const BLOCKS_MAX: u32 = 65_535;
+
+/// Most objects that one range of a request may name.
+const OBJECTS_MAX: u16 = 1023;
+
+/// A sender on one path.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) base: Base<Alarm>,
+    pub(crate) path: PathId,
+    is_group: bool,
+    voice: Voice,
+    objects: VecDeque<Outgoing>,
+    next_number: u64,
+    probe: Probe,
+    flush: Option<Flush>,
+    /// Whether requests for repairs are being collected.
+    is_collecting: bool,
+    /// Whether others shall hear what was asked for by a receiver that they do not hear.
+    adv_due: bool,
+    /// Objects that were asked for and are no longer here.
+    squelch: Option<Position>,
+    members: BTreeMap<NodeId, Member>,
+}
+
+#[derive(Debug, Default)]
+struct Probe {
+    sequence: u16,
+    interval: Duration,
+    due: bool,
+}
+
+/// The end of what there is to send is being told.
+#[derive(Debug)]
+struct Flush {
+    sent: u32,
+    due: bool,
+}
+
+/// A receiver that was heard of.
+#[derive(Debug, Default)]
+struct Member {
+    /// Whether it acknowledged what is being flushed.
+    has_acknowledged: bool,
+}
+
+impl Sender {
+    pub(crate) fn new(base: Base<Alarm>, path: PathId, core: &mut Core) -> Self {
+        let is_group = core.config.is_group(path);
+        let config = &core.config.sender;
+        let least = Duration::from_micros(1);
+        let grtt = Grtt::new(config.grtt_initial, least, config.grtt_max);
+        let backoff = config.backoff.unwrap_or(if is_group { 4 } else { 0 }).min(15);
+        let group_size = config.group_size;
+        let (instance, sequence) = (core.rng.next_u32() as u16, 0);
+        let first = core.rng.next_u32() & 0xff;
+        Self {
+            base,
+            path,
+            is_group,
+            voice: Voice::new(instance, sequence, grtt, backoff, group_size),
+            objects: VecDeque::new(),
+            next_number: u64::from(first),
+            probe: Probe::default(),
+            flush: None,
+            is_collecting: false,
+            adv_due: false,
+            squelch: None,
+            members: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it is this life of the sender.
+    pub(crate) fn is(&self, instance: u16) -> bool {
+        self.voice.instance == instance
+    }
+
+    /// The number of the next object.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    pub(crate) fn objects(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(crate) fn reports(&self) -> impl Iterator<Item = Report> + '_ {
+        self.objects.iter().map(|object| Report {
+            id: object.id,
+            is_sender: true,
+            progress: object.progress(),
+            size: (!object.is_opening()).then_some(object.size),
+            info: object.info.clone(),
+        })
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        let objects: usize = self.objects.iter().map(Outgoing::memory).sum();
+        objects + self.objects.len() * size_of::<Outgoing>() + self.members.len() * 32
+    }
+
+    /// Sends another object.
+    pub(crate) fn add(&mut self, core: &mut Core, now: Time, mut object: Outgoing) {
+        if self.objects.is_empty() {
+            self.begin(core, now);
+        }
+        self.next_number += 1;
+        object.open(core);
+        self.objects.push_back(object);
+        self.end_flush(core);
+        self.advance(core, now);
+    }
+
+    /// The first of some objects: probes the round trip.
+    fn begin(&mut self, core: &mut Core, now: Time) {
+        let config = &core.config.sender;
+        let known = core.kernel.paths.get(&self.path).and_then(Path::light);
+        let initial = match known.filter(|_| config.grtt_of_path) {
+            Some(light) => light + self.base.seat.round_trip(&core.kernel.paths).margin(),
+            None => config.grtt_initial,
+        };
+        if self.members.is_empty() {
+            self.voice.grtt = Grtt::new(initial, self.segment_time(core), config.grtt_max);
+        }
+        self.probe.interval = Duration::ZERO;
+        self.probe.due = true;
+        self.base.want(&mut core.kernel, Class::Control);
+        let _ = now;
+    }
+
+    /// The time of one segment at the path's rate.
+    fn segment_time(&self, core: &Core) -> Duration {
+        let Some(path) = core.kernel.paths.get(&self.path) else { return Duration::ZERO };
+        path.time_of(path.mtu())
+    }
+
+    /// How objects are cut, once the path is up.
+    fn cut(&self, core: &Core) -> Option<Result<Cut, Failure>> {
+        let path = core.kernel.paths.get(&self.path).filter(|path| path.mtu() > 0)?;
+        let config = &core.config.sender;
+        Some(Coding::new(config).map_err(Failure::Settings).and_then(|coding| {
+            let room = path.mtu().saturating_sub(coding.data_header(config.fti_in_data));
+            let most = u16::try_from(room).unwrap_or(u16::MAX);
+            let segment = coding.fitting(config.segment_size.unwrap_or(most).min(most));
+            if segment == 0 {
+                return Err(Failure::Settings("the path takes no segment".to_owned()));
+            }
+            Ok(Cut { segment, coding })
+        }))
+    }
+
+    /// Goes on with whatever can be done.
+    pub(crate) fn advance(&mut self, core: &mut Core, now: Time) {
+        if self.objects.iter().any(Outgoing::is_open)
+            && let Some(cut) = self.cut(core)
+        {
+            for object in self.objects.iter_mut().filter(|object| object.is_open()) {
+                let result = cut.clone().and_then(|cut| object.cut(core, cut));
+                if let Err(failure) = result {
+                    object.failure.get_or_insert(failure);
+                }
+            }
+        }
+        self.drop_failed(core);
+        if self.objects.iter().any(Outgoing::is_sending) {
+            self.want_data(core);
+        }
+        self.check_flush(core, now);
+    }
+
+    fn want_data(&mut self, core: &mut Core) {
+        self.base.want(&mut core.kernel, Class::Bulk);
+        if self.objects.iter().any(Outgoing::has_repairs) {
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+    }
+
+    pub(crate) fn want_all(&mut self, core: &mut Core, now: Time) {
+        self.base.want(&mut core.kernel, Class::Control);
+        self.advance(core, now);
+    }
+
+    fn drop_failed(&mut self, core: &mut Core) {
+        let mut at = 0;
+        while let Some(object) = self.objects.get_mut(at) {
+            let Some(failure) = object.failure.take() else {
+                at += 1;
+                continue;
+            };
+            let Some(mut object) = self.objects.remove(at) else { return };
+            object.close(core);
+            core.free.push(object.handle());
+            let end = Err(failure);
+            finished(core, &object, end, (0, false));
+            // Who has a part of it is told that no more comes.
+            if object.fti().is_some() {
+                self.refuse(core, object.number(), object.end());
+            }
+        }
+        self.rest(core);
+    }
+
+    /// Nothing is left: nothing runs on.
+    fn rest(&mut self, core: &mut Core) {
+        if !self.objects.is_empty() {
+            return;
+        }
+        self.flush = None;
+        for alarm in [Alarm::Probe, Alarm::Flush, Alarm::Aggregate] {
+            self.base.disarm(&mut core.kernel, alarm);
+        }
+        self.is_collecting = false;
+        self.probe.due = false;
+    }
+
+    /// Ends an object early.
+    pub(crate) fn cancel(&mut self, core: &mut Core, number: u64, failure: Failure) -> bool {
+        let mut objects = self.objects.iter_mut();
+        let Some(object) = objects.find(|object| object.id.number == number) else {
+            return false;
+        };
+        object.failure = Some(failure);
+        self.drop_failed(core);
+        true
+    }
+
+    /// Begins to tell where the end is, if all was sent and nothing waits to be repaired.
+    fn check_flush(&mut self, core: &mut Core, _now: Time) {
+        let is_idle = !self.is_collecting
+            && self.objects.iter().all(|object| object.is_sent() && !object.has_repairs());
+        if self.objects.is_empty() || !is_idle || self.flush.is_some() {
+            return;
+        }
+        for member in self.members.values_mut() {
+            member.has_acknowledged = false;
+        }
+        self.flush = Some(Flush { sent: 0, due: true });
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    /// There is something to send again: the end is told anew after that.
+    fn end_flush(&mut self, core: &mut Core) {
+        self.flush = None;
+        self.base.disarm(&mut core.kernel, Alarm::Flush);
+    }
+
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match alarm {
+            Alarm::Probe => {
+                self.voice.grtt.round_over();
+                self.probe.due = true;
+                self.base.want(&mut core.kernel, Class::Control);
+            }
+            Alarm::Flush => self.flush_again(core),
+            Alarm::Aggregate => self.commit(core, now),
+            Alarm::Squelch | Alarm::Nack | Alarm::Feedback => {}
+            Alarm::Acknowledge | Alarm::Inactivity => {}
+        }
+    }
+
+    fn flush_again(&mut self, core: &mut Core) {
+        let robust = core.config.sender.robust_factor;
+        let Some(flush) = self.flush.as_mut() else { return };
+        if flush.sent < robust {
+            flush.due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+            return;
+        }
+        let known = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        let acknowledged = self.acknowledged();
+        let expected = known.max(core.config.sender.receivers);
+        let result = match core.config.sender.end {
+            EndGame::Flush => Ok(()),
+            EndGame::Acknowledged if expected == 0 => Err(Failure::NoReceiver),
+            EndGame::Acknowledged if acknowledged >= expected => Ok(()),
+            EndGame::Acknowledged => {
+                Err(Failure::Unacknowledged { missing: expected - acknowledged, known: expected })
+            }
+        };
+        self.finish(core, &result);
+    }
+
+    fn acknowledged(&self) -> u32 {
+        let those = self.members.values().filter(|member| member.has_acknowledged).count();
+        u32::try_from(those).unwrap_or(u32::MAX)
+    }
+
+    /// Ends when every receiver that was heard of has everything.
+    fn check_acknowledged(&mut self, core: &mut Core) {
+        let config: &SenderConfig = &core.config.sender;
+        let Some(flush) = self.flush.as_ref() else { return };
+        if config.end != EndGame::Acknowledged || self.members.is_empty() {
+            return;
+        }
+        let expected = (self.members.len() as u32).max(config.receivers);
+        // In a group of unknown size, others get a second chance to be heard.
+        let least = if self.is_group && config.receivers == 0 { 2 } else { 1 };
+        if self.acknowledged() >= expected && flush.sent >= least {
+            self.finish(core, &Ok(()));
+        }
+    }
+
+    fn finish(&mut self, core: &mut Core, result: &Result<(), Failure>) {
+        let acknowledged = self.acknowledged();
+        let is_confirmed = acknowledged > 0 && acknowledged as usize == self.members.len();
+        for mut object in std::mem::take(&mut self.objects) {
+            object.close(core);
+            core.free.push(object.handle());
+            finished(core, &object, result.clone(), (acknowledged, is_confirmed));
+        }
+        self.rest(core);
+        // A receiver that left is not waited for when more is sent.
+        self.members.retain(|_, member| member.has_acknowledged);
+    }
+
+    /// Ends because the node ends it.
+    pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
+        match class {
+            Class::Control => self.emit_control(core, burst),
+            Class::Metadata => Turn::Over,
+            Class::Repair => self.emit_repairs(core, burst),
+            Class::Bulk => self.emit_new(core, burst),
+        }
+    }
+
+    fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if self.probe.due && !self.emit_probe(core, burst) {
+            return Turn::More;
+        }
+        if self.adv_due && !self.emit_repair_adv(core, burst) {
+            return Turn::More;
+        }
+        if let Some(at) = self.squelch
+            && !self.emit_squelch(core, burst, at)
+        {
+            return Turn::More;
+        }
+        if self.flush.as_ref().is_some_and(|flush| flush.due) && !self.emit_flush(core, burst) {
+            return Turn::More;
+        }
+        Turn::Over
+    }
+
+    /// Asks how long the round trip is (§4.2.3, §5.4).
+    fn emit_probe(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let at = burst.departure();
+        let path = core.kernel.paths.get(&self.path);
+        let rate = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
+        let body = Body::Command(Command::Cc {
+            sender: self.voice.header(),
+            sequence: self.probe.sequence,
+            send_time: send_time(at),
+            rate: Some(norm::quantise_rate(rate.min(1e12))),
+            nodes: CcNodes::NONE,
+            others: Extensions::NONE,
+            reserved: 0,
+        });
+        if !self.voice.say(core, burst, body) {
+            return false;
+        }
+        self.probe.due = false;
+        self.probe.sequence = self.probe.sequence.wrapping_add(1);
+        let config = &core.config.sender;
+        let least = config.probe_interval_min.max(self.voice.grtt.advertised());
+        let most = config.probe_interval_max.max(least);
+        self.probe.interval = match self.probe.interval {
+            Duration::ZERO => least,
+            interval => (interval * 3 / 2).clamp(least, most),
+        };
+        self.base.alarm(&mut core.kernel, Alarm::Probe, at, self.probe.interval);
+        true
+    }
+
+    /// Tells where the end is (§4.2.3, §5.1.1), and asks receivers to acknowledge (§5.5.3).
+    fn emit_flush(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let Some(position) = self.end(core) else { return true };
+        let asks = core.config.sender.end == EndGame::Acknowledged;
+        let missing = self.members.iter().filter(|(_, member)| !member.has_acknowledged);
+        let mut nodes: Vec<_> = missing.map(|(node, _)| *node).filter(|_| asks).collect();
+        if asks && self.members.is_empty() {
+            nodes.push(NodeId::NONE);
+        }
+        nodes.truncate(burst.mtu().saturating_sub(32) / 4);
+        let body = Body::Command(Command::Flush {
+            sender: self.voice.header(),
+            fec: position.fec,
+            object: position.object,
+            id: position.id,
+            ackers: NodeList::new(&nodes),
+            others: Extensions::NONE,
+        });
+        if !self.voice.say(core, burst, body) {
+            return false;
+        }
+        let wait = self.voice.twice();
+        if let Some(flush) = self.flush.as_mut() {
+            flush.due = false;
+            flush.sent += 1;
+        }
+        self.base.alarm(&mut core.kernel, Alarm::Flush, burst.departure(), wait);
+        true
+    }
+
+    /// The last segment of the last object.
+    fn end(&self, core: &Core) -> Option<Position> {
+        let object = self.objects.back()?;
+        Some(Position { fec: core.config.sender.fec, object: object.number(), id: object.end() })
+    }
+
+    fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        for object in &mut self.objects {
+            if object.is_sending()
+                && (object.emit_info(core, &mut self.voice, burst) == Turn::More
+                    || object.emit_repairs(core, &mut self.voice, burst) == Turn::More)
+            {
+                return Turn::More;
+            }
+        }
+        self.check_flush(core, burst.departure());
+        self.emit_control(core, burst)
+    }
+
+    fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        for object in &mut self.objects {
+            if object.is_sent() {
+                continue;
+            }
+            if object.emit_new(core, &mut self.voice, burst) == Turn::More {
+                return Turn::More;
+            }
+            if !object.is_sent() {
+                // It is being read, or opened: those behind it wait for their turn.
+                return Turn::Over;
+            }
+        }
+        self.check_flush(core, burst.departure());
+        // The end goes out with the last segment, and not a batch later.
+        self.emit_control(core, burst)
+    }
+
+    /// Takes note of who is there, and how long the way takes.
+    fn heard(&mut self, core: &mut Core, now: Time, node: NodeId, response: SendTime) {
+        if response.is_some()
+            && let Some(took) = since_sent(now, response)
+        {
+            self.voice.grtt.answered(took);
+            self.base.seat.sample(&mut core.kernel.paths, took);
+        }
+        if self.members.contains_key(&node) {
+            return;
+        }
+        if self.members.len() >= core.config.limits.receivers {
+            core.limit_reached(Limit::Receivers);
+            return;
+        }
+        self.members.insert(node, Member::default());
+        if core.config.sender.end == EndGame::Acknowledged
+            && !self.is_group
+            && let Some(flush) = self.flush.as_mut()
+        {
+            // Only now is it known whom to ask.
+            flush.due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        }
+    }
+
+    /// A receiver acknowledges (§4.3.2).
+    pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, node: NodeId, ack: &Ack<'_>) {
+        self.heard(core, now, node, ack.grtt_response);
+        if ack.kind != Ack::FLUSH || self.flush.is_none() {
+            return;
+        }
+        let position = Position::decode(ack.payload, FIELD_BITS_ASSUMED);
+        let (Ok(position), Some(end)) = (position, self.end(core)) else { return };
+        let is_there = position.object == end.object
+            && (position.id.block, position.id.symbol) == (end.id.block, end.id.symbol);
+        if !is_there {
+            return;
+        }
+        if let Some(member) = self.members.get_mut(&node) {
+            member.has_acknowledged = true;
+        }
+        self.check_acknowledged(core);
+    }
+
+    /// A receiver asks for repairs (§5.4.1). `is_private` if the others did not hear it.
+    pub(crate) fn on_nack(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        nack: &Nack<'_>,
+        is_private: bool,
+    ) {
+        self.heard(core, now, node, nack.grtt_response);
+        let was_flushing = self.flush.is_some();
+        let mut any = false;
+        for request in nack.requests.iter() {
+            any |= self.mark(core, &request);
+        }
+        if !any {
+            return;
+        }
+        if let Some(member) = self.members.get_mut(&node) {
+            member.has_acknowledged = false;
+        }
+        let wait = self.voice.aggregation();
+        if wait.is_zero() {
+            self.commit(core, now);
+        } else if !self.is_collecting {
+            self.is_collecting = true;
+            self.adv_due = is_private && self.is_group;
+            if self.adv_due {
+                self.base.want(&mut core.kernel, Class::Control);
+            }
+            self.base.alarm(&mut core.kernel, Alarm::Aggregate, now, wait);
+        }
+        if was_flushing && (self.is_collecting || self.objects.iter().any(Outgoing::has_repairs)) {
+            self.end_flush(core);
+        }
+    }
+
+    /// Notes what one request asks for; whether there is any of it.
+    fn mark(&mut self, core: &mut Core, request: &norm::Request<'_>) -> bool {
+        let flags = request.flags;
+        let mut any = false;
+        // Items come in order, so that those of a block follow each other.
+        let mut symbols: Option<(Position, Bits)> = None;
+        for (first, last) in request.ranges() {
+            if flags.contains(RequestFlags::OBJECT) {
+                any |= self.mark_objects(core, first, last.object, true);
+                continue;
+            }
+            if flags.contains(RequestFlags::INFO) {
+                any |= self.mark_objects(core, first, last.object, false);
+            }
+            if flags.contains(RequestFlags::BLOCK) {
+                let most = first.id.block.saturating_add(BLOCKS_MAX);
+                for block in first.id.block..=last.id.block.min(most) {
+                    any |= self.mark_block(core, first, block, &Bits::new());
+                }
+                continue;
+            }
+            if !flags.contains(RequestFlags::SEGMENT) {
+                continue;
+            }
+            let is_same = symbols
+                .as_ref()
+                .is_some_and(|(at, _)| (at.object, at.id.block) == (first.object, first.id.block));
+            if !is_same && let Some((at, bits)) = symbols.take() {
+                any |= self.mark_block(core, at, at.id.block, &bits);
+            }
+            let (_, bits) = symbols.get_or_insert_with(|| (first, Bits::new()));
+            let wanted = match request.form {
+                // A count, in the place of a number.
+                Form::Erasures => 0..=first.id.symbol.saturating_sub(1),
+                Form::Items | Form::Ranges | Form::Other(_) => first.id.symbol..=last.id.symbol,
+            };
+            for symbol in wanted {
+                bits.insert(symbol);
+            }
+        }
+        if let Some((at, bits)) = symbols {
+            any |= self.mark_block(core, at, at.id.block, &bits);
+        }
+        any
+    }
+
+    /// Notes that a receiver has nothing of some objects, or not their NORM_INFO.
+    fn mark_objects(&mut self, core: &mut Core, first: Position, last: u16, all: bool) -> bool {
+        let mut any = false;
+        let count = last.wrapping_sub(first.object).min(OBJECTS_MAX);
+        for number in 0..=count {
+            any |= self.mark_object(core, first.object.wrapping_add(number), first, all);
+        }
+        any
+    }
+
+    fn mark_object(&mut self, core: &mut Core, number: u16, at: Position, all: bool) -> bool {
+        let object = self.objects.iter_mut().find(|object| object.number() == number);
+        let Some(object) = object else {
+            self.refuse_unknown(core, number, at);
+            return false;
+        };
+        if all {
+            object.mark_all(core);
+        } else {
+            object.mark_info();
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+        true
+    }
+
+    fn mark_block(&mut self, core: &mut Core, at: Position, block: u32, symbols: &Bits) -> bool {
+        let mut objects = self.objects.iter_mut();
+        let Some(object) = objects.find(|object| object.number() == at.object) else {
+            self.refuse_unknown(core, at.object, at);
+            return false;
+        };
+        object.mark(core, block, symbols);
+        true
+    }
+
+    /// A receiver asks for what is no longer here (§4.2.3, SQUELCH).
+    fn refuse_unknown(&mut self, core: &mut Core, number: u16, at: Position) {
+        let behind = number.wrapping_sub(self.next_number as u16) < 0x8000;
+        if behind {
+            return;
+        }
+        self.refuse(core, number, at.id);
+    }
+
+    fn refuse(&mut self, core: &mut Core, number: u16, id: PayloadId) {
+        if self.base.is_armed(Alarm::Squelch) {
+            return;
+        }
+        self.squelch = Some(Position { fec: core.config.sender.fec, object: number, id });
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    /// Says what no longer is sent: everything before the first object that is here.
+    fn emit_squelch(&mut self, core: &mut Core, burst: &mut Burst<'_>, at: Position) -> bool {
+        let first = self.objects.iter().find(|object| object.is_sending());
+        // From there on there is something; what was asked for beyond that is named.
+        let position = first.map_or(
+            Position { object: self.next_number as u16, id: first_id(at.fec), ..at },
+            |object| Position { object: object.number(), id: first_id(at.fec), ..at },
+        );
+        let is_behind = at.object.wrapping_sub(position.object) < 0x8000;
+        let invalid = [at.object];
+        let invalid = if is_behind { &invalid[..] } else { &[] };
+        let body = Body::Command(Command::Squelch {
+            sender: self.voice.header(),
+            fec: position.fec,
+            object: position.object,
+            id: position.id,
+            invalid: ObjectList::new(invalid),
+            others: Extensions::NONE,
+        });
+        if !self.voice.say(core, burst, body) {
+            return false;
+        }
+        self.squelch = None;
+        // Once for each round trip is enough.
+        let wait = self.voice.twice();
+        self.base.alarm(&mut core.kernel, Alarm::Squelch, burst.departure(), wait);
+        true
+    }
+
+    /// Repeats what was asked for, for receivers that do not hear each other (§4.2.3).
+    fn emit_repair_adv(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let mut room = vec![0; burst.mtu().saturating_sub(16)];
+        let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
+        let fec = core.config.sender.fec;
+        let mut flags = 0;
+        let all = self.objects.iter().flat_map(Outgoing::marks);
+        for (id, object) in all {
+            let item = Position { fec, object, id };
+            if writer.item(RequestFlags::SEGMENT, item).is_err() {
+                flags = Command::REPAIR_ADV_LIMIT;
+                break;
+            }
+        }
+        let body = Body::Command(Command::RepairAdv {
+            sender: self.voice.header(),
+            flags,
+            cc: None,
+            requests: writer.finish(),
+            others: Extensions::NONE,
+        });
+        if !self.voice.say(core, burst, body) {
+            return false;
+        }
+        self.adv_due = false;
+        true
+    }
+
+    /// Turns what was asked for into repairs.
+    fn commit(&mut self, core: &mut Core, now: Time) {
+        self.is_collecting = false;
+        let grtt = self.voice.grtt.advertised();
+        for object in &mut self.objects {
+            object.commit(core, now, grtt);
+        }
+        if self.objects.iter().any(Outgoing::has_repairs) {
+            self.end_flush(core);
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+        self.check_flush(core, now);
+    }
+
+    /// An effect of one of its objects was carried out.
+    pub(crate) fn object(&mut self, number: u64) -> Option<&mut Outgoing> {
+        self.objects.iter_mut().find(|object| object.id.number == number)
+    }
+}
+
+fn finished(
+    core: &mut Core,
+    object: &Outgoing,
+    result: Result<(), Failure>,
+    (acknowledged, is_confirmed): (u32, bool),
+) {
+    let is_confirmed = is_confirmed && result.is_ok();
+    core.kernel.senders = core.kernel.senders.saturating_sub(1);
+    core.indicate(Indication::Finished(Finished {
+        id: object.id,
+        is_sender: true,
+        result,
+        acknowledged,
+        is_confirmed,
+        info: object.info.clone(),
+        data: None,
+        size: object.size,
+    }));
+}
+
+/// The first segment of an object.
+fn first_id(fec: Scheme) -> PayloadId {
+    let tells = fec == Scheme::SmallBlockSystematic;
+    PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
+}

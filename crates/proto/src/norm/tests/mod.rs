@@ -1,0 +1,4 @@
+//! Tests of NORM nodes.
+
+mod transfers;
+mod world;

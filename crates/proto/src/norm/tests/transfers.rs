@@ -1,0 +1,136 @@
+//! Whole transfers, with losses chosen one by one or at random.
+
+use std::time::Duration;
+
+use super::world::{World, content, lose_numbers, lose_one_in};
+use crate::norm::{Config, Content, Scheme, profile};
+
+fn with_parity(auto: u16) -> Config {
+    let mut config = Config::default();
+    config.sender.auto_parity = auto;
+    config
+}
+
+#[test]
+fn a_file_crosses() {
+    let mut world = World::with(&Config::default());
+    let file = content(100_000);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    // Data ends after 88 ms; the receiver acknowledges the first flush.
+    assert!(world.now.as_secs_f64() < 0.3, "{}: {:#?}", world.now, world.transcript());
+    assert_eq!(world.sides[0].engine.stats().parity_repairs, 0);
+}
+
+#[test]
+fn lost_segments_are_repaired_by_parity() {
+    let mut world = World::with(&Config::default());
+    let file = content(200_000);
+    world.lose = lose_numbers(&[5, 6, 7, 30, 99]);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    let stats = world.sides[0].engine.stats();
+    assert_eq!((stats.parity_repairs, stats.explicit_repairs), (5, 0), "{:#?}", world.transcript());
+    assert_eq!(world.sides[1].engine.stats().recovered, 5);
+}
+
+#[test]
+fn without_a_code_segments_are_sent_again() {
+    let mut config = Config::default();
+    config.sender.fec = Scheme::NoCode;
+    let mut world = World::with(&config);
+    let file = content(200_000);
+    world.lose = lose_numbers(&[5, 6, 7, 30, 99]);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    let stats = world.sides[0].engine.stats();
+    assert_eq!((stats.parity_repairs, stats.explicit_repairs), (0, 5), "{:#?}", world.transcript());
+}
+
+#[test]
+fn parity_sent_unasked_saves_the_round_trip() {
+    let mut world = World::with(&with_parity(4));
+    let file = content(200_000);
+    world.lose = lose_numbers(&[5, 6, 30, 99]);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    assert_eq!(world.sides[1].engine.stats().sent.nacks, 0, "{:#?}", world.transcript());
+}
+
+#[test]
+fn every_scheme_crosses_many_losses() {
+    let schemes = [
+        (Scheme::ReedSolomon8, 64, 32),
+        (Scheme::SmallBlockSystematic, 20, 4),
+        (Scheme::ReedSolomonM, 400, 100),
+        (Scheme::NoCode, 64, 0),
+    ];
+    for (fec, block_len, parity) in schemes {
+        for auto_parity in [0, parity / 2] {
+            let mut config = with_parity(auto_parity);
+            (config.sender.fec, config.sender.block_len) = (fec, block_len);
+            config.sender.parity = parity;
+            for seed in 0..10 {
+                let mut world = World::with(&config);
+                let file = content(300_000 + seed as usize);
+                world.lose = lose_one_in(5, seed);
+                world.send(&file);
+                world.run();
+                world.assert_delivered(&file);
+            }
+        }
+    }
+}
+
+#[test]
+fn everything_but_a_flush_may_be_lost() {
+    let mut world = World::with(&Config::default());
+    let file = content(10_000);
+    world.lose = Box::new(|side, number, _| side == 0 && number < 12);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+}
+
+#[test]
+fn short_and_empty_files_cross() {
+    for len in [0, 1, 991, 992, 993] {
+        let mut world = World::with(&Config::default());
+        let file = content(len);
+        world.send(&file);
+        world.run();
+        world.assert_delivered(&file);
+    }
+}
+
+#[test]
+fn octets_in_memory_cross() {
+    let mut world = World::with(&with_parity(2));
+    let octets = content(150_000);
+    world.lose = lose_one_in(4, 3);
+    world.request(Content::Data(octets.clone().into()), "");
+    world.run();
+    let finished = world.finished(1).expect("it ended");
+    assert!(finished.data.as_deref() == Some(&octets[..]), "{:#?}", world.transcript());
+    assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
+}
+
+#[test]
+fn the_profile_of_2011_flushes_twenty_times() {
+    let mut world = World::with(&profile("nrl-2011").expect("it exists"));
+    world.info.owlt = Some(Duration::from_millis(1250));
+    world.up(0);
+    let file = content(10_000);
+    world.send(&file);
+    world.run();
+    assert!(world.sides[1].store.get(&super::world::name("copy")) == Some(&file[..]));
+    let flushes = world.log.iter().filter(|(_, side, octets, _)| *side == 0 && octets.len() == 20);
+    let times: Vec<_> = flushes.map(|(at, ..)| at.as_secs_f64()).collect();
+    assert_eq!(times.len(), 20, "{:#?}", world.transcript());
+    let tail = times[19] - times[0];
+    assert!((60.0..95.0).contains(&tail), "{times:?}");
+}

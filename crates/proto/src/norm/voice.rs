@@ -1,0 +1,65 @@
+//! What all messages of a sender have in common.
+
+use std::time::Duration;
+
+use wire::norm::{self, Body};
+
+use super::core::Core;
+use super::grtt::Grtt;
+use crate::path::Burst;
+
+/// How a sender speaks on its path.
+#[derive(Debug)]
+pub(crate) struct Voice {
+    /// Tells receivers that a sender of the same number began anew.
+    pub(crate) instance: u16,
+    sequence: u16,
+    pub(crate) grtt: Grtt,
+    pub(crate) backoff: u8,
+    pub(crate) group_size: u32,
+}
+
+impl Voice {
+    pub(crate) fn new(
+        instance: u16,
+        sequence: u16,
+        grtt: Grtt,
+        backoff: u8,
+        group_size: u32,
+    ) -> Self {
+        Self { instance, sequence, grtt, backoff, group_size }
+    }
+
+    /// The part of the header that only senders have.
+    pub(crate) fn header(&self) -> norm::Sender {
+        norm::Sender {
+            instance: self.instance,
+            grtt: self.grtt.quantised(),
+            backoff: self.backoff,
+            group_size: norm::quantise_group_size(self.group_size),
+        }
+    }
+
+    /// Writes a message into the batch; `false` if it must wait for the next one.
+    pub(crate) fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
+        let went = core.push(burst, self.sequence, body);
+        if went {
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        went
+    }
+
+    /// Twice the greatest round trip: the time between two flushes.
+    pub(crate) fn twice(&self) -> Duration {
+        self.grtt.advertised() * 2
+    }
+
+    /// How long requests for repairs are collected after the first (RFC 5740 §5.4.1). A single
+    /// receiver has nobody to wait for.
+    pub(crate) fn aggregation(&self) -> Duration {
+        match self.backoff {
+            0 => Duration::ZERO,
+            k => self.grtt.advertised() * (u32::from(k) + 1),
+        }
+    }
+}
