@@ -8,4 +8,5 @@ mod cfdp;
 #[path = "../corpus/mod.rs"]
 mod corpus;
 mod ltp;
+mod norm;
 mod saratoga;
