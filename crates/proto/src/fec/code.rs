@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::encoder::Encoder;
 use super::field::{Field, Tables};
-use super::kernel::{self, Path, SOURCES, Source, TILE};
-use super::symbols::Symbols;
+use super::kernel::Path;
 
 /// The most coefficients that a code keeps; those of larger codes are computed when they are
 /// needed, which is about as fast as fetching them from beyond the cache.
@@ -142,28 +142,12 @@ impl Code {
         sources: impl IntoIterator<Item = (u16, &'a [u8])>,
         out: &mut [u8],
     ) -> Result<(), CodeError> {
-        self.check_symbol_len(out.len())?;
-        assert!(row < self.parity(), "parity symbol {row} of {}", self.parity());
-        let mut made = Symbols::new(1, out.len());
-        let mut sources = sources.into_iter();
-        loop {
-            let mut group = [Source::default(); SOURCES];
-            let mut count = 0;
-            for (slot, (esi, data)) in group.iter_mut().zip(&mut sources) {
-                assert!(data.len() <= out.len(), "a source symbol longer than its parity");
-                let mut coefficients = [0; TILE];
-                coefficients[0] = self.coefficient(usize::from(esi), row);
-                *slot = Source { data, coefficients };
-                count += 1;
-            }
-            let stride = made.stride();
-            let to = made.padded_from_mut(0);
-            kernel::accumulate(self.path(), self.field(), to, stride, &group[..count]);
-            if count < SOURCES {
-                break;
-            }
+        let mut encoder = Encoder::new(self.clone(), out.len())?;
+        encoder.reset_rows(row..row + 1);
+        for (esi, segment) in sources {
+            encoder.add(esi, segment);
         }
-        out.copy_from_slice(made.get(0));
+        out.copy_from_slice(encoder.parity(row));
         Ok(())
     }
 

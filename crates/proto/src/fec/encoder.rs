@@ -1,14 +1,25 @@
 //! The parity symbols of a block, made as its source symbols go by.
 
+use std::ops::Range;
+
 use super::code::{Code, CodeError};
 use super::kernel::{self, SOURCES, Source, TILE};
 use super::symbols::Symbols;
 
 /// Holds the parity symbols of one block after another; one buffer for all of them.
+///
+/// Source symbols are copied and worked in some at a time, because adding one at a time to all
+/// parity symbols would fetch and store those for each.
 #[derive(Debug)]
 pub struct Encoder {
     code: Code,
+    /// The parity symbols that are made.
+    rows: Range<usize>,
+    /// Room for all of them.
     parity: Symbols,
+    /// Source symbols that have not been worked in, and their numbers.
+    waiting: Symbols,
+    numbers: Vec<usize>,
 }
 
 impl Encoder {
@@ -19,8 +30,13 @@ impl Encoder {
     /// [`CodeError::SymbolLength`] for a length that the field cannot have.
     pub fn new(code: Code, symbol_len: usize) -> Result<Self, CodeError> {
         code.check_symbol_len(symbol_len)?;
-        let parity = Symbols::new(code.parity(), symbol_len);
-        Ok(Self { code, parity })
+        Ok(Self {
+            rows: 0..code.parity(),
+            parity: Symbols::new(code.parity(), symbol_len),
+            waiting: Symbols::new(SOURCES, symbol_len),
+            numbers: Vec::with_capacity(SOURCES),
+            code,
+        })
     }
 
     /// The code.
@@ -31,70 +47,85 @@ impl Encoder {
 
     /// Starts the next block.
     pub fn reset(&mut self) {
+        self.reset_rows(0..self.code.parity());
+    }
+
+    /// Starts the next block, of which only some parity symbols, counted from 0, are to be made:
+    /// those that are sent as repair, from source symbols read again.
+    ///
+    /// # Panics
+    ///
+    /// If the code does not have these parity symbols.
+    pub fn reset_rows(&mut self, rows: Range<usize>) {
+        assert!(rows.end <= self.code.parity(), "{rows:?} of {}", self.code.parity());
+        self.rows = rows;
         self.parity.clear();
+        self.numbers.clear();
     }
 
     /// Adds one source symbol of the block; a short one counts as followed by zeros. Each is to be
-    /// added once, in any order.
+    /// added once, in any order; one that is left out counts as zero.
     ///
     /// # Panics
     ///
     /// If the code has no source symbol `esi`, or the segment is longer than a symbol.
     pub fn add(&mut self, esi: u16, segment: &[u8]) {
-        self.add_group(usize::from(esi), &[segment]);
+        let esi = usize::from(esi);
+        assert!(esi < self.code.source(), "source symbol {esi} of {}", self.code.source());
+        self.waiting.put(self.numbers.len(), segment);
+        self.numbers.push(esi);
+        if self.numbers.len() == SOURCES {
+            self.work_in();
+        }
     }
 
     /// Adds source symbols that follow each other, the first with number `first`, from one run of
-    /// bytes; only the last may be short. Faster than one at a time.
+    /// bytes; only the last may be short.
     ///
     /// # Panics
     ///
     /// If the code has no source symbol with one of the numbers.
     pub fn add_run(&mut self, first: u16, segments: &[u8]) {
-        let mut esi = usize::from(first);
-        let symbol_len = self.parity.symbol_len();
-        for run in segments.chunks(SOURCES * symbol_len) {
-            let mut group = [&run[..0]; SOURCES];
-            let count = run.len().div_ceil(symbol_len);
-            for (slot, segment) in group.iter_mut().zip(run.chunks(symbol_len)) {
-                *slot = segment;
-            }
-            self.add_group(esi, &group[..count]);
-            esi += count;
+        for (esi, segment) in (first..).zip(segments.chunks(self.parity.symbol_len())) {
+            self.add(esi, segment);
         }
     }
 
-    /// The parity symbol `row`, counted from 0, of the source symbols added so far.
+    /// The parity symbol `row`, counted from 0, of the source symbols added so far. More may be
+    /// added afterwards.
     ///
     /// In a shortened block it has the encoding symbol id `block length + row`.
     ///
     /// # Panics
     ///
-    /// If the code has no such parity symbol.
+    /// If this parity symbol is not made.
     #[must_use]
-    pub fn parity(&self, row: usize) -> &[u8] {
-        self.parity.get(row)
+    pub fn parity(&mut self, row: usize) -> &[u8] {
+        assert!(self.rows.contains(&row), "parity symbol {row} of {:?}", self.rows);
+        self.work_in();
+        self.parity.get(row - self.rows.start)
     }
 
-    /// Adds at most [`SOURCES`] consecutive symbols.
-    fn add_group(&mut self, first: usize, segments: &[&[u8]]) {
-        let symbol_len = self.parity.symbol_len();
-        let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
-        assert!(longest <= symbol_len, "a segment of {longest} bytes, symbols have {symbol_len}");
-        let (stride, rows) = (self.parity.stride(), self.parity.count());
-        for row in (0..rows).step_by(TILE) {
-            let tile = TILE.min(rows - row);
-            let mut group = [Source::default(); SOURCES];
-            for (index, (slot, data)) in group.iter_mut().zip(segments).enumerate() {
-                let mut coefficients = [0; TILE];
-                for (offset, coefficient) in coefficients[..tile].iter_mut().enumerate() {
-                    *coefficient = self.code.coefficient(first + index, row + offset);
-                }
-                *slot = Source { data, coefficients };
-            }
-            let to = &mut self.parity.padded_from_mut(row)[..tile * stride];
-            let (path, field) = (self.code.path(), self.code.field());
-            kernel::accumulate(path, field, to, stride, &group[..segments.len()]);
+    /// Works in the symbols that wait.
+    fn work_in(&mut self) {
+        if self.numbers.is_empty() {
+            return;
         }
+        let stride = self.parity.stride();
+        for row in self.rows.clone().step_by(TILE) {
+            let tile = TILE.min(self.rows.end - row);
+            let mut group = [Source::default(); SOURCES];
+            for (index, (slot, &esi)) in group.iter_mut().zip(&self.numbers).enumerate() {
+                slot.data = self.waiting.padded(index);
+                for (offset, coefficient) in slot.coefficients[..tile].iter_mut().enumerate() {
+                    *coefficient = self.code.coefficient(esi, row + offset);
+                }
+            }
+            let to = self.parity.padded_from_mut(row - self.rows.start);
+            let (path, field) = (self.code.path(), self.code.field());
+            let group = &group[..self.numbers.len()];
+            kernel::accumulate(path, field, &mut to[..tile * stride], stride, group);
+        }
+        self.numbers.clear();
     }
 }

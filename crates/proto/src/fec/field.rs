@@ -84,7 +84,6 @@ impl Tables {
     }
 
     /// The product of two elements.
-    #[cfg(test)]
     pub(super) fn mul(&self, a: u16, b: u16) -> u16 {
         if a == 0 || b == 0 { 0 } else { self.exp(self.log(a) + self.log(b)) }
     }

@@ -1,6 +1,8 @@
 //! Sums of products of symbols with elements of a field.
 
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use super::field::Field;
 
@@ -16,18 +18,28 @@ pub(super) const SOURCES: usize = 16;
 /// How the arithmetic is done. All ways have the same results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
+    /// The Galois field instructions of x86-64 on vectors of 512 bits.
+    Gfni,
+    /// AVX2, the vectors of 256 bits of x86-64.
+    Avx2,
     /// Shifts and exclusive ors of machine words, which compilers turn into vector instructions.
     Portable,
 }
 
 impl Path {
     /// All paths, the best first.
-    pub const ALL: [Self; 1] = [Self::Portable];
+    pub const ALL: [Self; 3] = [Self::Gfni, Self::Avx2, Self::Portable];
 
     /// Whether this machine has it.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Gfni => x86::gfni_is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => x86::avx2_is_available(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Gfni | Self::Avx2 => false,
             Self::Portable => true,
         }
     }
@@ -42,14 +54,22 @@ impl Path {
 /// A symbol, and what it is multiplied with in each sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Source<'a> {
-    /// The symbol, followed by any number of zeros that are not there.
+    /// The symbol, padded with zeros to the length of the sums.
     pub(super) data: &'a [u8],
     /// One coefficient for each sum.
     pub(super) coefficients: [u16; TILE],
 }
 
+impl<'a> Source<'a> {
+    /// The column that starts at `offset`.
+    #[inline(always)]
+    fn column(&self, offset: usize) -> &'a [u8; COLUMN] {
+        self.data[offset..].first_chunk().expect("symbols are whole columns")
+    }
+}
+
 /// Adds the products of at most [`SOURCES`] sources with their coefficients to at most [`TILE`]
-/// sums, which are `stride` bytes apart in `sums` and a multiple of [`COLUMN`] long.
+/// sums, which are `stride` bytes apart in `sums`, a multiple of [`COLUMN`].
 pub(super) fn accumulate(
     path: Path,
     field: Field,
@@ -59,17 +79,17 @@ pub(super) fn accumulate(
 ) {
     debug_assert!(stride.is_multiple_of(COLUMN) && sums.len() <= TILE * stride);
     debug_assert!(sources.len() <= SOURCES);
-    match path {
-        Path::Portable => portable::accumulate(field, sums, stride, sources),
+    debug_assert!(sources.iter().all(|source| source.data.len() == stride));
+    let done = match path {
+        #[cfg(target_arch = "x86_64")]
+        Path::Gfni => x86::gfni(field, sums, stride, sources),
+        #[cfg(target_arch = "x86_64")]
+        Path::Avx2 => x86::avx2(field, sums, stride, sources),
+        #[cfg(not(target_arch = "x86_64"))]
+        Path::Gfni | Path::Avx2 => false,
+        Path::Portable => false,
+    };
+    if !done {
+        portable::accumulate(field, sums, stride, sources);
     }
-}
-
-/// One column of a symbol, with zeros for what is not there.
-fn column(data: &[u8], offset: usize) -> [u8; COLUMN] {
-    let mut column = [0; COLUMN];
-    if let Some(rest) = data.get(offset..) {
-        let length = rest.len().min(COLUMN);
-        column[..length].copy_from_slice(&rest[..length]);
-    }
-    column
 }

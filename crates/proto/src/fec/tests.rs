@@ -159,16 +159,29 @@ proptest! {
         let mut encoder = Encoder::new(code.clone(), case.symbol_len).unwrap();
         encoder.add(0, &random_bytes(rng, case.symbol_len));
         encoder.reset();
-        for esi in shuffled(case.block_len, rng) {
+        let looked_at = rng.below(case.block_len as u64) as usize;
+        for (count, esi) in shuffled(case.block_len, rng).into_iter().enumerate() {
             encoder.add(esi as u16, &segments[esi]);
+            if count == looked_at && case.parity > 0 {
+                // More may be added after a look at the parity so far.
+                prop_assert_eq!(encoder.parity(0).len(), case.symbol_len);
+            }
         }
         let mut run = Encoder::new(code.clone(), case.symbol_len).unwrap();
         let cut = rng.below(case.block_len as u64) as usize;
         run.add_run(cut as u16, &segments[cut..].concat());
         run.add_run(0, &segments[..cut].concat());
+        let mut some = Encoder::new(code.clone(), case.symbol_len).unwrap();
+        let first = rng.below(case.parity as u64 + 1) as usize;
+        let end = first + rng.below((case.parity - first) as u64 + 1) as usize;
+        some.reset_rows(first..end);
+        some.add_run(0, &segments.concat());
         for (row, expected) in expected.iter().enumerate() {
             prop_assert_eq!(encoder.parity(row), expected);
             prop_assert_eq!(run.parity(row), expected);
+            if (first..end).contains(&row) {
+                prop_assert_eq!(some.parity(row), expected);
+            }
             let mut made = vec![0xa5; case.symbol_len];
             let numbered = segments.iter().enumerate().map(|(i, data)| (i as u16, data.as_slice()));
             code.encode_row(row, numbered, &mut made).unwrap();

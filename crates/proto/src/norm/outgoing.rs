@@ -376,13 +376,13 @@ impl Outgoing {
     ) -> Option<Turn> {
         let at = self.at;
         let row = at.symbol - shape.partition.block_len(at.block);
-        let encoder = self.encoder.as_ref().filter(|_| row < shape.coding.auto_parity());
+        let id = shape.id(at.block, at.symbol);
+        let object = (self.flags(), self.number());
+        let encoder = self.encoder.as_mut().filter(|_| row < shape.coding.auto_parity());
         let Some(encoder) = encoder else {
             self.block_went(core, shape);
             return None;
         };
-        let id = shape.id(at.block, at.symbol);
-        let object = (self.flags(), self.number());
         let body = data_body(core, voice, shape, object, id, encoder.parity(usize::from(row)));
         if !voice.say(core, burst, body) {
             return Some(Turn::More);

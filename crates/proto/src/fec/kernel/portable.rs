@@ -4,7 +4,7 @@
 //! made once for each column of a source and used for all sums. Everything is done on arrays of
 //! machine words, element by element, which compilers turn into vector instructions.
 
-use super::{COLUMN, Source, column};
+use super::{COLUMN, Source};
 use crate::fec::field::Field;
 
 const WORDS: usize = COLUMN / 8;
@@ -12,8 +12,8 @@ type Words = [u64; WORDS];
 
 pub(super) fn accumulate(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
     for offset in (0..stride).step_by(COLUMN) {
-        for source in sources.iter().filter(|source| source.data.len() > offset) {
-            let words = words_of(&column(source.data, offset));
+        for source in sources {
+            let words = words_of(source.column(offset));
             match field {
                 Field::Gf8 => add::<8>(sums, stride, offset, source, &powers8(words)),
                 Field::Gf16 => add::<16>(sums, stride, offset, source, &powers16(words)),
