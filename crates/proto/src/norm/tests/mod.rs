@@ -1,4 +1,5 @@
 //! Tests of NORM nodes.
 
+mod conformance;
 mod transfers;
 mod world;

@@ -1,0 +1,211 @@
+//! The engine contract's own suite, over codes, ends and ways to answer.
+
+use bytes::Bytes;
+use engine::conformance::{self, Options, PATH, Role, Subject, Verdict};
+use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
+use wire::norm::{Body, Data, Extensions, Flags, Fti, Message, NodeId, PayloadId, Sender};
+
+use crate::norm::{Config, Content, EndGame, Indication, Limits, Node, Scheme, SendRequest};
+
+/// Twelve segments of 200 octets, the last one short.
+const SIZE: usize = 2_200;
+
+struct Norm {
+    scheme: Scheme,
+    parity: u16,
+    auto_parity: u16,
+    end: EndGame,
+    is_group: bool,
+}
+
+impl Norm {
+    fn new(scheme: Scheme, parity: u16, auto_parity: u16) -> Self {
+        Self { scheme, parity, auto_parity, end: EndGame::Acknowledged, is_group: false }
+    }
+}
+
+fn name(path: &str) -> FileName {
+    FileName::file(path).expect("a plain name")
+}
+
+fn content() -> Vec<u8> {
+    let mut content = vec![0; SIZE];
+    Rng::new(7, "content").fill(&mut content);
+    content
+}
+
+fn limits() -> Limits {
+    Limits {
+        senders: 8,
+        objects: 8,
+        receivers: 16,
+        object: 1 << 20,
+        assembly: 64 << 10,
+        write_buffer: 64 << 10,
+        write_piece: 1 << 10,
+        read_ahead: 4 << 10,
+        read_ahead_total: 16 << 10,
+        read_piece: 1 << 10,
+        repairs: 256,
+        ..Limits::default()
+    }
+}
+
+impl Subject for Norm {
+    type Engine = Node;
+
+    fn engine(&self, role: Role, seed: u64) -> Node {
+        let mut config = Config { node: 1 + role as u32, limits: limits(), ..Config::default() };
+        if self.is_group {
+            config.groups = vec![PATH];
+        }
+        let sender = &mut config.sender;
+        sender.segment_size = Some(200);
+        sender.fec = self.scheme;
+        sender.block_len = 4;
+        sender.parity = self.parity;
+        sender.auto_parity = self.auto_parity;
+        sender.end = self.end;
+        Node::new(config, Rng::new(seed, "norm"))
+    }
+
+    fn prepare(&self, role: Role, store: &mut MemoryStore) {
+        if role == Role::Sender {
+            store.insert(name("source"), content());
+        }
+    }
+
+    fn start(&self, engine: &mut Node, now: Time) -> bool {
+        let content = Content::File(name("source"));
+        let info = Bytes::from_static(b"copy");
+        let request = SendRequest { peer: PATH, content, info };
+        engine.send(now, request).expect("the request is sound");
+        true
+    }
+
+    fn verdict(&self, _role: Role, indication: &Indication) -> Option<Verdict> {
+        match indication {
+            Indication::Finished(finished) => Some(match finished.result {
+                Err(_) => Verdict::Failed,
+                Ok(()) if !finished.is_confirmed => Verdict::Unconfirmed,
+                Ok(()) => Verdict::Delivered,
+            }),
+            Indication::Started { .. }
+            | Indication::Receiving { .. }
+            | Indication::Info { .. }
+            | Indication::SenderHeard { .. }
+            | Indication::LimitReached(_) => None,
+        }
+    }
+
+    fn check(&self, store: &MemoryStore) -> Result<(), String> {
+        match store.get(&name("copy")) {
+            Some(found) if found == content() => Ok(()),
+            Some(found) => Err(format!("{} other octets", found.len())),
+            None => Err("there is no file".into()),
+        }
+    }
+
+    fn is_busy(&self, engine: &Node) -> bool {
+        engine.objects().next().is_some()
+    }
+
+    fn memory(&self, engine: &Node) -> usize {
+        engine.memory()
+    }
+
+    fn memory_max(&self) -> usize {
+        let limits = limits();
+        let states = limits.senders * (1024 + limits.objects * 1024);
+        limits.assembly + 2 * limits.write_buffer + limits.read_ahead_total + states
+    }
+
+    fn path(&self) -> PathInfo {
+        PathInfo { rate_bps: Some(1_000_000), overhead: 42, ..PathInfo::datagram(1024) }
+    }
+
+    fn detects_damage(&self) -> bool {
+        // Messages have no checksum of their own.
+        false
+    }
+
+    fn survives_restart(&self, _role: Role) -> bool {
+        self.end == EndGame::Acknowledged
+    }
+
+    fn restart(&self, role: Role, engine: &mut Node, now: Time) -> bool {
+        role == Role::Receiver || self.start(engine, now)
+    }
+
+    fn opening(&self, number: u64) -> Vec<Bytes> {
+        // Another object, or another sender.
+        let (source, object) = match number % 2 {
+            0 => (NodeId(1), number as u16),
+            _ => (NodeId(1000 + number as u32), 0),
+        };
+        let fti = Fti {
+            object_size: 100_000,
+            segment_size: 200,
+            block_len: 4,
+            parity: 2,
+            field_bits: 8,
+            instance: 0,
+        };
+        let data = Data {
+            sender: Sender { instance: 1, grtt: 0x80, backoff: 4, group_size: 1 },
+            flags: Flags::FILE,
+            fec: Scheme::ReedSolomon8,
+            object,
+            id: PayloadId { block: number as u32 % 128, symbol: 0, block_len: None },
+            fti: Some(fti),
+            others: Extensions::NONE,
+            payload: &[7; 200],
+        };
+        let message = Message { sequence: 0, source, body: Body::Data(data) };
+        vec![message.to_vec().expect("a message").into()]
+    }
+}
+
+#[test]
+fn parity_on_request_keeps_the_contract() {
+    conformance::check_all(&Norm::new(Scheme::ReedSolomon8, 2, 0), &Options::default());
+}
+
+#[test]
+fn parity_unasked_keeps_the_contract() {
+    let options = Options { runs: 8, ..Options::default() };
+    conformance::check_all(&Norm::new(Scheme::ReedSolomon8, 3, 1), &options);
+}
+
+#[test]
+fn small_blocks_keep_the_contract() {
+    let options = Options { runs: 8, ..Options::default() };
+    conformance::check_all(&Norm::new(Scheme::SmallBlockSystematic, 4, 0), &options);
+}
+
+#[test]
+fn a_large_field_keeps_the_contract() {
+    let options = Options { runs: 8, ..Options::default() };
+    conformance::check_all(&Norm::new(Scheme::ReedSolomonM, 2, 1), &options);
+}
+
+#[test]
+fn no_code_keeps_the_contract() {
+    let options = Options { runs: 8, ..Options::default() };
+    conformance::check_all(&Norm::new(Scheme::NoCode, 0, 0), &options);
+}
+
+#[test]
+fn a_group_keeps_the_contract() {
+    let subject = Norm { is_group: true, ..Norm::new(Scheme::ReedSolomon8, 2, 0) };
+    conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+}
+
+#[test]
+fn flushes_alone_keep_the_contract() {
+    for is_group in [false, true] {
+        let end = EndGame::Flush;
+        let subject = Norm { end, is_group, ..Norm::new(Scheme::ReedSolomon8, 2, 0) };
+        conformance::check_all(&subject, &Options { runs: 4, ..Options::default() });
+    }
+}
