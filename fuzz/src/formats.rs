@@ -1,9 +1,11 @@
 //! Formats of bytes: what is decoded can be encoded, and decodes to the same again.
 
 use sim::pcap::Reader;
+use wire::EncodeError;
 use wire::cfdp::{Body, Pdu, UserOperation};
 use wire::ip::{self, Ipv4};
 use wire::ltp::Segment;
+use wire::norm;
 use wire::saratoga::{Packet, v0};
 use wire::udp::{self, Udp};
 
@@ -34,6 +36,73 @@ pub fn ltp_segment(data: &[u8]) {
     let encoded = segment.to_vec().expect("what was decoded fits its fields");
     assert!(encoded.len() <= data.len());
     assert_eq!(Segment::decode(&encoded), Ok(segment));
+}
+
+/// A NORM message, with m of scheme 2 in the first octet.
+///
+/// # Panics
+/// If a decoded message, or what is in it, does not survive being encoded.
+pub fn norm_message(data: &[u8]) {
+    let Some((&field_bits, data)) = data.split_first() else { return };
+    // The head of a stream's symbol.
+    if let Ok((header, octets)) = norm::StreamHeader::decode(data) {
+        assert_eq!(usize::from(header.len), octets.len());
+        assert_eq!(header.encode(), data[..norm::STREAM_HEADER_LEN]);
+    }
+    let Ok(message) = norm::Message::decode_with(data, field_bits) else { return };
+    assert!(!message.to_string().is_empty());
+    let mut encoded = vec![0xa5; message.encoded_len()];
+    let written = message.encode_with(&mut encoded, field_bits);
+    assert_eq!(written, Ok(encoded.len()), "what was decoded fits its fields");
+    assert!(encoded.len() <= data.len());
+    assert_eq!(norm::Message::decode_with(&encoded, field_bits), Ok(message));
+    match message.body {
+        norm::Body::Nack(norm::Nack { requests, .. })
+        | norm::Body::Command(norm::Command::RepairAdv { requests, .. }) => {
+            norm_requests(requests, field_bits);
+        }
+        norm::Body::Ack(ack) => {
+            let Ok(position) = norm::Position::decode(ack.payload, field_bits) else { return };
+            let mut out = [0xa5; 12];
+            let len = position.encode(&mut out, field_bits).expect("it was decoded");
+            assert_eq!(norm::Position::decode(&out[..len], field_bits), Ok(position));
+        }
+        norm::Body::Info(_)
+        | norm::Body::Data(_)
+        | norm::Body::Command(_)
+        | norm::Body::Report(_) => {}
+    }
+}
+
+/// Requests for repair written anew ask for the same.
+fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
+    let mut out = vec![0xa5; requests.octets().len()];
+    let mut writer = norm::RequestWriter::new(&mut out, field_bits);
+    for request in requests.iter() {
+        for (first, last) in request.ranges() {
+            let flags = request.flags;
+            let written = match request.form {
+                norm::Form::Items => writer.item(flags, first),
+                norm::Form::Ranges => writer.range(flags, first, last),
+                norm::Form::Erasures => writer.erasures(flags, first),
+                norm::Form::Other(_) => unreachable!("what is not known names nothing"),
+            };
+            // Neighbours that share a head may come to more than a head's length can tell.
+            if written == Err(EncodeError::TooLarge { field: "the length of a repair request" }) {
+                return;
+            }
+            written.expect("it needs no more room than before");
+        }
+    }
+    let items = |requests: norm::Requests<'_>| -> Vec<_> {
+        let pairs = requests.iter().flat_map(|request| {
+            request.ranges().map(move |pair| (request.form, request.flags, pair))
+        });
+        pairs.collect()
+    };
+    let written = writer.finish();
+    let read = norm::Requests::decode(written.octets(), field_bits).expect("what was written");
+    assert_eq!(items(read), items(requests));
 }
 
 /// A Saratoga packet of version 1.

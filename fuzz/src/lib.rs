@@ -14,7 +14,8 @@ mod texts;
 
 pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
-    capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, saratoga_v0, saratoga_v1,
+    capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, norm_message, saratoga_v0,
+    saratoga_v1,
 };
 pub use ltp::ltp_node;
 pub use saratoga::saratoga_node;
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ltp_node", ltp_node),
     ("ltp_segment", ltp_segment),
     ("mib", mib),
+    ("norm_message", norm_message),
     ("quantity", quantity),
     ("saratoga_node", saratoga_node),
     ("saratoga_v0", saratoga_v0),
