@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use lab::protocol::{Family, Protocol};
+use lab::text::SpecError;
 use sim::pcap::{Checksum, Reader, Record};
-use wire::DecodeError;
 use wire::cfdp::Pdu;
 use wire::ltp::Segment;
-use wire::saratoga;
+use wire::{DecodeError, norm, saratoga};
 
 use crate::Usage;
 
@@ -24,14 +24,40 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE|HEX", required = true, num_args = 1..)]
     what: Vec<String>,
 
-    /// Protocol: cfdp, ltp or saratoga [default: whichever can read the most of it]
-    #[arg(long, value_name = "NAME")]
-    protocol: Option<Protocol>,
+    /// Protocol: cfdp, ltp, saratoga or norm [default: whichever can read the most of it]
+    #[arg(long, value_name = "NAME", value_parser = language)]
+    protocol: Option<Language>,
+}
+
+/// A protocol whose PDUs can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    Cfdp,
+    Ltp,
+    Saratoga,
+    Norm,
+}
+
+/// All of them, in the order in which they are tried.
+const LANGUAGES: [Language; 4] =
+    [Language::Cfdp, Language::Ltp, Language::Saratoga, Language::Norm];
+
+/// The language of a protocol's name.
+fn language(text: &str) -> Result<Language, SpecError> {
+    if text == "norm" {
+        return Ok(Language::Norm);
+    }
+    let protocol: Protocol = text.parse()?;
+    Ok(match protocol.kind.family() {
+        Family::Cfdp => Language::Cfdp,
+        Family::Ltp => Language::Ltp,
+        Family::Saratoga => Language::Saratoga,
+    })
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let asked = args.protocol.as_ref().map(|protocol| protocol.kind.family());
+    let asked = args.protocol;
     let mut out = BufWriter::new(io::stdout().lock());
     let is_file = |what: &String| what == STDIN || Path::new(what).exists();
     let whole = if args.what.iter().any(is_file) {
@@ -49,7 +75,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 const STDIN: &str = "-";
 
 /// Prints what files hold; whether all of it was PDUs.
-fn files(names: &[String], asked: Option<Family>, out: &mut impl Write) -> anyhow::Result<bool> {
+fn files(names: &[String], asked: Option<Language>, out: &mut impl Write) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
     let mut whole = true;
     for name in names {
@@ -84,7 +110,7 @@ struct Tally {
 /// Prints what one file holds; whether all of it was PDUs.
 fn file(
     name: &str,
-    asked: Option<Family>,
+    asked: Option<Language>,
     tally: &mut Tally,
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
@@ -103,13 +129,14 @@ fn file(
     if is_text {
         return digits(name, source, asked, out);
     }
-    let family = match asked {
-        Some(family) => Some(family),
+    let language = match asked {
+        Some(language) => Some(language),
         // What comes from a pipe can be read once.
         None if !path.is_file() => None,
         None => Some(spoken(path)?),
     };
-    capture(&mut Capture { name, family, tally }, source, out)
+    let told = if asked.is_some() { line } else { likely };
+    capture(&mut Capture { name, language, told, tally }, source, out)
 }
 
 /// How a pcapng file begins: it alone of the captures begins with ASCII.
@@ -119,7 +146,7 @@ const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 fn digits(
     name: &str,
     mut source: impl Read,
-    asked: Option<Family>,
+    asked: Option<Language>,
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
     let mut bytes = Vec::new();
@@ -151,29 +178,64 @@ fn digits(
     Ok(whole)
 }
 
-/// The protocols whose PDUs can be told.
-const FAMILIES: [Family; 3] = [Family::Cfdp, Family::Ltp, Family::Saratoga];
-
 /// One line about a datagram, or what is wrong with it.
-fn line(family: Family, datagram: &[u8]) -> Result<String, DecodeError> {
-    match family {
-        Family::Cfdp => Pdu::decode(datagram).map(|pdu| pdu.to_string()),
-        Family::Ltp => Segment::decode(datagram).map(|segment| segment.to_string()),
-        Family::Saratoga => match saratoga::Packet::decode(datagram) {
+fn line(language: Language, datagram: &[u8]) -> Result<String, DecodeError> {
+    match language {
+        Language::Cfdp => Pdu::decode(datagram).map(|pdu| pdu.to_string()),
+        Language::Ltp => Segment::decode(datagram).map(|segment| segment.to_string()),
+        Language::Saratoga => match saratoga::Packet::decode(datagram) {
             // Which version a packet is of stands in its first bits.
             Err(error) => saratoga::v0::Packet::decode(datagram)
                 .map(|packet| format!("version 0 {packet}"))
                 .map_err(|_| error),
             Ok(packet) => Ok(packet.to_string()),
         },
+        Language::Norm => norm::Message::decode(datagram).map(|message| message.to_string()),
     }
 }
 
-const fn name(family: Family) -> &'static str {
-    match family {
-        Family::Cfdp => "CFDP",
-        Family::Ltp => "LTP",
-        Family::Saratoga => "Saratoga",
+/// The same where the protocol is only guessed: what almost any octets could be counts for nothing.
+fn likely(language: Language, datagram: &[u8]) -> Result<String, DecodeError> {
+    match language {
+        Language::Cfdp | Language::Ltp => {}
+        Language::Saratoga => {
+            // A PDU of CFDP may begin as a beacon does, whose name takes all that follows.
+            let name = match saratoga::Packet::decode(datagram) {
+                Ok(saratoga::Packet::Beacon(beacon)) => Some(beacon.eid),
+                Ok(_) => None,
+                Err(_) => match saratoga::v0::Packet::decode(datagram) {
+                    Ok(saratoga::v0::Packet::Beacon(beacon)) => Some(beacon.eid),
+                    Ok(_) | Err(_) => None,
+                },
+            };
+            if name.is_some_and(|name| !is_text(name)) {
+                return Err(DecodeError::invalid(0, "a beacon whose name is no text"));
+            }
+        }
+        Language::Norm => match norm::Message::decode(datagram)?.body {
+            norm::Body::Report(_) | norm::Body::Command(norm::Command::Other { .. }) => {
+                return Err(DecodeError::invalid(0, "a message without a defined form"));
+            }
+            norm::Body::Info(_)
+            | norm::Body::Data(_)
+            | norm::Body::Command(_)
+            | norm::Body::Nack(_)
+            | norm::Body::Ack(_) => {}
+        },
+    }
+    line(language, datagram)
+}
+
+fn is_text(octets: &[u8]) -> bool {
+    std::str::from_utf8(octets).is_ok_and(|text| !text.chars().any(char::is_control))
+}
+
+const fn name(language: Language) -> &'static str {
+    match language {
+        Language::Cfdp => "CFDP",
+        Language::Ltp => "LTP",
+        Language::Saratoga => "Saratoga",
+        Language::Norm => "NORM",
     }
 }
 
@@ -190,26 +252,28 @@ fn packets<R: Read>(
 }
 
 /// The protocol that most of a capture is.
-fn spoken(path: &Path) -> anyhow::Result<Family> {
+fn spoken(path: &Path) -> anyhow::Result<Language> {
     let name = path.display().to_string();
     let source = File::open(path).with_context(|| name.clone())?;
-    let mut counts = FAMILIES.map(|_| 0_u64);
+    let mut counts = LANGUAGES.map(|_| 0_u64);
     for record in packets(&name, BufReader::new(source))?.map_while(Result::ok) {
         let Some(datagram) = record.udp() else { continue };
-        for (count, family) in counts.iter_mut().zip(FAMILIES) {
-            *count += u64::from(line(family, datagram.data).is_ok());
+        for (count, language) in counts.iter_mut().zip(LANGUAGES) {
+            *count += u64::from(likely(language, datagram.data).is_ok());
         }
     }
     // Of equals the first: `max_by_key` would take the last.
-    let best = FAMILIES.into_iter().zip(counts).rev().max_by_key(|(_, count)| *count);
-    Ok(best.map_or(Family::Cfdp, |(family, _)| family))
+    let best = LANGUAGES.into_iter().zip(counts).rev().max_by_key(|(_, count)| *count);
+    Ok(best.map_or(Language::Cfdp, |(language, _)| language))
 }
 
 /// A capture that is being printed.
 struct Capture<'a> {
     name: &'a str,
     /// The protocol; that of the first datagram that can be read if it is not known yet.
-    family: Option<Family>,
+    language: Option<Language>,
+    /// How a datagram is told: [`line`], or [`likely`] if the protocol is a guess.
+    told: fn(Language, &[u8]) -> Result<String, DecodeError>,
     tally: &'a mut Tally,
 }
 
@@ -228,14 +292,14 @@ fn capture(
         let (from, to) = (datagram.ip.source, datagram.ip.destination);
         let (from_port, to_port) = (datagram.udp.source, datagram.udp.destination);
         write!(out, "{} {from}:{from_port} > {to}:{to_port} ", record.at)?;
-        let reads = |family: &Family| line(*family, datagram.data).is_ok();
-        capture.family = capture.family.or_else(|| FAMILIES.into_iter().find(reads));
-        let family = capture.family.unwrap_or(Family::Cfdp);
-        match line(family, datagram.data) {
+        let reads = |language: &Language| (capture.told)(*language, datagram.data).is_ok();
+        capture.language = capture.language.or_else(|| LANGUAGES.into_iter().find(reads));
+        let language = capture.language.unwrap_or(Language::Cfdp);
+        match (capture.told)(language, datagram.data) {
             Ok(text) => write!(out, "{text}")?,
             Err(error) => {
                 whole = false;
-                let (len, name) = (datagram.data.len(), name(family));
+                let (len, name) = (datagram.data.len(), name(language));
                 write!(out, "{len} bytes, not {name}: {error}")?;
             }
         }
@@ -255,16 +319,19 @@ fn capture(
 }
 
 /// The line about one PDU.
-fn one(bytes: &[u8], asked: Option<Family>) -> anyhow::Result<String> {
-    let tried: Vec<_> = asked.map_or_else(|| FAMILIES.to_vec(), |family| vec![family]);
-    if let Some(text) = tried.iter().find_map(|family| line(*family, bytes).ok()) {
-        return Ok(text);
+fn one(bytes: &[u8], asked: Option<Language>) -> anyhow::Result<String> {
+    let (tried, told): (_, fn(_, _) -> _) = match asked {
+        Some(language) => (vec![language], line),
+        None => (LANGUAGES.to_vec(), likely),
+    };
+    let mut reasons = Vec::new();
+    for language in tried {
+        match told(language, bytes) {
+            Ok(text) => return Ok(text),
+            Err(error) => reasons.push(format!("not {}: {error}", name(language))),
+        }
     }
-    let reasons = tried.iter().filter_map(|family| {
-        let error = line(*family, bytes).err()?;
-        Some(format!("not {}: {error}", name(*family)))
-    });
-    anyhow::bail!("{}", reasons.collect::<Vec<_>>().join("; "))
+    anyhow::bail!("{}", reasons.join("; "))
 }
 
 /// The bytes of hexadecimal digits, between which spaces, colons and dashes may stand.
@@ -315,5 +382,42 @@ mod tests {
         assert!(wrong.contains("not CFDP") && wrong.contains("not LTP"), "{wrong}");
         let ack = hex("09 65 82 2c 00 2a").unwrap();
         assert_eq!(one(&ack, None).unwrap(), "101_300 report 42 acknowledged");
+        let flush = hex("13 05 0069 00000001 1234 5543 01 05 0000 0000020c").unwrap();
+        let line = one(&flush, None).unwrap();
+        assert!(line.starts_with("node 1 #105 FLUSH at object 0 symbol 2:12"), "{line}");
+        assert_eq!(one(&flush, Some(Language::Norm)).unwrap(), line);
+        assert!(one(&flush, Some(Language::Ltp)).is_err());
+    }
+
+    #[test]
+    fn what_any_octets_could_be_is_not_guessed() {
+        // An acknowledgement of CFDP without its end; its first octets are those of a beacon.
+        let cut = hex("20 00 03 11 0065 0001 0066 06").unwrap();
+        let reasons = one(&cut, None).unwrap_err().to_string();
+        assert!(reasons.contains("not Saratoga: octet 0: a beacon whose name"), "{reasons}");
+        assert!(one(&cut, Some(Language::Saratoga)).unwrap().contains("BEACON"));
+        let named = [&[0x20, 0xc0, 0, 0], "höhe".as_bytes()].concat();
+        assert!(one(&named, None).unwrap().contains("BEACON"));
+        let old = [&[0x00, 0, 0, 0], &[7_u8, 0, 7][..]].concat();
+        assert!(one(&old, None).is_err());
+        // Reports of NORM, and commands that nobody has defined, are only read if asked for.
+        for text in ["16 02 0000 00000001 07", "13 04 0000 00000001 00000000 08000000"] {
+            let bytes = hex(text).unwrap();
+            assert!(one(&bytes, None).unwrap_err().to_string().contains("a defined form"));
+            assert!(one(&bytes, Some(Language::Norm)).is_ok());
+        }
+    }
+
+    #[test]
+    fn protocols_by_name() {
+        for (text, expected) in [
+            ("norm", Language::Norm),
+            ("cfdp-1", Language::Cfdp),
+            ("ltp-green", Language::Ltp),
+            ("saratoga", Language::Saratoga),
+        ] {
+            assert_eq!(language(text).unwrap(), expected);
+        }
+        assert!(language("nrom").is_err());
     }
 }

@@ -376,6 +376,25 @@ fn decode_reads_files_of_any_kind() {
 }
 
 #[test]
+fn decode_knows_norm_from_the_others() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/norm");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        // Those that say what they mean.
+        let Some(reads) = text.lines().find_map(|line| line.strip_prefix("# reads: ")) else {
+            continue;
+        };
+        let path = path.to_str().unwrap();
+        assert_eq!(done(&["decode", path]), done(&["decode", "--protocol", "norm", path]));
+        assert_eq!(done(&["decode", path]), format!("{reads}\n"), "{path}");
+        count += 1;
+    }
+    assert!(count >= 25, "{count} messages");
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let pcap = folder.path().join("run.pcapng");
