@@ -84,6 +84,15 @@ struct Position {
     symbol: u16,
 }
 
+/// Segments of a block that one receiver asks for: all of them if there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols {
+    /// Those it names.
+    pub(crate) named: Bits,
+    /// How many besides, whichever these are.
+    pub(crate) count: u32,
+}
+
 #[derive(Debug, Default)]
 struct Mark {
     symbols: Bits,
@@ -408,7 +417,7 @@ impl Outgoing {
     }
 
     /// A receiver misses these segments of a block; all of it if there are none.
-    pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Bits) {
+    pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Symbols) {
         let Some(shape) = self.shape.as_ref() else { return };
         // What was not sent yet cannot be missing.
         if block > self.at.block || block >= shape.partition.blocks() {
@@ -421,17 +430,19 @@ impl Outgoing {
         let block_len = shape.partition.block_len(block);
         let most = u32::from(block_len) + u32::from(shape.coding.parity());
         let mark = self.marks.entry(block).or_default();
-        if symbols.is_empty() {
+        let missing = symbols.named.len() + symbols.count;
+        if missing == 0 || symbols.count > u32::from(shape.coding.parity()) {
+            // More than parity makes up for, and not named: it may be any of them.
             (0..block_len).for_each(|symbol| {
                 mark.symbols.insert(symbol);
             });
             mark.missing = u32::from(block_len);
             return;
         }
-        for symbol in symbols.iter().filter(|symbol| u32::from(*symbol) < most) {
+        for symbol in symbols.named.iter().filter(|symbol| u32::from(*symbol) < most) {
             mark.symbols.insert(symbol);
         }
-        mark.missing = mark.missing.max(symbols.len()).min(most);
+        mark.missing = mark.missing.max(missing).min(most);
     }
 
     /// A receiver has nothing of it.
@@ -441,7 +452,7 @@ impl Outgoing {
         let sent = self.at.block.min(shape.partition.blocks().saturating_sub(1));
         let most = u32::try_from(core.config.limits.repairs).unwrap_or(u32::MAX);
         for block in 0..=sent.min(most) {
-            self.mark(core, block, &Bits::new());
+            self.mark(core, block, &Symbols::default());
         }
     }
 
@@ -462,8 +473,8 @@ impl Outgoing {
     /// enough of that.
     pub(crate) fn commit(&mut self, core: &mut Core, now: Time, grtt: Duration) {
         let Some(shape) = self.shape.take() else { return };
-        for (block, mark) in std::mem::take(&mut self.marks) {
-            self.commit_block(core, now + grtt, now, &shape, block, &mark);
+        for (block, mut mark) in std::mem::take(&mut self.marks) {
+            self.commit_block(core, now + grtt, now, &shape, block, &mut mark);
         }
         self.shape = Some(shape);
         if let Some(source) = self.source.as_mut() {
@@ -479,7 +490,7 @@ impl Outgoing {
         now: Time,
         shape: &Shape,
         block: u32,
-        mark: &Mark,
+        mark: &mut Mark,
     ) {
         let auto = shape.coding.auto_parity();
         if self.repaired.get(&block).is_some_and(|repaired| now < repaired.until) {
@@ -496,11 +507,23 @@ impl Outgoing {
         let left = shape.coding.parity().saturating_sub(repaired.used);
         let missing = u16::try_from(mark.missing).unwrap_or(u16::MAX);
         let is_whole = missing >= block_len;
-        if missing <= left && !is_whole && block < self.at.block {
+        // Who names a source segment has all the parity there is, and lacks more than that.
+        let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
+        if missing <= left && !names_sources && !is_whole && block < self.at.block {
             let rows = repaired.used..repaired.used + missing;
             repaired.used += missing;
             self.plans.entry(block).or_default().extend(rows);
             return;
+        }
+        if !is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len) {
+            // No parity is left that nobody has.
+            repaired.used = shape.coding.parity();
+        }
+        if mark.symbols.len() < mark.missing {
+            // They were counted and not named, so that any of them may be missing.
+            (0..block_len).for_each(|symbol| {
+                mark.symbols.insert(symbol);
+            });
         }
         self.repair_explicitly(core, shape, block, mark);
     }

@@ -9,13 +9,12 @@ use wire::norm::{
     NodeList, ObjectList, PayloadId, Position, RequestFlags, RequestWriter, Scheme, SendTime,
 };
 
-use super::bits::Bits;
 use super::coding::Coding;
 use super::config::{EndGame, SenderConfig};
 use super::core::{Alarm, Core, send_time, since_sent};
 use super::grtt::Grtt;
 use super::indication::{Failure, Finished, Indication, Limit, Report};
-use super::outgoing::{Cut, Outgoing};
+use super::outgoing::{Cut, Outgoing, Symbols};
 use super::voice::Voice;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
@@ -25,6 +24,10 @@ const BLOCKS_MAX: u32 = 65_535;
 
 /// Most objects that one range of a request may name.
 const OBJECTS_MAX: u16 = 1023;
+
+/// The segments that one NACK asks for, by object and block, and the first place it names in each.
+/// A receiver may need several requests for those of one block.
+type Asked = BTreeMap<(u16, u32), (Position, Symbols)>;
 
 /// A sender on one path.
 #[derive(Debug)]
@@ -518,8 +521,12 @@ impl Sender {
         self.heard(core, now, node, nack.grtt_response);
         let was_flushing = self.flush.is_some();
         let mut any = false;
+        let mut asked = Asked::new();
         for request in nack.requests.iter() {
-            any |= self.mark(core, &request);
+            any |= self.mark(core, &request, &mut asked);
+        }
+        for ((_, block), (at, symbols)) in asked {
+            any |= self.mark_block(core, at, block, &symbols);
         }
         if !any {
             return;
@@ -543,12 +550,10 @@ impl Sender {
         }
     }
 
-    /// Notes what one request asks for; whether there is any of it.
-    fn mark(&mut self, core: &mut Core, request: &norm::Request<'_>) -> bool {
+    /// Notes what one request asks for, segments in `asked`; whether there is any of the rest.
+    fn mark(&mut self, core: &mut Core, request: &norm::Request<'_>, asked: &mut Asked) -> bool {
         let flags = request.flags;
         let mut any = false;
-        // Items come in order, so that those of a block follow each other.
-        let mut symbols: Option<(Position, Bits)> = None;
         for (first, last) in request.ranges() {
             if flags.contains(RequestFlags::OBJECT) {
                 any |= self.mark_objects(core, first, last.object, true);
@@ -560,31 +565,24 @@ impl Sender {
             if flags.contains(RequestFlags::BLOCK) {
                 let most = first.id.block.saturating_add(BLOCKS_MAX);
                 for block in first.id.block..=last.id.block.min(most) {
-                    any |= self.mark_block(core, first, block, &Bits::new());
+                    any |= self.mark_block(core, first, block, &Symbols::default());
                 }
                 continue;
             }
             if !flags.contains(RequestFlags::SEGMENT) {
                 continue;
             }
-            let is_same = symbols
-                .as_ref()
-                .is_some_and(|(at, _)| (at.object, at.id.block) == (first.object, first.id.block));
-            if !is_same && let Some((at, bits)) = symbols.take() {
-                any |= self.mark_block(core, at, at.id.block, &bits);
-            }
-            let (_, bits) = symbols.get_or_insert_with(|| (first, Bits::new()));
-            let wanted = match request.form {
+            let place = asked.entry((first.object, first.id.block));
+            let (_, symbols) = place.or_insert_with(|| (first, Symbols::default()));
+            match request.form {
                 // A count, in the place of a number.
-                Form::Erasures => 0..=first.id.symbol.saturating_sub(1),
-                Form::Items | Form::Ranges | Form::Other(_) => first.id.symbol..=last.id.symbol,
-            };
-            for symbol in wanted {
-                bits.insert(symbol);
+                Form::Erasures => symbols.count += u32::from(first.id.symbol),
+                Form::Items | Form::Ranges | Form::Other(_) => {
+                    (first.id.symbol..=last.id.symbol).for_each(|symbol| {
+                        symbols.named.insert(symbol);
+                    });
+                }
             }
-        }
-        if let Some((at, bits)) = symbols {
-            any |= self.mark_block(core, at, at.id.block, &bits);
         }
         any
     }
@@ -614,7 +612,7 @@ impl Sender {
         true
     }
 
-    fn mark_block(&mut self, core: &mut Core, at: Position, block: u32, symbols: &Bits) -> bool {
+    fn mark_block(&mut self, core: &mut Core, at: Position, block: u32, symbols: &Symbols) -> bool {
         let mut objects = self.objects.iter_mut();
         let Some(object) = objects.find(|object| object.number() == at.object) else {
             self.refuse_unknown(core, at.object, at);

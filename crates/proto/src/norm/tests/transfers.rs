@@ -62,6 +62,38 @@ fn parity_sent_unasked_saves_the_round_trip() {
 }
 
 #[test]
+fn segments_that_are_named_are_sent_again_themselves() {
+    let mut config = Config::default();
+    (config.sender.block_len, config.sender.parity) = (8, 2);
+    let mut world = World::with(&config);
+    // One block. Four segments and then one of the two that are asked for by name are lost: the
+    // receiver has all parity by then, and more of it would help nobody.
+    let file = content(7900);
+    world.lose = lose_numbers(&[2, 3, 4, 5, 15]);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    let stats = world.sides[0].engine.stats();
+    assert_eq!((stats.parity_repairs, stats.explicit_repairs), (2, 3), "{:#?}", world.transcript());
+    assert_eq!(world.sides[1].engine.stats().sent.nacks, 2, "{:#?}", world.transcript());
+}
+
+#[test]
+fn all_requests_of_a_nack_count_together() {
+    let mut world = World::with(&with_parity(4));
+    // One block of 64 and the first of its four parity segments: what is asked for is that one, and
+    // a range behind the three that came.
+    let file = content(63_000);
+    world.lose = lose_numbers(&[2, 3, 4, 5, 6, 7, 8, 66]);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    let lines = || world.transcript();
+    assert_eq!(world.sides[0].engine.stats().parity_repairs, 4, "{:#?}", lines());
+    assert_eq!(world.sides[1].engine.stats().sent.nacks, 1, "{:#?}", lines());
+}
+
+#[test]
 fn every_scheme_crosses_many_losses() {
     let schemes = [
         (Scheme::ReedSolomon8, 64, 32),
