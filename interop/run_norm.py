@@ -178,6 +178,8 @@ def capture(host: Host, file: Path) -> Iterator[None]:
         while not file.exists() and process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         yield
+        # What came last is still in the kernel's buffer.
+        time.sleep(0.3)
     finally:
         process.terminate()
         process.wait()
@@ -359,7 +361,7 @@ def run_all(given: argparse.Namespace, programs: Programs) -> int:
         folder = out / f"norm-{case.name()}"
         outcome = run(case, programs, source, folder)
         outcomes.append(outcome)
-        if outcome.folder is None:
+        if outcome.folder is None and not given.keep:
             shutil.rmtree(folder)
         report(outcome)
     (out / "norm.json").write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
@@ -378,6 +380,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=HERE / "out", help="captures and results")
     parser.add_argument("--only", default="", help="only cases with this in their name")
     parser.add_argument("--self", action="store_true", help="libnorm against itself, too")
+    parser.add_argument("--keep", action="store_true", help="keep all captures")
     parser.add_argument(
         "--build", action="store_true", help="only build the peer, and say where it is"
     )
