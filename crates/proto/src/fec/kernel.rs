@@ -1,5 +1,9 @@
 //! Sums of products of symbols with elements of a field.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+mod nibbles;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -22,13 +26,15 @@ pub enum Path {
     Gfni,
     /// AVX2, the vectors of 256 bits of x86-64.
     Avx2,
+    /// NEON, the vectors of 128 bits of AArch64.
+    Neon,
     /// Shifts and exclusive ors of machine words, which compilers turn into vector instructions.
     Portable,
 }
 
 impl Path {
     /// All paths, the best first.
-    pub const ALL: [Self; 3] = [Self::Gfni, Self::Avx2, Self::Portable];
+    pub const ALL: [Self; 4] = [Self::Gfni, Self::Avx2, Self::Neon, Self::Portable];
 
     /// Whether this machine has it.
     #[must_use]
@@ -40,6 +46,10 @@ impl Path {
             Self::Avx2 => x86::avx2_is_available(),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Gfni | Self::Avx2 => false,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => aarch64::is_available(),
+            #[cfg(not(target_arch = "aarch64"))]
+            Self::Neon => false,
             Self::Portable => true,
         }
     }
@@ -87,6 +97,10 @@ pub(super) fn accumulate(
         Path::Avx2 => x86::avx2(field, sums, stride, sources),
         #[cfg(not(target_arch = "x86_64"))]
         Path::Gfni | Path::Avx2 => false,
+        #[cfg(target_arch = "aarch64")]
+        Path::Neon => aarch64::neon(field, sums, stride, sources),
+        #[cfg(not(target_arch = "aarch64"))]
+        Path::Neon => false,
         Path::Portable => false,
     };
     if !done {

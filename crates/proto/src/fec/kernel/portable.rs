@@ -1,82 +1,88 @@
 //! Products by shifts and exclusive ors, on any machine.
 //!
-//! The product with a coefficient is the sum of those `x · α^b` whose bit `b` is set in it. They are
-//! made once for each column of a source and used for all sums. Everything is done on arrays of
-//! machine words, element by element, which compilers turn into vector instructions.
+//! A sum of products is made bit by bit of the coefficients, from the highest: what there is so far
+//! times α, plus all sources whose coefficient has the bit. So the shifts are those of one symbol,
+//! whatever the number of sources. Everything is done on arrays of machine words, element by
+//! element, which compilers turn into vector instructions.
 
-use super::{COLUMN, Source};
+use super::{COLUMN, Source, TILE};
 use crate::fec::field::Field;
 
 const WORDS: usize = COLUMN / 8;
 type Words = [u64; WORDS];
 
 pub(super) fn accumulate(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
-    for offset in (0..stride).step_by(COLUMN) {
-        for source in sources {
-            let words = words_of(source.column(offset));
-            match field {
-                Field::Gf8 => add::<8>(sums, stride, offset, source, &powers8(words)),
-                Field::Gf16 => add::<16>(sums, stride, offset, source, &powers16(words)),
+    for (row, sum) in sums.chunks_exact_mut(stride).enumerate() {
+        let mut sets = [0; 16];
+        for (bit, set) in sets.iter_mut().enumerate() {
+            *set = members(sources, row, bit);
+        }
+        for (index, to) in sum.as_chunks_mut::<COLUMN>().0.iter_mut().enumerate() {
+            let offset = index * COLUMN;
+            let product = match field {
+                Field::Gf8 => horner(&sets[..8], sources, offset, double8),
+                Field::Gf16 => horner(&sets, sources, offset, double16),
+            };
+            let words = words_of(to);
+            let bytes = to.as_chunks_mut::<8>().0;
+            for ((bytes, word), product) in bytes.iter_mut().zip(words).zip(product) {
+                *bytes = (word ^ product).to_le_bytes();
             }
         }
     }
 }
 
-/// Adds one column of a source to that of each sum.
-fn add<const BITS: usize>(
-    sums: &mut [u8],
-    stride: usize,
+/// The sources whose coefficient in the sum `row` has a bit, one bit each.
+fn members(sources: &[Source<'_>], row: usize, bit: usize) -> u32 {
+    debug_assert!(row < TILE);
+    let bits = sources.iter().map(|source| u32::from(source.coefficients[row] >> bit) & 1);
+    bits.enumerate().fold(0, |set, (index, bit)| set | bit << index)
+}
+
+/// The sum of products at `offset`: `sets` says for each bit which sources have it.
+#[inline(always)]
+fn horner(
+    sets: &[u32],
+    sources: &[Source<'_>],
     offset: usize,
-    source: &Source<'_>,
-    powers: &[Words; BITS],
-) {
-    for (sum, &coefficient) in sums.chunks_exact_mut(stride).zip(&source.coefficients) {
-        let Some(to) = sum[offset..].first_chunk_mut::<COLUMN>() else { continue };
-        let mut words = words_of(to);
-        let mut bits = coefficient;
-        while bits != 0 {
-            let power = &powers[bits.trailing_zeros() as usize % BITS];
-            for (word, power) in words.iter_mut().zip(power) {
-                *word ^= power;
+    double: impl Fn(u64) -> u64,
+) -> Words {
+    let mut sum = [0; WORDS];
+    for &set in sets.iter().rev() {
+        sum = sum.map(&double);
+        let mut rest = set;
+        while rest != 0 {
+            let source = &sources[rest.trailing_zeros() as usize];
+            for (sum, word) in sum.iter_mut().zip(words_of(source.column(offset))) {
+                *sum ^= word;
             }
-            bits &= bits - 1;
-        }
-        for (bytes, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
+            rest &= rest - 1;
         }
     }
+    sum
 }
 
-fn words_of(column: &[u8; COLUMN]) -> Words {
+#[inline(always)]
+fn words_of(bytes: &[u8; COLUMN]) -> Words {
     let mut words = [0; WORDS];
-    for (word, bytes) in words.iter_mut().zip(column.as_chunks::<8>().0) {
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*bytes);
     }
     words
 }
 
-/// The elements times α to the powers 0 to 7.
-fn powers8(words: Words) -> [Words; 8] {
-    let mut powers = [words; 8];
-    for bit in 1..8 {
-        powers[bit] = powers[bit - 1].map(|x| {
-            let high = (x >> 7) & 0x0101_0101_0101_0101;
-            // α⁸ = α⁴ + α³ + α² + 1, and nothing is shifted into a neighbour.
-            ((x & 0x7f7f_7f7f_7f7f_7f7f) << 1) ^ high ^ (high << 2) ^ (high << 3) ^ (high << 4)
-        });
-    }
-    powers
+/// Eight elements of GF(2⁸) times α.
+#[inline(always)]
+fn double8(x: u64) -> u64 {
+    let high = (x >> 7) & 0x0101_0101_0101_0101;
+    // α⁸ = α⁴ + α³ + α² + 1, and nothing is shifted into a neighbour.
+    ((x & 0x7f7f_7f7f_7f7f_7f7f) << 1) ^ high ^ (high << 2) ^ (high << 3) ^ (high << 4)
 }
 
-/// The elements times α to the powers 0 to 15.
-fn powers16(words: Words) -> [Words; 16] {
-    let mut powers = [words; 16];
-    for bit in 1..16 {
-        powers[bit] = powers[bit - 1].map(|x| {
-            let high = (x >> 15) & 0x0001_0001_0001_0001;
-            // α¹⁶ = α¹² + α³ + α + 1.
-            ((x & 0x7fff_7fff_7fff_7fff) << 1) ^ high ^ (high << 1) ^ (high << 3) ^ (high << 12)
-        });
-    }
-    powers
+/// Four elements of GF(2¹⁶) times α.
+#[inline(always)]
+fn double16(x: u64) -> u64 {
+    let high = (x >> 15) & 0x0001_0001_0001_0001;
+    // α¹⁶ = α¹² + α³ + α + 1.
+    ((x & 0x7fff_7fff_7fff_7fff) << 1) ^ high ^ (high << 1) ^ (high << 3) ^ (high << 12)
 }

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use archmage::prelude::*;
 
+use super::nibbles::{NIBBLES8, nibbles16};
 use super::{COLUMN, SOURCES, Source, TILE};
 use crate::fec::field::{Field, Tables};
 
@@ -29,34 +30,6 @@ static MATRICES16: LazyLock<[[[u64; 4]; 256]; 2]> = LazyLock::new(|| {
         })
     })
 });
-
-/// The products of each coefficient of GF(2⁸) with the elements below 16, and with their multiples
-/// of 16.
-static NIBBLES8: LazyLock<[[[u8; 16]; 2]; 256]> = LazyLock::new(|| {
-    let tables = Field::Gf8.tables();
-    std::array::from_fn(|coefficient| {
-        [0, 4].map(|shift| {
-            std::array::from_fn(|x| tables.mul(coefficient as u16, (x << shift) as u16) as u8)
-        })
-    })
-});
-
-/// The products of coefficients of GF(2¹⁶), by their four nibbles, with the four nibbles of an
-/// element: for each nibble of the element the low and the high bytes of the products.
-static NIBBLES16: LazyLock<[[Nibbles16; 16]; 4]> = LazyLock::new(|| {
-    let tables = Field::Gf16.tables();
-    let product = |a: usize, b: usize| tables.mul(a as u16, b as u16).to_le_bytes();
-    std::array::from_fn(|nibble| {
-        std::array::from_fn(|value| {
-            std::array::from_fn(|table| {
-                let (shift, half) = (4 * (table / 2), table % 2);
-                std::array::from_fn(|x| product(value << (4 * nibble), x << shift)[half])
-            })
-        })
-    })
-});
-
-type Nibbles16 = [[u8; 16]; 8];
 
 /// The coefficient times α to each power below 16.
 fn powers(tables: &Tables, coefficient: u16) -> [u16; 16] {
@@ -239,18 +212,7 @@ fn avx2_8(_token: X64V3Token, sums: &mut [u8], stride: usize, sources: &[Source<
 
 #[arcane(import_intrinsics)]
 fn avx2_16(_token: X64V3Token, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
-    let mut nibbles = [[[[0_u8; 16]; 8]; TILE]; SOURCES];
-    let all = &*NIBBLES16;
-    for (to, source) in nibbles.iter_mut().zip(sources) {
-        for (to, coefficient) in to.iter_mut().zip(source.coefficients) {
-            for (part, shift) in all.iter().zip([0, 4, 8, 12]) {
-                let part = &part[usize::from(coefficient >> shift) & 0xf];
-                for (to, part) in to.as_flattened_mut().iter_mut().zip(part.as_flattened()) {
-                    *to ^= part;
-                }
-            }
-        }
-    }
+    let nibbles = nibbles16(sources);
     let mask = _mm256_set1_epi8(0x0f);
     let low_bytes = _mm256_set1_epi16(0xff);
     for offset in (0..stride).step_by(NARROW) {

@@ -1,0 +1,91 @@
+//! How fast blocks are coded and recovered: by the best path of this machine, by the portable one,
+//! and by the crate `reed-solomon-erasure` with its vector instructions, whose code is another one.
+//!
+//! Throughput is that of source data. Encoding is all parity of a block, its segments handed over
+//! one at a time; decoding is a block of which as many segments are missing as there is parity, the
+//! copying of what has arrived included.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use engine::Rng;
+use proto::fec::{Code, Decoder, Encoder, Field, Path};
+use reed_solomon_erasure::galois_8::ReedSolomon;
+
+/// Bytes of a segment.
+const SEGMENT: usize = 1_400;
+
+type Group<'a> = BenchmarkGroup<'a, WallTime>;
+
+fn segments(count: usize) -> Vec<Vec<u8>> {
+    let mut rng = Rng::new(1, "fec");
+    let mut segments = vec![vec![0; SEGMENT]; count];
+    for segment in &mut segments {
+        rng.fill(segment);
+    }
+    segments
+}
+
+fn own(group: &mut Group<'_>, name: &str, code: &Code) {
+    let source = segments(code.source());
+    let Ok(mut encoder) = Encoder::new(code.clone(), SEGMENT) else { return };
+    let Ok(mut decoder) = Decoder::new(code.clone(), SEGMENT) else { return };
+    let mut encode = || {
+        encoder.reset();
+        for (esi, segment) in (0..).zip(&source) {
+            encoder.add(esi, segment);
+        }
+        (0..code.parity()).map(|row| encoder.parity(row).to_vec()).collect::<Vec<_>>()
+    };
+    let parity = encode();
+    group.bench_function(format!("{name} encode"), |b| b.iter(&mut encode));
+    let all: Vec<&Vec<u8>> = source.iter().chain(&parity).collect();
+    group.bench_function(format!("{name} decode"), |b| {
+        b.iter(|| {
+            decoder.start(code.source() as u16);
+            for (esi, segment) in (0..).zip(&all).skip(code.parity()) {
+                decoder.add(esi, segment);
+            }
+            black_box(decoder.recover())
+        });
+    });
+}
+
+fn other(group: &mut Group<'_>, source: usize, parity: usize) {
+    let Ok(code) = ReedSolomon::new(source, parity) else { return };
+    let mut all = segments(source + parity);
+    group.bench_function("reed-solomon-erasure encode", |b| {
+        b.iter(|| black_box(code.encode(&mut all)));
+    });
+    let mut arrived: Vec<Option<Vec<u8>>> = all.into_iter().map(Some).collect();
+    group.bench_function("reed-solomon-erasure decode", |b| {
+        b.iter(|| {
+            arrived[..parity].fill(None);
+            black_box(code.reconstruct_data(&mut arrived))
+        });
+    });
+}
+
+fn blocks(c: &mut Criterion) {
+    let sizes = [(Field::Gf8, 20, 4), (Field::Gf8, 64, 16), (Field::Gf8, 196, 59)];
+    for (field, source, parity) in sizes.into_iter().chain([(Field::Gf16, 1_000, 200)]) {
+        let mut group = c.benchmark_group(format!("{source}+{parity}"));
+        group.throughput(Throughput::Bytes((source * SEGMENT) as u64));
+        group.sample_size(10).measurement_time(Duration::from_millis(500));
+        group.warm_up_time(Duration::from_millis(200));
+        for (name, path) in [("best", Path::best()), ("portable", Path::Portable)] {
+            if let Ok(code) = Code::with_path(field, source, parity, path) {
+                own(&mut group, name, &code);
+            }
+        }
+        if field == Field::Gf8 {
+            other(&mut group, source, parity);
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, blocks);
+criterion_main!(benches);
