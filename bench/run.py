@@ -6,7 +6,7 @@
 * the peers of `interop/`, class 2 at the same datagram size, each against itself;
 * libnorm against itself, without a code and with two, at the same datagram size;
 * the simulator: processor time of a 10 MB run, and whether many runs keep all processors busy;
-  the link model's own benchmark, and the erasure code's.
+  the link model's own benchmark.
 
 The targets of the project are judged below the table: "holds" or "does not hold". A target that
 does not hold is no failure, for machines differ and have other work, unless `--strict` is given. A
@@ -41,9 +41,6 @@ GOODPUT_BPS, RAW_BPS = 3e9, 10e9
 RSS_KB = 64 * 1024
 TIMES_BEST_PEER = 10.0
 CPU_S = 0.050
-# The block whose coding is judged, and how Criterion writes throughput.
-FEC_BLOCK = "64+16"
-BYTES_PER = {"KiB/s": 2.0**10, "MiB/s": 2.0**20, "GiB/s": 2.0**30}
 # What fits an Ethernet frame, with IPv4 and UDP around it.
 DATAGRAM_MAX = 1472
 # What is measured with a gigabyte, by the names of the command line.
@@ -338,28 +335,6 @@ class Bench:
         for name, middle in pattern.findall(ended.stdout):
             self.add(Row(f"link model, {name}", note=middle))
 
-    def fec(self) -> dict[str, float]:
-        """The erasure code's own benchmark: source data in bit/s, by block, path and direction."""
-        command = ["cargo", "bench", "--locked", "--package", "slowlight-proto", "--bench", "fec"]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        pattern = re.compile(
-            r"^(\d\S*/\S.*?)\s+time:.*\n\s+thrpt:\s+\[\S+ \S+ (\S+) (\S+) ", re.MULTILINE
-        )
-        found = {
-            name: float(amount) * BYTES_PER[unit] * 8
-            for name, amount, unit in pattern.findall(ended.stdout)
-        }
-        for name, best in found.items():
-            size, path, direction = re.split(r"[/ ]", name)
-            if path != "best":
-                continue
-            note = f"{best / 1e9:.1f} Gbit/s"
-            for other in ("portable", "reed-solomon-erasure"):
-                if rate := found.get(f"{size}/{other} {direction}"):
-                    note += f", {best / rate:.1f} times {other}"
-            self.add(Row(f"FEC {size}, {direction}", note=note))
-        return found
-
 
 def line_of(row: Row) -> str:
     """A row's numbers in one line."""
@@ -432,27 +407,6 @@ def judgements(
     ]
 
 
-def fec_judgements(rates: dict[str, float]) -> list[tuple[str, bool]]:
-    """The targets of the erasure code, beside another code's implementation."""
-    encode, decode = (rates.get(f"{FEC_BLOCK}/best {what}", 0.0) for what in ("encode", "decode"))
-    ratios = [
-        own / rates.get(f"{FEC_BLOCK}/reed-solomon-erasure {what}", float("inf"))
-        for own, what in ((encode, "encode"), (decode, "decode"))
-    ]
-    return [
-        (
-            f"FEC {FEC_BLOCK}: encoding {ratios[0]:.1f} and decoding {ratios[1]:.1f} times"
-            " reed-solomon-erasure, at least 1",
-            min(ratios) >= 1,
-        ),
-        (
-            f"FEC {FEC_BLOCK}: decoding {decode / 1e9:.1f} Gbit/s, at least half of the"
-            f" {encode / 1e9:.1f} of encoding",
-            0 < encode <= 2 * decode,
-        ),
-    ]
-
-
 def datagram_size(text: str) -> int:
     """A datagram's size that no link below has to cut."""
     size = int(text)
@@ -484,9 +438,7 @@ def main() -> int:
         "--datagram", type=datagram_size, default=DATAGRAM_MAX, help="bytes of a datagram (1472)"
     )
     parser.add_argument("--strict", action="store_true", help="fail if a target does not hold")
-    parser.add_argument(
-        "--quick", action="store_true", help="no 4 GB file, no link or FEC benchmark"
-    )
+    parser.add_argument("--quick", action="store_true", help="no 4 GB file, no link benchmark")
     given = parser.parse_args()
 
     shm = Path("/dev/shm")
@@ -511,10 +463,8 @@ def main() -> int:
                 bench.libnorm(norm_peer, *code)
         cpu_s = bench.simulator(10).seconds or float("inf")
         busy = bench.both_cores(60)
-        fec: dict[str, float] = {}
         if not given.quick:
             bench.link()
-            fec = bench.fec()
     # Without a raw pair there is nothing to compare with, and the full target stands.
     raw_bps = raw.goodput_bps or RAW_BPS
     best_peer = max(peer.goodput_bps or 0 for peer in peers)
@@ -522,7 +472,6 @@ def main() -> int:
     # The peers speak CFDP.
     ratio = (gigabytes[0].goodput_bps or 0) / best_peer if best_peer else 0.0
     judged = judgements(raw_bps, gigabytes, transfers, ratio, cpu_s, busy)
-    judged += [] if given.quick else fec_judgements(fec)
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
     )

@@ -43,6 +43,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     protocol: Vec<Protocol>,
 
+    /// Receivers behind the link, each with errors of its own, 1000 at most; protocols that know
+    /// groups send once to all, the others to each at an equal share of the rate
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::groups::MEMBERS_MAX)))]
+    receivers: u32,
+
     /// Runs of each protocol, each with a seed of its own
     #[arg(long, value_name = "N", default_value = "10", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
@@ -203,6 +208,7 @@ impl Args {
             protocols: protocols.collect(),
             content,
             name,
+            receivers: self.receivers,
             runs: self.runs,
             seed: self.seed,
             inactivity: self.inactivity,
@@ -234,6 +240,8 @@ struct Report<'a> {
     slowlight: &'static str,
     /// The first seed.
     seed: u64,
+    /// How many received the file.
+    receivers: u32,
     /// The link, with the changes that options made.
     link: &'a Preset,
     /// The ranking.
@@ -247,13 +255,14 @@ fn tell(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
         let report = Report {
             slowlight: env!("CARGO_PKG_VERSION"),
             seed: plan.seed,
+            receivers: plan.receivers,
             link: &plan.link,
             protocols: rows,
         };
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {
         describe(args, plan)?;
-        writeln!(out, "{}", table(rows))?;
+        writeln!(out, "{}", table(plan, rows))?;
     }
     Ok(explain(rows)?)
 }
@@ -271,9 +280,13 @@ fn progress(runs: u64) -> ProgressBar {
 fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
     let mut err = io::stderr().lock();
     let size = show::bytes(plan.content.len() as f64);
+    let to = match plan.receivers {
+        1 => String::new(),
+        several => format!(" to {several} receivers"),
+    };
     writeln!(
         err,
-        "{size} over {}, {} runs a protocol from seed {}",
+        "{size} over {}{to}, {} runs a protocol from seed {}",
         args.link, plan.runs, plan.seed
     )?;
     for hop in &plan.link.hops {
@@ -327,8 +340,8 @@ fn line_of(spec: &LinkSpec) -> String {
     parts.join(", ")
 }
 
-/// Two lines a protocol, so that the table fits a terminal of 80 columns.
-fn table(rows: &[Row]) -> Table {
+/// Some lines a protocol, so that the table fits a terminal of 80 columns.
+fn table(plan: &Plan, rows: &[Row]) -> Table {
     let best = rows.iter().filter_map(|row| row.goodput_bps).map(|g| g.mean).fold(0.0, f64::max);
     let unit = show::RateUnit::for_rate(best);
     let mut table = Table::new();
@@ -337,7 +350,10 @@ fn table(rows: &[Row]) -> Table {
         String::new(),
         "protocol\n/profile".to_owned(),
         format!("goodput {}\nmin to max", unit.name),
-        "delivered\nconfirmed".to_owned(),
+        match plan.receivers {
+            1 => "delivered\nconfirmed".to_owned(),
+            _ => "to all\nto each\nconfirmed".to_owned(),
+        },
         "bound\nefficiency".to_owned(),
         "STR pkts\nSTR bytes".to_owned(),
         "RTS pkts\nRTS bytes".to_owned(),
@@ -346,6 +362,14 @@ fn table(rows: &[Row]) -> Table {
     let mean = |summary: Option<Summary>| {
         summary.map_or("-".to_owned(), |summary| show::seconds(summary.mean))
     };
+    let name = |row: &Row| {
+        let how = match row.multicast {
+            None => String::new(),
+            Some(true) => "\nto the group".to_owned(),
+            Some(false) => format!("\n{} transfers", plan.receivers),
+        };
+        format!("{}{how}", row.protocol.replace('/', "\n/"))
+    };
     for (rank, row) in rows.iter().enumerate() {
         let goodput = |g: Summary| {
             let (mean, sem) = unit.with_deviation(g.mean, g.sem);
@@ -353,9 +377,17 @@ fn table(rows: &[Row]) -> Table {
         };
         table.add_row([
             (rank + 1).to_string(),
-            row.protocol.replace('/', "\n/"),
+            name(row),
             row.goodput_bps.map_or("-".to_owned(), goodput),
-            format!("{}\n{}", mean(row.delivered_s), mean(row.confirmed_s)),
+            match row.multicast {
+                None => format!("{}\n{}", mean(row.delivered_s), mean(row.confirmed_s)),
+                Some(_) => format!(
+                    "{}\n{}\n{}",
+                    mean(row.delivered_s),
+                    mean(row.each_delivered_s),
+                    mean(row.confirmed_s)
+                ),
+            },
             format!(
                 "{}\n{}",
                 row.bound_s.map_or("-".to_owned(), show::seconds),

@@ -13,7 +13,10 @@
 //!
 //! Losses that are drawn make the bound a mean: over many runs nobody is faster, but one lucky run
 //! may be.
+//!
+//! Several receivers have a genie of their own, [`bound_of_all`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use engine::{Rng, Time};
@@ -23,7 +26,7 @@ use link::{
 
 use crate::link_spec::LinkSpec;
 use crate::text::SpecError;
-use crate::theory::{Bound, Channel, IP_UDP_BYTES, Loss};
+use crate::theory::{self, Bound, Channel, IP_UDP_BYTES, Loss};
 
 /// One hop as the bound sees it.
 #[derive(Clone, Debug)]
@@ -149,6 +152,108 @@ pub fn bound(hops: &[Hop], file: u64, start: Time, seed: u64) -> Bound {
         .map(|payload| simulate(hops, file, payload, start, seed))
         .min_by(|a, b| a.seconds.total_cmp(&b.seconds))
         .expect("the largest payload is among those tried")
+}
+
+/// The least time in which `file` bytes can cross from one sender to all receivers, each over its
+/// `ways`, which begin with the same hops and then part; the last receiver counts. With one way it
+/// is [`bound`].
+///
+/// The genie is one with an ideal erasure code, which learns of each loss at once: every packet
+/// that arrives at a receiver mends whatever this one lacks, so it sends until the least lucky
+/// receiver has as many as the file needs, and nobody who repeats or codes for all can send fewer.
+/// Its packets are of one length and it may choose that. Relays neither store nor repeat, and
+/// receivers do not repair each other; who let them could be faster. Where there is no closed form
+/// (changing rates and delays, buckets, outages, bursts, or ways that part more than once), it is
+/// no more than the bound of the slowest receiver by itself.
+#[must_use]
+pub fn bound_of_all(ways: &[Vec<Hop>], file: u64, start: Time, seed: u64) -> Bound {
+    let branched = (ways.len() > 1).then(|| branches(ways)).flatten();
+    let Some((shared, classes)) = branched else {
+        let alone = ways.iter().map(|way| bound(way, file, start, seed));
+        let slowest = alone.max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        return slowest.unwrap_or(Bound { seconds: 0.0, payload: 1, packets: 1 });
+    };
+    let hops = || ways.iter().flatten();
+    let payload_max = hops().map(|hop| hop.payload_max).min().unwrap_or(u64::MAX).max(1);
+    payloads(payload_max, hops().any(Hop::length_matters))
+        .map(|payload| {
+            // Equal packets, of which the last one is not shorter.
+            let packets = file.div_ceil(payload).max(1);
+            let payload = file.div_ceil(packets);
+            let seconds = coded(&shared, &classes, packets, payload);
+            Bound { seconds, payload, packets }
+        })
+        .min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+        .expect("the largest payload is among those tried")
+}
+
+/// Receivers whose ways are alike: their own hops, and how many they are.
+type Class = (Vec<Channel>, u32);
+
+/// The hops that all ways begin with, and the classes of receivers behind them; `None` unless all
+/// hops have a closed form and the ways share none after they parted.
+fn branches(ways: &[Vec<Hop>]) -> Option<(Vec<Channel>, Vec<Class>)> {
+    let first = ways.first()?;
+    let is_shared =
+        |at: &usize| ways.iter().all(|way| way.get(*at).is_some_and(|h| h.name == first[*at].name));
+    let shared = (0..first.len()).take_while(is_shared).count();
+    let mut own = BTreeSet::new();
+    let mut classes: Vec<Class> = Vec::new();
+    for way in ways {
+        let way = &way[shared..];
+        if !way.iter().all(|hop| own.insert(hop.name.as_str())) {
+            return None;
+        }
+        let channels = way.iter().map(Hop::channel).collect::<Option<Vec<_>>>()?;
+        match classes.iter_mut().find(|(known, _)| *known == channels) {
+            Some((_, count)) => *count += 1,
+            None => classes.push((channels, 1)),
+        }
+    }
+    Some((first[..shared].iter().map(Hop::channel).collect::<Option<_>>()?, classes))
+}
+
+/// The expected time of the coded genie with packets of one length.
+fn coded(shared: &[Channel], classes: &[Class], packets: u64, payload: u64) -> f64 {
+    let arrive = |hops: &[Channel]| {
+        hops.iter().map(|hop| 1.0 - hop.loss.probability(payload)).product::<f64>()
+    };
+    let busiest = |hops: &[Channel]| hops.iter().map(|hop| hop.busy(payload)).fold(0.0, f64::max);
+    let delay = |hops: &[Channel]| hops.iter().map(|hop| hop.delay).sum::<f64>();
+    // What is lost before the ways part is lost to all: of n packets that shall get through there,
+    // n / (1 − p) have to be sent, whatever becomes of them later.
+    let sends = 1.0 / arrive(shared);
+    let mut steps = Vec::new();
+    for (class, (own, count)) in classes.iter().enumerate() {
+        let p = 1.0 - arrive(own);
+        if p >= 1.0 || !sends.is_finite() {
+            return f64::INFINITY;
+        }
+        let busy = busiest(shared).max(busiest(own)) * sends;
+        // Nobody waits for the end of the last packet where it is let go with its first bit.
+        let unawaited = if shared.iter().chain(own).any(|hop| hop.first_bit) { busy } else { 0.0 };
+        let begin = delay(shared) + delay(own) - unawaited;
+        let completion = theory::coded_completion(packets as f64, p);
+        steps.extend(
+            completion.map(|(n, whole)| (begin + busy * n, class, whole.ln() * f64::from(*count))),
+        );
+    }
+    mean_of_last(steps, classes.len())
+}
+
+/// The mean of the latest of several random moments: the integral of the probability that some is
+/// still to come. Each step is a moment, whose distribution it belongs to, and the logarithm of
+/// what this has reached then.
+fn mean_of_last(mut steps: Vec<(f64, usize, f64)>, distributions: usize) -> f64 {
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut reached = vec![f64::NEG_INFINITY; distributions];
+    let (mut mean, mut before) = (0.0, 0.0);
+    for (at, distribution, log) in steps {
+        mean += (at - before) * -reached.iter().sum::<f64>().exp_m1();
+        before = at;
+        reached[distribution] = log;
+    }
+    mean
 }
 
 /// The payloads a simulated genie tries: the largest and, where length matters, ever smaller ones.
@@ -413,9 +518,73 @@ mod tests {
         ];
         let packets = 977.0;
         let tp = 8.0 * (1024.0 + 42.0) / 1e6;
-        let expected = crate::theory::relay_cut_through(packets, tp, 1.73) - tp / 2.0;
+        let expected = theory::relay_cut_through(packets, tp, 1.73) - tp / 2.0;
         let got = bound(&hops, 1_000_000, Time::ZERO, 1).seconds;
         assert!((got / expected - 1.0).abs() < 0.001, "{got} {expected}");
+    }
+
+    /// A link up to a relay and links from there, by their error rates.
+    fn ways(up: &str, branches: &[&str]) -> Vec<Vec<Hop>> {
+        let up = Hop::new("up", &spec(up)).unwrap();
+        let way = |(index, branch): (usize, &&str)| {
+            vec![up.clone(), Hop::new(format!("branch {index}"), &spec(branch)).unwrap()]
+        };
+        branches.iter().enumerate().map(way).collect()
+    }
+
+    fn all(up: &str, branches: &[&str], file: u64) -> f64 {
+        bound_of_all(&ways(up, branches), file, Time::ZERO, 1).seconds
+    }
+
+    #[test]
+    fn many_receivers_wait_for_the_least_lucky() {
+        let up = "rate = \"10 Mbit/s\"\ndelay = \"100 ms\"\nper = 0.05\ndatagram = \"1000 B\"";
+        let branch = "delay = \"150 ms\"\nper = 0.01";
+        let busy = 8.0 * 1042.0 / 1e7;
+        let got = all(up, &[branch; 100], 2_000_000);
+        let sent = theory::multicast_coded_transmissions(100.0, 2_000.0, 0.01) / 0.95;
+        assert!((got / (0.25 + sent * busy) - 1.0).abs() < 1e-6, "{got} {sent}");
+        // Two thousand and the twenty that everybody loses, and about twelve more.
+        assert!((2_030.0..2_036.0).contains(&(sent * 0.95)), "{sent}");
+        // Different classes: those far away and those that lose more.
+        let clear = "rate = \"10 Mbit/s\"\ndatagram = \"1000 B\"";
+        let far = all(clear, &["delay = \"900 ms\"", branch], 2_000_000);
+        assert!((far / (0.9 + 2_000.0 * busy) - 1.0).abs() < 1e-9, "{far}");
+        let worse = all(up, &["delay = \"150 ms\"\nper = 0.3", branch], 2_000_000);
+        let worst = 0.25 + busy * 2_000.0 / 0.7 / 0.95;
+        assert!((worse / worst - 1.0).abs() < 1e-6, "{worse} {worst}");
+    }
+
+    #[test]
+    fn without_a_closed_form_the_slowest_receiver_alone_is_a_bound() {
+        let up = "rate = \"1 Mbit/s\"\noutages = [{ at = \"2 s\", for = \"30 s\" }]";
+        let branches = ["delay = \"10 ms\"\nper = 0.1", "delay = \"500 ms\"\nper = 0.1"];
+        let alone = bound(&ways(up, &branches)[1], 1_000_000, Time::ZERO, 1).seconds;
+        assert_eq!(all(up, &branches, 1_000_000), alone);
+        let dead = all("rate = \"1 Mbit/s\"", &["delay = \"1 s\"", "per = 1"], 1_000);
+        assert!(dead.is_infinite());
+    }
+
+    #[test]
+    fn the_coded_genie_is_the_mean_of_its_simulation() {
+        let branches = ["per = 0.1", "per = 0.1", "per = 0.02\ndelay = \"1 ms\""];
+        let mut rng = engine::Rng::new(9, "coded genie");
+        let mut once = || {
+            let (mut sent, mut left) = (0_u32, [200_u32; 3]);
+            while left.iter().any(|left| *left > 0) {
+                sent += 1;
+                let passes = !rng.chance(0.2);
+                for (left, p) in left.iter_mut().zip([0.1, 0.1, 0.02]) {
+                    *left -= u32::from(*left > 0 && passes && !rng.chance(p));
+                }
+            }
+            f64::from(sent) * 8.0 * 1042.0 / 1e7
+        };
+        let runs = 4_000;
+        let mean = (0..runs).map(|_| once()).sum::<f64>() / f64::from(runs);
+        let up = "rate = \"10 Mbit/s\"\nper = 0.2\ndatagram = \"1000 B\"";
+        let got = all(up, &branches, 200_000);
+        assert!((got / mean - 1.0).abs() < 0.005, "{got} {mean}");
     }
 
     #[test]

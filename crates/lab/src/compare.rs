@@ -1,4 +1,12 @@
 //! The same file over the same link by every protocol, many times.
+//!
+//! To several receivers the link becomes a star: the sender's rate, queue and outages are those of a
+//! link up to a hub, and from there leads a link to each receiver, without a rate of its own and
+//! with errors that are drawn for it alone, as from a satellite that many listen to. Half of the
+//! delay is on either side of the hub. The way back is the same in reverse: all receivers share its
+//! rate. A protocol that knows groups sends the file once; by any other it goes to each receiver by
+//! itself, all at once and at an equal share of the rate, which is the fastest that one sender can
+//! do without groups.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +14,8 @@ use bytes::Bytes;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::link_spec::LinkSpec;
+use crate::groups::{Group, MEMBERS_MAX};
+use crate::link_spec::{LinkSpec, Queue};
 use crate::metrics::TransferMetrics;
 use crate::preset::Preset;
 use crate::protocol::Protocol;
@@ -27,6 +36,8 @@ pub struct Plan {
     pub content: Bytes,
     /// Its name.
     pub name: String,
+    /// How many receive it; 1 to [`MEMBERS_MAX`].
+    pub receivers: u32,
     /// Runs of each protocol, with the seeds from `seed` on.
     pub runs: u32,
     /// The first seed.
@@ -42,6 +53,9 @@ pub struct Plan {
 pub struct Row {
     /// The protocol with its profile.
     pub protocol: String,
+    /// Where there are several receivers: whether it was sent once to all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<bool>,
     /// Runs.
     pub runs: usize,
     /// Runs in which the file arrived whole and the ends knew.
@@ -52,8 +66,11 @@ pub struct Row {
     pub goodput_bps: Option<Summary>,
     /// 8 × file bytes / (wire + round trip).
     pub goodput_grc_bps: Option<Summary>,
-    /// Seconds until the receiver had the whole file.
+    /// Seconds until the receiver, of several the last one, had the whole file.
     pub delivered_s: Option<Summary>,
+    /// Seconds until each of several receivers had the whole file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each_delivered_s: Option<Summary>,
     /// Seconds until the sender knew.
     pub confirmed_s: Option<Summary>,
     /// Seconds until the last packet.
@@ -82,6 +99,9 @@ pub struct Row {
 /// The names of the ends of a compared link.
 const ENDS: (&str, &str) = ("sender", "receiver");
 
+/// Where ways to several receivers part, and what these are called together.
+const STAR: (&str, &str) = ("hub", "receivers");
+
 impl Plan {
     /// The world of one run.
     ///
@@ -89,34 +109,48 @@ impl Plan {
     ///
     /// When the link contradicts itself.
     pub fn scenario(&self, protocol: &Protocol, seed: u64) -> Result<Scenario, SpecError> {
+        let many = self.receivers > 1;
+        let (far, to) = if many { STAR } else { (ENDS.1, ENDS.1) };
         let count = self.link.hops.len();
         let node = |index: usize| match index {
             0 => ENDS.0.to_owned(),
-            _ if index == count => ENDS.1.to_owned(),
+            _ if index == count => far.to_owned(),
             _ => format!("relay-{index}"),
         };
-        let between = |spec: LinkSpec, from: usize, to: usize| LinkSpec {
-            from: Some(node(from)),
-            to: Some(node(to)),
+        let ends = |spec: LinkSpec, from: String, to: String| LinkSpec {
+            from: Some(from),
+            to: Some(to),
             back: None,
             ..spec
         };
-        let hops = self.link.hops.iter().enumerate();
-        let links = hops.flat_map(|(index, hop)| {
-            let back = between(hop.way_back(), index + 1, index);
-            [between(hop.clone(), index, index + 1), back]
-        });
+        let between = |spec: LinkSpec, from: usize, to: usize| ends(spec, node(from), node(to));
+        let mut links = Vec::new();
+        for (index, hop) in self.link.hops.iter().enumerate() {
+            let (there, back) = (hop.clone(), hop.way_back());
+            if many && index + 1 == count {
+                let (there, branch) = parted(there);
+                let (back, branch_back) = parted_back(back);
+                links.extend([between(there, index, count), between(back, count, index)]);
+                let (hub, all) = (STAR.0.to_owned(), STAR.1.to_owned());
+                links.extend([ends(branch, hub.clone(), all.clone()), ends(branch_back, all, hub)]);
+            } else {
+                links.extend([between(there, index, index + 1), between(back, index + 1, index)]);
+            }
+        }
+        let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
         let ends = Node { inactivity: self.inactivity, ..Node::default() };
         Scenario {
             seed,
             about: self.link.about.clone(),
             limits: Limits::default(),
             capture: Capture::default(),
-            nodes: [ENDS.0, ENDS.1].map(|end| (end.to_owned(), ends.clone())).into(),
-            links: links.collect(),
+            nodes: [ENDS.0, to].map(|end| (end.to_owned(), ends.clone())).into(),
+            groups: group.map(|group| (STAR.1.to_owned(), group)).into_iter().collect(),
+            links,
             transfers: vec![Transfer {
                 from: ENDS.0.to_owned(),
-                to: ENDS.1.to_owned(),
+                to: to.into(),
+                group: None,
                 via: Vec::new(),
                 overlay: None,
                 protocol: Some(protocol.clone()),
@@ -156,6 +190,62 @@ impl Plan {
     }
 }
 
+/// A direction's last hop on its way to several receivers: what all of them share, and what each
+/// has of its own.
+fn parted(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
+    let shared = LinkSpec {
+        per: None,
+        ber: None,
+        burst: None,
+        drop: None,
+        loss_times: None,
+        error_vector: None,
+        trace: None,
+        on_error: None,
+        ..hop.clone()
+    };
+    let branch = LinkSpec {
+        rate: None,
+        rate_steps: None,
+        bucket: None,
+        per_packet: None,
+        release: None,
+        queue: Some(Queue::Unlimited),
+        delay_points: None,
+        delay_between: None,
+        outages: None,
+        outage_every: None,
+        contacts: None,
+        while_down: None,
+        ..hop
+    };
+    // A delay that changes stays in one place.
+    let delay = if shared.delay_points.is_some() { None } else { shared.delay };
+    let half = delay.map(|delay| Span(delay.duration() / 2));
+    let rest =
+        delay.zip(half).map(|(all, half)| Span(all.duration().saturating_sub(half.duration())));
+    (LinkSpec { delay: rest.or(shared.delay), ..shared }, LinkSpec { delay: half, ..branch })
+}
+
+/// The same for the way back, whose outages are where each receiver is told of them.
+fn parted_back(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
+    let up = |spec: LinkSpec| LinkSpec {
+        outages: None,
+        outage_every: None,
+        contacts: None,
+        while_down: None,
+        ..spec
+    };
+    let branch = LinkSpec {
+        outages: hop.outages.clone(),
+        outage_every: hop.outage_every,
+        contacts: hop.contacts.clone(),
+        while_down: hop.while_down,
+        ..parted(hop.clone()).1
+    };
+    (up(parted(hop).0), branch)
+}
+
 /// Runs everything and ranks the protocols: those that always complete first, then by goodput.
 /// `None` if `cancelled` was set meanwhile. `done` is called after each run. The result does not
 /// depend on the number of threads.
@@ -168,6 +258,10 @@ pub fn compare(
     cancelled: &AtomicBool,
     done: &(dyn Fn() + Sync),
 ) -> Result<Option<Vec<Row>>, RunError> {
+    if !(1..=MEMBERS_MAX).contains(&plan.receivers) {
+        let message = format!("{} receivers; there are 1 to {MEMBERS_MAX}", plan.receivers);
+        return Err(SpecError::invalid(message).into());
+    }
     let seeds = (0..u64::from(plan.runs)).map(|run| plan.seed.wrapping_add(run));
     let tasks: Vec<_> = plan
         .protocols
@@ -223,14 +317,18 @@ impl Row {
         let failures = runs.iter().enumerate().filter_map(|(index, run)| {
             Some((plan.seed.wrapping_add(index as u64), run.failure.clone()?))
         });
+        let each = completed.iter().flat_map(|run| &run.receivers);
+        let each: Vec<_> = each.filter_map(|receiver| receiver.delivered_s).collect();
         Self {
             protocol: protocol.to_string(),
+            multicast: (plan.receivers > 1).then(|| protocol.kind.is_multicast()),
             runs: runs.len(),
             completed: completed.len(),
             file_bytes: plan.content.len() as u64,
             goodput_bps: summary(|run| run.goodput_bps),
             goodput_grc_bps: summary(|run| run.goodput_grc_bps),
             delivered_s,
+            each_delivered_s: Summary::of(&each),
             confirmed_s: summary(|run| run.confirmed_s),
             quiet_s: summary(|run| run.quiet_s),
             wire_s: summary(|run| run.wire_s),

@@ -279,6 +279,14 @@ impl EngineConfig {
         }
     }
 
+    /// Makes it a member of the group that a path stands for. Engines that treat a group as they
+    /// treat any path need not know.
+    pub fn add_group(&mut self, _path: PathId) {
+        match self {
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) => {}
+        }
+    }
+
     /// Says over which path `entity` is reached.
     pub fn set_path(&mut self, entity: u64, path: PathId) {
         match self {
@@ -389,6 +397,8 @@ pub struct Send {
     /// The entity number of the other end: of the receiver, or of the sender when the file is
     /// fetched.
     pub destination: u64,
+    /// The path of the group that it is sent to, in place of `destination`.
+    pub group: Option<PathId>,
     /// The protocol.
     pub kind: Kind,
     /// The transmission class, where the protocol is CFDP.
@@ -462,7 +472,7 @@ impl AnyEngine {
                 node.send(now, request).map(|_| ()).map_err(|error| error.to_string())
             }
             Self::Saratoga(node, paths) => {
-                let known = paths.get(&send.destination).copied();
+                let known = send.group.or_else(|| paths.get(&send.destination).copied());
                 let Some(peer) = known else {
                     return Err(format!("there is no path to {}", send.destination));
                 };

@@ -5,6 +5,7 @@
 pub mod bound;
 pub mod compare;
 pub mod engines;
+pub mod groups;
 pub mod link_spec;
 pub mod metrics;
 pub mod mib;

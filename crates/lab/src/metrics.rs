@@ -21,7 +21,7 @@ use crate::scenario::Transfer;
 pub struct TransferMetrics {
     /// The sender.
     pub from: String,
-    /// The receiver.
+    /// The receiver, or the group that the receivers are.
     pub to: String,
     /// The protocol with its profile.
     pub protocol: String,
@@ -70,6 +70,26 @@ pub struct TransferMetrics {
     pub bytes_str: Option<u64>,
     /// Bytes of IP packets the receiver sent.
     pub bytes_rts: Option<u64>,
+    /// Where the transfer is to a group: what became of it at each receiver. All above is then of
+    /// all receivers together: the file is delivered when the last of them has it, and what they
+    /// sent is added up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receivers: Vec<ReceiverMetrics>,
+}
+
+/// What became of a transfer at one of several receivers.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReceiverMetrics {
+    /// Its name.
+    pub node: String,
+    /// Whether its file is the sender's, byte by byte.
+    pub verified: bool,
+    /// Seconds until it had the whole file.
+    pub delivered_s: Option<f64>,
+    /// Packets it sent.
+    pub packets_rts: Option<u64>,
+    /// Bytes of IP packets it sent.
+    pub bytes_rts: Option<u64>,
 }
 
 /// What one link did.
@@ -117,84 +137,127 @@ pub(crate) struct Watch<'a> {
     pub(crate) reliable: bool,
     pub(crate) start: Time,
     pub(crate) file_bytes: u64,
-    pub(crate) verified: bool,
     /// What the sender said to the request; `None` if it was never made.
     pub(crate) answer: Option<Result<(), String>>,
+    /// How many requests were made: one a receiver, or one for a group.
+    pub(crate) requests: usize,
     pub(crate) at_sender: Vec<(Time, End)>,
-    pub(crate) at_receiver: Vec<(Time, End)>,
     pub(crate) sender: HostStats,
-    pub(crate) receiver: HostStats,
+    /// At least one.
+    pub(crate) receivers: Vec<ReceiverWatch>,
+    pub(crate) first_link: Option<(&'a LinkSpec, link::Stats)>,
+}
+
+/// Everything that was seen of a transfer at one receiver.
+pub(crate) struct ReceiverWatch {
+    pub(crate) verified: bool,
+    pub(crate) told: Vec<(Time, End)>,
+    pub(crate) stats: HostStats,
     /// Light time there and back, in seconds.
     pub(crate) rtt: f64,
-    pub(crate) first_link: Option<(&'a LinkSpec, link::Stats)>,
     pub(crate) hops: Vec<Hop>,
+    pub(crate) first_link: Option<usize>,
+}
+
+impl ReceiverWatch {
+    /// When it claimed to have the file.
+    fn claimed(&self) -> Option<Time> {
+        self.told.iter().find(|(_, end)| end.success).map(|(at, _)| *at)
+    }
+
+    /// When it had the file.
+    fn delivered(&self) -> Option<Time> {
+        self.claimed().filter(|_| self.verified)
+    }
 }
 
 impl Watch<'_> {
-    pub(crate) fn metrics(self, transfer: &Transfer, seed: u64) -> TransferMetrics {
+    pub(crate) fn metrics(mut self, transfer: &Transfer, seed: u64) -> TransferMetrics {
         let protocol = transfer.protocol.as_ref();
         let reliable = self.reliable;
-        let success =
-            |ends: &[(Time, End)]| ends.iter().find(|(_, end)| end.success).map(|(at, _)| *at);
-        let (delivered_at, confirmed_at) = (success(&self.at_receiver), success(&self.at_sender));
-        let confirmed_at = confirmed_at.filter(|_| reliable);
-        let claimed = delivered_at.is_some() || confirmed_at.is_some();
-        let completed =
-            self.verified && delivered_at.is_some() && (confirmed_at.is_some() || !reliable);
+        let verified = self.receivers.iter().all(|receiver| receiver.verified);
+        let delivered: Option<Vec<_>> =
+            self.receivers.iter().map(ReceiverWatch::delivered).collect();
+        let delivered_at = delivered.and_then(|times| times.into_iter().max());
+        let mut confirmed = self.at_sender.iter().filter(|(_, end)| end.success && reliable);
+        let confirmed_at = confirmed.nth(self.requests.max(1) - 1).map(|(at, _)| *at);
+        let wrong = |receiver: &ReceiverWatch| receiver.claimed().is_some() && !receiver.verified;
+        let wrong_success =
+            self.receivers.iter().any(wrong) || (confirmed_at.is_some() && !verified);
+        let completed = delivered_at.is_some() && (confirmed_at.is_some() || !reliable);
         let since = |at: Time| at.since(self.start).as_secs_f64();
-        let delivered_s = delivered_at.filter(|_| self.verified).map(since);
+        let delivered_s = delivered_at.map(since);
         let quiet_s = self.last().map(since).filter(|_| self.alone);
         let wire_s = self.wire_s().filter(|_| self.alone);
-        let counted = |count: u64| self.alone.then_some(count);
+        let rtt = self.receivers.iter().map(|receiver| receiver.rtt).fold(0.0, f64::max);
         let bits = 8.0 * self.file_bytes as f64;
         let rate = |seconds: f64| (seconds > 0.0).then_some(bits / seconds);
-        let bound = bound::bound(&self.hops, self.file_bytes, self.start, seed);
+        let receivers = self.each(transfer);
+        let ways: Vec<_> = self.receivers.iter_mut().map(|r| std::mem::take(&mut r.hops)).collect();
+        let bound = bound::bound_of_all(&ways, self.file_bytes, self.start, seed);
         let bound_s = bound.seconds.is_finite().then_some(bound.seconds);
-        let bound_is_mean = self.hops.iter().any(Hop::is_random);
         let efficiency =
             |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
+        let counted = |count: u64| self.alone.then_some(count);
+        let sum = |of: fn(&HostStats) -> u64| {
+            counted(self.receivers.iter().map(|receiver| of(&receiver.stats)).sum())
+        };
         TransferMetrics {
             from: transfer.from.clone(),
-            to: transfer.to.clone(),
+            to: transfer.group.clone().unwrap_or_else(|| transfer.to.to_string()),
             protocol: protocol.map(ToString::to_string).unwrap_or_default(),
             name: transfer.name.clone().unwrap_or_default(),
             file_bytes: self.file_bytes,
             completed,
-            verified: self.verified,
-            wrong_success: claimed && !self.verified,
-            failure: (!completed).then(|| self.failure(reliable)),
+            verified,
+            wrong_success,
+            failure: (!completed).then(|| self.failure(transfer)),
             delivered_s,
             confirmed_s: confirmed_at.map(since),
             quiet_s,
             wire_s,
             goodput_bps: delivered_s.and_then(rate),
-            goodput_grc_bps: wire_s.filter(|_| completed).and_then(|wire| rate(wire + self.rtt)),
+            goodput_grc_bps: wire_s.filter(|_| completed).and_then(|wire| rate(wire + rtt)),
             bound_s,
-            bound_is_mean,
+            bound_is_mean: ways.iter().flatten().any(Hop::is_random),
             bound_payload: bound.payload,
             efficiency: bound_s.zip(delivered_s).and_then(efficiency),
             throughput_bps: self.throughput(quiet_s),
             packets_str: counted(self.sender.sent.packets),
-            packets_rts: counted(self.receiver.sent.packets),
+            packets_rts: sum(|host| host.sent.packets),
             bytes_str: counted(self.sender.sent.ip_bytes),
-            bytes_rts: counted(self.receiver.sent.ip_bytes),
+            bytes_rts: sum(|host| host.sent.ip_bytes),
+            receivers,
         }
     }
 
-    /// The last packet at either end.
+    /// What became of the transfer at each receiver of a group.
+    fn each(&self, transfer: &Transfer) -> Vec<ReceiverMetrics> {
+        if transfer.group.is_none() {
+            return Vec::new();
+        }
+        let of = |(name, receiver): (&str, &ReceiverWatch)| ReceiverMetrics {
+            node: name.to_owned(),
+            verified: receiver.verified,
+            delivered_s: receiver.delivered().map(|at| at.since(self.start).as_secs_f64()),
+            packets_rts: self.alone.then_some(receiver.stats.sent.packets),
+            bytes_rts: self.alone.then_some(receiver.stats.sent.ip_bytes),
+        };
+        transfer.to.names().zip(&self.receivers).map(of).collect()
+    }
+
+    /// The last packet at any end.
     fn last(&self) -> Option<Time> {
-        [&self.sender, &self.receiver]
-            .into_iter()
-            .flat_map(|host| [host.sent.last, host.received.last])
-            .flatten()
-            .max()
+        let receivers = self.receivers.iter().map(|receiver| &receiver.stats);
+        let hosts = receivers.chain([&self.sender]);
+        hosts.flat_map(|host| [host.sent.last, host.received.last]).flatten().max()
     }
 
     fn wire_s(&self) -> Option<f64> {
-        let host = &self.receiver;
-        let first = host.received.first.into_iter().chain(host.sent.first).min()?;
-        let last = host.received.last.into_iter().chain(host.sent.last).max()?;
-        Some(last.since(first).as_secs_f64())
+        let receivers = || self.receivers.iter().map(|receiver| &receiver.stats);
+        let first = receivers().flat_map(|host| [host.received.first, host.sent.first]);
+        let last = receivers().flat_map(|host| [host.received.last, host.sent.last]);
+        Some(last.flatten().max()?.since(first.flatten().min()?).as_secs_f64())
     }
 
     fn throughput(&self, quiet_s: Option<f64>) -> Option<f64> {
@@ -204,7 +267,7 @@ impl Watch<'_> {
         quiet_s.filter(|seconds| *seconds > 0.0).map(|seconds| bits as f64 / seconds)
     }
 
-    fn failure(&self, reliable: bool) -> String {
+    fn failure(&self, transfer: &Transfer) -> String {
         match &self.answer {
             None => return "it was never asked for".to_owned(),
             Some(Err(why)) => return format!("refused: {why}"),
@@ -215,12 +278,37 @@ impl Watch<'_> {
             Some((_, end)) => format!("{who}: {}", end.why),
             None => format!("{who}: never ended"),
         };
-        let receiver = said(&self.at_receiver, "receiver");
-        let whole = if self.verified { "" } else { "; the file is not there or not the same" };
-        if reliable {
-            format!("{}; {receiver}{whole}", said(&self.at_sender, "sender"))
+        let mut receivers = self.receivers.iter().zip(transfer.to.names());
+        let without = |(receiver, _): &(&ReceiverWatch, &str)| receiver.delivered().is_none();
+        let missing = self.receivers.iter().filter(|r| r.delivered().is_none()).count();
+        // Of several receivers the first that lacks the file speaks for all.
+        let named = self.receivers.len() > 1;
+        let (whole, receiver) = match receivers.find(without) {
+            Some((receiver, name)) => {
+                let who = if named { name } else { "receiver" };
+                (receiver.verified, said(&receiver.told, who))
+            }
+            None => {
+                let told = self.receivers.first().map_or(&[][..], |receiver| &receiver.told);
+                (true, said(told, if named { "receivers" } else { "receiver" }))
+            }
+        };
+        let whole = if whole { "" } else { "; the file is not there or not the same" };
+        let how_many = if named && missing > 0 {
+            format!("; {missing} of {} receivers are without", self.receivers.len())
         } else {
-            format!("{receiver}{whole}")
+            String::new()
+        };
+        if self.reliable {
+            // Of several requests, one that failed says more than one that did not.
+            let failed = self.at_sender.iter().find(|(_, end)| !end.success && self.requests > 1);
+            let sender = match failed {
+                Some(end) => said(std::slice::from_ref(end), "sender"),
+                None => said(&self.at_sender, "sender"),
+            };
+            format!("{sender}; {receiver}{whole}{how_many}")
+        } else {
+            format!("{receiver}{whole}{how_many}")
         }
     }
 }

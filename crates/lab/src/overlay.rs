@@ -32,18 +32,33 @@ impl Overlay {
 }
 
 impl Transfer {
-    /// The nodes it passes whose entities speak with each other, both ends included.
-    pub(crate) fn stations(&self) -> Vec<&str> {
+    /// The nodes it passes on its way to each receiver, whose entities speak with each other, both
+    /// ends included.
+    pub(crate) fn ways(&self) -> impl Iterator<Item = Vec<&str>> {
+        self.to.names().map(|to| {
+            let via = self.via.iter().map(String::as_str);
+            [self.from.as_str()].into_iter().chain(via).chain([to]).collect()
+        })
+    }
+
+    /// All nodes that take part.
+    pub(crate) fn everybody(&self) -> impl Iterator<Item = &str> {
         let via = self.via.iter().map(String::as_str);
-        [self.from.as_str()].into_iter().chain(via).chain([self.to.as_str()]).collect()
+        [self.from.as_str()].into_iter().chain(via).chain(self.to.names())
     }
 }
 
 /// Nodes whose entities speak with each other directly.
 pub(crate) fn are_neighbours(transfers: &[Transfer], one: &str, other: &str) -> bool {
+    let leads = |transfer: &Transfer, from: &str, to: &str| {
+        transfer.from == from && transfer.to.names().any(|name| name == to)
+    };
     transfers.iter().any(|transfer| {
+        if transfer.via.is_empty() {
+            return leads(transfer, one, other) || leads(transfer, other, one);
+        }
         let pair = |pair: &[&str]| pair == [one, other] || pair == [other, one];
-        transfer.stations().windows(2).any(pair)
+        transfer.ways().any(|stations| stations.windows(2).any(pair))
     })
 }
 
@@ -71,7 +86,8 @@ pub(crate) fn settle(
                 kind.name()
             )));
         }
-        let mut stations = transfer.stations();
+        // Over waypoints there is one receiver.
+        let Some(mut stations) = transfer.ways().next() else { continue };
         for _ in ["there", "back"] {
             let to = stations[stations.len() - 1];
             for (index, pair) in stations.windows(2).enumerate() {

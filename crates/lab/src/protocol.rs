@@ -120,6 +120,22 @@ impl Kind {
         if self.is_reliable() { Put::Push } else { Put::Blind }
     }
 
+    /// Whether what is sent once to a group is for all its members. Other protocols send a file to
+    /// each receiver by itself.
+    #[must_use]
+    pub fn is_multicast(self) -> bool {
+        match self {
+            Self::SaratogaBlind => true,
+            Self::Cfdp
+            | Self::Cfdp1
+            | Self::Ltp
+            | Self::LtpGreen
+            | Self::Ltp1kRed
+            | Self::Saratoga
+            | Self::SaratogaGet => false,
+        }
+    }
+
     /// Whether the receiver asks for the file.
     #[must_use]
     pub fn is_fetched(self) -> bool {

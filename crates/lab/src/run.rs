@@ -13,8 +13,9 @@ use thiserror::Error;
 
 use crate::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRequest};
 use crate::link_spec::time;
-use crate::metrics::{LinkMetrics, TransferMetrics, Watch};
+use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
 use crate::overlay::{self, Overlay};
+use crate::protocol::Protocol;
 use crate::quantity::Size;
 use crate::scenario::{Content, Node, Scenario, StoreFaults, Transfer};
 use crate::text::SpecError;
@@ -225,8 +226,9 @@ impl<'a> Stage<'a> {
 
     fn add_routes(&mut self, scenario: &Scenario) {
         for from in 0..self.hosts.len() {
+            let tree = self.topology.tree(from);
             for (to, node) in scenario.nodes.values().enumerate().filter(|(to, _)| *to != from) {
-                let first = self.topology.route(from, to).and_then(|route| route.first().copied());
+                let first = tree.route(to).and_then(|route| route.first().copied());
                 if let (Some(link), Some(address)) = (first, node.address) {
                     self.world.add_route(self.hosts[from], address, self.links[link]);
                 }
@@ -240,15 +242,18 @@ impl<'a> Stage<'a> {
             let entity = node.entity.ok_or_else(|| unresolved(name))?;
             let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
             config.set_inactivity(node.inactivity);
-            let incoming = scenario.transfers.iter().find(|transfer| transfer.to == *name);
+            let is_incoming = |t: &&Transfer| t.to.names().any(|to| to == name);
+            let incoming = scenario.transfers.iter().find(is_incoming);
             if let Some(file) = incoming.and_then(|transfer| transfer.name.as_deref()) {
                 config.set_file_name(file);
             }
+            let tree = self.topology.tree(index);
+            let shares = self.shares(scenario, name)?;
             for (peer, (peer_name, peer_node)) in scenario.nodes.iter().enumerate() {
                 if !overlay::are_neighbours(&scenario.transfers, name, peer_name) {
                     continue;
                 }
-                let Some(route) = self.topology.route(index, peer) else {
+                let Some(route) = tree.route(peer) else {
                     self.listen_only(index, peer, node)?;
                     continue;
                 };
@@ -258,14 +263,89 @@ impl<'a> Stage<'a> {
                 else {
                     return Err(unresolved(peer_name));
                 };
-                let info = self.topology.path_info(&route)?;
+                let info = self.topology.shared_info(&route, &shares);
                 self.world.add_path(self.hosts[index], path, local, (address, port), info);
                 config.set_path(entity, path);
                 for behind in self.behind(scenario, name, peer_name)? {
                     config.set_path(behind, path);
                 }
             }
+            self.join_groups(scenario, index, &mut config)?;
             self.world.install(self.hosts[index], move |_, rng| config.build(rng));
+        }
+        Ok(())
+    }
+
+    /// How many transfers of its own a node has over each link, where it sends one file to several
+    /// receivers, each by itself.
+    fn shares(&self, scenario: &Scenario, name: &str) -> Result<BTreeMap<usize, u64>, SpecError> {
+        let mut shares = BTreeMap::new();
+        let fans_out = |transfer: &&Transfer| {
+            transfer.from == name && transfer.to.0.len() > 1 && !is_multicast(transfer)
+        };
+        for transfer in scenario.transfers.iter().filter(fans_out) {
+            let mut counts = BTreeMap::<usize, u64>::new();
+            for route in self.routes(transfer)?.into_iter().flatten() {
+                route.into_iter().for_each(|link| *counts.entry(link).or_default() += 1);
+            }
+            for (link, count) in counts {
+                let share = shares.entry(link).or_insert(1);
+                *share = count.max(*share);
+            }
+        }
+        Ok(shares)
+    }
+
+    /// The routes to the receivers of a transfer, each `None` if there is no way.
+    fn routes(&self, transfer: &Transfer) -> Result<Vec<Option<Vec<usize>>>, SpecError> {
+        let tree = self.topology.tree(self.node(&transfer.from)?);
+        transfer.to.names().map(|to| Ok(tree.route(self.node(to)?))).collect()
+    }
+
+    /// Makes a host a member of the groups that it sends or listens to, and leads what it sends
+    /// there to all others.
+    fn join_groups(
+        &mut self,
+        scenario: &Scenario,
+        index: usize,
+        config: &mut EngineConfig,
+    ) -> Result<(), SpecError> {
+        for (number, (name, group)) in scenario.groups.iter().enumerate() {
+            let uses = |t: &&Transfer| is_multicast(t) && t.group.as_ref() == Some(name);
+            let transfers = || scenario.transfers.iter().filter(uses);
+            let all = transfers().flat_map(Transfer::everybody).map(|name| self.node(name));
+            let all = all.collect::<Result<BTreeSet<_>, _>>()?;
+            if !all.contains(&index) {
+                continue;
+            }
+            let tree = self.topology.tree(index);
+            let mut routes: Vec<_> =
+                all.iter().filter(|to| **to != index).filter_map(|to| tree.route(*to)).collect();
+            let (source, port) = scenario
+                .nodes
+                .values()
+                .nth(index)
+                .map_or((None, None), |node| (node.address, node.port));
+            let (Some(source), Some(port), Some(address), Some(remote)) =
+                (source, port, group.address, group.port)
+            else {
+                return Err(unresolved(name));
+            };
+            let links: BTreeSet<_> = routes.iter().flatten().copied().collect();
+            for link in links {
+                let (from, _) = self.topology.ends(link);
+                self.world.add_group_route(self.hosts[from], source, address, self.links[link]);
+            }
+            if routes.is_empty() {
+                // It can only listen.
+                for transfer in transfers() {
+                    routes.extend(self.topology.route(self.node(&transfer.from)?, index));
+                }
+            }
+            let info = self.topology.group_info(&routes);
+            let path = group_path(scenario, number);
+            self.world.add_path(self.hosts[index], path, port, (address, remote), info);
+            config.add_group(path);
         }
         Ok(())
     }
@@ -275,7 +355,7 @@ impl<'a> Stage<'a> {
         let Some((way, port)) = self.topology.route(peer, index).zip(node.port) else {
             return Ok(());
         };
-        let info = self.topology.path_info(&way)?;
+        let info = self.topology.path_info(&way);
         self.world.listen(self.hosts[index], port, info);
         Ok(())
     }
@@ -287,7 +367,7 @@ impl<'a> Stage<'a> {
             if transfer.overlay != Some(Overlay::Extended) {
                 continue;
             }
-            let mut stations = transfer.stations();
+            let Some(mut stations) = transfer.ways().next() else { continue };
             for _ in ["there", "back"] {
                 let far = stations[stations.len() - 1];
                 if stations[..2] == [name, next] {
@@ -311,9 +391,8 @@ impl<'a> Stage<'a> {
             self.world.store(*host).files_mut().raise_file_max(longest);
         }
         for (transfer, content) in scenario.transfers.iter().zip(contents) {
-            let (sender, _) = self.ends(transfer)?;
             self.topology.check_ways(scenario, transfer)?;
-            let host = self.hosts[sender];
+            let host = self.hosts[self.node(&transfer.from)?];
             self.world.store(host).insert(file_name(transfer)?, content.clone());
         }
         Ok(())
@@ -384,38 +463,63 @@ impl<'a> Stage<'a> {
 
     fn start(&mut self, scenario: &Scenario, index: usize) -> Result<(), SpecError> {
         let transfer = &scenario.transfers[index];
-        let (sender, receiver) = self.ends(transfer)?;
-        let protocol = transfer.protocol.as_ref().ok_or_else(|| unresolved(&transfer.from))?;
-        let (begins, other, its) = if protocol.kind.is_fetched() {
-            (receiver, &transfer.from, &transfer.to)
-        } else {
-            (sender, &transfer.to, &transfer.from)
-        };
-        let request = SendRequest {
-            source: file_name(transfer)?,
-            name: transfer.name.clone().unwrap_or_default(),
-            destination: scenario.nodes[other].entity.ok_or_else(|| unresolved(other))?,
-            kind: protocol.kind,
-            class: scenario.class(transfer),
-            overlay: transfer.overlay,
-        };
-        let host = self.hosts[begins];
-        let crashed = |world: &World<AnyEngine>| {
-            // A world that has not moved yet has made no engine; calling makes it.
-            world.now() > Time::ZERO && world.engine(host).is_none()
-        };
-        // An engine that just began may wait for its store.
-        while !crashed(&self.world) && !self.world.call(host, |engine, _| engine.is_ready()) {
-            if self.world.step().is_none() {
-                break;
+        let mut answer = Ok(());
+        for (begins, request) in self.requests(scenario, transfer)? {
+            let host = self.hosts[self.node(begins)?];
+            let crashed = |world: &World<AnyEngine>| {
+                // A world that has not moved yet has made no engine; calling makes it.
+                world.now() > Time::ZERO && world.engine(host).is_none()
+            };
+            // An engine that just began may wait for its store.
+            while !crashed(&self.world) && !self.world.call(host, |engine, _| engine.is_ready()) {
+                if self.world.step().is_none() {
+                    break;
+                }
             }
+            let told = if crashed(&self.world) {
+                Err(format!("{begins} was down"))
+            } else {
+                self.world.call(host, |engine, now| engine.send(now, &request))
+            };
+            answer = answer.and(told);
         }
-        self.answers[index] = Some(if crashed(&self.world) {
-            Err(format!("{its} was down"))
-        } else {
-            self.world.call(host, |engine, now| engine.send(now, &request))
-        });
+        self.answers[index] = Some(answer);
         Ok(())
+    }
+
+    /// What has to be asked for a transfer, and of which nodes: once where all receivers are sent
+    /// to as a group, else for each of them.
+    fn requests<'s>(
+        &self,
+        scenario: &'s Scenario,
+        transfer: &'s Transfer,
+    ) -> Result<Vec<(&'s str, SendRequest)>, SpecError> {
+        let protocol = transfer.protocol.as_ref().ok_or_else(|| unresolved(&transfer.from))?;
+        let group = transfer.group.as_ref().filter(|_| is_multicast(transfer));
+        let group = group.and_then(|name| scenario.groups.keys().position(|known| known == name));
+        let request = |receiver: &'s str| {
+            let (begins, other) = if protocol.kind.is_fetched() {
+                (receiver, transfer.from.as_str())
+            } else {
+                (transfer.from.as_str(), receiver)
+            };
+            let request = SendRequest {
+                source: file_name(transfer)?,
+                name: transfer.name.clone().unwrap_or_default(),
+                destination: scenario.nodes[other].entity.ok_or_else(|| unresolved(other))?,
+                group: group.map(|number| group_path(scenario, number)),
+                kind: protocol.kind,
+                class: scenario.class(transfer, receiver),
+                overlay: transfer.overlay,
+            };
+            Ok((begins, request))
+        };
+        transfer
+            .to
+            .names()
+            .take(if group.is_some() { 1 } else { usize::MAX })
+            .map(request)
+            .collect()
     }
 
     fn transfer_metrics(
@@ -432,45 +536,54 @@ impl<'a> Stage<'a> {
         let alone = scenario.transfers.len() == 1;
         let mut all = Vec::new();
         for (index, (transfer, content)) in scenario.transfers.iter().zip(contents).enumerate() {
-            let (sender, receiver) = self.ends(transfer)?;
-            let (sender_host, receiver_host) = (self.hosts[sender], self.hosts[receiver]);
             let told = |host: HostId, at_sender: bool| {
                 let name = transfer.name.clone().unwrap_or_default();
                 // That the first waypoint has the file does not mean that the receiver has it.
                 let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
-                ends.iter().filter(move |(_, at, end)| {
+                let of_transfer = ends.iter().filter(move |(_, at, end)| {
                     *at == host
                         && end.at_sender == at_sender
                         // A reception that failed early may not know its file's name.
                         && (end.name == name || alone && end.name.is_empty())
                         && (!by_report || end.is_report || !end.success)
-                })
+                });
+                of_transfer.cloned().map(|(at, _, end)| (at, end)).collect::<Vec<_>>()
             };
-            let mut stations = self.stations(transfer)?;
-            let route = self.topology.route_by(&stations).unwrap_or_default();
-            stations.reverse();
-            let back = self.topology.route_by(&stations).unwrap_or_default();
-            let verified = self.world.store(receiver_host).get(&file_name(transfer)?)
-                == Some(content.as_ref());
+            let file = file_name(transfer)?;
+            let mut receivers = Vec::new();
+            for stations in transfer.ways() {
+                let mut stations = stations
+                    .into_iter()
+                    .map(|name| self.node(name))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let host = self.hosts[stations[stations.len() - 1]];
+                let route = self.topology.route_by(&stations).unwrap_or_default();
+                stations.reverse();
+                let back = self.topology.route_by(&stations).unwrap_or_default();
+                receivers.push(ReceiverWatch {
+                    verified: self.world.store(host).get(&file) == Some(content.as_ref()),
+                    told: told(host, false),
+                    stats: self.world.host_stats(host).clone(),
+                    rtt: self.light_time(&route) + self.light_time(&back),
+                    hops: self.topology.hops(&route)?,
+                    first_link: route.first().copied(),
+                });
+            }
+            let first_link = receivers.first().and_then(|receiver| receiver.first_link);
+            let sender = self.hosts[self.node(&transfer.from)?];
             let watch = Watch {
                 alone,
                 reliable: scenario.is_reliable(transfer),
                 start: time(transfer.start.unwrap_or_default()),
                 file_bytes: content.len() as u64,
-                verified,
                 answer: self.answers[index].clone(),
-                at_sender: told(sender_host, true).cloned().map(|(at, _, end)| (at, end)).collect(),
-                at_receiver: told(receiver_host, false)
-                    .cloned()
-                    .map(|(at, _, end)| (at, end))
-                    .collect(),
-                sender: self.world.host_stats(sender_host).clone(),
-                receiver: self.world.host_stats(receiver_host).clone(),
-                rtt: self.light_time(&route)? + self.light_time(&back)?,
-                first_link: route.first().map(|link| {
-                    (&scenario.links[*link], self.world.link_stats(self.links[*link]).clone())
+                requests: self.requests(scenario, transfer)?.len(),
+                at_sender: told(sender, true),
+                sender: self.world.host_stats(sender).clone(),
+                receivers,
+                first_link: first_link.map(|link| {
+                    (&scenario.links[link], self.world.link_stats(self.links[link]).clone())
                 }),
-                hops: self.topology.hops(&route)?,
             };
             all.push(watch.metrics(transfer, scenario.seed));
         }
@@ -487,20 +600,24 @@ impl<'a> Stage<'a> {
         engines.filter_map(count).collect()
     }
 
-    fn light_time(&self, route: &[usize]) -> Result<f64, SpecError> {
-        let info = self.topology.path_info(route)?;
-        Ok(info.owlt.unwrap_or_default().as_secs_f64())
+    fn light_time(&self, route: &[usize]) -> f64 {
+        self.topology.path_info(route).owlt.unwrap_or_default().as_secs_f64()
     }
 
-    fn stations(&self, transfer: &Transfer) -> Result<Vec<usize>, SpecError> {
-        let node = |name: &str| self.topology.node(name).ok_or_else(|| unresolved(name));
-        transfer.stations().into_iter().map(node).collect()
+    fn node(&self, name: &str) -> Result<usize, SpecError> {
+        self.topology.node(name).ok_or_else(|| unresolved(name))
     }
+}
 
-    fn ends(&self, transfer: &Transfer) -> Result<(usize, usize), SpecError> {
-        let node = |name: &str| self.topology.node(name).ok_or_else(|| unresolved(name));
-        Ok((node(&transfer.from)?, node(&transfer.to)?))
-    }
+/// Whether what is sent once is for all receivers of a transfer.
+fn is_multicast(transfer: &Transfer) -> bool {
+    let knows_groups = |protocol: &Protocol| protocol.kind.is_multicast();
+    transfer.group.is_some() && transfer.protocol.as_ref().is_some_and(knows_groups)
+}
+
+/// The path that stands for the group of this number, behind those that stand for nodes.
+fn group_path(scenario: &Scenario, number: usize) -> PathId {
+    PathId(u32::try_from(scenario.nodes.len() + number).unwrap_or(u32::MAX))
 }
 
 fn file_name(transfer: &Transfer) -> Result<FileName, SpecError> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::engines::{EngineConfig, SaratogaConfig};
+use crate::groups::{self, Group, Receivers};
 use crate::link_spec::LinkSpec;
 use crate::mib::Class;
 use crate::overlay::{self, Overlay};
@@ -34,7 +35,11 @@ pub struct Scenario {
     /// The nodes, by name.
     #[serde(default)]
     pub nodes: BTreeMap<String, Node>,
-    /// The links, one table a direction.
+    /// Nodes that go by one name, which stands for each of them in `links` and `nodes` and for all
+    /// of them in `transfers`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, Group>,
+    /// The links, one table a direction; from or to a group, one for each member.
     pub links: Vec<LinkSpec>,
     /// The transfers.
     pub transfers: Vec<Transfer>,
@@ -140,8 +145,13 @@ pub struct Crash {
 pub struct Transfer {
     /// The node that sends.
     pub from: String,
-    /// The node that receives.
-    pub to: String,
+    /// The node that receives, the group, or a list of nodes. A protocol that knows groups sends
+    /// once to all of them; by any other the file goes to each by itself, all at once, and each gets
+    /// an equal share of the sender's rate.
+    pub to: Receivers,
+    /// The group that its receivers are; made up, where there are several of them, if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// The waypoints that store the file and hand it on, in order. A waypoint forwards no IP
     /// packets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -193,6 +203,9 @@ pub enum Content {
 /// A made-up file's size, unless said otherwise.
 pub const SIZE: Size = Size(10_000_000);
 
+/// Most nodes of a scenario.
+const NODES_MAX: u16 = 10_000;
+
 impl Scenario {
     /// Reads a scenario. Files it names are looked for beside it.
     ///
@@ -221,7 +234,9 @@ impl Scenario {
         // What is wrong with its transfers is told when it is resolved.
         let Ok(known) = scenario.clone().with_protocols() else { return Ok(scenario) };
         for (name, node) in &mut scenario.nodes {
-            let protocol = known.nodes.get(name).and_then(|node| node.protocol.as_ref());
+            let member = known.groups.get(name).and_then(|group| group.members.first());
+            let speaker = known.nodes.get(member.unwrap_or(name));
+            let protocol = speaker.and_then(|node| node.protocol.as_ref());
             if let (Some(mib), Some(protocol)) = (&mut node.mib, protocol) {
                 let keys = ["nodes", name, "mib"];
                 *mib = Settings::parse(text, origin, &keys, protocol.kind.family())?;
@@ -232,6 +247,8 @@ impl Scenario {
 
     /// The scenario with what each node speaks.
     fn with_protocols(mut self) -> Result<Self, SpecError> {
+        let Self { groups, nodes, links, transfers, .. } = &mut self;
+        groups::expand(groups, nodes, links, transfers)?;
         self.add_nodes();
         for index in 0..self.transfers.len() {
             self.resolve_transfer(index)?;
@@ -252,10 +269,13 @@ impl Scenario {
         self = self.with_protocols()?;
         self.check_transfers()?;
         for (index, node) in self.nodes.values_mut().enumerate() {
-            let number = u8::try_from(index + 1)
-                .map_err(|_| SpecError::invalid("a scenario has at most 255 nodes".to_owned()))?;
-            node.address.get_or_insert(Ipv4Addr::new(10, 0, 0, number));
-            node.port.get_or_insert(2500 + u16::from(number));
+            let number = u16::try_from(index + 1).ok().filter(|number| *number <= NODES_MAX);
+            let number = number.ok_or_else(|| {
+                SpecError::invalid(format!("a scenario has at most {NODES_MAX} nodes"))
+            })?;
+            let [high, low] = number.to_be_bytes();
+            node.address.get_or_insert(Ipv4Addr::new(10, 0, high, low));
+            node.port.get_or_insert(2500 + number);
             node.entity.get_or_insert(u64::from(number));
         }
         self.interpret_settings()?;
@@ -263,10 +283,13 @@ impl Scenario {
         self.fill_in_settings()?;
         self.check_nodes()?;
         self.limits.time.get_or_insert(Span(std::time::Duration::from_secs(3653 * 86_400)));
-        let bytes = self.transfers.iter().map(Transfer::bytes).fold(0, u64::saturating_add);
+        let bytes =
+            |transfer: &Transfer| transfer.bytes().saturating_mul(transfer.to.0.len() as u64);
+        let bytes = self.transfers.iter().map(bytes).fold(0, u64::saturating_add);
         self.limits.events.get_or_insert(bytes.saturating_mul(10).saturating_add(100_000_000));
         if self.capture.at.is_none() {
-            self.capture.at = self.transfers.first().map(|transfer| transfer.to.clone());
+            let receivers = self.transfers.first().map(|transfer| &transfer.to);
+            self.capture.at = receivers.and_then(|to| to.names().next().map(str::to_owned));
         }
         match &self.capture.at {
             Some(at) if !self.nodes.contains_key(at) => Err(self.no_node("capture.at", at)),
@@ -274,15 +297,15 @@ impl Scenario {
         }
     }
 
-    /// The transmission class of a transfer, in CFDP's words: that of its protocol, which for plain
-    /// `cfdp` is what the sender's MIB says of the receiver.
+    /// The transmission class of a transfer to one of its receivers, in CFDP's words: that of its
+    /// protocol, which for plain `cfdp` is what the sender's MIB says of the receiver.
     #[must_use]
-    pub fn class(&self, transfer: &Transfer) -> Class {
+    pub fn class(&self, transfer: &Transfer, receiver: &str) -> Class {
         let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
         match kind {
             Kind::Cfdp => {
                 let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
-                let receiver = self.nodes.get(&transfer.to).and_then(|node| node.entity);
+                let receiver = self.nodes.get(receiver).and_then(|node| node.entity);
                 let mib = mib.and_then(Settings::cfdp);
                 mib.and_then(|mib| mib.class(receiver)).unwrap_or_else(|| kind.class())
             }
@@ -296,13 +319,13 @@ impl Scenario {
         }
     }
 
-    /// Whether a transfer repeats what is lost, and its sender hears of its end.
+    /// Whether a transfer repeats what is lost, whoever lost it, and its sender hears of its end.
     #[must_use]
     pub fn is_reliable(&self, transfer: &Transfer) -> bool {
-        match self.class(transfer) {
+        transfer.to.names().all(|receiver| match self.class(transfer, receiver) {
             Class::Acknowledged => true,
             Class::Unacknowledged => false,
-        }
+        })
     }
 
     /// The scenario as TOML.
@@ -359,7 +382,8 @@ impl Scenario {
     fn resolve_transfer(&mut self, index: usize) -> Result<(), SpecError> {
         let transfer = &self.transfers[index];
         let via = transfer.via.iter().map(|name| ("via", name));
-        for (key, name) in [("from", &transfer.from), ("to", &transfer.to)].into_iter().chain(via) {
+        let to = transfer.to.0.iter().map(|name| ("to", name));
+        for (key, name) in [("from", &transfer.from)].into_iter().chain(to).chain(via) {
             if !self.nodes.contains_key(name) {
                 return Err(self.no_node(&format!("transfers[{index}].{key}"), name));
             }
@@ -368,9 +392,9 @@ impl Scenario {
             .protocol
             .clone()
             .or_else(|| self.nodes[&transfer.from].protocol.clone())
-            .or_else(|| self.nodes[&transfer.to].protocol.clone())
+            .or_else(|| transfer.to.names().find_map(|to| self.nodes[to].protocol.clone()))
             .unwrap_or_else(|| Protocol::plain(Kind::Cfdp));
-        let stations: Vec<_> = transfer.stations().into_iter().map(str::to_owned).collect();
+        let stations: Vec<_> = transfer.everybody().map(str::to_owned).collect();
         let transfer = &mut self.transfers[index];
         if transfer.via.is_empty() {
             if transfer.overlay.is_some() {
@@ -409,15 +433,16 @@ impl Scenario {
     fn check_transfers(&self) -> Result<(), SpecError> {
         let mut names = BTreeSet::new();
         for (index, transfer) in self.transfers.iter().enumerate() {
-            if transfer.from == transfer.to {
+            if transfer.to.0.contains(&transfer.from) {
                 return Err(SpecError::invalid(format!(
                     "transfers[{index}]: {} cannot send to itself",
                     transfer.from
                 )));
             }
-            let stations = transfer.stations();
-            if let Some(twice) =
-                (1..stations.len()).find(|i| stations[..*i].contains(&stations[*i]))
+            let stations: Vec<_> = transfer.everybody().collect();
+            if let Some(twice) = (1..stations.len())
+                .filter(|_| !transfer.via.is_empty())
+                .find(|i| stations[..*i].contains(&stations[*i]))
             {
                 return Err(SpecError::invalid(format!(
                     "transfers[{index}].via: {} is passed twice",
@@ -428,10 +453,9 @@ impl Scenario {
             engine::FileName::file(name).map_err(|error| {
                 SpecError::invalid(format!("transfers[{index}].name {name:?}: {error}"))
             })?;
-            if !names.insert((&transfer.to, name)) {
+            if let Some(to) = transfer.to.names().find(|to| !names.insert((*to, name))) {
                 return Err(SpecError::invalid(format!(
-                    "transfers[{index}]: {} gets two files called {name:?}",
-                    transfer.to
+                    "transfers[{index}]: {to} gets two files called {name:?}"
                 )));
             }
             for station in stations {
@@ -465,6 +489,15 @@ impl Scenario {
                         "nodes.{name}.crashes: a restart comes after its crash"
                     )));
                 }
+            }
+        }
+        let mut addresses = BTreeMap::new();
+        for (name, group) in &self.groups {
+            if let Some(member) = group.members.iter().find(|m| !self.nodes.contains_key(*m)) {
+                return Err(self.no_node(&format!("groups.{name}.members"), member));
+            }
+            if let Some(other) = addresses.insert(group.address, name) {
+                return Err(SpecError::invalid(format!("{other} and {name} have one address")));
             }
         }
         Ok(())

@@ -258,6 +258,44 @@ pub fn multicast_worst_losses(receivers: f64, packets: u32, p: f64) -> f64 {
     sum
 }
 
+/// The probability to have received `packets` packets after n were sent, each lost with
+/// probability p < 1, for n = K, K + 1 and on: under an ideal erasure code the file is whole then,
+/// whichever they are. P(N ≤ n), where P(N = n) = C(n − 1, K − 1)·(1 − p)^K·p^(n − K). Ends where
+/// what is left out is below 1e-12.
+pub(crate) fn coded_completion(packets: f64, p: f64) -> impl Iterator<Item = (f64, f64)> {
+    let mut n = packets;
+    let mut log_mass = packets * (-p).ln_1p();
+    let mut whole = log_mass.exp();
+    let mut over = false;
+    std::iter::from_fn(move || {
+        if over {
+            return None;
+        }
+        let sent = n;
+        // Rounding may keep the sum of all from 1: far behind the mean of K / (1 − p) it is 1.
+        let far = (n - packets / (1.0 - p)) * (1.0 - p) > 60.0 + 40.0 * (packets * p).sqrt();
+        over = whole > 1.0 - 1e-12 || far;
+        let now = if over { 1.0 } else { whole };
+        log_mass += p.ln() + n.ln() - (n - packets + 1.0).ln();
+        whole += log_mass.exp();
+        n += 1.0;
+        Some((sent, now))
+    })
+}
+
+/// Expected packets that a sender with an ideal erasure code sends until `receivers` independent
+/// receivers have the file: E[max of M N], for N as many as it takes one to receive K. Every packet
+/// that arrives mends whatever its receiver lacks, so nobody who repeats or codes for all of them
+/// needs fewer.
+#[must_use]
+pub fn multicast_coded_transmissions(receivers: f64, packets: f64, p: f64) -> f64 {
+    if p >= 1.0 {
+        return f64::INFINITY;
+    }
+    packets
+        + coded_completion(packets, p).map(|(_, whole)| 1.0 - whole.powf(receivers)).sum::<f64>()
+}
+
 /// Bits a second of a TCP connection limited by its window.
 #[must_use]
 pub fn tcp_window_limited(window_bytes: f64, rtt: f64) -> f64 {

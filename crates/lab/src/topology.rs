@@ -1,6 +1,7 @@
 //! Which links lead from where to where.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use engine::{PathInfo, PathKind, Time};
 
@@ -18,6 +19,8 @@ pub struct Topology<'a> {
     /// Whether each node forwards packets; waypoints do not.
     forwards: Vec<bool>,
     links: Vec<Edge<'a>>,
+    /// The links that begin at each node, in the order in which they are written.
+    leaving: Vec<Vec<usize>>,
 }
 
 #[derive(Debug)]
@@ -25,6 +28,63 @@ struct Edge<'a> {
     from: usize,
     to: usize,
     spec: &'a LinkSpec,
+    pace: Pace,
+}
+
+/// What an engine is told of one link, as it is at the epoch.
+#[derive(Debug)]
+struct Pace {
+    mtu: u64,
+    owlt: Duration,
+    /// Where it has a rate: that, and the bytes that it adds to each datagram.
+    limit: Option<(u64, usize)>,
+    /// Time for a full datagram.
+    busy: Duration,
+}
+
+impl Pace {
+    fn new(spec: &LinkSpec) -> Result<Self, SpecError> {
+        let config = spec.config()?;
+        let (mtu, owlt) = (spec.payload_max(), config.delay.at(Time::ZERO));
+        let shaped = config.shaper.map(|shaper| shaper.rate);
+        let Some(rate) = config.rate.at(Time::ZERO).into_iter().chain(shaped).min() else {
+            return Ok(Self { mtu, owlt, limit: None, busy: Duration::ZERO });
+        };
+        // The time a link adds to each packet counts as the bytes that take as long:
+        // 60 us at 10.24 Mbit/s are 77 bytes.
+        let idle = config.per_packet.as_nanos() * u128::from(rate);
+        let idle = u64::try_from(idle.div_ceil(8_000_000_000)).unwrap_or(u64::MAX);
+        let overhead = usize::try_from(IP_UDP_BYTES + config.framing.overhead() as u64 + idle)
+            .unwrap_or(usize::MAX);
+        let info = PathInfo { rate_bps: Some(rate), overhead, ..PathInfo::datagram(0) };
+        let busy = info.transmission_time(usize::try_from(mtu).unwrap_or(1024));
+        Ok(Self { mtu, owlt, limit: Some((rate, overhead)), busy })
+    }
+}
+
+/// The ways from one node to all others over the fewest hops, the links written first where there
+/// are several. No way leads through a waypoint.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    root: usize,
+    /// The link over which each node was reached, and the node before it.
+    came_over: Vec<Option<(usize, usize)>>,
+}
+
+impl Tree {
+    /// The links from the root to a node; `None` if there is no way.
+    #[must_use]
+    pub fn route(&self, to: usize) -> Option<Vec<usize>> {
+        let mut route = Vec::new();
+        let mut node = to;
+        while node != self.root {
+            let (link, before) = self.came_over[node]?;
+            route.push(link);
+            node = before;
+        }
+        route.reverse();
+        Some(route)
+    }
 }
 
 impl<'a> Topology<'a> {
@@ -41,14 +101,18 @@ impl<'a> Topology<'a> {
                 SpecError::invalid("links: each link leads from a node to a node".to_owned())
             })
         };
-        let links = scenario
-            .links
-            .iter()
-            .map(|spec| Ok(Edge { from: find(&spec.from)?, to: find(&spec.to)?, spec }))
-            .collect::<Result<_, SpecError>>()?;
+        let edge = |spec: &'a LinkSpec| {
+            let (from, to) = (find(&spec.from)?, find(&spec.to)?);
+            Ok(Edge { from, to, spec, pace: Pace::new(spec)? })
+        };
+        let links: Vec<_> = scenario.links.iter().map(edge).collect::<Result<_, SpecError>>()?;
         let waypoints = overlay::waypoints(scenario);
         let forwards = names.iter().map(|name| !waypoints.contains(name)).collect();
-        Ok(Self { names, forwards, links })
+        let mut leaving = vec![Vec::new(); names.len()];
+        for (index, link) in links.iter().enumerate() {
+            leaving[link.from].push(index);
+        }
+        Ok(Self { names, forwards, links, leaving })
     }
 
     /// A node's number.
@@ -63,32 +127,30 @@ impl<'a> Topology<'a> {
         (self.links[link].from, self.links[link].to)
     }
 
-    /// The links from one node to another over the fewest hops, the links written first where
-    /// there are several ways. `None` if there is no way. No route leads through a waypoint.
+    /// The ways from a node to all others.
     #[must_use]
-    pub fn route(&self, from: usize, to: usize) -> Option<Vec<usize>> {
-        let mut came_over: Vec<Option<usize>> = vec![None; self.names.len()];
-        let mut next = VecDeque::from([from]);
+    pub fn tree(&self, root: usize) -> Tree {
+        let mut came_over: Vec<Option<(usize, usize)>> = vec![None; self.names.len()];
+        let mut next = VecDeque::from([root]);
         while let Some(node) = next.pop_front() {
-            if node != from && !self.forwards[node] {
+            if node != root && !self.forwards[node] {
                 continue;
             }
-            for (index, link) in self.links.iter().enumerate().filter(|(_, l)| l.from == node) {
-                if link.to != from && came_over[link.to].is_none() {
-                    came_over[link.to] = Some(index);
-                    next.push_back(link.to);
+            for index in &self.leaving[node] {
+                let to = self.links[*index].to;
+                if to != root && came_over[to].is_none() {
+                    came_over[to] = Some((*index, node));
+                    next.push_back(to);
                 }
             }
         }
-        let mut route = Vec::new();
-        let mut node = to;
-        while node != from {
-            let link = came_over[node]?;
-            route.push(link);
-            node = self.links[link].from;
-        }
-        route.reverse();
-        Some(route)
+        Tree { root, came_over }
+    }
+
+    /// The links from one node to another; `None` if there is no way. See [`Tree`].
+    #[must_use]
+    pub fn route(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        self.tree(from).route(to)
     }
 
     /// The links of the routes from station to station of an overlay. `None` if there is no way.
@@ -104,14 +166,14 @@ impl<'a> Topology<'a> {
     ///
     /// The two stations between which there is no way, and the name that may be a slip.
     pub fn check_ways(&self, scenario: &Scenario, transfer: &Transfer) -> Result<(), SpecError> {
-        let stations = transfer.stations();
-        for pair in stations.windows(2) {
+        let ways: Vec<_> = transfer.ways().collect();
+        let leads = |from: &str, to: &str| match (self.node(from), self.node(to)) {
+            (Some(from), Some(to)) => self.route(from, to).is_some(),
+            _ => false,
+        };
+        let slip = || self.slip().unwrap_or_default();
+        for pair in ways.iter().flat_map(|stations| stations.windows(2)) {
             let &[near, far] = pair else { continue };
-            let leads = |from: &str, to: &str| match (self.node(from), self.node(to)) {
-                (Some(from), Some(to)) => self.route(from, to).is_some(),
-                _ => false,
-            };
-            let slip = || self.slip().unwrap_or_default();
             if !leads(near, far) {
                 return Err(SpecError::invalid(format!(
                     "no links lead from {near} to {far}{}",
@@ -145,43 +207,45 @@ impl<'a> Topology<'a> {
 
     /// What an engine is told of a route: the largest datagram, the slowest hop's rate and
     /// overhead, and the light time, all as they are at the epoch.
-    ///
-    /// # Errors
-    ///
-    /// When a link contradicts itself.
-    pub fn path_info(&self, route: &[usize]) -> Result<PathInfo, SpecError> {
-        let mut info = PathInfo { kind: PathKind::Stream, ..PathInfo::datagram(0) };
-        let mut mtu = u64::MAX;
-        let mut owlt = std::time::Duration::ZERO;
-        let mut slowest = std::time::Duration::ZERO;
-        for link in route {
-            let spec = self.links[*link].spec;
-            let config = spec.config()?;
-            mtu = mtu.min(spec.payload_max());
-            owlt += config.delay.at(Time::ZERO);
-            let shaped = config.shaper.map(|shaper| shaper.rate);
-            let Some(rate) = config.rate.at(Time::ZERO).into_iter().chain(shaped).min() else {
-                continue;
-            };
-            // The time a link adds to each packet counts as the bytes that take as long:
-            // 60 us at 10.24 Mbit/s are 77 bytes.
-            let idle = config.per_packet.as_nanos() * u128::from(rate);
-            let idle = u64::try_from(idle.div_ceil(8_000_000_000)).unwrap_or(u64::MAX);
-            let hop = PathInfo {
-                rate_bps: Some(rate),
-                overhead: usize::try_from(IP_UDP_BYTES + config.framing.overhead() as u64 + idle)
-                    .unwrap_or(usize::MAX),
-                ..info.clone()
-            };
-            let busy = hop.transmission_time(usize::try_from(spec.payload_max()).unwrap_or(1024));
-            if busy > slowest {
+    #[must_use]
+    pub fn path_info(&self, route: &[usize]) -> PathInfo {
+        self.shared_info(route, &BTreeMap::new())
+    }
+
+    /// The same for one of several transfers of one sender: `shares` says how many of them lead
+    /// over a link, of whose rate each gets an equal part.
+    #[must_use]
+    pub fn shared_info(&self, route: &[usize], shares: &BTreeMap<usize, u64>) -> PathInfo {
+        self.info(&[route], shares)
+    }
+
+    /// What an engine is told of a group, by the routes to its members: the largest datagram that
+    /// reaches all, the slowest hop's rate and overhead, and the longest light time.
+    #[must_use]
+    pub fn group_info(&self, routes: &[Vec<usize>]) -> PathInfo {
+        let routes: Vec<_> = routes.iter().map(Vec::as_slice).collect();
+        self.info(&routes, &BTreeMap::new())
+    }
+
+    fn info(&self, routes: &[&[usize]], shares: &BTreeMap<usize, u64>) -> PathInfo {
+        let mut info = PathInfo::datagram(0);
+        let (mut mtu, mut slowest) = (u64::MAX, Duration::ZERO);
+        for link in routes.iter().copied().flatten() {
+            let pace = &self.links[*link].pace;
+            let share = shares.get(link).copied().unwrap_or(1).max(1);
+            let busy = pace.busy.saturating_mul(u32::try_from(share).unwrap_or(u32::MAX));
+            mtu = mtu.min(pace.mtu);
+            if let Some((rate, overhead)) = pace.limit.filter(|_| busy > slowest) {
                 slowest = busy;
-                info = hop;
+                (info.rate_bps, info.overhead) = (Some((rate / share).max(1)), overhead);
             }
         }
         info.kind = PathKind::Datagram { mtu: usize::try_from(mtu).unwrap_or(usize::MAX) };
-        info.owlt = Some(owlt);
-        Ok(info)
+        let light_time = |route: &&[usize]| -> Duration {
+            route.iter().map(|link| self.links[*link].pace.owlt).sum()
+        };
+        info.owlt = Some(routes.iter().map(light_time).max().unwrap_or_default());
+        info
     }
 
     /// The route as the bound sees it. Links are named as the simulator names them, so that their
@@ -192,7 +256,7 @@ impl<'a> Topology<'a> {
     /// When a link contradicts itself.
     pub fn hops(&self, route: &[usize]) -> Result<Vec<Hop>, SpecError> {
         let hop = |link: &usize| {
-            let Edge { from, to, spec } = &self.links[*link];
+            let Edge { from, to, spec, .. } = &self.links[*link];
             let before = &self.links[..*link];
             let count = before.iter().filter(|l| (l.from, l.to) == (*from, *to)).count();
             let name = format!("link {} {} {count}", self.names[*from], self.names[*to]);
@@ -227,10 +291,10 @@ mod tests {
         let node = |name| topology.node(name).unwrap();
         assert_eq!(topology.route(node("a"), node("c")), Some(vec![0, 1]));
         assert_eq!(topology.route(node("c"), node("b")), Some(vec![2, 0]));
-        let info = topology.path_info(&[0, 1]).unwrap();
+        let info = topology.path_info(&[0, 1]);
         assert_eq!(info.kind, PathKind::Datagram { mtu: 1024 });
         // 28 + 14 bytes of headers, and 80 us at 1 Mbit/s are 10 bytes.
         assert_eq!((info.rate_bps, info.overhead), (Some(1_000_000), 52));
-        assert_eq!(info.owlt, Some(std::time::Duration::from_secs(3)));
+        assert_eq!(info.owlt, Some(Duration::from_secs(3)));
     }
 }

@@ -101,6 +101,7 @@ fn plan(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> Plan {
         protocols: Vec::new(),
         content: content.clone(),
         name: "file".to_owned(),
+        receivers: 1,
         runs: 1,
         seed,
         inactivity: None,

@@ -27,6 +27,7 @@ fn plan(link: &str, per: f64, runs: u32) -> Plan {
         protocols: vec!["cfdp".parse().unwrap()],
         content: random_content(1, 10_000_000),
         name: "file".to_owned(),
+        receivers: 1,
         runs,
         seed: 1,
         inactivity: None,

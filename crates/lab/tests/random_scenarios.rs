@@ -223,7 +223,8 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
         if rng.chance(0.15) { once } else { reliable[rng.below(reliable.len() as u64) as usize] };
     Transfer {
         from: from.to_owned(),
-        to: to.to_owned(),
+        to: to.into(),
+        group: None,
         via: Vec::new(),
         overlay: None,
         protocol: Some(format!("{class}{profile}").parse().unwrap()),
@@ -297,6 +298,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
         limits: Limits { time: None, events: Some(300_000_000) },
         capture: Capture::default(),
         nodes,
+        groups: std::collections::BTreeMap::new(),
         links,
         transfers,
     };

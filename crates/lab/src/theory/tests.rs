@@ -217,6 +217,37 @@ fn the_bound_is_the_mean_of_simulated_genies() {
 }
 
 #[test]
+fn coded_multicast_waits_for_the_worst_receiver() {
+    let mut rng = Rng::new(6, "coded multicast");
+    for (receivers, packets, p) in [(1, 100, 0.1), (10, 1, 0.3), (10, 60, 0.01), (100, 300, 0.2)] {
+        let mut until_all = || {
+            let mut until_one = || {
+                let (mut sent, mut received) = (0, 0);
+                while received < packets {
+                    sent += 1;
+                    received += i32::from(!rng.chance(p));
+                }
+                sent
+            };
+            (0..receivers).map(|_| until_one()).max().unwrap()
+        };
+        let runs = 2_000;
+        let mean = (0..runs).map(|_| f64::from(until_all())).sum::<f64>() / f64::from(runs);
+        let (receivers, packets) = (f64::from(receivers), f64::from(packets));
+        let expected = multicast_coded_transmissions(receivers, packets, p);
+        assert!((mean / expected - 1.0).abs() < 0.02, "{mean} {expected}");
+        // Repeating single packets takes more, as long as there is more than one of them.
+        let repeated = packets * multicast_transmissions(receivers, p);
+        assert!(expected <= repeated * (1.0 + 1e-9), "{expected} {repeated}");
+    }
+    assert_eq!(multicast_coded_transmissions(100.0, 5_000.0, 0.0), 5_000.0);
+    // One receiver of 10,000 packets: K / (1 - p), although P(N = K) is below any float.
+    let alone = multicast_coded_transmissions(1.0, 10_000.0, 0.1);
+    assert!((alone * 0.9 / 10_000.0 - 1.0).abs() < 1e-9, "{alone}");
+    assert!(multicast_coded_transmissions(2.0, 1.0, 1.0).is_infinite());
+}
+
+#[test]
 fn tcp_relay_and_norm() {
     // A 54,750-byte window over 600 ms gives 730 kbit/s.
     assert!((tcp_window_limited(54_750.0, 0.6) - 730_000.0).abs() < 1.0);

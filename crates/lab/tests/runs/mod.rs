@@ -26,6 +26,7 @@ pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
         protocols: vec![protocol.parse().unwrap()],
         content: run::made_up(1, 0, 10_000_000).unwrap(),
         name: "file".to_owned(),
+        receivers: 1,
         runs,
         seed: 1,
         inactivity: None,
