@@ -1,5 +1,18 @@
 //! Sums of products of symbols with elements of a field.
 
+/// Calls a function of as many sums as there are, or a few more: those that are not there cost
+/// work but have no place to go to.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+macro_rules! by_rows {
+    ($function:ident($token:expr, $sums:expr, $stride:expr, $sources:expr)) => {
+        match $sums.len() / $stride {
+            0 | 1 => $function::<1>($token, $sums, $stride, $sources),
+            2 => $function::<2>($token, $sums, $stride, $sources),
+            _ => $function::<TILE>($token, $sums, $stride, $sources),
+        }
+    };
+}
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]

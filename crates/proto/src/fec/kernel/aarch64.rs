@@ -18,8 +18,8 @@ pub(super) fn is_available() -> bool {
 pub(super) fn neon(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) -> bool {
     let Some(token) = NeonToken::summon() else { return false };
     match field {
-        Field::Gf8 => neon8(token, sums, stride, sources),
-        Field::Gf16 => neon16(token, sums, stride, sources),
+        Field::Gf8 => by_rows!(neon8(token, sums, stride, sources)),
+        Field::Gf16 => by_rows!(neon16(token, sums, stride, sources)),
     }
     true
 }
@@ -43,11 +43,16 @@ fn add(row: &mut [u8], offset: usize, sum: [uint8x16_t; 2]) {
 }
 
 #[arcane(import_intrinsics)]
-fn neon8(_token: NeonToken, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
+fn neon8<const ROWS: usize>(
+    _token: NeonToken,
+    sums: &mut [u8],
+    stride: usize,
+    sources: &[Source<'_>],
+) {
     let all = &*NIBBLES8;
     let mask = vdupq_n_u8(0x0f);
     for offset in (0..stride).step_by(STEP) {
-        let mut sum = [[vdupq_n_u8(0); 2]; TILE];
+        let mut sum = [[vdupq_n_u8(0); 2]; ROWS];
         for source in sources {
             let x = fetch(source, offset);
             let low = x.map(|x| vandq_u8(x, mask));
@@ -69,12 +74,17 @@ fn neon8(_token: NeonToken, sums: &mut [u8], stride: usize, sources: &[Source<'_
 }
 
 #[arcane(import_intrinsics)]
-fn neon16(_token: NeonToken, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
+fn neon16<const ROWS: usize>(
+    _token: NeonToken,
+    sums: &mut [u8],
+    stride: usize,
+    sources: &[Source<'_>],
+) {
     let nibbles = nibbles16(sources);
     let mask = vdupq_n_u8(0x0f);
     for offset in (0..stride).step_by(STEP) {
         // The low bytes of the elements, and the high ones.
-        let mut sum = [[vdupq_n_u8(0); 2]; TILE];
+        let mut sum = [[vdupq_n_u8(0); 2]; ROWS];
         for (source, nibbles) in sources.iter().zip(&nibbles) {
             let [a, b] = fetch(source, offset);
             let (low, high) = (vuzp1q_u8(a, b), vuzp2q_u8(a, b));

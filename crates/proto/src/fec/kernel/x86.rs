@@ -59,8 +59,8 @@ pub(super) fn gfni_is_available() -> bool {
 pub(super) fn gfni(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) -> bool {
     let Some(token) = X64V4xToken::summon() else { return false };
     match field {
-        Field::Gf8 => gfni8(token, sums, stride, sources),
-        Field::Gf16 => gfni16(token, sums, stride, sources),
+        Field::Gf8 => by_rows!(gfni8(token, sums, stride, sources)),
+        Field::Gf16 => by_rows!(gfni16(token, sums, stride, sources)),
     }
     true
 }
@@ -69,8 +69,8 @@ pub(super) fn gfni(field: Field, sums: &mut [u8], stride: usize, sources: &[Sour
 pub(super) fn avx2(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) -> bool {
     let Some(token) = X64V3Token::summon() else { return false };
     match field {
-        Field::Gf8 => avx2_8(token, sums, stride, sources),
-        Field::Gf16 => avx2_16(token, sums, stride, sources),
+        Field::Gf8 => by_rows!(avx2_8(token, sums, stride, sources)),
+        Field::Gf16 => by_rows!(avx2_16(token, sums, stride, sources)),
     }
     true
 }
@@ -83,13 +83,18 @@ fn halves(column: &[u8; COLUMN]) -> [&[u8; 64]; 2] {
 }
 
 #[arcane(import_intrinsics)]
-fn gfni8(_token: X64V4xToken, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
+fn gfni8<const ROWS: usize>(
+    _token: X64V4xToken,
+    sums: &mut [u8],
+    stride: usize,
+    sources: &[Source<'_>],
+) {
     let mut matrices = [[0_i64; TILE]; SOURCES];
     for (to, source) in matrices.iter_mut().zip(sources) {
         *to = source.coefficients.map(|c| MATRICES8[usize::from(c) & 0xff] as i64);
     }
     for offset in (0..stride).step_by(COLUMN) {
-        let mut sum = [[_mm512_setzero_si512(); 2]; TILE];
+        let mut sum = [[_mm512_setzero_si512(); 2]; ROWS];
         for (source, matrices) in sources.iter().zip(&matrices) {
             let x = halves(source.column(offset));
             let x = x.map(|half| _mm512_loadu_si512(half));
@@ -119,7 +124,12 @@ const APART: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15];
 const TOGETHER: [u8; 16] = [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15];
 
 #[arcane(import_intrinsics)]
-fn gfni16(_token: X64V4xToken, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
+fn gfni16<const ROWS: usize>(
+    _token: X64V4xToken,
+    sums: &mut [u8],
+    stride: usize,
+    sources: &[Source<'_>],
+) {
     let mut matrices = [[[0_u64; 4]; TILE]; SOURCES];
     let all = &*MATRICES16;
     for (to, source) in matrices.iter_mut().zip(sources) {
@@ -131,7 +141,7 @@ fn gfni16(_token: X64V4xToken, sums: &mut [u8], stride: usize, sources: &[Source
     let apart = _mm512_broadcast_i32x4(_mm_loadu_si128(&APART));
     let together = _mm512_broadcast_i32x4(_mm_loadu_si128(&TOGETHER));
     for offset in (0..stride).step_by(COLUMN) {
-        let mut sum = [[_mm512_setzero_si512(); 2]; TILE];
+        let mut sum = [[_mm512_setzero_si512(); 2]; ROWS];
         for (source, matrices) in sources.iter().zip(&matrices) {
             let x = halves(source.column(offset));
             let x = x.map(|half| _mm512_shuffle_epi8(_mm512_loadu_si512(half), apart));
@@ -184,11 +194,16 @@ fn add_narrow(row: &mut [u8], offset: usize, sum: [__m256i; 2]) {
 }
 
 #[arcane(import_intrinsics)]
-fn avx2_8(_token: X64V3Token, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
+fn avx2_8<const ROWS: usize>(
+    _token: X64V3Token,
+    sums: &mut [u8],
+    stride: usize,
+    sources: &[Source<'_>],
+) {
     let all = &*NIBBLES8;
     let mask = _mm256_set1_epi8(0x0f);
     for offset in (0..stride).step_by(NARROW) {
-        let mut sum = [[_mm256_setzero_si256(); 2]; TILE];
+        let mut sum = [[_mm256_setzero_si256(); 2]; ROWS];
         for source in sources {
             let x = fetch_narrow(source, offset);
             let low = x.map(|x| _mm256_and_si256(x, mask));
@@ -211,13 +226,18 @@ fn avx2_8(_token: X64V3Token, sums: &mut [u8], stride: usize, sources: &[Source<
 }
 
 #[arcane(import_intrinsics)]
-fn avx2_16(_token: X64V3Token, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) {
+fn avx2_16<const ROWS: usize>(
+    _token: X64V3Token,
+    sums: &mut [u8],
+    stride: usize,
+    sources: &[Source<'_>],
+) {
     let nibbles = nibbles16(sources);
     let mask = _mm256_set1_epi8(0x0f);
     let low_bytes = _mm256_set1_epi16(0xff);
     for offset in (0..stride).step_by(NARROW) {
         // The low bytes of the elements, and the high ones.
-        let mut sum = [[_mm256_setzero_si256(); 2]; TILE];
+        let mut sum = [[_mm256_setzero_si256(); 2]; ROWS];
         for (source, nibbles) in sources.iter().zip(&nibbles) {
             let [a, b] = fetch_narrow(source, offset);
             let low =
