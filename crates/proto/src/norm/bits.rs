@@ -35,10 +35,6 @@ impl Bits {
         self.count
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
     /// All, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         let words = self.words.iter().enumerate();
@@ -46,6 +42,18 @@ impl Bits {
             let bits = (0..64).filter(move |bit| word & (1 << bit) != 0);
             bits.map(move |bit| u16::try_from(index * 64 + bit).unwrap_or(u16::MAX))
         })
+    }
+
+    /// Runs of those that follow each other, first and last, without the first few of all.
+    pub(crate) fn runs(&self, skip: usize) -> Vec<(u16, u16)> {
+        let mut runs: Vec<(u16, u16)> = Vec::new();
+        for at in self.iter().skip(skip) {
+            match runs.last_mut() {
+                Some((_, last)) if last.checked_add(1) == Some(at) => *last = at,
+                _ => runs.push((at, at)),
+            }
+        }
+        runs
     }
 
     /// Those of the first `len` that are not there.
@@ -64,6 +72,9 @@ mod tests {
         assert!(bits.insert(3) && bits.insert(64) && bits.insert(254) && !bits.insert(64));
         assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 64, 254]);
         assert_eq!((bits.len(), bits.contains(254), bits.contains(255)), (3, true, false));
-        assert_eq!(bits.missing(5).collect::<Vec<_>>(), [0, 1, 2, 4]);
+        bits.insert(4);
+        assert_eq!(bits.runs(0), [(3, 4), (64, 64), (254, 254)]);
+        assert_eq!(bits.runs(1), [(4, 4), (64, 64), (254, 254)]);
+        assert_eq!(bits.missing(6).collect::<Vec<_>>(), [0, 1, 2, 5]);
     }
 }

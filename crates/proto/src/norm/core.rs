@@ -8,6 +8,7 @@ use wire::norm::{Body, Message, NodeId, SendTime};
 
 use super::config::Config;
 use super::indication::{Indication, Limit, Stats};
+use crate::fec::{Code, Decoder};
 use crate::kernel::{self, Reported, bounds};
 use crate::path::{Burst, Handle};
 
@@ -69,6 +70,10 @@ pub(crate) struct Core {
     pub(crate) rng: Rng,
     /// Octets of blocks that came in part.
     pub(crate) assembling: usize,
+    /// Octets of objects that are no files, whether they came or not.
+    pub(crate) reserved: usize,
+    /// Recovers lost segments, one block after the other, with the length of a segment.
+    decoder: Option<(usize, Decoder)>,
     /// Places of objects that are over.
     pub(crate) free: Vec<Handle>,
     limits_reported: Reported<Limit>,
@@ -88,6 +93,8 @@ impl Core {
             stats: Stats::default(),
             rng,
             assembling: 0,
+            reserved: 0,
+            decoder: None,
             free: Vec::new(),
             limits_reported: Reported::new(),
             config,
@@ -103,6 +110,29 @@ impl Core {
         if self.limits_reported.reached(limit) {
             self.indicate(Indication::LimitReached(limit));
         }
+    }
+
+    /// A decoder for a code and segments of `segment` octets. It is large, so there is only one.
+    pub(crate) fn decoder(&mut self, code: &Code, segment: usize) -> Option<&mut Decoder> {
+        let same = |(len, decoder): &(usize, Decoder)| {
+            let kept = decoder.code();
+            *len == segment
+                && (kept.field(), kept.source(), kept.parity())
+                    == (code.field(), code.source(), code.parity())
+        };
+        if !self.decoder.as_ref().is_some_and(same) {
+            self.decoder = None;
+            let decoder = Decoder::new(code.clone(), segment).ok()?;
+            self.decoder = Some((segment, decoder));
+        }
+        self.decoder.as_mut().map(|(_, decoder)| decoder)
+    }
+
+    /// Octets that the decoder holds.
+    pub(crate) fn decoder_memory(&self) -> usize {
+        self.decoder.as_ref().map_or(0, |(segment, decoder)| {
+            (decoder.code().source() + decoder.code().parity()) * segment
+        })
     }
 
     pub(crate) fn limit_left(&mut self, limit: Limit) {

@@ -6,13 +6,16 @@ use bytes::{Bytes, BytesMut};
 use engine::{
     Completion, EffectError, FileId, FileName, FilestoreRequest, NameError, OpenMode, Time,
 };
-use wire::norm::{Data, Flags, Fti, Info, Position, RequestFlags, RequestWriter, Scheme};
+use wire::norm::{
+    Data, Flags, Form, Fti, Info, Position, Request, RequestFlags, RequestWriter, Scheme,
+};
 
+use super::asked::Asked;
 use super::bits::Bits;
 use super::coding::Coding;
 use super::core::{Core, Job};
 use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
-use crate::fec::{Decoder, Partition};
+use crate::fec::Partition;
 use crate::path::Handle;
 use crate::ranges::Ranges;
 use crate::storage::Storage as _;
@@ -32,7 +35,6 @@ pub(crate) struct Incoming {
     whole: Ranges,
     /// Blocks that came in part.
     blocks: BTreeMap<u32, Block>,
-    decoder: Option<Decoder>,
     received: u64,
     store: Store,
     /// Whole blocks that wait for the file to be open.
@@ -41,8 +43,11 @@ pub(crate) struct Incoming {
     /// Octets of an object that is no file.
     data: BTreeMap<u64, Bytes>,
     pub(crate) state: State,
-    /// Whether others were heard asking for its NORM_INFO.
-    info_heard: bool,
+    asked: Asked,
+    /// Octets set aside for it if it is no file.
+    reserved: usize,
+    /// Why it failed, if that was for a reason at this end.
+    is_refused: bool,
 }
 
 /// How it is cut and coded.
@@ -62,6 +67,8 @@ enum Store {
     Memory,
     Opening(FileName),
     Open(FileName, FileId),
+    /// It is complete, and about to get its name.
+    Closed(FileName),
     /// The file has its name, or was deleted.
     Gone,
 }
@@ -80,10 +87,12 @@ pub(crate) enum State {
 /// A block that came in part.
 #[derive(Debug)]
 struct Block {
-    /// Source segments in their places, as far as the last that came.
+    /// Source segments in their places, as far as the last that came, and parity in the places of
+    /// segments that did not come.
     buffer: BytesMut,
     have: Bits,
-    parity: Vec<(u16, Bytes)>,
+    /// Parity segments, and whose places they have.
+    parity: Vec<(u16, u16)>,
     cost: usize,
     /// Symbols that other receivers asked for.
     heard: Bits,
@@ -108,14 +117,15 @@ impl Incoming {
             info: None,
             whole: Ranges::new(),
             blocks: BTreeMap::new(),
-            decoder: None,
             received: 0,
             store: Store::None,
             parked: VecDeque::new(),
             writes: 0,
             data: BTreeMap::new(),
             state: State::Receiving,
-            info_heard: false,
+            asked: Asked::default(),
+            reserved: 0,
+            is_refused: false,
         }
     }
 
@@ -134,9 +144,10 @@ impl Incoming {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let blocks: usize = self.blocks.values().map(|block| block.cost).sum();
-        let data: usize = self.data.values().map(Bytes::len).sum();
-        blocks + data + self.whole.len() * 16 + self.info.as_ref().map_or(0, Bytes::len)
+        let blocks: usize = self.blocks.values().map(|block| block.cost + size_of::<Block>()).sum();
+        let data: usize = self.data.values().map(|part| part.len() + PIECE_COST).sum();
+        let info = self.info.as_ref().map_or(0, Bytes::len);
+        blocks + data + self.whole.len() * 32 + self.asked.memory() + info
     }
 
     fn number(&self) -> u16 {
@@ -146,6 +157,11 @@ impl Incoming {
     /// Whether it is here, or was given up.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Done | State::Failed)
+    }
+
+    /// Whether it failed for a reason at this end: it must not seem to have been delivered.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// Learns how it is cut; an error ends it.
@@ -166,10 +182,26 @@ impl Incoming {
         }
         let is_file = flags.contains(Flags::FILE);
         let most = core.config.limits.object;
-        let most = if is_file { most } else { most.min(core.config.limits.assembly as u64 / 2) };
+        let half = core.config.limits.assembly / 2;
+        let most = if is_file { most } else { most.min(half as u64) };
         if fti.object_size > most {
             core.limit_reached(Limit::Object);
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
+        }
+        let symbols = usize::from(fti.block_len) + usize::from(coding.parity());
+        if symbols * usize::from(fti.segment_size) + PIECE_COST > half {
+            core.limit_reached(Limit::Assembly);
+            return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
+        }
+        if !is_file {
+            // What has no place yet is asked for again, when others of its kind are complete.
+            let len = fti.object_size as usize;
+            if core.reserved + len > half {
+                core.limit_reached(Limit::Assembly);
+                return Ok(());
+            }
+            core.reserved += len;
+            self.reserved = len;
         }
         self.flags = flags;
         let fti = *fti;
@@ -204,30 +236,30 @@ impl Incoming {
         self.check_complete(core);
     }
 
-    /// A segment came (§4.2.1); whether it brought something.
+    /// A segment came (§4.2.1); `false` if there is no room for its block, which is to be made.
     pub(crate) fn on_data(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
         if self.state != State::Receiving {
             core.stats.duplicate_data += 1;
-            return false;
+            return true;
         }
         if let Err(failure) = self.learn(core, data.flags, data.fec, data.fti.as_ref()) {
             self.fail(core, failure);
-            return false;
+            return true;
         }
         let Some(shape) = self.shape.as_ref().filter(|shape| shape.scheme == data.fec) else {
             core.stats.data_dropped += 1;
-            return false;
+            return true;
         };
         let (block, symbol) = (data.id.block, data.id.symbol);
         let block_len = shape.partition.block_len(block);
         let most = u32::from(block_len) + u32::from(shape.coding.parity());
         if block >= shape.partition.blocks() || u32::from(symbol) >= most {
             core.stats.data_dropped += 1;
-            return false;
+            return true;
         }
         if self.is_whole(block) {
             core.stats.duplicate_data += 1;
-            return false;
+            return true;
         }
         let segment = usize::from(shape.fti.segment_size);
         let expected = match symbol < block_len {
@@ -239,12 +271,28 @@ impl Incoming {
         let fits = len == expected || symbol >= block_len && len == segment;
         if !fits {
             core.stats.data_dropped += 1;
-            return false;
+            return true;
         }
         self.take(core, (block, block_len), symbol, segment, data.payload)
     }
 
-    /// Puts a segment into its block.
+    /// Makes room for a block by forgetting the last one behind it, if there is one: what comes
+    /// first shall be complete first, else blocks that wait for each other's room wait for ever.
+    pub(crate) fn make_room(&mut self, core: &mut Core, before: Option<u32>) -> bool {
+        let last = self.blocks.last_key_value().map(|(number, _)| *number);
+        let Some(last) = last.filter(|last| before.is_none_or(|before| before < *last)) else {
+            return false;
+        };
+        let (Some(block), Some(shape)) = (self.blocks.remove(&last), &self.shape) else {
+            return false;
+        };
+        core.assembling -= block.cost;
+        self.received -= block.counted(shape, last);
+        core.stats.data_dropped += u64::from(block.have.len());
+        true
+    }
+
+    /// Puts a segment into its block; `false` if there is no room for that.
     fn take(
         &mut self,
         core: &mut Core,
@@ -254,31 +302,40 @@ impl Incoming {
         payload: &[u8],
     ) -> bool {
         let full = usize::from(block_len) * segment;
-        // One that was asked for before anything of it came has no room yet.
-        if self.blocks.get(&block).is_none_or(|block| block.cost == 0) {
+        if !self.blocks.contains_key(&block) {
             let cost = full + PIECE_COST;
-            let has_room = core.assembling + cost <= core.config.limits.assembly;
-            if !has_room || core.kernel.room.unwritten > core.config.limits.write_buffer {
+            let limits = &core.config.limits;
+            if core.kernel.room.unwritten > limits.write_buffer {
                 core.stats.data_dropped += 1;
-                core.limit_reached(if has_room { Limit::WriteBuffer } else { Limit::Assembly });
+                core.limit_reached(Limit::WriteBuffer);
+                return true;
+            }
+            let number = u64::from(block);
+            if self.whole.len() >= limits.repairs && self.whole.would_add_range(number, number + 1)
+            {
+                core.stats.data_dropped += 1;
+                core.limit_reached(Limit::Repairs);
+                return true;
+            }
+            if core.assembling + core.reserved + cost > limits.assembly {
                 return false;
             }
             core.assembling += cost;
-            let state = self.blocks.entry(block).or_insert_with(Block::new);
-            (state.buffer, state.cost) = (core.kernel.room.take_buffer(full), cost);
+            let buffer = core.kernel.room.take_buffer(full);
+            self.blocks.insert(block, Block::new(buffer, cost));
         }
-        let Some(state) = self.blocks.get_mut(&block) else { return false };
+        let Some(state) = self.blocks.get_mut(&block) else { return true };
         if !state.have.insert(symbol) {
             core.stats.duplicate_data += 1;
-            return false;
+            return true;
         }
         if symbol < block_len {
+            state.make_place(symbol, block_len, segment);
             state.put(usize::from(symbol) * segment, payload);
             self.received += payload.len() as u64;
-        } else {
-            state.parity.push((symbol, Bytes::copy_from_slice(payload)));
-            state.cost += payload.len();
-            core.assembling += payload.len();
+        } else if let Some(place) = state.free_place(block_len) {
+            state.put_whole(place, segment, payload);
+            state.parity.push((symbol, place));
         }
         if state.have.len() >= u32::from(block_len) {
             self.block_came(core, block);
@@ -299,7 +356,7 @@ impl Incoming {
         core.assembling -= block.cost;
         core.limit_left(Limit::Assembly);
         let block_len = shape.partition.block_len(number);
-        if !block.parity.is_empty() && !self.recover(core, &shape, &mut block, block_len) {
+        if !block.parity.is_empty() && !Self::recover(core, &shape, &mut block, block_len) {
             core.stats.data_dropped += 1;
             return;
         }
@@ -322,19 +379,13 @@ impl Incoming {
                 core.kernel.room.unwritten += bytes.len() + PIECE_COST;
                 self.write(core, file, start, bytes);
             }
-            Store::Gone => {}
+            Store::Closed(_) | Store::Gone => {}
         }
         self.check_complete(core);
     }
 
     /// Recovers the source segments that did not come.
-    fn recover(
-        &mut self,
-        core: &mut Core,
-        shape: &Shape,
-        block: &mut Block,
-        block_len: u16,
-    ) -> bool {
+    fn recover(core: &mut Core, shape: &Shape, block: &mut Block, block_len: u16) -> bool {
         let segment = usize::from(shape.fti.segment_size);
         let full = usize::from(block_len) * segment;
         block.buffer.resize(full, 0);
@@ -342,18 +393,16 @@ impl Incoming {
         if missing.is_empty() {
             return true;
         }
-        if self.decoder.is_none() {
-            let code = shape.coding.code().cloned();
-            self.decoder = code.and_then(|code| Decoder::new(code, segment).ok());
-        }
-        let Some(decoder) = self.decoder.as_mut() else { return false };
+        let decoder = shape.coding.code().and_then(|code| core.decoder(code, segment));
+        let Some(decoder) = decoder else { return false };
         decoder.start(block_len);
         for symbol in block.have.iter().take_while(|symbol| *symbol < block_len) {
             let at = usize::from(symbol) * segment;
             decoder.add(symbol, &block.buffer[at..at + segment]);
         }
-        for (symbol, parity) in &block.parity {
-            decoder.add(*symbol, parity);
+        for (symbol, place) in &block.parity {
+            let at = usize::from(*place) * segment;
+            decoder.add(*symbol, &block.buffer[at..at + segment]);
         }
         if decoder.recover().is_err() {
             return false;
@@ -389,7 +438,7 @@ impl Incoming {
                 self.state = State::Syncing;
                 core.kernel.sync(self.handle, *file);
             }
-            Store::Open(..) | Store::Opening(_) | Store::None | Store::Gone => {}
+            Store::Open(..) | Store::Opening(_) | Store::Closed(_) | Store::None | Store::Gone => {}
         }
     }
 
@@ -400,7 +449,14 @@ impl Incoming {
         let mut data = BytesMut::with_capacity(len);
         parts.values().for_each(|part| data.extend_from_slice(part));
         self.state = State::Done;
+        self.release(core);
         self.finished(core, Ok(()), Some(data.freeze()));
+    }
+
+    /// Gives back what was set aside.
+    fn release(&mut self, core: &mut Core) {
+        core.reserved -= std::mem::take(&mut self.reserved);
+        core.limit_left(Limit::Assembly);
     }
 
     /// The name it gets here.
@@ -421,7 +477,7 @@ impl Incoming {
         };
         self.state = State::Installing;
         core.kernel.close(file);
-        self.store = Store::Gone;
+        self.store = Store::Closed(from.clone());
         let request = FilestoreRequest::Install { from, to };
         core.kernel.filestore(self.handle, Job::Install, request);
     }
@@ -445,6 +501,8 @@ impl Incoming {
             return;
         }
         self.state = State::Failed;
+        self.is_refused = failure != Failure::Abandoned;
+        self.release(core);
         for block in std::mem::take(&mut self.blocks).into_values() {
             core.assembling -= block.cost;
         }
@@ -458,7 +516,7 @@ impl Incoming {
                 let request = FilestoreRequest::DenyFile(name);
                 core.kernel.filestore(self.handle, Job::Forget, request);
             }
-            Store::Opening(name) => {
+            Store::Opening(name) | Store::Closed(name) => {
                 let request = FilestoreRequest::DenyFile(name);
                 core.kernel.filestore(self.handle, Job::Forget, request);
             }
@@ -498,7 +556,7 @@ impl Incoming {
                     }
                     self.check_complete(core);
                 }
-                Store::None | Store::Memory | Store::Open(..) | Store::Gone => {
+                Store::None | Store::Memory | Store::Open(..) | Store::Closed(_) | Store::Gone => {
                     core.kernel.close(file);
                 }
             },
@@ -506,32 +564,43 @@ impl Incoming {
             (Job::Sync, _) if self.state == State::Syncing => self.synced(core),
             (Job::Install, _) if self.state == State::Installing => {
                 self.state = State::Done;
+                self.store = Store::Gone;
                 self.finished(core, Ok(()), None);
             }
             _ => {}
         }
     }
 
+    fn lacks_info(&self) -> bool {
+        self.info.is_none() && self.flags.contains(Flags::INFO)
+    }
+
     /// Whether something before `block` is missing, or anything at all if that is `None`, that was
-    /// not asked for after `since`.
-    pub(crate) fn lacks(&self, block: Option<u32>, since: Option<Time>) -> bool {
+    /// not asked for since a moment.
+    pub(crate) fn lacks(&self, block: Option<u32>, since: Time) -> bool {
         if self.state != State::Receiving {
             return false;
         }
-        let Some(shape) = &self.shape else { return true };
-        if self.info.is_none() && self.flags.contains(Flags::INFO) {
+        let is_info_due = !self.asked.has_info(since);
+        let Some(shape) = &self.shape else { return is_info_due };
+        if is_info_due && self.lacks_info() {
             return true;
         }
         let blocks = shape.partition.blocks();
         let end = block.map_or(blocks, |block| block.min(blocks));
-        let mut gaps = self.whole.gaps(0, u64::from(end));
-        let Some(since) = since else { return gaps.next().is_some() };
+        let mut gaps = self.whole.gaps(0, u64::from(end)).peekable();
+        if gaps.peek().is_none() {
+            return false;
+        }
+        let mut known = self.asked.blocks(since);
         gaps.any(|(from, to)| {
-            (from as u32..to as u32).any(|number| {
-                let block = self.blocks.get(&number);
-                let asked = block.and_then(|block| block.asked_at);
-                asked.is_none_or(|asked| asked < since)
-            })
+            for (number, block) in self.blocks.range(from as u32..to as u32) {
+                if !block.was_asked(since) {
+                    return true;
+                }
+                known.insert(u64::from(*number), u64::from(*number) + 1);
+            }
+            known.gaps(from, to).next().is_some()
         })
     }
 
@@ -543,130 +612,169 @@ impl Incoming {
         writer: &mut RequestWriter<'_>,
         scheme: Scheme,
         block: Option<u32>,
-        (now, since): (Time, Option<Time>),
+        (now, since): (Time, Time),
     ) -> bool {
-        if self.state != State::Receiving {
+        if self.state != State::Receiving || self.asked.is_all_heard() {
             return true;
         }
+        self.asked.forget_before(since);
         let object = self.number();
+        let is_info_due = !self.asked.has_info(since);
         let Some(shape) = self.shape.clone() else {
             let item = Position { fec: scheme, object, id: first_id(scheme) };
-            return writer.item(RequestFlags::OBJECT | RequestFlags::INFO, item).is_ok();
+            let flags = RequestFlags::OBJECT | RequestFlags::INFO;
+            if is_info_due {
+                if writer.item(flags, item).is_err() {
+                    return false;
+                }
+                self.asked.ask_info(now);
+            }
+            return true;
         };
-        let lacks_info = self.info.is_none() && self.flags.contains(Flags::INFO);
-        if lacks_info && !std::mem::take(&mut self.info_heard) {
+        if self.lacks_info() && is_info_due && !self.asked.is_info_heard() {
             let item = Position { fec: shape.scheme, object, id: shape_id(&shape, 0, 0) };
             if writer.item(RequestFlags::INFO, item).is_err() {
                 return false;
             }
+            self.asked.ask_info(now);
         }
         let blocks = shape.partition.blocks();
         let end = block.map_or(blocks, |block| block.min(blocks));
+        let covered = self.asked.covered(since);
         let gaps: Vec<_> = self.whole.gaps(0, u64::from(end)).collect();
-        for number in gaps.into_iter().flat_map(|(from, to)| from as u32..to as u32) {
-            if !self.request_block(writer, &shape, number, (now, since)) {
-                return false;
+        for (from, to) in gaps {
+            let (mut at, to) = (from as u32, to as u32);
+            while at < to {
+                let part = self.blocks.range(at..to).next().map(|(number, _)| *number);
+                let empty = (at, part.unwrap_or(to));
+                if !self.request_blocks(writer, &shape, empty, &covered, now)
+                    || !part
+                        .is_none_or(|part| self.request_part(writer, &shape, part, (now, since)))
+                {
+                    return false;
+                }
+                at = part.map_or(to, |part| part + 1);
             }
         }
         true
     }
 
-    fn request_block(
+    /// Asks for blocks of which nothing came, as far as they are not covered.
+    fn request_blocks(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        shape: &Shape,
+        (first, end): (u32, u32),
+        covered: &Ranges,
+        now: Time,
+    ) -> bool {
+        let (fec, object) = (shape.scheme, self.number());
+        let position = |block| Position { fec, object, id: shape_id(shape, block, 0) };
+        for (from, to) in covered.gaps(u64::from(first), u64::from(end)) {
+            let (from, to) = (from as u32, to as u32);
+            let went = if to - from > 2 {
+                let (first, last) = (position(from), position(to - 1));
+                writer.range(RequestFlags::BLOCK, first, last).is_ok()
+            } else {
+                (from..to).all(|block| writer.item(RequestFlags::BLOCK, position(block)).is_ok())
+            };
+            if !went {
+                return false;
+            }
+            self.asked.ask_blocks((from, to), now);
+        }
+        true
+    }
+
+    /// Asks for what a block lacks that came in part.
+    fn request_part(
         &mut self,
         writer: &mut RequestWriter<'_>,
         shape: &Shape,
         number: u32,
-        (now, since): (Time, Option<Time>),
+        (now, since): (Time, Time),
     ) -> bool {
-        let position = |symbol| Position {
-            fec: shape.scheme,
-            object: self.number(),
-            id: shape_id(shape, number, symbol),
-        };
-        let block = self.blocks.get(&number).filter(|block| !block.have.is_empty());
-        let Some(block) = block else {
-            let asked = self.blocks.get(&number).and_then(|block| block.asked_at);
-            if asked.zip(since).is_some_and(|(asked, since)| asked >= since) {
-                return true;
-            }
-            let went = writer.item(RequestFlags::BLOCK, position(0)).is_ok();
-            if went {
-                self.blocks.entry(number).or_insert_with(Block::new).asked_at = Some(now);
-            }
-            return went;
-        };
-        if block.asked_at.zip(since).is_some_and(|(asked, since)| asked >= since) {
+        let (fec, object) = (shape.scheme, self.number());
+        let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
+        let is_heard = self.asked.is_block_heard(number);
+        let Some(block) = self.blocks.get_mut(&number).filter(|block| !block.was_asked(since))
+        else {
             return true;
-        }
-        let wanted = block.wanted(shape, number);
-        // Any parity mends any loss, so that only how much others asked for counts.
-        let is_heard = match shape.coding.parity() {
-            0 => wanted.iter().all(|symbol| block.heard.contains(*symbol)),
-            _ => block.heard.len() as usize >= wanted.len(),
         };
-        let mut went = true;
-        if !is_heard {
-            for run in runs(&wanted) {
-                went &= match run {
-                    (first, last) if last >= first + 2 => {
-                        let (first, last) = (position(first), position(last));
-                        writer.range(RequestFlags::SEGMENT, first, last).is_ok()
-                    }
-                    (first, last) => (first..=last)
-                        .all(|symbol| writer.item(RequestFlags::SEGMENT, position(symbol)).is_ok()),
+        let wanted = block.wanted(shape, number);
+        if !is_heard && !block.is_heard(&wanted, shape.partition.block_len(number)) {
+            for (first, last) in runs(&wanted) {
+                let went = if last - first > 1 {
+                    let (first, last) = (position(first), position(last));
+                    writer.range(RequestFlags::SEGMENT, first, last).is_ok()
+                } else {
+                    let mut symbols = first..=last;
+                    symbols
+                        .all(|symbol| writer.item(RequestFlags::SEGMENT, position(symbol)).is_ok())
                 };
+                if !went {
+                    return false;
+                }
             }
         }
-        if went && let Some(block) = self.blocks.get_mut(&number) {
-            block.asked_at = Some(now);
-            block.heard = Bits::new();
-        }
-        went
+        block.asked_at = Some(now);
+        true
     }
 
-    /// Another receiver asked for this.
-    pub(crate) fn heard(&mut self, flags: RequestFlags, block: u32, symbols: (u16, u16)) {
-        if flags.contains(RequestFlags::INFO) || flags.contains(RequestFlags::OBJECT) {
-            self.info_heard = true;
+    /// Another receiver asked for this, from one position to another.
+    pub(crate) fn heard(&mut self, request: &Request<'_>, first: Position, last: Position) {
+        let flags = request.flags;
+        if flags.contains(RequestFlags::OBJECT) {
+            self.asked.hear_all();
+            return;
         }
-        let all = flags.contains(RequestFlags::OBJECT);
-        let block_len = self.shape.as_ref().map_or(0, |shape| shape.partition.block_len(block));
-        if all {
-            for (number, block) in &mut self.blocks {
-                let shape = self.shape.as_ref();
-                let len = shape.map_or(0, |shape| shape.partition.block_len(*number));
-                block.hear(0..=len);
+        if flags.contains(RequestFlags::INFO) {
+            self.asked.hear_info();
+        }
+        if flags.contains(RequestFlags::BLOCK) {
+            self.asked.hear_blocks(first.id.block, last.id.block.max(first.id.block));
+            return;
+        }
+        let Some(shape) = self.shape.as_ref().filter(|_| flags.contains(RequestFlags::SEGMENT))
+        else {
+            return;
+        };
+        let Some(block) = self.blocks.get_mut(&first.id.block) else { return };
+        let block_len = shape.partition.block_len(first.id.block);
+        let end = block_len.saturating_add(shape.coding.parity());
+        let symbols = match request.form {
+            // A count, in the place of a number.
+            Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
+            Form::Items | Form::Ranges | Form::Other(_) => {
+                first.id.symbol..last.id.symbol.saturating_add(1)
             }
-        } else if let Some(block) = self.blocks.get_mut(&block) {
-            if flags.contains(RequestFlags::BLOCK) {
-                block.hear(0..=block_len);
-            } else if flags.contains(RequestFlags::SEGMENT) {
-                block.hear(symbols.0..=symbols.1);
-            }
+        };
+        for symbol in symbols.start..symbols.end.min(end) {
+            block.heard.insert(symbol);
         }
     }
 
     /// Forgets what others asked for: a new round begins.
     pub(crate) fn forget_heard(&mut self) {
-        self.info_heard = false;
+        self.asked.forget_heard();
         for block in self.blocks.values_mut() {
             block.heard = Bits::new();
         }
     }
 
-    /// Whether it is here up to a segment of a block, which must be its last one.
+    /// Whether it is here, whole and safe.
     pub(crate) fn is_here(&self) -> bool {
         self.state == State::Done
     }
 }
 
 impl Block {
-    fn new() -> Self {
+    fn new(buffer: BytesMut, cost: usize) -> Self {
         Self {
-            buffer: BytesMut::new(),
+            buffer,
             have: Bits::new(),
             parity: Vec::new(),
-            cost: 0,
+            cost,
             heard: Bits::new(),
             asked_at: None,
         }
@@ -685,10 +793,49 @@ impl Block {
         }
     }
 
-    fn hear(&mut self, symbols: std::ops::RangeInclusive<u16>) {
-        for symbol in symbols {
-            self.heard.insert(symbol);
+    /// Puts a parity segment into the place of a source segment.
+    fn put_whole(&mut self, place: u16, segment: usize, payload: &[u8]) {
+        let at = usize::from(place) * segment;
+        self.put(at, payload);
+        if self.buffer.len() < at + segment {
+            self.buffer.resize(at + segment, 0);
         }
+        self.buffer[at + payload.len()..at + segment].fill(0);
+    }
+
+    /// The place of a source segment that did not come, and that no parity has.
+    fn free_place(&self, block_len: u16) -> Option<u16> {
+        let is_free = |place: &u16| self.parity.iter().all(|(_, taken)| taken != place);
+        self.have.missing(block_len).find(is_free)
+    }
+
+    /// Moves parity out of the place of a source segment that came.
+    #[inline]
+    fn make_place(&mut self, symbol: u16, block_len: u16, segment: usize) {
+        let Some(which) = self.parity.iter().position(|(_, place)| *place == symbol) else {
+            return;
+        };
+        // As long as the block is not complete, there are as many places as segments.
+        let Some(place) = self.free_place(block_len) else { return };
+        let (from, to) = (usize::from(symbol) * segment, usize::from(place) * segment);
+        if self.buffer.len() < to + segment {
+            self.buffer.resize(to + segment, 0);
+        }
+        self.buffer.copy_within(from..from + segment, to);
+        self.parity[which].1 = place;
+    }
+
+    fn was_asked(&self, since: Time) -> bool {
+        self.asked_at.is_some_and(|at| at >= since)
+    }
+
+    /// Whether others asked for all that is wanted. Any parity mends any loss, so that of parity only
+    /// how much they asked for counts.
+    fn is_heard(&self, wanted: &[u16], block_len: u16) -> bool {
+        let parity = wanted.iter().filter(|symbol| **symbol >= block_len).count();
+        let heard = self.heard.iter().filter(|symbol| *symbol >= block_len).count();
+        let mut explicit = wanted.iter().filter(|symbol| **symbol < block_len);
+        heard >= parity && explicit.all(|symbol| self.heard.contains(*symbol))
     }
 
     /// Octets of it that came as they are.

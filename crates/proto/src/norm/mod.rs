@@ -8,6 +8,7 @@
 //! Where the reference implementation of the U.S. Naval Research Laboratory differs from the RFC,
 //! this speaks as that does: it is what is spoken with in the field.
 
+mod asked;
 mod bits;
 mod coding;
 mod config;
@@ -120,6 +121,7 @@ impl Node {
         };
         self.slots.iter().map(of).sum::<usize>()
             + self.core.kernel.room.held()
+            + self.core.decoder_memory()
             + self.core.kernel.replies.memory()
     }
 
@@ -163,7 +165,7 @@ impl Node {
         let ours = id.sender == self.core.node.0;
         let found = self.slots.iter_mut().any(|session| match session {
             Session::Sender(sender) if ours && sender.path == id.peer => {
-                sender.cancel(&mut self.core, id.number, Failure::Cancelled)
+                sender.cancel(&mut self.core, now, id.number, Failure::Cancelled)
             }
             Session::Receiver(receiver) if receiver.sender.node.0 == id.sender => {
                 let object = receiver.object(id.number).filter(|object| object.id == id);
@@ -184,7 +186,16 @@ impl Node {
         }
         let handle = self.slots.reserve();
         let base = Base::new(&self.core.kernel.paths, handle, Some(path), now);
-        let sender = Sender::new(base, path, &mut self.core);
+        let mut sender = Sender::new(base, path, &mut self.core);
+        // Answers say which of them they mean by that alone.
+        let is_taken = |instance| {
+            self.slots
+                .iter()
+                .any(|session| matches!(session, Session::Sender(other) if other.is(instance)))
+        };
+        while is_taken(sender.instance()) {
+            sender.renumber();
+        }
         self.slots.fill(handle, Session::Sender(Box::new(sender)));
         self.senders.insert(path, handle);
         handle
@@ -294,11 +305,16 @@ impl Node {
         from: PathId,
         header: wire::norm::Sender,
     ) -> Option<Handle> {
+        let mut former = None;
         if let Some(handle) = self.receivers.get(&key).copied() {
             if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
-                if receiver.greet(now, from, header) {
+                if receiver.greet(&mut self.core, now, from, header) {
                     return Some(handle);
                 }
+                if receiver.is_former(now, header.instance) {
+                    return None;
+                }
+                former = Some(receiver.former(now));
                 receiver.abandon(&mut self.core, now, &Failure::Abandoned);
             }
             self.forget(key);
@@ -312,7 +328,8 @@ impl Node {
         // Answers go to the group, so that others hear them, or to the sender alone.
         let to = if config.unicast_nack { from } else { key.path };
         let base = Base::new(&self.core.kernel.paths, handle, Some(to), now);
-        let receiver = Receiver::new(base, key, from, header);
+        let mut receiver = Receiver::new(base, key, from, header);
+        receiver.former = former;
         self.slots.fill(handle, Session::Receiver(Box::new(receiver)));
         self.receivers.insert(key, handle);
         self.core.indicate(Indication::SenderHeard { peer: key.path, node: key.node.0 });
@@ -367,7 +384,15 @@ impl Node {
             catch_up: config.catch_up,
             ..Pacing::default()
         };
-        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else { return };
+        let is_told_anew = matches!(event, PathEvent::Up(_));
+        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else {
+            let sender = self.senders.get(&id).copied().filter(|_| is_told_anew);
+            if let Some(Session::Sender(sender)) = sender.and_then(|at| self.slots.get_mut(at)) {
+                sender.advance(&mut self.core, now);
+                self.free_places();
+            }
+            return;
+        };
         for session in self.slots.iter_mut() {
             let base = match session {
                 Session::Sender(sender) => &mut sender.base,

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{Completion, Effect, EffectError, FileId, OpenMode, Time};
 use wire::cfdp::ChecksumType;
-use wire::norm::{Body, Data, Extensions, Flags, Fti, Info, PayloadId};
+use wire::norm::{
+    Body, Data, Extensions, Flags, Fti, Info, PayloadId, RequestFlags, RequestWriter, Scheme,
+};
 
 use super::bits::Bits;
 use super::coding::Coding;
@@ -36,6 +38,8 @@ pub(crate) struct Outgoing {
     at: Position,
     encoder: Option<Encoder>,
     info_due: bool,
+    /// Until then, who asks for NORM_INFO has not yet got what was sent again.
+    info_until: Option<Time>,
     /// What receivers asked for since the last time their requests were collected.
     marks: BTreeMap<u32, Mark>,
     repaired: BTreeMap<u32, Repaired>,
@@ -96,6 +100,8 @@ pub(crate) struct Symbols {
 #[derive(Debug, Default)]
 struct Mark {
     symbols: Bits,
+    /// Whether a receiver has nothing of it.
+    is_whole: bool,
     /// The most segments of this block that one receiver misses.
     missing: u32,
 }
@@ -130,6 +136,7 @@ impl Outgoing {
             at: Position::default(),
             encoder: None,
             info_due: true,
+            info_until: None,
             marks: BTreeMap::new(),
             repaired: BTreeMap::new(),
             plans: BTreeMap::new(),
@@ -284,10 +291,14 @@ impl Outgoing {
             others: Extensions::NONE,
             payload: &self.info,
         });
+        let is_first = self.at == Position::default();
         if !voice.say(core, burst, body) {
             return Turn::More;
         }
         self.info_due = false;
+        if !is_first {
+            self.info_until = Some(burst.departure() + voice.grtt.advertised());
+        }
         Turn::Over
     }
 
@@ -411,60 +422,107 @@ impl Outgoing {
         }
     }
 
-    /// A receiver has no NORM_INFO.
-    pub(crate) fn mark_info(&mut self) {
-        self.info_due |= self.is_sending();
+    /// A receiver has no NORM_INFO; whether there is one for it.
+    pub(crate) fn mark_info(&mut self, now: Time) -> bool {
+        let has_info = !self.info.is_empty() || self.size == 0;
+        let is_under_way = self.info_until.is_some_and(|until| now < until);
+        if !self.is_sending() || !has_info || is_under_way {
+            return false;
+        }
+        self.info_due = true;
+        true
     }
 
-    /// A receiver misses these segments of a block; all of it if there are none.
-    pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Symbols) {
-        let Some(shape) = self.shape.as_ref() else { return };
-        // What was not sent yet cannot be missing.
+    /// Segments of a block, with its parity; 0 if nothing of it was sent yet: that cannot be missing.
+    pub(crate) fn symbols(&self, block: u32) -> u16 {
+        let Some(shape) = self.shape.as_ref() else { return 0 };
         if block > self.at.block || block >= shape.partition.blocks() {
-            return;
+            return 0;
         }
+        shape.partition.block_len(block).saturating_add(shape.coding.parity())
+    }
+
+    /// A receiver misses these segments of a block; all of it if there are none. Whether that can be
+    /// mended.
+    pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Symbols) -> bool {
+        let most = self.symbols(block);
+        let Some(shape) = self.shape.as_ref().filter(|_| most > 0) else { return false };
         if !self.marks.contains_key(&block) && self.marks.len() >= core.config.limits.repairs {
             core.limit_reached(Limit::Repairs);
-            return;
+            return false;
         }
         let block_len = shape.partition.block_len(block);
-        let most = u32::from(block_len) + u32::from(shape.coding.parity());
         let mark = self.marks.entry(block).or_default();
         let missing = symbols.named.len() + symbols.count;
         if missing == 0 || symbols.count > u32::from(shape.coding.parity()) {
             // More than parity makes up for, and not named: it may be any of them.
-            (0..block_len).for_each(|symbol| {
-                mark.symbols.insert(symbol);
-            });
+            mark.is_whole = true;
             mark.missing = u32::from(block_len);
-            return;
+            return true;
         }
-        for symbol in symbols.named.iter().filter(|symbol| u32::from(*symbol) < most) {
+        for symbol in symbols.named.iter().filter(|symbol| *symbol < most) {
             mark.symbols.insert(symbol);
         }
-        mark.missing = mark.missing.max(missing).min(most);
+        mark.missing = mark.missing.max(missing).min(u32::from(most));
+        true
+    }
+
+    /// A receiver has nothing of some blocks, from the first to the last.
+    pub(crate) fn mark_blocks(&mut self, core: &mut Core, first: u32, last: u32) -> bool {
+        let mut any = false;
+        for block in first..=last.max(first).min(self.at.block) {
+            if self.marks.len() >= core.config.limits.repairs && !self.marks.contains_key(&block) {
+                core.limit_reached(Limit::Repairs);
+                break;
+            }
+            any |= self.mark(core, block, &Symbols::default());
+        }
+        any
     }
 
     /// A receiver has nothing of it.
-    pub(crate) fn mark_all(&mut self, core: &mut Core) {
-        self.mark_info();
-        let Some(shape) = &self.shape else { return };
-        let sent = self.at.block.min(shape.partition.blocks().saturating_sub(1));
-        let most = u32::try_from(core.config.limits.repairs).unwrap_or(u32::MAX);
-        for block in 0..=sent.min(most) {
-            self.mark(core, block, &Symbols::default());
-        }
+    pub(crate) fn mark_all(&mut self, core: &mut Core) -> bool {
+        self.mark_blocks(core, 0, u32::MAX)
     }
 
-    /// Whether a receiver misses a block of it, and which segments: what others need not ask for.
-    pub(crate) fn marks(&self) -> impl Iterator<Item = (PayloadId, u16)> + '_ {
-        let shape = self.shape.as_ref();
-        self.marks.iter().flat_map(move |(block, mark)| {
-            let id = move |symbol| shape.map(|shape| shape.id(*block, symbol));
-            mark.symbols
-                .iter()
-                .take(mark.missing as usize)
-                .filter_map(move |symbol| id(symbol).map(|id| (id, self.number())))
+    /// Writes what was asked for: others need not ask for it. `false` if there was no room for all.
+    pub(crate) fn advertise(&self, fec: Scheme, writer: &mut RequestWriter<'_>) -> bool {
+        let Some(shape) = self.shape.as_ref() else { return true };
+        let object = self.number();
+        let position =
+            |block, symbol| wire::norm::Position { fec, object, id: shape.id(block, symbol) };
+        if self.info_due && self.at != Position::default() {
+            let item = position(0, 0);
+            if writer.item(RequestFlags::INFO, item).is_err() {
+                return false;
+            }
+        }
+        for (block, mark) in &self.marks {
+            if mark.is_whole {
+                if writer.item(RequestFlags::BLOCK, position(*block, 0)).is_err() {
+                    return false;
+                }
+                continue;
+            }
+            // Of parity it matters only how much is asked for, and the ones asked for come last.
+            let parity = shape.coding.parity() > 0;
+            let len = if parity { mark.missing as usize } else { usize::MAX };
+            let skip = (mark.symbols.len() as usize).saturating_sub(len);
+            for (first, last) in mark.symbols.runs(skip) {
+                let (first, last) = (position(*block, first), position(*block, last));
+                if writer.range(RequestFlags::SEGMENT, first, last).is_err() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Octets of its longest datagram.
+    pub(crate) fn datagram(&self, core: &Core) -> usize {
+        self.shape.as_ref().map_or(0, |shape| {
+            let header = shape.coding.data_header(core.config.sender.fti_in_data);
+            header + usize::from(shape.fti.segment_size)
         })
     }
 
@@ -506,25 +564,20 @@ impl Outgoing {
         let block_len = shape.partition.block_len(block);
         let left = shape.coding.parity().saturating_sub(repaired.used);
         let missing = u16::try_from(mark.missing).unwrap_or(u16::MAX);
-        let is_whole = missing >= block_len;
         // Who names a source segment has all the parity there is, and lacks more than that.
         let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
-        if missing <= left && !names_sources && !is_whole && block < self.at.block {
+        if missing <= left && !names_sources && !mark.is_whole && block < self.at.block {
             let rows = repaired.used..repaired.used + missing;
             repaired.used += missing;
             self.plans.entry(block).or_default().extend(rows);
             return;
         }
-        if !is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len) {
+        if !mark.is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len) {
             // No parity is left that nobody has.
             repaired.used = shape.coding.parity();
         }
-        if mark.symbols.len() < mark.missing {
-            // They were counted and not named, so that any of them may be missing.
-            (0..block_len).for_each(|symbol| {
-                mark.symbols.insert(symbol);
-            });
-        }
+        // Where they were counted and not named, any of them may be missing.
+        mark.is_whole |= mark.symbols.len() < mark.missing;
         self.repair_explicitly(core, shape, block, mark);
     }
 
@@ -543,7 +596,8 @@ impl Outgoing {
         }
         let Some(source) = self.source.as_mut() else { return };
         let max = core.config.limits.repairs;
-        for symbol in mark.symbols.iter().take_while(|symbol| *symbol < block_len) {
+        let is_asked = |symbol: &u16| mark.is_whole || mark.symbols.contains(*symbol);
+        for symbol in (0..block_len).filter(is_asked) {
             // One by one, so that a segment is never read in two pieces.
             let start = shape.partition.segment_offset(block, symbol);
             let end = start + u64::from(shape.partition.segment_len(block, symbol));

@@ -20,6 +20,9 @@ use crate::ranges::Ranges;
 /// Octets of NORM_NACK before its requests, with EXT_CC.
 const NACK_HEADER: usize = 36;
 
+/// How long messages of a sender's former life are ignored at the least.
+const FORMER_MIN: Duration = Duration::from_secs(1);
+
 /// Messages of one round of requests at most; what is left is asked for in the next.
 const NACKS_MAX: u32 = 16;
 
@@ -31,6 +34,8 @@ pub(crate) struct Receiver {
     /// Whence its messages come.
     from: PathId,
     instance: u16,
+    /// Its life before this one, and until when messages of that may still be under way.
+    pub(crate) former: Option<(u16, Time)>,
     grtt: Duration,
     backoff: u8,
     group: u32,
@@ -41,12 +46,17 @@ pub(crate) struct Receiver {
     /// What is over: here, or given up.
     done: Ranges,
     failed: Ranges,
+    /// The last object that failed for a reason at this end, since the sender last was silent for
+    /// long. Nothing from there on is acknowledged, because that would acknowledge it, too.
+    refused: Option<u64>,
     /// What should be here by now: all before this.
     reach: Reach,
     probe: Option<Probe>,
     round: Round,
     nack_due: bool,
     nacks: u32,
+    /// When the requests under way were begun: what is in one message is not in the next.
+    asking_since: Time,
     feedback_due: bool,
     /// Up to where it wants an acknowledgement.
     wanted: Option<Position>,
@@ -96,6 +106,7 @@ impl Receiver {
             sender,
             from,
             instance: header.instance,
+            former: None,
             grtt: norm::rtt(header.grtt),
             backoff: header.backoff,
             group: norm::group_size(header.group_size),
@@ -104,11 +115,13 @@ impl Receiver {
             newest: None,
             done: Ranges::new(),
             failed: Ranges::new(),
+            refused: None,
             reach: Reach { object: 0, block: 0 },
             probe: None,
             round: Round::Idle,
             nack_due: false,
             nacks: 0,
+            asking_since: Time::ZERO,
             feedback_due: false,
             wanted: None,
             acknowledge_due: false,
@@ -123,7 +136,7 @@ impl Receiver {
 
     pub(crate) fn memory(&self) -> usize {
         let objects: usize = self.objects.values().map(Incoming::memory).sum();
-        let over = (self.done.len() + self.failed.len()) * 16;
+        let over = (self.done.len() + self.failed.len()) * 32;
         objects + self.objects.len() * size_of::<Incoming>() + over
     }
 
@@ -142,9 +155,19 @@ impl Receiver {
     }
 
     /// Takes what every message of a sender says; `false` if the sender began anew.
-    pub(crate) fn greet(&mut self, now: Time, from: PathId, header: norm::Sender) -> bool {
+    pub(crate) fn greet(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        from: PathId,
+        header: norm::Sender,
+    ) -> bool {
         if header.instance != self.instance {
             return false;
+        }
+        // After such a silence it begins anew, and does not wait for what was refused.
+        if self.refused.is_some() && now.since(self.base.last_heard) > self.inactivity(core) {
+            self.refused = None;
         }
         self.grtt = norm::rtt(header.grtt);
         self.backoff = header.backoff;
@@ -152,10 +175,24 @@ impl Receiver {
         if from != self.from {
             // The last address is the one to answer.
             self.from = from;
+            if core.config.receiver.unicast_nack {
+                self.base.move_to(&mut core.kernel, now, from);
+                self.base.want(&mut core.kernel, Class::Control);
+            }
         }
         self.base.last_heard = now;
         self.misses = 0;
         true
+    }
+
+    /// This life of the sender, once it began another, and how long its messages may be under way.
+    pub(crate) fn former(&self, now: Time) -> (u16, Time) {
+        (self.instance, now + (self.grtt * 2).max(FORMER_MIN))
+    }
+
+    /// Whether a message is of a life that is over, and was late.
+    pub(crate) fn is_former(&self, now: Time, instance: u16) -> bool {
+        self.former.is_some_and(|(former, until)| former == instance && now < until)
     }
 
     /// Takes note that something is under way, once a message was looked at.
@@ -244,16 +281,38 @@ impl Receiver {
         data: &norm::Data<'_>,
     ) {
         self.scheme = data.fec;
-        let Some(object) = self.objects.get_mut(&number) else { return };
-        object.on_data(core, data);
-        if object.is_over() {
+        let is_over = loop {
+            let Some(object) = self.objects.get_mut(&number) else { return };
+            if object.on_data(core, data) {
+                break object.is_over();
+            }
+            core.limit_reached(Limit::Assembly);
+            if !self.make_room(core, number, data.id.block) {
+                core.stats.data_dropped += 1;
+                break false;
+            }
+        };
+        if is_over {
             self.settle(core, now);
+        }
+        if core.kernel.room.unwritten > core.config.limits.write_buffer / 4 * 3 {
+            core.kernel.pause(self.sender.path);
         }
         let before = self.reach;
         self.advance(number, data.id.block);
         if self.reach != before {
             self.check_repairs(core, now);
         }
+    }
+
+    /// Forgets a block that came in part, behind one that has no room.
+    fn make_room(&mut self, core: &mut Core, object: u64, block: u32) -> bool {
+        let mut behind = self.objects.range_mut(object + 1..).rev();
+        if behind.any(|(_, object)| object.make_room(core, None)) {
+            return true;
+        }
+        let first = self.objects.get_mut(&object);
+        first.is_some_and(|object| object.make_room(core, Some(block)))
     }
 
     /// The sender commands (§4.2.3).
@@ -301,7 +360,8 @@ impl Receiver {
         let Some(position) = self.wanted.filter(|_| !core.config.receiver.silent) else { return };
         let number = self.unwrap(position.object);
         let is_open = self.objects.keys().next().is_some_and(|first| *first <= number);
-        if is_open || self.failed.contains(number) || !self.done.contains(number) {
+        let is_refused = self.refused.is_some_and(|refused| refused <= number);
+        if is_open || is_refused || !self.done.contains(number) {
             return;
         }
         if self.is_alone() {
@@ -346,10 +406,14 @@ impl Receiver {
     pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
         let before = self.objects.len();
         let (done, failed) = (&mut self.done, &mut self.failed);
+        let refused = &mut self.refused;
         self.objects.retain(|number, object| {
             if object.is_over() {
                 let over = if object.is_here() { &mut *done } else { &mut *failed };
                 over.insert(*number, number + 1);
+                if object.is_refused() {
+                    *refused = (*refused).max(Some(*number));
+                }
                 core.free.push(object.handle());
             }
             !object.is_over()
@@ -357,6 +421,10 @@ impl Receiver {
         if self.objects.len() == before {
             return;
         }
+        // Messages cannot name what is farther back.
+        let past = self.newest.unwrap_or_default().saturating_sub(0x8000);
+        self.done.remove(0, past);
+        self.failed.remove(0, past);
         core.limit_left(Limit::Objects);
         if self.objects.is_empty() {
             self.base.disarm(&mut core.kernel, Alarm::Inactivity);
@@ -406,18 +474,14 @@ impl Receiver {
             for (first, last) in request.ranges() {
                 let (from, to) = (self.unwrap(first.object), self.unwrap(last.object));
                 for (_, object) in self.objects.range_mut(from..=to.max(from)) {
-                    let blocks = first.id.block..=last.id.block.max(first.id.block);
-                    let blocks = blocks.take(4096);
-                    for block in blocks {
-                        object.heard(request.flags, block, (first.id.symbol, last.id.symbol));
-                    }
+                    object.heard(&request, first, last);
                 }
             }
         }
     }
 
     /// Whether something that should be here is not, and was not asked for since a moment.
-    fn lacks(&self, since: Option<Time>) -> bool {
+    fn lacks(&self, since: Time) -> bool {
         self.objects.range(..=self.reach.object).any(|(number, object)| {
             let block = (*number == self.reach.object).then_some(self.reach.block);
             object.lacks(block, since)
@@ -438,12 +502,12 @@ impl Receiver {
             return;
         }
         if self.is_alone() {
-            if self.lacks(Some(now - self.holdoff())) {
-                self.ask(core);
+            if self.lacks(now - self.holdoff()) {
+                self.ask(core, now);
             }
             return;
         }
-        if self.round != Round::Idle || !self.lacks(None) {
+        if self.round != Round::Idle || !self.lacks(Time::MAX) {
             return;
         }
         self.round = Round::Backoff;
@@ -455,8 +519,9 @@ impl Receiver {
         self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
     }
 
-    fn ask(&mut self, core: &mut Core) {
+    fn ask(&mut self, core: &mut Core, now: Time) {
         self.nack_due = true;
+        self.asking_since = if self.is_alone() { now - self.holdoff() } else { now };
         self.nacks = 0;
         self.base.want(&mut core.kernel, Class::Control);
     }
@@ -464,7 +529,7 @@ impl Receiver {
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
             Alarm::Nack => match self.round {
-                Round::Backoff => self.ask(core),
+                Round::Backoff => self.ask(core, now),
                 Round::Holdoff { since } => {
                     self.round = Round::Idle;
                     // A sender that is silent does not hear either: its next word begins a round.
@@ -504,7 +569,7 @@ impl Receiver {
             self.misses += 1;
             if !core.config.receiver.silent {
                 self.round = Round::Idle;
-                self.ask(core);
+                self.ask(core, now);
             }
         }
         self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
@@ -562,7 +627,7 @@ impl Receiver {
     /// Asks for what is missing (§4.3.1); `false` if it must wait for the next batch.
     fn emit_nack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let now = burst.departure();
-        let since = self.is_alone().then(|| now - self.holdoff());
+        let since = self.asking_since;
         let mut room = vec![0; burst.mtu().saturating_sub(NACK_HEADER)];
         let len = room.len();
         // What is asked for is noted as asked for, so that there must be a place for the message.

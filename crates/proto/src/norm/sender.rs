@@ -1,6 +1,7 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::time::Duration;
 
 use engine::{PathId, Time};
@@ -19,15 +20,15 @@ use super::voice::Voice;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 
-/// Most blocks that one range of a request may name.
-const BLOCKS_MAX: u32 = 65_535;
+/// Octets of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
+const FLUSH_HEADER: usize = 24;
 
 /// Most objects that one range of a request may name.
 const OBJECTS_MAX: u16 = 1023;
 
-/// The segments that one NACK asks for, by object and block, and the first place it names in each.
-/// A receiver may need several requests for those of one block.
-type Asked = BTreeMap<(u16, u32), (Position, Symbols)>;
+/// The segments that one NACK asks for, by object and block. A receiver may need several requests
+/// for those of one block.
+type Asked = BTreeMap<(u16, u32), Symbols>;
 
 /// A sender on one path.
 #[derive(Debug)]
@@ -59,6 +60,9 @@ struct Probe {
 /// The end of what there is to send is being told.
 #[derive(Debug)]
 struct Flush {
+    /// The last of the receivers that were asked to acknowledge, if some are left that did not fit
+    /// the same message.
+    after: Option<NodeId>,
     sent: u32,
     due: bool,
 }
@@ -94,6 +98,16 @@ impl Sender {
             squelch: None,
             members: BTreeMap::new(),
         }
+    }
+
+    /// Which life of the sender it is.
+    pub(crate) fn instance(&self) -> u16 {
+        self.voice.instance
+    }
+
+    /// Takes another number for this life, because a sender on another path has the same.
+    pub(crate) fn renumber(&mut self) {
+        self.voice.instance = self.voice.instance.wrapping_add(1);
     }
 
     /// Whether it is this life of the sender.
@@ -187,6 +201,11 @@ impl Sender {
                 }
             }
         }
+        let mtu = core.kernel.paths.get(&self.path).map_or(0, Path::mtu);
+        for object in self.objects.iter_mut().filter(|object| object.datagram(core) > mtu) {
+            let failure = Failure::Settings("the path takes its segments no longer".to_owned());
+            object.failure.get_or_insert(failure);
+        }
         self.drop_failed(core);
         if self.objects.iter().any(Outgoing::is_sending) {
             self.want_data(core);
@@ -240,13 +259,19 @@ impl Sender {
     }
 
     /// Ends an object early.
-    pub(crate) fn cancel(&mut self, core: &mut Core, number: u64, failure: Failure) -> bool {
+    pub(crate) fn cancel(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        number: u64,
+        failure: Failure,
+    ) -> bool {
         let mut objects = self.objects.iter_mut();
         let Some(object) = objects.find(|object| object.id.number == number) else {
             return false;
         };
         object.failure = Some(failure);
-        self.drop_failed(core);
+        self.advance(core, now);
         true
     }
 
@@ -260,7 +285,7 @@ impl Sender {
         for member in self.members.values_mut() {
             member.has_acknowledged = false;
         }
-        self.flush = Some(Flush { sent: 0, due: true });
+        self.flush = Some(Flush { after: None, sent: 0, due: true });
         self.base.want(&mut core.kernel, Class::Control);
     }
 
@@ -286,6 +311,10 @@ impl Sender {
 
     fn flush_again(&mut self, core: &mut Core) {
         let robust = core.config.sender.robust_factor;
+        if self.is_acknowledged(core) {
+            self.finish(core, &Ok(()));
+            return;
+        }
         let Some(flush) = self.flush.as_mut() else { return };
         if flush.sent < robust {
             flush.due = true;
@@ -311,19 +340,17 @@ impl Sender {
         u32::try_from(those).unwrap_or(u32::MAX)
     }
 
-    /// Ends when every receiver that was heard of has everything.
-    fn check_acknowledged(&mut self, core: &mut Core) {
+    /// Whether every receiver that was heard of has everything.
+    fn is_acknowledged(&self, core: &Core) -> bool {
         let config: &SenderConfig = &core.config.sender;
-        let Some(flush) = self.flush.as_ref() else { return };
+        let Some(flush) = self.flush.as_ref() else { return false };
         if config.end != EndGame::Acknowledged || self.members.is_empty() {
-            return;
+            return false;
         }
         let expected = (self.members.len() as u32).max(config.receivers);
         // In a group of unknown size, others get a second chance to be heard.
         let least = if self.is_group && config.receivers == 0 { 2 } else { 1 };
-        if self.acknowledged() >= expected && flush.sent >= least {
-            self.finish(core, &Ok(()));
-        }
+        self.acknowledged() >= expected && flush.sent >= least
     }
 
     fn finish(&mut self, core: &mut Core, result: &Result<(), Failure>) {
@@ -397,34 +424,53 @@ impl Sender {
         true
     }
 
-    /// Tells where the end is (§4.2.3, §5.1.1), and asks receivers to acknowledge (§5.5.3).
+    /// Tells where the end is (§4.2.3, §5.1.1), and asks receivers to acknowledge (§5.5.3), in as
+    /// many messages as it takes to name them.
     fn emit_flush(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let Some(position) = self.end(core) else { return true };
-        let asks = core.config.sender.end == EndGame::Acknowledged;
-        let missing = self.members.iter().filter(|(_, member)| !member.has_acknowledged);
-        let mut nodes: Vec<_> = missing.map(|(node, _)| *node).filter(|_| asks).collect();
-        if asks && self.members.is_empty() {
-            nodes.push(NodeId::NONE);
-        }
-        nodes.truncate(burst.mtu().saturating_sub(32) / 4);
-        let body = Body::Command(Command::Flush {
-            sender: self.voice.header(),
-            fec: position.fec,
-            object: position.object,
-            id: position.id,
-            ackers: NodeList::new(&nodes),
-            others: Extensions::NONE,
-        });
-        if !self.voice.say(core, burst, body) {
-            return false;
+        loop {
+            let room = (burst.mtu().saturating_sub(FLUSH_HEADER) / 4).max(1);
+            let mut nodes = self.ackers(core, room + 1);
+            let is_last = nodes.len() <= room;
+            nodes.truncate(room);
+            let body = Body::Command(Command::Flush {
+                sender: self.voice.header(),
+                fec: position.fec,
+                object: position.object,
+                id: position.id,
+                ackers: NodeList::new(&nodes),
+                others: Extensions::NONE,
+            });
+            if !self.voice.say(core, burst, body) {
+                return false;
+            }
+            let Some(flush) = self.flush.as_mut() else { return true };
+            flush.after = nodes.last().copied().filter(|_| !is_last);
+            if is_last {
+                flush.due = false;
+                flush.sent += 1;
+                break;
+            }
         }
         let wait = self.voice.twice();
-        if let Some(flush) = self.flush.as_mut() {
-            flush.due = false;
-            flush.sent += 1;
-        }
         self.base.alarm(&mut core.kernel, Alarm::Flush, burst.departure(), wait);
         true
+    }
+
+    /// The next receivers that are asked to acknowledge, at most `max`.
+    fn ackers(&self, core: &Core, max: usize) -> Vec<NodeId> {
+        let config = &core.config.sender;
+        if config.end != EndGame::Acknowledged {
+            return Vec::new();
+        }
+        let after = self.flush.as_ref().and_then(|flush| flush.after);
+        let is_unknown = self.members.is_empty() || self.members.len() < config.receivers as usize;
+        // Whoever it is.
+        let unknown = (is_unknown && after.is_none()).then_some(NodeId::NONE);
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let members = self.members.range((from, Bound::Unbounded));
+        let missing = members.filter(|(_, member)| !member.has_acknowledged).map(|(node, _)| *node);
+        unknown.into_iter().chain(missing).take(max).collect()
     }
 
     /// The last segment of the last object.
@@ -470,6 +516,7 @@ impl Sender {
             && let Some(took) = since_sent(now, response)
         {
             self.voice.grtt.answered(took);
+            let took = took.min(core.config.sender.grtt_max);
             self.base.seat.sample(&mut core.kernel.paths, took);
         }
         if self.members.contains_key(&node) {
@@ -506,7 +553,9 @@ impl Sender {
         if let Some(member) = self.members.get_mut(&node) {
             member.has_acknowledged = true;
         }
-        self.check_acknowledged(core);
+        if self.is_acknowledged(core) {
+            self.finish(core, &Ok(()));
+        }
     }
 
     /// A receiver asks for repairs (§5.4.1). `is_private` if the others did not hear it.
@@ -523,10 +572,11 @@ impl Sender {
         let mut any = false;
         let mut asked = Asked::new();
         for request in nack.requests.iter() {
-            any |= self.mark(core, &request, &mut asked);
+            any |= self.mark(core, now, &request, &mut asked);
         }
-        for ((_, block), (at, symbols)) in asked {
-            any |= self.mark_block(core, at, block, &symbols);
+        for ((object, block), symbols) in &asked {
+            let object = self.objects.iter_mut().find(|other| other.number() == *object);
+            any |= object.is_some_and(|object| object.mark(core, *block, symbols));
         }
         if !any {
             return;
@@ -537,13 +587,15 @@ impl Sender {
         let wait = self.voice.aggregation();
         if wait.is_zero() {
             self.commit(core, now);
-        } else if !self.is_collecting {
-            self.is_collecting = true;
-            self.adv_due = is_private && self.is_group;
-            if self.adv_due {
+        } else {
+            if is_private && self.is_group {
+                self.adv_due = true;
                 self.base.want(&mut core.kernel, Class::Control);
             }
-            self.base.alarm(&mut core.kernel, Alarm::Aggregate, now, wait);
+            if !self.is_collecting {
+                self.is_collecting = true;
+                self.base.alarm(&mut core.kernel, Alarm::Aggregate, now, wait);
+            }
         }
         if was_flushing && (self.is_collecting || self.objects.iter().any(Outgoing::has_repairs)) {
             self.end_flush(core);
@@ -551,34 +603,46 @@ impl Sender {
     }
 
     /// Notes what one request asks for, segments in `asked`; whether there is any of the rest.
-    fn mark(&mut self, core: &mut Core, request: &norm::Request<'_>, asked: &mut Asked) -> bool {
+    fn mark(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        request: &norm::Request<'_>,
+        asked: &mut Asked,
+    ) -> bool {
         let flags = request.flags;
         let mut any = false;
         for (first, last) in request.ranges() {
             if flags.contains(RequestFlags::OBJECT) {
-                any |= self.mark_objects(core, first, last.object, true);
+                any |= self.mark_objects(core, now, first, last.object, true);
                 continue;
             }
             if flags.contains(RequestFlags::INFO) {
-                any |= self.mark_objects(core, first, last.object, false);
+                any |= self.mark_objects(core, now, first, last.object, false);
             }
+            if !flags.contains(RequestFlags::BLOCK) && !flags.contains(RequestFlags::SEGMENT) {
+                continue;
+            }
+            let mut objects = self.objects.iter_mut();
+            let Some(object) = objects.find(|object| object.number() == first.object) else {
+                self.refuse_unknown(core, first.object, first);
+                continue;
+            };
+            let block = first.id.block;
             if flags.contains(RequestFlags::BLOCK) {
-                let most = first.id.block.saturating_add(BLOCKS_MAX);
-                for block in first.id.block..=last.id.block.min(most) {
-                    any |= self.mark_block(core, first, block, &Symbols::default());
-                }
+                any |= object.mark_blocks(core, block, last.id.block);
                 continue;
             }
-            if !flags.contains(RequestFlags::SEGMENT) {
+            let most = object.symbols(block);
+            if most == 0 {
                 continue;
             }
-            let place = asked.entry((first.object, first.id.block));
-            let (_, symbols) = place.or_insert_with(|| (first, Symbols::default()));
+            let symbols = asked.entry((first.object, block)).or_default();
             match request.form {
                 // A count, in the place of a number.
                 Form::Erasures => symbols.count += u32::from(first.id.symbol),
                 Form::Items | Form::Ranges | Form::Other(_) => {
-                    (first.id.symbol..=last.id.symbol).for_each(|symbol| {
+                    (first.id.symbol..=last.id.symbol.min(most - 1)).for_each(|symbol| {
                         symbols.named.insert(symbol);
                     });
                 }
@@ -588,38 +652,32 @@ impl Sender {
     }
 
     /// Notes that a receiver has nothing of some objects, or not their NORM_INFO.
-    fn mark_objects(&mut self, core: &mut Core, first: Position, last: u16, all: bool) -> bool {
+    fn mark_objects(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        first: Position,
+        last: u16,
+        all: bool,
+    ) -> bool {
         let mut any = false;
         let count = last.wrapping_sub(first.object).min(OBJECTS_MAX);
         for number in 0..=count {
-            any |= self.mark_object(core, first.object.wrapping_add(number), first, all);
+            let number = first.object.wrapping_add(number);
+            let object = self.objects.iter_mut().find(|object| object.number() == number);
+            let Some(object) = object else {
+                self.refuse_unknown(core, number, first);
+                continue;
+            };
+            any |= object.mark_info(now);
+            if all {
+                any |= object.mark_all(core);
+            }
         }
-        any
-    }
-
-    fn mark_object(&mut self, core: &mut Core, number: u16, at: Position, all: bool) -> bool {
-        let object = self.objects.iter_mut().find(|object| object.number() == number);
-        let Some(object) = object else {
-            self.refuse_unknown(core, number, at);
-            return false;
-        };
-        if all {
-            object.mark_all(core);
-        } else {
-            object.mark_info();
+        if any {
             self.base.want(&mut core.kernel, Class::Repair);
         }
-        true
-    }
-
-    fn mark_block(&mut self, core: &mut Core, at: Position, block: u32, symbols: &Symbols) -> bool {
-        let mut objects = self.objects.iter_mut();
-        let Some(object) = objects.find(|object| object.number() == at.object) else {
-            self.refuse_unknown(core, at.object, at);
-            return false;
-        };
-        object.mark(core, block, symbols);
-        true
+        any
     }
 
     /// A receiver asks for what is no longer here (§4.2.3, SQUELCH).
@@ -673,15 +731,8 @@ impl Sender {
         let mut room = vec![0; burst.mtu().saturating_sub(16)];
         let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
         let fec = core.config.sender.fec;
-        let mut flags = 0;
-        let all = self.objects.iter().flat_map(Outgoing::marks);
-        for (id, object) in all {
-            let item = Position { fec, object, id };
-            if writer.item(RequestFlags::SEGMENT, item).is_err() {
-                flags = Command::REPAIR_ADV_LIMIT;
-                break;
-            }
-        }
+        let is_all = self.objects.iter().all(|object| object.advertise(fec, &mut writer));
+        let flags = if is_all { 0 } else { Command::REPAIR_ADV_LIMIT };
         let body = Body::Command(Command::RepairAdv {
             sender: self.voice.header(),
             flags,

@@ -1,5 +1,8 @@
 //! Tests of NORM nodes.
 
 mod conformance;
+mod group;
+mod groups;
+mod stores;
 mod transfers;
 mod world;

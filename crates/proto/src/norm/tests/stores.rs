@@ -1,0 +1,282 @@
+//! Stores that fail, fill up or take their time, and bounds that are reached.
+
+use std::time::Duration;
+
+use engine::{Area, Effect, FileName, Input, MemoryStore, OpenMode, Rng, Ticket, Time};
+
+use super::world::{World, content, lose_one_in, name};
+use crate::norm::{Config, Content, Failure, Indication, Limit, Scheme};
+
+/// Working files that nobody needs any more.
+fn leftovers(store: &MemoryStore) -> Vec<FileName> {
+    store.names(Area::Spool).cloned().collect()
+}
+
+fn has_limit(world: &World, limit: Limit) -> bool {
+    world.sides[1].indications.contains(&Indication::LimitReached(limit))
+}
+
+/// Runs while stores carry out an effect every so often.
+fn run_slowly(world: &mut World, pause: Duration) {
+    for side in 0..2 {
+        world.sides[side].slow.get_or_insert_default();
+    }
+    for _ in 0..20_000 {
+        let until = world.now + pause;
+        world.run_until(until);
+        (0..2).for_each(|side| world.work_off(side));
+        if (0..2).all(|side| world.sides[side].engine.objects().count() == 0) {
+            break;
+        }
+    }
+    for side in 0..2 {
+        world.work_off(side);
+        world.sides[side].slow = None;
+    }
+    world.run();
+}
+
+#[test]
+fn a_full_store_ends_it_at_both_ends() {
+    let mut world = World::with(&Config::default());
+    world.sides[1].store.set_capacity(Some(50_000));
+    world.send(&content(200_000));
+    world.run();
+    let here = world.finished(1).expect("it ended");
+    assert!(matches!(here.result, Err(Failure::Storage(_))), "{here:?}");
+    let there = world.finished(0).expect("it ended");
+    assert!(matches!(there.result, Err(Failure::Unacknowledged { .. })), "{there:?}");
+    assert_eq!(leftovers(&world.sides[1].store), []);
+}
+
+#[test]
+fn a_file_that_gets_shorter_is_not_sent() {
+    for left in [0, 100_000, 299_999] {
+        let mut world = World::with(&Config::default());
+        world.sides[0].engine = {
+            let mut config = world.sides[0].engine.config().clone();
+            config.limits.read_ahead = 10_000;
+            config.limits.read_piece = 10_000;
+            crate::norm::Node::new(config, Rng::new(9, "norm"))
+        };
+        world.up(0);
+        world.send(&content(300_000));
+        world.run_until(Time::from_nanos(50_000_000));
+        world.sides[0].store.insert(name("source"), content(left));
+        world.run();
+        assert_eq!(world.finished(0).expect("it ended").result, Err(Failure::Changed), "{left}");
+        let here = world.finished(1).expect("it ended");
+        assert_eq!(here.result, Err(Failure::Abandoned), "{left}");
+        assert_eq!(leftovers(&world.sides[1].store), []);
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_by_a_directory_ends_it() {
+    let mut world = World::with(&Config::default());
+    let ticket = Ticket(0);
+    let request = engine::FilestoreRequest::CreateDirectory(name("copy"));
+    world.sides[1].store.execute(Effect::Filestore { ticket, request });
+    world.send(&content(20_000));
+    world.run();
+    assert!(matches!(world.finished(1).expect("it ended").result, Err(Failure::Storage(_))));
+    assert!(world.finished(0).expect("it ended").result.is_err());
+    assert_eq!(leftovers(&world.sides[1].store), []);
+}
+
+#[test]
+fn names_that_lead_astray_are_refused() {
+    for bad in ["../copy", "/etc/passwd", "a/../../b", ".slowlight/lock"] {
+        let mut world = World::with(&Config::default());
+        world.sides[0].store.insert(name("source"), content(5_000));
+        world.request(Content::File(name("source")), bad);
+        world.run();
+        let here = world.finished(1).expect("it ended");
+        assert_eq!(here.result, Err(Failure::Name), "{bad}");
+        assert_eq!(leftovers(&world.sides[1].store), [], "{bad}");
+    }
+}
+
+#[test]
+fn a_slow_store_only_takes_its_time() {
+    for (parity, millis) in [(0, 1), (0, 30), (4, 7), (0, 400)] {
+        let mut config = Config::default();
+        config.sender.auto_parity = parity;
+        config.limits.write_buffer = 100_000;
+        config.limits.read_ahead = 50_000;
+        config.limits.read_piece = 20_000;
+        let mut world = World::with(&config);
+        world.lose = lose_one_in(20, millis);
+        let file = content(400_000);
+        world.send(&file);
+        run_slowly(&mut world, Duration::from_millis(millis));
+        world.assert_delivered(&file);
+        assert_eq!(leftovers(&world.sides[1].store), []);
+    }
+}
+
+#[test]
+fn a_store_that_takes_nothing_holds_the_sender_back() {
+    let mut config = Config::default();
+    config.limits.write_buffer = 200_000;
+    let mut world = World::with(&config);
+    world.sides[1].slow = Some(Vec::new());
+    let file = content(600_000);
+    world.send(&file);
+    world.run_until(Time::from_secs(1));
+    let pauses = |effect: &&Effect| matches!(effect, Effect::Write { .. });
+    let written = world.sides[1].slow.iter().flatten().filter(pauses).count();
+    assert_eq!(written, 0, "the file is not open yet");
+    assert!(world.sides[1].engine.memory() < 400_000, "{}", world.sides[1].engine.memory());
+    run_slowly(&mut world, Duration::from_millis(1));
+    world.assert_delivered(&file);
+}
+
+#[test]
+fn little_room_for_blocks_costs_only_repairs() {
+    for (auto_parity, loss, fec) in [
+        (0, 20, Scheme::ReedSolomon8),
+        (0, 3, Scheme::ReedSolomon8),
+        (8, 3, Scheme::ReedSolomon8),
+        (0, 5, Scheme::NoCode),
+        (0, 5, Scheme::ReedSolomonM),
+    ] {
+        for seed in 0..3 {
+            let mut config = Config::default();
+            config.sender.fec = fec;
+            config.sender.block_len = 20;
+            config.sender.parity = 20;
+            config.sender.auto_parity = auto_parity;
+            // Four blocks of twenty.
+            config.limits.assembly = 85_000;
+            let mut world = World::with(&config);
+            world.lose = lose_one_in(loss, seed);
+            let file = content(600_000);
+            world.send(&file);
+            world.run();
+            world.assert_delivered(&file);
+            let seconds = world.now.as_secs_f64();
+            assert!(seconds < 60.0, "{seconds}");
+            if loss == 3 && auto_parity == 0 {
+                assert!(has_limit(&world, Limit::Assembly));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_can_never_be_held_is_refused() {
+    let mut config = Config::default();
+    config.limits.assembly = 100_000;
+    let mut world = World::with(&config);
+    world.send(&content(300_000));
+    world.run();
+    let here = world.finished(1).expect("it ended");
+    assert!(matches!(here.result, Err(Failure::Settings(_))), "blocks of 64 segments: {here:?}");
+    let mut world = World::with(&Config { limits: config.limits, ..few_segments() });
+    world.request(Content::Data(content(60_000).into()), "");
+    world.run();
+    assert!(matches!(world.finished(1).expect("it ended").result, Err(Failure::Settings(_))));
+    assert!(has_limit(&world, Limit::Object));
+}
+
+fn few_segments() -> Config {
+    let mut config = Config::default();
+    (config.sender.block_len, config.sender.parity) = (8, 8);
+    config
+}
+
+#[test]
+fn octets_wait_for_their_turn() {
+    let mut config = few_segments();
+    config.limits.assembly = 100_000;
+    let mut world = World::with(&config);
+    world.lose = lose_one_in(10, 1);
+    let octets = content(30_000);
+    for _ in 0..6 {
+        world.request(Content::Data(octets.clone().into()), "");
+    }
+    world.run();
+    let ends = world.sides[1].indications.iter().filter_map(|indication| match indication {
+        Indication::Finished(finished) => Some(finished),
+        _ => None,
+    });
+    let all: Vec<_> = ends.collect();
+    assert_eq!(all.len(), 6);
+    assert!(all.iter().all(|end| end.data.as_deref() == Some(&octets[..])));
+}
+
+#[test]
+fn an_answer_that_comes_after_the_end_leaves_nothing() {
+    let mut world = World::with(&Config::default());
+    world.sides[1].slow = Some(Vec::new());
+    let id = world.send(&content(100_000));
+    world.run_until(Time::from_nanos(60_000_000));
+    world.sides[0].engine.cancel(world.now, id).expect("it is under way");
+    world.drain(0);
+    world.run_until(Time::from_secs(3));
+    assert!(world.finished(1).expect("it ended").result.is_err());
+    for _ in 0..4 {
+        world.work_off(1);
+    }
+    world.sides[1].slow = None;
+    world.run();
+    assert_eq!(leftovers(&world.sides[1].store), []);
+}
+
+#[test]
+fn each_effect_may_fail_and_is_told_of() {
+    for side in 0..2 {
+        for failing in 0..30 {
+            let mut world = World::with(&few_segments());
+            world.sides[side].slow = Some(Vec::new());
+            world.send(&content(40_000));
+            let mut done = 0;
+            for _ in 0..400 {
+                world.run_until(world.now + Duration::from_millis(5));
+                let effects = world.sides[side].slow.replace(Vec::new()).expect("it is slow");
+                for effect in effects {
+                    let ticket = effect.ticket().filter(|_| done == failing);
+                    done += usize::from(effect.ticket().is_some());
+                    match ticket {
+                        Some(ticket) => {
+                            let error = Err(engine::EffectError::Failed("broken".to_owned()));
+                            world.input(side, Input::Done(ticket, error));
+                        }
+                        None => {
+                            world.sides[side].slow.as_mut().expect("slow").push(effect);
+                            world.work_off(side);
+                        }
+                    }
+                }
+            }
+            world.sides[side].slow = None;
+            world.run();
+            for end in 0..2 {
+                assert_eq!(world.sides[end].engine.objects().count(), 0, "{side} {failing}");
+                let is_begun = world.sides[end]
+                    .indications
+                    .iter()
+                    .any(|indication| matches!(indication, Indication::Started { .. }));
+                assert_eq!(world.finished(end).is_some(), is_begun, "{side} {failing}");
+            }
+            let is_there = world.sides[1].store.get(&name("copy")).is_some();
+            let is_confirmed = world.finished(0).expect("it ended").is_confirmed;
+            assert!(is_there || !is_confirmed, "{side} {failing}");
+        }
+    }
+}
+
+#[test]
+fn open_modes_leave_what_was_there_alone() {
+    // A name that exists is replaced only by a whole file.
+    let mut world = World::with(&Config::default());
+    world.sides[1].store.insert(name("copy"), b"before".to_vec());
+    world.lose = Box::new(|side, number, _| side == 0 && number > 20);
+    world.send(&content(100_000));
+    world.run();
+    assert_eq!(world.sides[1].store.get(&name("copy")), Some(&b"before"[..]));
+    let ticket = Ticket(0);
+    let open = Effect::Open { ticket, name: name("copy"), mode: OpenMode::Read };
+    assert!(world.sides[1].store.execute(open).is_some());
+}
