@@ -123,7 +123,8 @@ impl Code {
         self.inner.parity
     }
 
-    /// Makes one parity symbol, number `row` counted from 0, from source symbols read again.
+    /// Makes one parity symbol, number `row` counted from 0, from source symbols read again. For
+    /// several, [`Encoder::reset_rows`] saves most of the work.
     ///
     /// `sources` gives each source symbol of the block once, in any order, with its number; short
     /// ones count as followed by zeros, left out ones as zero (which those of a short block
@@ -142,7 +143,7 @@ impl Code {
         sources: impl IntoIterator<Item = (u16, &'a [u8])>,
         out: &mut [u8],
     ) -> Result<(), CodeError> {
-        let mut encoder = Encoder::new(self.clone(), out.len())?;
+        let mut encoder = Encoder::of_some(self.clone(), out.len(), 1)?;
         encoder.reset_rows(row..row + 1);
         for (esi, segment) in sources {
             encoder.add(esi, segment);

@@ -23,16 +23,28 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder for symbols of `symbol_len` bytes, at the start of a block.
+    /// An encoder of all parity symbols, for symbols of `symbol_len` bytes, at the start of a block.
     ///
     /// # Errors
     ///
     /// [`CodeError::SymbolLength`] for a length that the field cannot have.
     pub fn new(code: Code, symbol_len: usize) -> Result<Self, CodeError> {
+        let parity = code.parity();
+        Self::of_some(code, symbol_len, parity)
+    }
+
+    /// As [`Encoder::new`], of at most `most` parity symbols at a time, the first ones to begin
+    /// with: what is not made costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Encoder::new`].
+    pub fn of_some(code: Code, symbol_len: usize, most: usize) -> Result<Self, CodeError> {
         code.check_symbol_len(symbol_len)?;
+        let most = most.min(code.parity());
         Ok(Self {
-            rows: 0..code.parity(),
-            parity: Symbols::new(code.parity(), symbol_len),
+            rows: 0..most,
+            parity: Symbols::new(most, symbol_len),
             waiting: Symbols::new(SOURCES, symbol_len),
             numbers: Vec::with_capacity(SOURCES),
             code,
@@ -45,9 +57,9 @@ impl Encoder {
         &self.code
     }
 
-    /// Starts the next block.
+    /// Starts the next block, with the first parity symbols, as many as there is room for.
     pub fn reset(&mut self) {
-        self.reset_rows(0..self.code.parity());
+        self.reset_rows(0..self.parity.count());
     }
 
     /// Starts the next block, of which only some parity symbols, counted from 0, are to be made:
@@ -55,9 +67,11 @@ impl Encoder {
     ///
     /// # Panics
     ///
-    /// If the code does not have these parity symbols.
+    /// If the code does not have these parity symbols, or there is no room for as many.
     pub fn reset_rows(&mut self, rows: Range<usize>) {
         assert!(rows.end <= self.code.parity(), "{rows:?} of {}", self.code.parity());
+        let room = self.parity.count();
+        assert!(rows.len() <= room, "{rows:?} with room for {room}");
         self.rows = rows;
         self.parity.clear();
         self.numbers.clear();

@@ -171,9 +171,9 @@ proptest! {
         let cut = rng.below(case.block_len as u64) as usize;
         run.add_run(cut as u16, &segments[cut..].concat());
         run.add_run(0, &segments[..cut].concat());
-        let mut some = Encoder::new(code.clone(), case.symbol_len).unwrap();
         let first = rng.below(case.parity as u64 + 1) as usize;
         let end = first + rng.below((case.parity - first) as u64 + 1) as usize;
+        let mut some = Encoder::of_some(code.clone(), case.symbol_len, end - first).unwrap();
         some.reset_rows(first..end);
         some.add_run(0, &segments.concat());
         for (row, expected) in expected.iter().enumerate() {

@@ -127,19 +127,23 @@ impl Coding {
     pub(crate) fn encoder(&self, segment: u16) -> Option<Encoder> {
         let code = self.code.clone()?;
         // Only what is sent unasked is computed while the block goes out.
-        Encoder::new(code, usize::from(segment)).ok()
+        Encoder::of_some(code, usize::from(segment), usize::from(self.auto_parity)).ok()
     }
 
     /// Parity segments of a block whose source segments are `data`, one after the other.
     pub(crate) fn rows(&self, segment: u16, data: &[u8], rows: &[u16]) -> Vec<(u16, Bytes)> {
-        let Some(code) = self.code.as_ref() else { return Vec::new() };
-        let made = rows.iter().filter_map(|row| {
-            let mut out = vec![0; usize::from(segment)];
-            let sources = data.chunks(usize::from(segment)).zip(0_u16..);
-            let sources = sources.map(|(data, symbol)| (symbol, data));
-            code.encode_row(usize::from(*row), sources, &mut out).ok()?;
-            Some((*row, Bytes::from(out)))
-        });
+        let Some(code) = self.code.clone() else { return Vec::new() };
+        let (Some(&first), Some(&last)) = (rows.iter().min(), rows.iter().max()) else {
+            return Vec::new();
+        };
+        let all = usize::from(first)..usize::from(last) + 1;
+        let Ok(mut encoder) = Encoder::of_some(code, usize::from(segment), all.len()) else {
+            return Vec::new();
+        };
+        encoder.reset_rows(all);
+        encoder.add_run(0, data);
+        let made =
+            rows.iter().map(|&row| (row, Bytes::copy_from_slice(encoder.parity(row.into()))));
         made.collect()
     }
 }
