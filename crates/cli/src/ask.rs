@@ -76,7 +76,7 @@ pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
     let LsArgs { common, directory } = args;
     match common.options.protocol.kind.family() {
         Family::Cfdp => operations::carry_out(Operation::Ls { common, directory }),
-        Family::Ltp | Family::Saratoga => ask(common, Wish::List(directory)),
+        Family::Ltp | Family::Saratoga | Family::Norm => ask(common, Wish::List(directory)),
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn rm(args: RmArgs) -> Result<ExitCode> {
     let RmArgs { common, file } = args;
     match common.options.protocol.kind.family() {
         Family::Cfdp => operations::carry_out(Operation::Rm { common, file }),
-        Family::Ltp | Family::Saratoga => ask(common, Wish::Delete(file)),
+        Family::Ltp | Family::Saratoga | Family::Norm => ask(common, Wish::Delete(file)),
     }
 }
 
@@ -101,5 +101,5 @@ fn ends(common: &Common) -> Result<Ends> {
         anyhow!("{} can only send; ask by --protocol saratoga or cfdp", common.options.protocol)
     );
     let (to, listen): (SocketAddr, SocketAddr) = common.addresses()?;
-    Ok(Ends { to, listen, entity: None, remote_entity: 2 })
+    Ok(Ends { to, group: None, listen, entity: None, remote_entity: 2 })
 }

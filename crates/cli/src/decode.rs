@@ -44,14 +44,12 @@ const LANGUAGES: [Language; 4] =
 
 /// The language of a protocol's name.
 fn language(text: &str) -> Result<Language, SpecError> {
-    if text == "norm" {
-        return Ok(Language::Norm);
-    }
     let protocol: Protocol = text.parse()?;
     Ok(match protocol.kind.family() {
         Family::Cfdp => Language::Cfdp,
         Family::Ltp => Language::Ltp,
         Family::Saratoga => Language::Saratoga,
+        Family::Norm => Language::Norm,
     })
 }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::{PathId, PathInfo, Time};
 use proto::saratoga::{self, About, Indication, Node, packet::Ability};
 use serde_json::json;
@@ -19,6 +19,9 @@ const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 108);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6c);
 const PORT: u16 = 7542;
 
+/// The port of NORM where none is said: that of the examples of its reference implementation.
+pub(crate) const NORM_PORT: u16 = 6003;
+
 /// The version of Saratoga whose beacons are understood.
 const VERSION: u8 = 1;
 
@@ -29,23 +32,54 @@ const PEERS_MAX: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct GroupOptions {
     /// Multicast group of beacons, with a port or without [default: 224.0.0.108:7542, or
-    /// `[ff02::6c]:7542` where this end has an address of IPv6]
-    #[arg(long, value_name = "ADDR", value_parser = group)]
-    group: Option<SocketAddr>,
+    /// `[ff02::6c]:7542` where this end has an address of IPv6]; with NORM, that of the sender
+    /// [default port: 6003]
+    #[arg(long, value_name = "ADDR")]
+    group: Option<String>,
 
     /// Network interface of the group, as eth0 [default: the routing table's; IPv6 needs one]
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+
+    /// Routers that what is sent to the group may pass, and one more [default: 1]
+    #[arg(long, value_name = "N")]
+    ttl: Option<u32>,
 }
 
 impl GroupOptions {
+    /// Options given one by one.
+    pub(crate) fn of(group: Option<String>, interface: Option<String>, ttl: Option<u32>) -> Self {
+        Self { group, interface, ttl }
+    }
+
     /// The group, as an end that listens on `listen` reaches it.
     pub(crate) fn group(&self, listen: IpAddr) -> Result<rt::Group> {
         let usual = match listen {
             IpAddr::V4(_) => SocketAddr::from((GROUP_V4, PORT)),
             IpAddr::V6(_) => SocketAddr::from((GROUP_V6, PORT)),
         };
-        let mut group = rt::Group::new(self.group.unwrap_or(usual));
+        let given = self.given(PORT)?;
+        self.reached(given.unwrap_or(usual))
+    }
+
+    /// The group of a sender of NORM.
+    pub(crate) fn of_norm(&self) -> Result<rt::Group> {
+        let given = self.given(NORM_PORT)?;
+        self.reached(given.context("--interface and --ttl are for a group; give --group")?)
+    }
+
+    /// The group that was given, if any, and its port if that was not.
+    fn given(&self, port: u16) -> Result<Option<SocketAddr>> {
+        self.group.as_deref().map(|text| group(text, port)).transpose()
+    }
+
+    /// How a group is reached.
+    pub(crate) fn reached(&self, address: SocketAddr) -> Result<rt::Group> {
+        let mut group = rt::Group::new(address);
+        if let Some(ttl) = self.ttl {
+            ensure!((1..=255).contains(&ttl), "--ttl {ttl}: it is from 1 to 255");
+            group.ttl = ttl;
+        }
         if let Some(name) = &self.interface {
             group.interface = rt::interface(name)
                 .map_err(|error| anyhow!("no network interface {name:?}: {error}"))?;
@@ -55,26 +89,26 @@ impl GroupOptions {
 
     /// The family of the group if it was given.
     fn is_ipv6(&self) -> bool {
-        self.group.is_some_and(|group| group.is_ipv6())
+        self.given(PORT).ok().flatten().is_some_and(|group| group.is_ipv6())
     }
 }
 
 /// A group's address, with a port or without.
-fn group(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn group(text: &str, port: u16) -> Result<SocketAddr> {
     let address = match text.parse::<SocketAddr>() {
         Ok(address) => address,
         Err(_) => {
             let ip: IpAddr = text.parse().map_err(|_| {
-                format!("{text:?} is no address; write it like {GROUP_V4} or [{GROUP_V6}]:{PORT}")
+                anyhow!("{text:?} is no address; write it like {GROUP_V4} or [{GROUP_V6}]:{port}")
             })?;
-            (ip, PORT).into()
+            (ip, port).into()
         }
     };
-    if address.ip().is_multicast() && address.port() != 0 {
-        Ok(address)
-    } else {
-        Err(format!("{address} is no multicast group with a port"))
-    }
+    ensure!(
+        address.ip().is_multicast() && address.port() != 0,
+        "--group {address} is no multicast group with a port"
+    );
+    Ok(address)
 }
 
 /// Seconds, with a fraction or without.
@@ -240,12 +274,12 @@ mod tests {
 
     #[test]
     fn groups_have_a_port() {
-        assert_eq!(group("224.0.0.108").unwrap(), "224.0.0.108:7542".parse().unwrap());
-        assert_eq!(group("239.1.2.3:99").unwrap().port(), 99);
-        assert_eq!(group("ff02::6c").unwrap(), "[ff02::6c]:7542".parse().unwrap());
-        assert!(group("127.0.0.1").unwrap_err().contains("no multicast group"));
-        assert!(group("224.0.0.108:0").is_err());
-        assert!(group("all").unwrap_err().contains("write it like"));
+        assert_eq!(group("224.0.0.108", PORT).unwrap(), "224.0.0.108:7542".parse().unwrap());
+        assert_eq!(group("239.1.2.3:99", PORT).unwrap().port(), 99);
+        assert_eq!(group("ff02::6c", PORT).unwrap(), "[ff02::6c]:7542".parse().unwrap());
+        assert!(group("127.0.0.1", PORT).unwrap_err().to_string().contains("no multicast group"));
+        assert!(group("224.0.0.108:0", PORT).is_err());
+        assert!(group("all", PORT).unwrap_err().to_string().contains("write it like"));
     }
 
     #[test]

@@ -97,6 +97,9 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
     let listen = resolve(&args.listen)?;
     let service = session::Service {
         listen,
+        group: (family == Family::Norm && args.group != GroupOptions::default())
+            .then(|| args.group.of_norm())
+            .transpose()?,
         beacons: beacons(&args, family, listen)?,
         root: args.root,
         entity: args.entity,
@@ -111,7 +114,8 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
 /// The beacons to send, if any are wanted.
 fn beacons(args: &Args, family: Family, listen: SocketAddr) -> Result<Option<session::Announce>> {
     let Some(interval) = args.beacon else {
-        let given = args.eid.is_some() || args.group != GroupOptions::default();
+        let grouped = family != Family::Norm && args.group != GroupOptions::default();
+        let given = args.eid.is_some() || grouped;
         ensure!(!given, "--eid, --group and --interface are for beacons; give --beacon SECONDS");
         return Ok(None);
     };

@@ -12,11 +12,12 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use engine::{FileName, Time};
 use indicatif::ProgressBar;
 use lab::mib::Checksum;
-use lab::protocol::Family;
+use lab::protocol::{Family, Protocol};
 use lab::quantity::Span;
 use proto::cfdp::{self, Entity, Indication, PutRequest, TransactionFinished};
 use wire::cfdp::{TransactionId, TransmissionMode};
 
+use crate::peers::GroupOptions;
 use crate::session::{self, Ends, Wish};
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
@@ -37,7 +38,20 @@ pub(crate) struct Args {
     file: PathBuf,
 
     /// Receiver's address, as 192.0.2.1:7542 or host:7542
-    address: String,
+    #[arg(required_unless_present = "group")]
+    address: Option<String>,
+
+    /// NORM: multicast group to send to, as 224.1.2.3 or 224.1.2.3:6003
+    #[arg(long, value_name = "ADDR", conflicts_with = "address")]
+    group: Option<String>,
+
+    /// NORM: network interface of the group, as eth0 [default: the routing table's]
+    #[arg(long, value_name = "NAME", requires = "group")]
+    interface: Option<String>,
+
+    /// NORM: routers that what is sent to the group may pass, and one more [default: 1]
+    #[arg(long, value_name = "N", requires = "group")]
+    ttl: Option<u32>,
 
     /// Name the file shall have at the receiver [default: the file's own]
     #[arg(long, value_name = "NAME")]
@@ -93,6 +107,25 @@ pub(crate) struct Args {
     request: RequestOptions,
 }
 
+impl Args {
+    fn address(&self) -> Result<&str> {
+        self.address.as_deref().context("give the receiver's address")
+    }
+
+    /// The group to send to, if it is one.
+    fn group(&self, protocol: &Protocol) -> Result<Option<rt::Group>> {
+        let is_norm = protocol.kind.family() == Family::Norm;
+        let options = GroupOptions::of(self.group.clone(), self.interface.clone(), self.ttl);
+        if self.group.is_some() {
+            ensure!(is_norm, "--group is for NORM, not for {protocol}");
+            return options.of_norm().map(Some);
+        }
+        let Some(to) = self.address.as_deref().filter(|_| is_norm) else { return Ok(None) };
+        let to = resolve(to)?;
+        to.ip().is_multicast().then(|| options.reached(to)).transpose()
+    }
+}
+
 /// Sends the file; returns when the receiver has it, or with class 1 when it is sent.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.options.protocol.kind.family() != Family::Cfdp {
@@ -127,20 +160,25 @@ fn other(args: &Args) -> Result<(Ends, Wish)> {
         !protocol.kind.is_fetched(),
         "{protocol} is for who fetches: `slowlight get --protocol saratoga`"
     );
-    let to = resolve(&args.address)?;
+    let group = args.group(protocol)?;
+    let to = match group {
+        Some(group) => group.address,
+        None => resolve(args.address()?)?,
+    };
     let (root, name) = source(&args.file)?;
     let asked = args.file.file_name().and_then(|name| name.to_str()).unwrap_or(&name);
     let remote = args.remote.clone().unwrap_or_else(|| asked.to_owned());
     let listen = transfer::from_address(args.listen.as_deref(), to)?;
     let (entity, remote_entity) = (args.entity, args.remote_entity);
     let wish = Wish::Send { root, name, remote, asks: args.ask, gives: args.give };
-    Ok((Ends { to, listen, entity, remote_entity }, wish))
+    Ok((Ends { to, group, listen, entity, remote_entity }, wish))
 }
 
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
-    let to = resolve(&args.address)?;
-    ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address);
+    ensure!(args.group(&args.options.protocol)?.is_none(), "--group is for NORM");
+    let to = resolve(args.address()?)?;
+    ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address()?);
     ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
     ensure!(!args.ask && !args.give, "--ask and --give are for Saratoga");
     let (root, name) = source(&args.file)?;

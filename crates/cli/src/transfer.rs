@@ -160,7 +160,9 @@ impl Options {
             | Kind::Ltp1kRed
             | Kind::Saratoga
             | Kind::SaratogaGet
-            | Kind::SaratogaBlind => self.protocol.kind.class().into(),
+            | Kind::SaratogaBlind
+            | Kind::Norm
+            | Kind::NormFec => self.protocol.kind.class().into(),
         }
     }
 }

@@ -91,6 +91,12 @@ pub struct Row {
     pub bytes_str: f64,
     /// Mean bytes of IP packets from the receiver.
     pub bytes_rts: f64,
+    /// Mean segments that the sender sent as repairs, where that is counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repairs_str: Option<f64>,
+    /// Mean requests for repairs, where they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nacks_rts: Option<f64>,
     /// Why runs failed: the seed and the reason.
     #[serde(skip)]
     pub failures: Vec<(u64, String)>,
@@ -309,6 +315,9 @@ impl Row {
             let counts = runs.iter().filter_map(field).map(|count| count as f64);
             mean(&counts.collect::<Vec<_>>())
         };
+        let counted = |field: fn(&TransferMetrics) -> Option<u64>| {
+            runs.iter().all(|run| field(run).is_some()).then(|| average(field))
+        };
         let bounds: Option<Vec<_>> = runs.iter().map(|run| run.bound_s).collect();
         let delivered_s = summary(|run| run.delivered_s);
         let reached = summary(|run| run.bound_s)
@@ -339,6 +348,8 @@ impl Row {
             packets_rts: average(|run| run.packets_rts),
             bytes_str: average(|run| run.bytes_str),
             bytes_rts: average(|run| run.bytes_rts),
+            repairs_str: counted(|run| run.repairs_str),
+            nacks_rts: counted(|run| run.nacks_rts),
             failures: failures.collect(),
         }
     }

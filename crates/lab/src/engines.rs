@@ -5,15 +5,16 @@ use std::path::Path;
 
 use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
-use proto::{cfdp, ltp, saratoga};
+use proto::{cfdp, ltp, norm, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
 use crate::mib::{Class, Mib};
 use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::Span;
+use crate::settings::norm as norm_settings;
 use crate::settings::saratoga::Remotes;
-use crate::settings::{LtpSettings, SaratogaSettings, Settings};
+use crate::settings::{LtpSettings, NormSettings, SaratogaSettings, Settings};
 use crate::text::{self, SpecError};
 
 /// Any engine.
@@ -25,6 +26,8 @@ pub enum AnyEngine {
     Ltp(Box<ltp::Node>),
     /// A Saratoga peer, and the paths to the others by their numbers in the scenario.
     Saratoga(Box<saratoga::Node>, BTreeMap<u64, PathId>),
+    /// A NORM node, and the paths to the others by their numbers in the scenario.
+    Norm(Box<norm::Node>, BTreeMap<u64, PathId>),
 }
 
 /// What any engine tells its user.
@@ -36,6 +39,8 @@ pub enum AnyIndication {
     Ltp(ltp::Indication),
     /// A Saratoga peer's indication.
     Saratoga(saratoga::Indication),
+    /// A NORM node's indication.
+    Norm(norm::Indication),
 }
 
 impl Engine for AnyEngine {
@@ -46,6 +51,7 @@ impl Engine for AnyEngine {
             Self::Cfdp(entity) => entity.handle_input(now, input),
             Self::Ltp(node) => node.handle_input(now, input),
             Self::Saratoga(node, _) => node.handle_input(now, input),
+            Self::Norm(node, _) => node.handle_input(now, input),
         }
     }
 
@@ -54,6 +60,7 @@ impl Engine for AnyEngine {
             Self::Cfdp(entity) => entity.handle_timeout(now),
             Self::Ltp(node) => node.handle_timeout(now),
             Self::Saratoga(node, _) => node.handle_timeout(now),
+            Self::Norm(node, _) => node.handle_timeout(now),
         }
     }
 
@@ -62,6 +69,7 @@ impl Engine for AnyEngine {
             Self::Cfdp(entity) => entity.poll_transmit(now, tx),
             Self::Ltp(node) => node.poll_transmit(now, tx),
             Self::Saratoga(node, _) => node.poll_transmit(now, tx),
+            Self::Norm(node, _) => node.poll_transmit(now, tx),
         }
     }
 
@@ -70,6 +78,7 @@ impl Engine for AnyEngine {
             Self::Cfdp(entity) => entity.poll_effect(),
             Self::Ltp(node) => node.poll_effect(),
             Self::Saratoga(node, _) => node.poll_effect(),
+            Self::Norm(node, _) => node.poll_effect(),
         }
     }
 
@@ -78,6 +87,7 @@ impl Engine for AnyEngine {
             Self::Cfdp(entity) => entity.poll_indication().map(AnyIndication::Cfdp),
             Self::Ltp(node) => node.poll_indication().map(AnyIndication::Ltp),
             Self::Saratoga(node, _) => node.poll_indication().map(AnyIndication::Saratoga),
+            Self::Norm(node, _) => node.poll_indication().map(AnyIndication::Norm),
         }
     }
 
@@ -86,6 +96,7 @@ impl Engine for AnyEngine {
             Self::Cfdp(entity) => entity.poll_timeout(),
             Self::Ltp(node) => node.poll_timeout(),
             Self::Saratoga(node, _) => node.poll_timeout(),
+            Self::Norm(node, _) => node.poll_timeout(),
         }
     }
 }
@@ -99,6 +110,17 @@ pub enum EngineConfig {
     Ltp(Box<ltp::Config>),
     /// A Saratoga peer.
     Saratoga(Box<SaratogaConfig>),
+    /// A NORM node.
+    Norm(Box<NormConfig>),
+}
+
+/// What a NORM node is told.
+#[derive(Clone, Debug, Default)]
+pub struct NormConfig {
+    /// What it is told.
+    pub config: norm::Config,
+    /// The paths to others, by their numbers in the scenario.
+    pub paths: BTreeMap<u64, PathId>,
 }
 
 /// What a Saratoga peer is told, and of others what it is not told before there are paths to them.
@@ -145,6 +167,10 @@ impl EngineConfig {
                 config.permissions.get = true;
                 Self::Saratoga(Box::new(SaratogaConfig { config, ..SaratogaConfig::default() }))
             }
+            Family::Norm => {
+                let config = norm_config(protocol)?;
+                Self::Norm(Box::new(NormConfig { config, ..NormConfig::default() }))
+            }
         };
         if let Some(settings) = settings {
             config.apply(settings)?;
@@ -162,7 +188,7 @@ impl EngineConfig {
     pub fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {
         match self {
             Self::Saratoga(peer) => check_version(protocol, peer.config.version),
-            Self::Cfdp(_) | Self::Ltp(_) => Ok(()),
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Norm(_) => Ok(()),
         }
     }
 
@@ -173,6 +199,7 @@ impl EngineConfig {
             Self::Cfdp(_) => Family::Cfdp,
             Self::Ltp(_) => Family::Ltp,
             Self::Saratoga(_) => Family::Saratoga,
+            Self::Norm(_) => Family::Norm,
         }
     }
 
@@ -188,6 +215,7 @@ impl EngineConfig {
             (Settings::Saratoga(settings), Self::Saratoga(peer)) => {
                 settings.apply(&mut peer.config, &mut peer.remotes)
             }
+            (Settings::Norm(settings), Self::Norm(node)) => settings.apply(&mut node.config),
             (settings, config) => {
                 // Either it is not for this protocol, or it was not known to be.
                 let settings = settings.clone().interpreted(config.family())?;
@@ -215,6 +243,10 @@ impl EngineConfig {
             }
             Self::Ltp(config) => config.engine = entity,
             Self::Saratoga(_) => {}
+            // The highest number stands for any node.
+            Self::Norm(node) => {
+                node.config.node = u32::try_from(entity).unwrap_or(0).min(u32::MAX - 1);
+            }
         }
     }
 
@@ -232,6 +264,10 @@ impl EngineConfig {
                 let node = saratoga::Node::new(peer.config.clone(), rng);
                 AnyEngine::Saratoga(Box::new(node), peer.paths.clone())
             }
+            Self::Norm(told) => {
+                let node = norm::Node::new(told.config.clone(), rng);
+                AnyEngine::Norm(Box::new(node), told.paths.clone())
+            }
         }
     }
 
@@ -242,13 +278,14 @@ impl EngineConfig {
             Self::Cfdp(config) => Mib::of(config).into(),
             Self::Ltp(config) => LtpSettings::of(config).into(),
             Self::Saratoga(peer) => SaratogaSettings::of(&peer.config, &peer.remotes).into(),
+            Self::Norm(node) => NormSettings::of(&node.config).into(),
         }
     }
 
     /// Says what a file is called that comes without a name of its own.
     pub fn set_file_name(&mut self, file: &str) {
         match self {
-            Self::Cfdp(_) | Self::Saratoga(_) => {}
+            Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) => {}
             Self::Ltp(config) => {
                 if let ltp::Format::Raw { name } = &mut config.format {
                     file.clone_into(name);
@@ -276,14 +313,36 @@ impl EngineConfig {
                 let all = known.chain([&mut config.default_remote]);
                 all.for_each(|remote| remote.inactivity = silence);
             }
+            Self::Norm(node) => node.config.receiver.inactivity = Some(silence),
         }
     }
 
     /// Makes it a member of the group that a path stands for. Engines that treat a group as they
     /// treat any path need not know.
-    pub fn add_group(&mut self, _path: PathId) {
+    pub fn add_group(&mut self, path: PathId) {
         match self {
             Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) => {}
+            Self::Norm(node) => node.config.groups.push(path),
+        }
+    }
+
+    /// Tells a sender how many receivers its group has, so far as `settings` do not speak of that:
+    /// whom to wait for, and as how large a group they act.
+    pub fn set_receivers(&mut self, count: u32, settings: Option<&Settings>) {
+        let Self::Norm(node) = self else { return };
+        let said = match settings {
+            Some(Settings::Norm(settings)) => settings.sender.clone().unwrap_or_default(),
+            Some(
+                Settings::Unread(_) | Settings::Cfdp(_) | Settings::Ltp(_) | Settings::Saratoga(_),
+            )
+            | None => norm_settings::Sender::default(),
+        };
+        let sender = &mut node.config.sender;
+        if said.receivers.is_none() {
+            sender.receivers = count;
+        }
+        if said.group_size.is_none() {
+            sender.group_size = sender.group_size.max(count);
         }
     }
 
@@ -301,6 +360,9 @@ impl EngineConfig {
             Self::Saratoga(peer) => {
                 peer.paths.insert(entity, path);
                 peer.set_path(&entity.to_string(), path);
+            }
+            Self::Norm(node) => {
+                node.paths.insert(entity, path);
             }
         }
     }
@@ -355,6 +417,24 @@ pub fn saratoga_config(protocol: &Protocol) -> Result<saratoga::Config, SpecErro
     Ok(config)
 }
 
+/// The profiles of NORM.
+pub const NORM_PROFILES: &[&str] = &["default", "nrl-2011"];
+
+/// The NORM configuration of a profile, slowlight's own if none is named.
+///
+/// # Errors
+///
+/// When there is no such profile.
+pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
+    let name = protocol.profile.as_deref().unwrap_or("default");
+    let config = norm::profile(name);
+    let mut config = config.ok_or_else(|| no_profile(protocol, name, NORM_PROFILES))?;
+    if protocol.kind == Kind::NormFec {
+        config.send_parity_unasked();
+    }
+    Ok(config)
+}
+
 fn check_version(protocol: &Protocol, version: saratoga::Version) -> Result<(), SpecError> {
     if version == saratoga::Version::V1 || protocol.kind == Kind::SaratogaGet {
         return Ok(());
@@ -373,6 +453,7 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
         Family::Cfdp => cfdp_config(protocol).map(drop),
         Family::Ltp => ltp_config(protocol).map(drop),
         Family::Saratoga => saratoga_config(protocol).map(drop),
+        Family::Norm => norm_config(protocol).map(drop),
     }
 }
 
@@ -419,6 +500,20 @@ impl AnyEngine {
             }
             Self::Ltp(node) => node.sessions().count(),
             Self::Saratoga(node, _) => node.sessions().count(),
+            Self::Norm(node, _) => node.objects().count(),
+        }
+    }
+
+    /// What it sent again or as parity because receivers lacked something, in segments, and how
+    /// often it asked others for such; `None` of engines that do not count it.
+    #[must_use]
+    pub fn repairs(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(..) => None,
+            Self::Norm(node, _) => {
+                let stats = node.stats();
+                Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks))
+            }
         }
     }
 
@@ -427,7 +522,7 @@ impl AnyEngine {
     pub fn is_ready(&self) -> bool {
         match self {
             Self::Cfdp(entity) => entity.is_restored(),
-            Self::Ltp(_) => true,
+            Self::Ltp(_) | Self::Norm(..) => true,
             Self::Saratoga(node, _) => node.is_restored(),
         }
     }
@@ -501,6 +596,18 @@ impl AnyEngine {
                 };
                 asked.map(|_| ()).map_err(|error| error.to_string())
             }
+            Self::Norm(node, paths) => {
+                let known = send.group.or_else(|| paths.get(&send.destination).copied());
+                let Some(peer) = known else {
+                    return Err(format!("there is no path to {}", send.destination));
+                };
+                let request = norm::SendRequest {
+                    peer,
+                    content: norm::Content::File(send.source.clone()),
+                    info: send.name.clone().into(),
+                };
+                node.send(now, request).map(|_| ()).map_err(|error| error.to_string())
+            }
         }
     }
 }
@@ -514,6 +621,8 @@ pub struct End {
     pub name: String,
     /// Whether this end believes that the file is there, whole.
     pub success: bool,
+    /// Whether it knows, where it is the sender: some only know that nobody asked for more.
+    pub is_confirmed: bool,
     /// Whether a report of the overlay says so, rather than a transaction that is over, which
     /// may be one hop of several.
     pub is_report: bool,
@@ -531,6 +640,7 @@ impl AnyIndication {
                 name: finished.destination_name.clone(),
                 success: finished.condition == ConditionCode::NoError
                     && finished.delivery == DeliveryCode::Complete,
+                is_confirmed: true,
                 is_report: false,
                 why: finished.condition.to_string(),
             }),
@@ -542,6 +652,7 @@ impl AnyIndication {
                 at_sender: finished.role == wire::ltp::End::Sender,
                 name: finished.name.clone(),
                 success: finished.result.is_ok(),
+                is_confirmed: true,
                 is_report: false,
                 why: match finished.result {
                     Ok(()) => "no error".to_owned(),
@@ -553,6 +664,7 @@ impl AnyIndication {
                 at_sender: finished.id.role == saratoga::Role::Sender,
                 name: finished.name.clone(),
                 success: finished.result.is_ok(),
+                is_confirmed: true,
                 is_report: false,
                 why: match finished.result {
                     Ok(()) => "no error".to_owned(),
@@ -560,6 +672,18 @@ impl AnyIndication {
                 },
             }),
             Self::Saratoga(_) => None,
+            Self::Norm(norm::Indication::Finished(finished)) => Some(End {
+                at_sender: finished.is_sender,
+                name: String::from_utf8_lossy(&finished.info).into_owned(),
+                success: finished.result.is_ok(),
+                is_confirmed: finished.is_confirmed,
+                is_report: false,
+                why: match &finished.result {
+                    Ok(()) => "no error".to_owned(),
+                    Err(failure) => failure.to_string(),
+                },
+            }),
+            Self::Norm(_) => None,
         }
     }
 }
@@ -575,6 +699,7 @@ fn reported(report: &cfdp::SfoReported) -> Option<End> {
         success: delivered
             && report.condition == ConditionCode::NoError
             && report.delivery == DeliveryCode::Complete,
+        is_confirmed: true,
         is_report: true,
         why: format!("{} at entity {}", report.condition, report.reporter),
     })
@@ -587,6 +712,7 @@ pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
         Family::Cfdp => describe_cfdp(datagram),
         Family::Ltp => describe_ltp(datagram),
         Family::Saratoga => describe_saratoga(datagram),
+        Family::Norm => describe_norm(datagram),
     };
     let mut known = families.iter().map(one);
     let first = known.next().unwrap_or_else(|| ("unknown".to_owned(), None));
@@ -638,6 +764,36 @@ fn describe_saratoga(datagram: &[u8]) -> (String, Option<u64>) {
     }
 }
 
+fn describe_norm(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::norm::{Ack, Body, Command, Message};
+
+    let (kind, number) = match Message::decode(datagram).map(|message| message.body) {
+        Ok(Body::Info(_)) => ("NORM_INFO", None),
+        Ok(Body::Data(data)) => {
+            // Block and symbol in one number, which grows as both do.
+            let at = u64::from(data.id.block) << 16 | u64::from(data.id.symbol);
+            ("NORM_DATA", Some(at))
+        }
+        Ok(Body::Command(command)) => match command {
+            Command::Flush { .. } => ("NORM_CMD(FLUSH)", None),
+            Command::Eot { .. } => ("NORM_CMD(EOT)", None),
+            Command::Squelch { .. } => ("NORM_CMD(SQUELCH)", None),
+            Command::Cc { sequence, .. } => ("NORM_CMD(CC)", Some(u64::from(sequence))),
+            Command::RepairAdv { .. } => ("NORM_CMD(REPAIR_ADV)", None),
+            Command::AckReq { .. } => ("NORM_CMD(ACK_REQ)", None),
+            Command::Application { .. } => ("NORM_CMD(APPLICATION)", None),
+            Command::Other { .. } => ("NORM_CMD", None),
+        },
+        Ok(Body::Nack(_)) => ("NORM_NACK", None),
+        Ok(Body::Ack(ack)) if ack.kind == Ack::CC => ("NORM_ACK(CC)", None),
+        Ok(Body::Ack(ack)) if ack.kind == Ack::FLUSH => ("NORM_ACK(FLUSH)", None),
+        Ok(Body::Ack(_)) => ("NORM_ACK", None),
+        Ok(Body::Report(_)) => ("NORM_REPORT", None),
+        Err(error) => return (format!("not NORM: {error}"), None),
+    };
+    (kind.to_owned(), number)
+}
+
 fn describe_cfdp(datagram: &[u8]) -> (String, Option<u64>) {
     use wire::cfdp::{Body, Pdu};
 
@@ -678,6 +834,9 @@ mod tests {
         }
         for name in LTP_PROFILES {
             assert!(ltp::profile(name).is_some(), "{name}");
+        }
+        for name in NORM_PROFILES {
+            assert!(norm::profile(name).is_some(), "{name}");
         }
         for name in SARATOGA_PROFILES {
             assert!(saratoga::profile(name).is_some(), "{name}");

@@ -70,6 +70,13 @@ pub struct TransferMetrics {
     pub bytes_str: Option<u64>,
     /// Bytes of IP packets the receiver sent.
     pub bytes_rts: Option<u64>,
+    /// Segments that the sender sent as repairs, parity among them, since it last began; `None`
+    /// where that is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repairs_str: Option<u64>,
+    /// How often the receiver asked for repairs, since it last began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nacks_rts: Option<u64>,
     /// Where the transfer is to a group: what became of it at each receiver. All above is then of
     /// all receivers together: the file is delivered when the last of them has it, and what they
     /// sent is added up.
@@ -143,6 +150,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) requests: usize,
     pub(crate) at_sender: Vec<(Time, End)>,
     pub(crate) sender: HostStats,
+    /// Segments that it sent as repairs.
+    pub(crate) repairs: Option<u64>,
     /// At least one.
     pub(crate) receivers: Vec<ReceiverWatch>,
     pub(crate) first_link: Option<(&'a LinkSpec, link::Stats)>,
@@ -153,6 +162,8 @@ pub(crate) struct ReceiverWatch {
     pub(crate) verified: bool,
     pub(crate) told: Vec<(Time, End)>,
     pub(crate) stats: HostStats,
+    /// How often it asked for repairs.
+    pub(crate) nacks: Option<u64>,
     /// Light time there and back, in seconds.
     pub(crate) rtt: f64,
     pub(crate) hops: Vec<Hop>,
@@ -179,12 +190,19 @@ impl Watch<'_> {
         let delivered: Option<Vec<_>> =
             self.receivers.iter().map(ReceiverWatch::delivered).collect();
         let delivered_at = delivered.and_then(|times| times.into_iter().max());
-        let mut confirmed = self.at_sender.iter().filter(|(_, end)| end.success && reliable);
-        let confirmed_at = confirmed.nth(self.requests.max(1) - 1).map(|(at, _)| *at);
+        // A sender may end well without knowing that the file is there.
+        let ended = |knows: bool| {
+            let mut ends = self
+                .at_sender
+                .iter()
+                .filter(|(_, end)| end.success && reliable && (end.is_confirmed || !knows));
+            ends.nth(self.requests.max(1) - 1).map(|(at, _)| *at)
+        };
+        let (ended_at, confirmed_at) = (ended(false), ended(true));
         let wrong = |receiver: &ReceiverWatch| receiver.claimed().is_some() && !receiver.verified;
         let wrong_success =
             self.receivers.iter().any(wrong) || (confirmed_at.is_some() && !verified);
-        let completed = delivered_at.is_some() && (confirmed_at.is_some() || !reliable);
+        let completed = delivered_at.is_some() && (ended_at.is_some() || !reliable);
         let since = |at: Time| at.since(self.start).as_secs_f64();
         let delivered_s = delivered_at.map(since);
         let quiet_s = self.last().map(since).filter(|_| self.alone);
@@ -198,6 +216,7 @@ impl Watch<'_> {
         let bound_s = bound.seconds.is_finite().then_some(bound.seconds);
         let efficiency =
             |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
+        let nacks = self.receivers.iter().map(|receiver| receiver.nacks).sum::<Option<u64>>();
         let counted = |count: u64| self.alone.then_some(count);
         let sum = |of: fn(&HostStats) -> u64| {
             counted(self.receivers.iter().map(|receiver| of(&receiver.stats)).sum())
@@ -227,6 +246,8 @@ impl Watch<'_> {
             packets_rts: sum(|host| host.sent.packets),
             bytes_str: counted(self.sender.sent.ip_bytes),
             bytes_rts: sum(|host| host.sent.ip_bytes),
+            repairs_str: self.repairs.filter(|_| self.alone),
+            nacks_rts: nacks.filter(|_| self.alone),
             receivers,
         }
     }

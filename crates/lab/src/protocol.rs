@@ -38,6 +38,10 @@ pub enum Kind {
     SaratogaGet,
     /// Saratoga, put by its sender without anything coming back.
     SaratogaBlind,
+    /// NORM, repaired when receivers ask.
+    Norm,
+    /// NORM with parity that is sent unasked.
+    NormFec,
 }
 
 /// Protocols that one engine speaks.
@@ -49,6 +53,8 @@ pub enum Family {
     Ltp,
     /// Saratoga.
     Saratoga,
+    /// NACK-Oriented Reliable Multicast.
+    Norm,
 }
 
 impl Kind {
@@ -62,6 +68,8 @@ impl Kind {
         Self::Saratoga,
         Self::SaratogaGet,
         Self::SaratogaBlind,
+        Self::Norm,
+        Self::NormFec,
     ];
 
     /// Its name on the command line.
@@ -76,6 +84,8 @@ impl Kind {
             Self::Saratoga => "saratoga",
             Self::SaratogaGet => "saratoga-get",
             Self::SaratogaBlind => "saratoga-blind",
+            Self::Norm => "norm",
+            Self::NormFec => "norm-fec",
         }
     }
 
@@ -86,6 +96,7 @@ impl Kind {
             Self::Cfdp | Self::Cfdp1 => Family::Cfdp,
             Self::Ltp | Self::LtpGreen | Self::Ltp1kRed => Family::Ltp,
             Self::Saratoga | Self::SaratogaGet | Self::SaratogaBlind => Family::Saratoga,
+            Self::Norm | Self::NormFec => Family::Norm,
         }
     }
 
@@ -99,7 +110,12 @@ impl Kind {
     #[must_use]
     pub fn red(self) -> Red {
         match self {
-            Self::Cfdp | Self::Ltp | Self::Saratoga | Self::SaratogaGet => Red::All,
+            Self::Cfdp
+            | Self::Ltp
+            | Self::Saratoga
+            | Self::SaratogaGet
+            | Self::Norm
+            | Self::NormFec => Red::All,
             Self::Ltp1kRed => Red::Prefix(1000),
             Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind => Red::None,
         }
@@ -109,7 +125,12 @@ impl Kind {
     #[must_use]
     pub fn is_reliable(self) -> bool {
         match self {
-            Self::Cfdp | Self::Ltp | Self::Saratoga | Self::SaratogaGet => true,
+            Self::Cfdp
+            | Self::Ltp
+            | Self::Saratoga
+            | Self::SaratogaGet
+            | Self::Norm
+            | Self::NormFec => true,
             Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed | Self::SaratogaBlind => false,
         }
     }
@@ -125,7 +146,7 @@ impl Kind {
     #[must_use]
     pub fn is_multicast(self) -> bool {
         match self {
-            Self::SaratogaBlind => true,
+            Self::SaratogaBlind | Self::Norm | Self::NormFec => true,
             Self::Cfdp
             | Self::Cfdp1
             | Self::Ltp

@@ -15,7 +15,6 @@ use crate::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRe
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
 use crate::overlay::{self, Overlay};
-use crate::protocol::Protocol;
 use crate::quantity::Size;
 use crate::scenario::{Content, Node, Scenario, StoreFaults, Transfer};
 use crate::text::SpecError;
@@ -281,7 +280,7 @@ impl<'a> Stage<'a> {
     fn shares(&self, scenario: &Scenario, name: &str) -> Result<BTreeMap<usize, u64>, SpecError> {
         let mut shares = BTreeMap::new();
         let fans_out = |transfer: &&Transfer| {
-            transfer.from == name && transfer.to.0.len() > 1 && !is_multicast(transfer)
+            transfer.from == name && transfer.to.0.len() > 1 && !transfer.is_multicast()
         };
         for transfer in scenario.transfers.iter().filter(fans_out) {
             let mut counts = BTreeMap::<usize, u64>::new();
@@ -311,7 +310,7 @@ impl<'a> Stage<'a> {
         config: &mut EngineConfig,
     ) -> Result<(), SpecError> {
         for (number, (name, group)) in scenario.groups.iter().enumerate() {
-            let uses = |t: &&Transfer| is_multicast(t) && t.group.as_ref() == Some(name);
+            let uses = |t: &&Transfer| t.is_multicast() && t.group.as_ref() == Some(name);
             let transfers = || scenario.transfers.iter().filter(uses);
             let all = transfers().flat_map(Transfer::everybody).map(|name| self.node(name));
             let all = all.collect::<Result<BTreeSet<_>, _>>()?;
@@ -495,7 +494,7 @@ impl<'a> Stage<'a> {
         transfer: &'s Transfer,
     ) -> Result<Vec<(&'s str, SendRequest)>, SpecError> {
         let protocol = transfer.protocol.as_ref().ok_or_else(|| unresolved(&transfer.from))?;
-        let group = transfer.group.as_ref().filter(|_| is_multicast(transfer));
+        let group = transfer.group.as_ref().filter(|_| transfer.is_multicast());
         let group = group.and_then(|name| scenario.groups.keys().position(|known| known == name));
         let request = |receiver: &'s str| {
             let (begins, other) = if protocol.kind.is_fetched() {
@@ -564,6 +563,7 @@ impl<'a> Stage<'a> {
                     verified: self.world.store(host).get(&file) == Some(content.as_ref()),
                     told: told(host, false),
                     stats: self.world.host_stats(host).clone(),
+                    nacks: self.repairs(host).map(|(_, nacks)| nacks),
                     rtt: self.light_time(&route) + self.light_time(&back),
                     hops: self.topology.hops(&route)?,
                     first_link: route.first().copied(),
@@ -580,6 +580,7 @@ impl<'a> Stage<'a> {
                 requests: self.requests(scenario, transfer)?.len(),
                 at_sender: told(sender, true),
                 sender: self.world.host_stats(sender).clone(),
+                repairs: self.repairs(sender).map(|(repairs, _)| repairs),
                 receivers,
                 first_link: first_link.map(|link| {
                     (&scenario.links[link], self.world.link_stats(self.links[link]).clone())
@@ -604,15 +605,13 @@ impl<'a> Stage<'a> {
         self.topology.path_info(route).owlt.unwrap_or_default().as_secs_f64()
     }
 
+    fn repairs(&self, host: HostId) -> Option<(u64, u64)> {
+        self.world.engine(host).and_then(AnyEngine::repairs)
+    }
+
     fn node(&self, name: &str) -> Result<usize, SpecError> {
         self.topology.node(name).ok_or_else(|| unresolved(name))
     }
-}
-
-/// Whether what is sent once is for all receivers of a transfer.
-fn is_multicast(transfer: &Transfer) -> bool {
-    let knows_groups = |protocol: &Protocol| protocol.kind.is_multicast();
-    transfer.group.is_some() && transfer.protocol.as_ref().is_some_and(knows_groups)
 }
 
 /// The path that stands for the group of this number, behind those that stand for nodes.

@@ -180,6 +180,13 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// Whether what is sent once is for all of its receivers.
+    #[must_use]
+    pub fn is_multicast(&self) -> bool {
+        let knows_groups = |protocol: &Protocol| protocol.kind.is_multicast();
+        self.group.is_some() && self.protocol.as_ref().is_some_and(knows_groups)
+    }
+
     /// The file's size; 0 for a file that cannot be looked at.
     fn bytes(&self) -> u64 {
         match &self.file {
@@ -315,7 +322,9 @@ impl Scenario {
             | Kind::Ltp1kRed
             | Kind::Saratoga
             | Kind::SaratogaGet
-            | Kind::SaratogaBlind => kind.class(),
+            | Kind::SaratogaBlind
+            | Kind::Norm
+            | Kind::NormFec => kind.class(),
         }
     }
 
@@ -368,6 +377,11 @@ impl Scenario {
             let config = EngineConfig::new(protocol, entity, node.mib.as_ref());
             let mut config = config.map_err(|error| of_node(name, &error))?;
             config.set_inactivity(node.inactivity);
+            let to_group = |t: &&Transfer| t.from == *name && t.is_multicast();
+            let receivers = self.transfers.iter().filter(to_group).map(|t| t.to.0.len()).max();
+            if let Some(count) = receivers.and_then(|count| u32::try_from(count).ok()) {
+                config.set_receivers(count, node.mib.as_ref());
+            }
             if let EngineConfig::Saratoga(peer) = &config {
                 check_peer(name, peer)?;
             }

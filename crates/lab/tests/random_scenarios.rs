@@ -18,7 +18,9 @@ use lab::protocol::Family;
 use lab::quantity::{Probability, Rate, Size, Span};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
-use lab::settings::{self, FileSum, LtpSettings, SaratogaSettings, Settings, Switch};
+use lab::settings::{
+    self, Code, End, FileSum, LtpSettings, NormSettings, SaratogaSettings, Settings, Switch,
+};
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
     Span(std::time::Duration::from_millis(rng.below(max + 1)))
@@ -187,6 +189,31 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
             let default = Some(remote);
             Some(SaratogaSettings { checksum, default, ..SaratogaSettings::default() }.into())
         }
+        Family::Norm => {
+            // Four codes, with blocks that each can have.
+            let code = [Code::None, Code::Rs8, Code::Rs8Old, Code::Rs16][rng.below(4) as usize];
+            let is_large = code == Code::Rs16;
+            let most = if is_large { 500 } else { 150 };
+            let parity = rng.below(most / 2) as u16;
+            let sender = settings::norm::Sender {
+                segment_size: rng.chance(0.3).then(|| Switch::On(40 + 2 * rng.below(450) as u16)),
+                fec: Some(code),
+                block_len: Some(1 + rng.below(most) as u16),
+                parity: Some(parity),
+                auto_parity: Some(rng.below(u64::from(parity) + 1) as u16),
+                info_every: Some(rng.below(10) as u32),
+                fti_in_data: rng.chance(0.3).then_some(false),
+                backoff: rng.chance(0.3).then(|| Switch::On(rng.below(7) as u8)),
+                end: rng.chance(0.3).then_some(End::Flush),
+                ..settings::norm::Sender::default()
+            };
+            let limits = rng.chance(0.2).then(|| settings::norm::Limits {
+                assembly: Some(Size(1 << 20)),
+                ..settings::norm::Limits::default()
+            });
+            let sender = Some(sender);
+            Some(NormSettings { sender, limits, ..NormSettings::default() }.into())
+        }
     }
 }
 
@@ -218,6 +245,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
         Family::Cfdp => ("cfdp-1", &["cfdp"]),
         Family::Ltp => ("ltp-1k-red", &["ltp"]),
         Family::Saratoga => ("saratoga-blind", &["saratoga", "saratoga-get"]),
+        Family::Norm => ("norm-fec", &["norm", "norm-fec"]),
     };
     let class =
         if rng.chance(0.15) { once } else { reliable[rng.below(reliable.len() as u64) as usize] };
@@ -281,6 +309,9 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     if family != Family::Cfdp {
         // These trust UDP's checksum.
         let other = other_settings(seed, family);
+        // Flushes without acknowledgements end when they were sent, heard or not.
+        gentle &= !matches!(&other, Some(Settings::Norm(norm))
+            if norm.sender.as_ref().and_then(|sender| sender.end) == Some(End::Flush));
         nodes.values_mut().for_each(|node| node.mib.clone_from(&other));
         links.iter_mut().for_each(|link| link.on_error = None);
     }
@@ -289,8 +320,10 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
     let profile = match family {
         Family::Cfdp | Family::Ltp => "",
+        Family::Norm => ["", "", "/nrl-2011"][rng.below(3) as usize],
         Family::Saratoga => ["", "/deferred", "/sha1", "/tfrc"][rng.below(4) as usize],
     };
+    gentle &= profile != "/nrl-2011";
     let transfers = (0..count).map(|_| transfer(rng, rate, family, profile)).collect();
     let scenario = Scenario {
         seed,
@@ -381,6 +414,11 @@ fn random_worlds_end_well_by_ltp() {
 #[test]
 fn random_worlds_end_well_by_saratoga() {
     random_worlds_end_well(Family::Saratoga);
+}
+
+#[test]
+fn random_worlds_end_well_by_norm() {
+    random_worlds_end_well(Family::Norm);
 }
 
 fn random_worlds_end_well(family: Family) {

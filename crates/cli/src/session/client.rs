@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 use lab::protocol::{Family, Kind};
 use lab::quantity::Span;
-use proto::{ltp, saratoga};
+use proto::{ltp, norm, saratoga};
 
 use super::{Ended, Id, LINGER, Notice, Rights, cancel, counts, notice, random, under_way};
 use crate::show;
@@ -79,6 +79,8 @@ impl Wish {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) to: SocketAddr,
+    /// How that is reached if it is a multicast group.
+    pub(crate) group: Option<rt::Group>,
     pub(crate) listen: SocketAddr,
     /// The number given to this end, if any.
     pub(crate) entity: Option<u64>,
@@ -141,21 +143,34 @@ fn prepare(
     }
     let waker = rt::Waker::new().context("cannot start")?;
     let (store, state) = store(&wish, &waker)?;
+    if let EngineConfig::Norm(node) = &mut config {
+        node.config.groups.extend(ends.group.map(|_| peer));
+    }
     let engine = config.build(random()?);
+    let is_norm = config.family() == Family::Norm;
     let settings = rt::Config {
-        peers_max: 0,
+        // Receivers of NORM answer from whatever address they have.
+        peers_max: if is_norm { RECEIVERS_MAX } else { 0 },
         tick: Duration::from_millis(10),
         udp_lite: super::udp_lite(&options, true),
         ..rt::Config::new(ends.listen, path)
     };
     let mut driver = rt::Driver::new(settings, engine, store, waker)
         .map_err(|error| bind_error(ends.listen, error))?;
-    let path = driver.connect_peer(ends.to);
-    let path = path.with_context(|| format!("there is no way to {}", ends.to))?;
+    let path = match ends.group {
+        Some(group) => crate::peers::join(&mut driver, group)?,
+        None if is_norm => driver.add_peer(ends.to),
+        None => driver
+            .connect_peer(ends.to)
+            .with_context(|| format!("there is no way to {}", ends.to))?,
+    };
     ensure!(path == peer, "the only peer has another number than the first");
     let client = Client::new(options, ends, wish, timeout, driver.now());
     Ok((driver, client, state))
 }
+
+/// Receivers of one sender that are told apart.
+const RECEIVERS_MAX: usize = 1024;
 
 /// The store for a wish: only a file that is fetched leaves anything behind.
 fn store(wish: &Wish, waker: &rt::Waker) -> Result<(rt::FileStore, Option<tempfile::TempDir>)> {
@@ -318,7 +333,15 @@ impl Client {
             (AnyEngine::Saratoga(node, _), Wish::Delete(name)) => {
                 Ok(Id::Saratoga(node.delete(now, peer, name.clone())?))
             }
-            (AnyEngine::Ltp(_) | AnyEngine::Cfdp(_), _) => {
+            (AnyEngine::Norm(node, _), Wish::Send { name, remote, .. }) => {
+                let request = norm::SendRequest {
+                    peer,
+                    content: norm::Content::File(FileName::file(name)?),
+                    info: remote.clone().into(),
+                };
+                Ok(Id::Norm(node.send(now, request)?))
+            }
+            (AnyEngine::Ltp(_) | AnyEngine::Norm(..) | AnyEngine::Cfdp(_), _) => {
                 anyhow::bail!("{} can only send", self.options.protocol)
             }
         }

@@ -1,4 +1,4 @@
-//! LTP and Saratoga over sockets: what their commands have in common.
+//! LTP, NORM and Saratoga over sockets: what their commands have in common.
 //!
 //! Here a session is one file, or one question. What an LTP session was does not outlive its
 //! process; what came of a file by Saratoga does.
@@ -17,7 +17,7 @@ use engine::{PathInfo, PathKind, Time};
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 use lab::protocol::Family;
 use lab::quantity::Rate;
-use proto::{ltp, saratoga};
+use proto::{ltp, norm, saratoga};
 
 use crate::transfer::{self, CATCH_UP, OVERHEAD, Options, UNPACED_WINDOW};
 
@@ -46,6 +46,7 @@ enum Notice {
 enum Id {
     Ltp(ltp::segment::SessionId),
     Saratoga(saratoga::SessionId),
+    Norm(norm::ObjectId),
 }
 
 impl std::fmt::Display for Id {
@@ -53,6 +54,7 @@ impl std::fmt::Display for Id {
         match self {
             Self::Ltp(id) => id.fmt(f),
             Self::Saratoga(id) => id.fmt(f),
+            Self::Norm(id) => id.fmt(f),
         }
     }
 }
@@ -85,7 +87,7 @@ impl Ended {
     pub(crate) fn originator(&self) -> Option<u64> {
         match self.id {
             Id::Ltp(id) => Some(id.originator),
-            Id::Saratoga(_) => None,
+            Id::Saratoga(_) | Id::Norm(_) => None,
         }
     }
 }
@@ -94,6 +96,7 @@ fn notice(indication: AnyIndication) -> Notice {
     match indication {
         AnyIndication::Ltp(indication) => of_ltp(indication),
         AnyIndication::Saratoga(indication) => of_saratoga(indication),
+        AnyIndication::Norm(indication) => of_norm(indication),
         // CFDP has commands of its own.
         AnyIndication::Cfdp(_) => Notice::Nothing,
     }
@@ -120,6 +123,31 @@ fn of_ltp(indication: ltp::Indication) -> Notice {
             "{sessions} interrupted sessions are cancelled when they are heard of"
         )),
         ltp::Indication::Started(_) | ltp::Indication::Data { .. } => Notice::Nothing,
+    }
+}
+
+fn of_norm(indication: norm::Indication) -> Notice {
+    let text = |info: &[u8]| String::from_utf8_lossy(info).into_owned();
+    match indication {
+        norm::Indication::Receiving { id, size } => {
+            // NORM_INFO, which has the name, may come later.
+            let (id, name) = (Id::Norm(id), String::new());
+            Notice::Receiving { id, name, size: Some(size), resumed: 0 }
+        }
+        norm::Indication::Finished(finished) => Notice::Ended(Ended {
+            id: Id::Norm(finished.id),
+            at_sender: finished.is_sender,
+            name: text(&finished.info),
+            size: finished.size,
+            resumed: 0,
+            is_confirmed: finished.is_confirmed,
+            result: finished.result.map_err(|failure| failure.to_string()),
+        }),
+        norm::Indication::SenderHeard { node, .. } => {
+            Notice::Noted(format!("sender {node:08x} is heard"))
+        }
+        norm::Indication::LimitReached(limit) => Notice::Noted(format!("limit reached: {limit:?}")),
+        norm::Indication::Started { .. } | norm::Indication::Info { .. } => Notice::Nothing,
     }
 }
 
@@ -182,6 +210,15 @@ fn under_way(engine: &AnyEngine) -> Vec<Progress> {
             };
             node.sessions().map(progress).collect()
         }
+        AnyEngine::Norm(node, _) => {
+            let progress = |report: norm::Report| Progress {
+                id: Id::Norm(report.id),
+                octets: report.progress,
+                size: report.size,
+                name: String::from_utf8_lossy(&report.info).into_owned(),
+            };
+            node.objects().map(progress).collect()
+        }
         AnyEngine::Cfdp(_) => Vec::new(),
     }
 }
@@ -191,6 +228,9 @@ fn counts(engine: &AnyEngine) -> Option<(u64, u64)> {
     match engine {
         AnyEngine::Ltp(node) => Some((node.stats().sent.total(), node.stats().received.total())),
         AnyEngine::Saratoga(node, _) => {
+            Some((node.stats().sent.total(), node.stats().received.total()))
+        }
+        AnyEngine::Norm(node, _) => {
             Some((node.stats().sent.total(), node.stats().received.total()))
         }
         AnyEngine::Cfdp(_) => None,
@@ -203,7 +243,11 @@ fn cancel(engine: &mut AnyEngine, now: Time, id: Id) {
     match (engine, id) {
         (AnyEngine::Ltp(node), Id::Ltp(id)) => drop(node.cancel(now, id)),
         (AnyEngine::Saratoga(node, _), Id::Saratoga(id)) => drop(node.cancel(now, id)),
-        (AnyEngine::Ltp(_) | AnyEngine::Saratoga(..) | AnyEngine::Cfdp(_), _) => {}
+        (AnyEngine::Norm(node, _), Id::Norm(id)) => drop(node.cancel(now, id)),
+        (
+            AnyEngine::Ltp(_) | AnyEngine::Saratoga(..) | AnyEngine::Norm(..) | AnyEngine::Cfdp(_),
+            _,
+        ) => {}
     }
 }
 
@@ -258,6 +302,11 @@ fn settings(
             peer.config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
             peer.config.permissions = saratoga::Permissions::default();
         }
+        EngineConfig::Norm(node) => {
+            node.config.catch_up = CATCH_UP;
+            // Many may receive, and each needs a number of its own: chosen at random.
+            node.config.node = 0;
+        }
         EngineConfig::Cfdp(_) => {}
     }
     if let Some(path) = &options.mib {
@@ -285,6 +334,16 @@ fn settings(
             let is_v1 = peer.config.version == saratoga::Version::V1;
             ensure!(is_v1 || !options.udp_lite, "--udp-lite is for version 1 of Saratoga");
             peer.config.default_remote.rate_bps
+        }
+        EngineConfig::Norm(node) => {
+            node.config.receiver.enabled &= matches!(rights, Rights::Server { .. });
+            let rate = node.config.rate_all_bps.take();
+            let is_paced = options.rate.map(Rate::bps).or(rate).is_some_and(|rate| rate > 0);
+            ensure!(
+                is_paced || matches!(rights, Rights::Server { .. }),
+                "{protocol} sends at a fixed rate: give --rate, as --rate \"10 Mbit/s\""
+            );
+            rate
         }
         EngineConfig::Cfdp(_) => None,
     };
@@ -324,7 +383,7 @@ fn within(options: &Options, error: anyhow::Error) -> anyhow::Error {
 fn number(config: &EngineConfig) -> Option<u64> {
     match config {
         EngineConfig::Ltp(config) => Some(config.engine),
-        EngineConfig::Saratoga(_) | EngineConfig::Cfdp(_) => None,
+        EngineConfig::Saratoga(_) | EngineConfig::Norm(_) | EngineConfig::Cfdp(_) => None,
     }
 }
 
@@ -333,6 +392,7 @@ fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
     let prefix = match family {
         Family::Ltp => "ltp-",
         Family::Saratoga => "sar-",
+        Family::Norm => "norm-",
         Family::Cfdp => return Ok(()),
     };
     let swept = store.sweep(prefix, "")?;

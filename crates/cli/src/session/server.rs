@@ -31,6 +31,8 @@ pub(crate) struct Service {
     pub(crate) deletes: bool,
     /// Whether and how this end says that it is there.
     pub(crate) beacons: Option<Announce>,
+    /// The group that NORM is heard on.
+    pub(crate) group: Option<rt::Group>,
 }
 
 /// How a Saratoga peer says that it is there.
@@ -87,6 +89,9 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
     if let (EngineConfig::Saratoga(peer), Some(announce)) = (&mut config, &service.beacons) {
         announce.settle(&mut peer.config, group, service.entity)?;
     }
+    if let EngineConfig::Norm(node) = &mut config {
+        node.config.groups.extend(service.group.map(|_| group));
+    }
     let number = super::number(&config);
     let waker = rt::Waker::new().context("cannot start")?;
     let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
@@ -108,6 +113,10 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
         tell_room(driver.engine_mut(), &service.root);
         let path = join(&mut driver, announce.group)?;
         ensure!(path == group, "the group has another number than the next");
+    }
+    if let Some(heard) = service.group {
+        join(&mut driver, heard)?;
+        screen.say(format_args!("hearing the group {}", heard.address));
     }
     let number = number.map(|number| format!(" as engine {number}")).unwrap_or_default();
     screen.say(format_args!(
@@ -265,7 +274,9 @@ impl Server {
             self.failure = outcome.print().err();
         }
         self.first.get_or_insert(ended.result.is_ok());
-        let grace = LINGER + 4 * self.options.light_time();
+        // In a group, a sender says twice where its end is before it believes the answers.
+        let repeats = if self.service.group.is_some() { 8 } else { 1 };
+        let grace = repeats * LINGER + 4 * self.options.light_time();
         self.closing_until = self.closing_until.min(now + grace);
     }
 

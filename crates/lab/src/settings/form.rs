@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use proto::{ltp, saratoga};
+use proto::{ltp, norm, saratoga};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, IntoDeserializer as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -35,7 +35,7 @@ macro_rules! as_it_is {
     )+};
 }
 
-as_it_is!(bool, u32, u64, usize, String);
+as_it_is!(bool, u8, u16, u32, u64, usize, String);
 
 impl Form<u64> for Size {
     fn of(value: &u64) -> Option<Self> {
@@ -291,6 +291,68 @@ impl Form<saratoga::Congestion> for Heed {
         match self {
             Self::Off => saratoga::Congestion::Off,
             Self::Tfrc => saratoga::Congestion::Tfrc,
+        }
+    }
+}
+
+/// The code of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Code {
+    /// None: FEC id 0.
+    None,
+    /// Reed-Solomon over GF(2^8): FEC id 5.
+    Rs8,
+    /// The same as FEC id 129.
+    #[serde(rename = "rs8-129")]
+    Rs8Old,
+    /// Reed-Solomon over GF(2^16): FEC id 2.
+    Rs16,
+}
+
+impl Form<norm::Scheme> for Code {
+    fn of(value: &norm::Scheme) -> Option<Self> {
+        match value {
+            norm::Scheme::NoCode => Some(Self::None),
+            norm::Scheme::ReedSolomon8 => Some(Self::Rs8),
+            norm::Scheme::SmallBlockSystematic => Some(Self::Rs8Old),
+            norm::Scheme::ReedSolomonM => Some(Self::Rs16),
+            norm::Scheme::Other(_) => None,
+        }
+    }
+
+    fn value(&self) -> norm::Scheme {
+        match self {
+            Self::None => norm::Scheme::NoCode,
+            Self::Rs8 => norm::Scheme::ReedSolomon8,
+            Self::Rs8Old => norm::Scheme::SmallBlockSystematic,
+            Self::Rs16 => norm::Scheme::ReedSolomonM,
+        }
+    }
+}
+
+/// How a NORM sender ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// With flushes.
+    Flush,
+    /// When all receivers acknowledged.
+    Acknowledged,
+}
+
+impl Form<norm::EndGame> for End {
+    fn of(value: &norm::EndGame) -> Option<Self> {
+        Some(match value {
+            norm::EndGame::Flush => Self::Flush,
+            norm::EndGame::Acknowledged => Self::Acknowledged,
+        })
+    }
+
+    fn value(&self) -> norm::EndGame {
+        match self {
+            Self::Flush => norm::EndGame::Flush,
+            Self::Acknowledged => norm::EndGame::Acknowledged,
         }
     }
 }

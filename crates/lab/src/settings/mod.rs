@@ -6,6 +6,7 @@
 mod form;
 mod keys;
 pub mod ltp;
+pub mod norm;
 pub mod saratoga;
 #[cfg(test)]
 mod tests;
@@ -17,9 +18,10 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::form::{Bits, FileSum, Switch, Version};
+pub use self::form::{Bits, Code, End, FileSum, Switch, Version};
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::ltp::LtpSettings;
+pub use self::norm::NormSettings;
 pub use self::saratoga::SaratogaSettings;
 use crate::mib::{Mib, Timer};
 use crate::protocol::Family;
@@ -37,6 +39,8 @@ pub enum Settings {
     Ltp(Box<LtpSettings>),
     /// The settings of a Saratoga peer.
     Saratoga(Box<SaratogaSettings>),
+    /// The settings of a NORM node.
+    Norm(Box<NormSettings>),
 }
 
 /// A table whose protocol is not known yet.
@@ -78,6 +82,7 @@ impl Settings {
             Family::Cfdp => Self::Cfdp(text::parse_at(text, origin, keys)?),
             Family::Ltp => Self::Ltp(text::parse_at(text, origin, keys)?),
             Family::Saratoga => Self::Saratoga(text::parse_at(text, origin, keys)?),
+            Family::Norm => Self::Norm(text::parse_at(text, origin, keys)?),
         })
     }
 
@@ -93,12 +98,15 @@ impl Settings {
             (Self::Unread(Unread(table)), Family::Saratoga) => {
                 Ok(Self::Saratoga(interpret(table)?))
             }
+            (Self::Unread(Unread(table)), Family::Norm) => Ok(Self::Norm(interpret(table)?)),
             (settings @ Self::Cfdp(_), Family::Cfdp)
             | (settings @ Self::Ltp(_), Family::Ltp)
-            | (settings @ Self::Saratoga(_), Family::Saratoga) => Ok(settings),
+            | (settings @ Self::Saratoga(_), Family::Saratoga)
+            | (settings @ Self::Norm(_), Family::Norm) => Ok(settings),
             (Self::Cfdp(_), _) => Err(foreign("CFDP")),
             (Self::Ltp(_), _) => Err(foreign("LTP")),
             (Self::Saratoga(_), _) => Err(foreign("Saratoga")),
+            (Self::Norm(_), _) => Err(foreign("NORM")),
         }
     }
 
@@ -116,7 +124,7 @@ impl Settings {
     pub fn cfdp(&self) -> Option<&Mib> {
         match self {
             Self::Cfdp(mib) => Some(mib),
-            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) => None,
+            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
         }
     }
 
@@ -124,7 +132,7 @@ impl Settings {
     pub fn cfdp_mut(&mut self) -> Option<&mut Mib> {
         match self {
             Self::Cfdp(mib) => Some(mib),
-            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) => None,
+            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
         }
     }
 
@@ -132,7 +140,7 @@ impl Settings {
     pub(crate) fn place(&mut self, folder: &Path) {
         match self {
             Self::Ltp(settings) => settings.place(folder),
-            Self::Unread(_) | Self::Cfdp(_) | Self::Saratoga(_) => {}
+            Self::Unread(_) | Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) => {}
         }
     }
 }
@@ -163,6 +171,12 @@ impl From<SaratogaSettings> for Settings {
     }
 }
 
+impl From<NormSettings> for Settings {
+    fn from(settings: NormSettings) -> Self {
+        Self::Norm(Box::new(settings))
+    }
+}
+
 impl Serialize for Settings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -170,6 +184,7 @@ impl Serialize for Settings {
             Self::Cfdp(mib) => mib.serialize(serializer),
             Self::Ltp(settings) => settings.serialize(serializer),
             Self::Saratoga(settings) => settings.serialize(serializer),
+            Self::Norm(settings) => settings.serialize(serializer),
         }
     }
 }

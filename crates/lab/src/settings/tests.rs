@@ -303,6 +303,7 @@ fn refused(family: Family, text: &str) -> String {
             Family::Cfdp => "cfdp",
             Family::Ltp => "ltp",
             Family::Saratoga => "saratoga",
+            Family::Norm => "norm",
         };
         crate::engines::EngineConfig::new(&name.parse().unwrap(), 1, Some(&settings))
     });

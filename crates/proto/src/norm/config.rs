@@ -43,6 +43,23 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Whether these settings can be used.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn check(&self) -> Result<(), String> {
+        super::coding::Coding::new(&self.sender).map(drop)
+    }
+
+    /// Makes blocks as long as a code over GF(2^8) has them, and sends so much parity with each
+    /// that one segment in ten may be lost: of 206 + 49 segments, 49 are lost once in a million
+    /// blocks.
+    pub fn send_parity_unasked(&mut self) {
+        self.sender.block_len = 206;
+        self.sender.parity = 49;
+        self.sender.auto_parity = 49;
+    }
+
     /// Whether a path is a group.
     #[must_use]
     pub fn is_group(&self, path: PathId) -> bool {
@@ -92,6 +109,9 @@ pub struct SenderConfig {
     /// Receivers that must be heard before [`EndGame::Acknowledged`] is over; 0 waits for those
     /// that were heard of.
     pub receivers: u32,
+    /// With [`EndGame::Acknowledged`], how long receivers that were not heard are waited for: a way
+    /// back may be much longer than the way there. Flushes get rare meanwhile.
+    pub patience: Duration,
     /// Congestion control.
     pub congestion: Congestion,
 }
@@ -111,11 +131,13 @@ impl Default for SenderConfig {
             robust_factor: 20,
             grtt_initial: Duration::from_millis(500),
             grtt_of_path: true,
-            grtt_max: Duration::from_secs(15),
+            // As much as messages can tell.
+            grtt_max: Duration::from_secs(1000),
             probe_interval_min: Duration::from_secs(1),
             probe_interval_max: Duration::from_secs(30),
             end: EndGame::Acknowledged,
             receivers: 0,
+            patience: Duration::from_secs(600),
             congestion: Congestion::FixedRate,
         }
     }
@@ -153,11 +175,20 @@ pub struct ReceiverConfig {
     /// How often in vain a silent sender is asked for what is missing, before that is given up:
     /// `NORM_ROBUST_FACTOR`.
     pub robust_factor: u32,
+    /// Silence after which objects are given up; `None` asks as often as `robust_factor` says, each
+    /// time after twice that many of the greatest round trip.
+    pub inactivity: Option<Duration>,
 }
 
 impl Default for ReceiverConfig {
     fn default() -> Self {
-        Self { enabled: true, silent: false, unicast_nack: false, robust_factor: 20 }
+        Self {
+            enabled: true,
+            silent: false,
+            unicast_nack: false,
+            robust_factor: 20,
+            inactivity: None,
+        }
     }
 }
 

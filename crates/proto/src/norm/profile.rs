@@ -13,6 +13,7 @@ use super::config::{Config, EndGame};
 #[must_use]
 pub fn profile(name: &str) -> Option<Config> {
     match name {
+        "default" => Some(Config::default()),
         "nrl-2011" => Some(nrl_2011()),
         _ => None,
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 use wire::norm::{
-    self, Ack, Body, CcFeedback, CcFlags, Command, Extensions, FIELD_BITS_ASSUMED, Nack, NodeId,
-    Position, RequestWriter, Requests, Scheme, SendTime,
+    self, Ack, Body, CcFeedback, CcFlags, Command, Extension, Extensions, FIELD_BITS_ASSUMED, Nack,
+    NodeId, Position, RequestWriter, Requests, Scheme, SendTime,
 };
 
 use super::core::{Alarm, Core};
@@ -16,6 +16,7 @@ use super::indication::{Failure, Indication, Limit, ObjectId, Report};
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Handle, Turn};
 use crate::ranges::Ranges;
+use crate::timer::TICK;
 
 /// Octets of NORM_NACK before its requests, with EXT_CC.
 const NACK_HEADER: usize = 36;
@@ -25,6 +26,11 @@ const FORMER_MIN: Duration = Duration::from_secs(1);
 
 /// Messages of one round of requests at most; what is left is asked for in the next.
 const NACKS_MAX: u32 = 16;
+
+/// The type of a header extension of our own, which others skip: the first object that a receiver
+/// heard of. What it acknowledges begins there, and a receiver that was started again knows nothing
+/// of what came before.
+pub(crate) const EXT_BEGAN: u8 = 193;
 
 /// A sender that is received from.
 #[derive(Debug)]
@@ -41,7 +47,9 @@ pub(crate) struct Receiver {
     group: u32,
     scheme: Scheme,
     objects: BTreeMap<u64, Incoming>,
-    /// The highest object of which it spoke; `None` before the first.
+    /// The first object of which it spoke here.
+    first: u64,
+    /// The highest one; `None` before the first.
     newest: Option<u64>,
     /// What is over: here, or given up.
     done: Ranges,
@@ -112,6 +120,7 @@ impl Receiver {
             group: norm::group_size(header.group_size),
             scheme: Scheme::ReedSolomon8,
             objects: BTreeMap::new(),
+            first: 0,
             newest: None,
             done: Ranges::new(),
             failed: Ranges::new(),
@@ -206,7 +215,8 @@ impl Receiver {
 
     fn inactivity(&self, core: &Core) -> Duration {
         let robust = core.config.receiver.robust_factor;
-        (self.grtt * 2 * robust).max(Duration::from_secs(1))
+        let round = (self.grtt * 2 * robust).max(Duration::from_secs(1));
+        core.config.receiver.inactivity.map_or(round, |limit| round.min(limit)).max(TICK)
     }
 
     /// The object with this identifier, numbered without end.
@@ -246,6 +256,9 @@ impl Receiver {
             core.indicate(Indication::Started { id, is_sender: false, info });
         }
         if !places.is_empty() {
+            if self.newest.is_none() {
+                self.first = first;
+            }
             self.newest = Some(number);
         } else if self.newest.is_none_or(|newest| number > newest) {
             core.limit_reached(Limit::Objects);
@@ -562,7 +575,9 @@ impl Receiver {
         let mut wait = limit;
         if silent < limit && self.misses == 0 {
             wait = limit - silent;
-        } else if self.misses >= core.config.receiver.robust_factor {
+        } else if self.misses >= core.config.receiver.robust_factor
+            || core.config.receiver.inactivity.is_some_and(|limit| silent >= limit)
+        {
             self.abandon(core, now, &Failure::Silence);
             return;
         } else {
@@ -677,7 +692,10 @@ impl Receiver {
         };
         let mut payload = [0; 12];
         let len = position.encode(&mut payload, FIELD_BITS_ASSUMED).unwrap_or(0);
-        let body = Body::Ack(self.ack(Ack::FLUSH, burst.departure(), &payload[..len]));
+        let [high, low] = (self.first as u16).to_be_bytes();
+        let began = [Extension { kind: EXT_BEGAN, value: &[0, high, low] }];
+        let ack = self.ack(Ack::FLUSH, burst.departure(), &payload[..len]);
+        let body = Body::Ack(Ack { others: Extensions::new(&began), ..ack });
         let went = self.say(core, burst, body);
         if went {
             (self.acknowledge_due, self.wanted) = (false, None);

@@ -16,12 +16,16 @@ use super::core::{Alarm, Core, send_time, since_sent};
 use super::grtt::Grtt;
 use super::indication::{Failure, Finished, Indication, Limit, Report};
 use super::outgoing::{Cut, Outgoing, Symbols};
+use super::receiver::EXT_BEGAN;
 use super::voice::Voice;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 
 /// Octets of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
 const FLUSH_HEADER: usize = 24;
+
+/// Most time between flushes that wait for receivers far away.
+const FLUSH_GAP_MAX: Duration = Duration::from_secs(60);
 
 /// Most objects that one range of a request may name.
 const OBJECTS_MAX: u16 = 1023;
@@ -60,6 +64,8 @@ struct Probe {
 /// The end of what there is to send is being told.
 #[derive(Debug)]
 struct Flush {
+    /// When it began, or somebody was last heard.
+    since: Time,
     /// The last of the receivers that were asked to acknowledge, if some are left that did not fit
     /// the same message.
     after: Option<NodeId>,
@@ -72,6 +78,8 @@ struct Flush {
 struct Member {
     /// Whether it acknowledged what is being flushed.
     has_acknowledged: bool,
+    /// The first object that it heard of, if it says so: it acknowledges nothing before.
+    first: Option<u16>,
 }
 
 impl Sender {
@@ -276,7 +284,7 @@ impl Sender {
     }
 
     /// Begins to tell where the end is, if all was sent and nothing waits to be repaired.
-    fn check_flush(&mut self, core: &mut Core, _now: Time) {
+    fn check_flush(&mut self, core: &mut Core, now: Time) {
         let is_idle = !self.is_collecting
             && self.objects.iter().all(|object| object.is_sent() && !object.has_repairs());
         if self.objects.is_empty() || !is_idle || self.flush.is_some() {
@@ -285,7 +293,7 @@ impl Sender {
         for member in self.members.values_mut() {
             member.has_acknowledged = false;
         }
-        self.flush = Some(Flush { after: None, sent: 0, due: true });
+        self.flush = Some(Flush { since: now, after: None, sent: 0, due: true });
         self.base.want(&mut core.kernel, Class::Control);
     }
 
@@ -302,21 +310,22 @@ impl Sender {
                 self.probe.due = true;
                 self.base.want(&mut core.kernel, Class::Control);
             }
-            Alarm::Flush => self.flush_again(core),
+            Alarm::Flush => self.flush_again(core, now),
             Alarm::Aggregate => self.commit(core, now),
             Alarm::Squelch | Alarm::Nack | Alarm::Feedback => {}
             Alarm::Acknowledge | Alarm::Inactivity => {}
         }
     }
 
-    fn flush_again(&mut self, core: &mut Core) {
-        let robust = core.config.sender.robust_factor;
+    fn flush_again(&mut self, core: &mut Core, now: Time) {
         if self.is_acknowledged(core) {
             self.finish(core, &Ok(()));
             return;
         }
+        let config = &core.config.sender;
         let Some(flush) = self.flush.as_mut() else { return };
-        if flush.sent < robust {
+        let waits = config.end == EndGame::Acknowledged && now.since(flush.since) < config.patience;
+        if flush.sent < config.robust_factor || waits {
             flush.due = true;
             self.base.want(&mut core.kernel, Class::Control);
             return;
@@ -356,10 +365,25 @@ impl Sender {
     fn finish(&mut self, core: &mut Core, result: &Result<(), Failure>) {
         let acknowledged = self.acknowledged();
         let is_confirmed = acknowledged > 0 && acknowledged as usize == self.members.len();
+        let known = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         for mut object in std::mem::take(&mut self.objects) {
             object.close(core);
             core.free.push(object.handle());
-            finished(core, &object, result.clone(), (acknowledged, is_confirmed));
+            // A receiver that was started again does not know what came before.
+            let number = object.number();
+            let late = self.members.values().filter(|member| {
+                let first = member.first.filter(|_| member.has_acknowledged);
+                first.is_some_and(|first| number.wrapping_sub(first) >= 0x8000)
+            });
+            let missing = u32::try_from(late.count()).unwrap_or(u32::MAX);
+            let result = match result {
+                Ok(()) if missing > 0 && core.config.sender.end == EndGame::Acknowledged => {
+                    Err(Failure::Unacknowledged { missing, known })
+                }
+                result => result.clone(),
+            };
+            let is_confirmed = is_confirmed && missing == 0;
+            finished(core, &object, result, (acknowledged - missing, is_confirmed));
         }
         self.rest(core);
         // A receiver that left is not waited for when more is sent.
@@ -452,7 +476,11 @@ impl Sender {
                 break;
             }
         }
-        let wait = self.voice.twice();
+        let mut wait = self.voice.twice();
+        if let Some(flush) = self.flush.as_ref() {
+            let rarer = flush.sent.saturating_sub(core.config.sender.robust_factor);
+            wait = (wait * (1 << rarer.min(16))).min(wait.max(FLUSH_GAP_MAX));
+        }
         self.base.alarm(&mut core.kernel, Alarm::Flush, burst.departure(), wait);
         true
     }
@@ -550,9 +578,13 @@ impl Sender {
         if !is_there {
             return;
         }
-        if let Some(member) = self.members.get_mut(&node) {
-            member.has_acknowledged = true;
+        let Some(member) = self.members.get_mut(&node) else { return };
+        if !std::mem::replace(&mut member.has_acknowledged, true)
+            && let Some(flush) = self.flush.as_mut()
+        {
+            flush.since = now;
         }
+        member.first = began_with(ack);
         if self.is_acknowledged(core) {
             self.finish(core, &Ok(()));
         }
@@ -785,6 +817,13 @@ fn finished(
         data: None,
         size: object.size,
     }));
+}
+
+/// The first object that a receiver heard of, if it says so.
+fn began_with(ack: &Ack<'_>) -> Option<u16> {
+    let mut others = ack.others.iter();
+    let value = others.find(|extension| extension.kind == EXT_BEGAN)?.value;
+    value.last_chunk::<2>().map(|number| u16::from_be_bytes(*number))
 }
 
 /// The first segment of an object.
