@@ -38,6 +38,8 @@ UNSUPPORTED = 127
 WAITED, HUNG = 1000, 1001
 GROUP, PORT = "224.1.2.3", 6003
 SENDER = 1
+# How our settings call the codes.
+SCHEMES = {2: "rs16", 5: "rs8", 129: "rs8-129"}
 LOST_SHARES = (0.0, 0.01, 0.05, 0.20)
 
 
@@ -121,7 +123,9 @@ def destination(case: Case, hosts: list[Host]) -> str:
     return f"{GROUP if case.multicast else hosts[1].address}:{PORT}"
 
 
-def send_command(case: Case, programs: Programs, hosts: list[Host], file: Path) -> list[str]:
+def send_command(
+    case: Case, programs: Programs, hosts: list[Host], file: Path, folder: Path
+) -> list[str]:
     """The command line of a sender, which is on the first host."""
     group, coding = destination(case, hosts), case.coding
     nodes = [str(SENDER + number) for number in range(1, len(hosts))]
@@ -134,13 +138,28 @@ def send_command(case: Case, programs: Programs, hosts: list[Host], file: Path) 
         acks = [word for node in nodes for word in ("--ack", node)]
         limit = ["--timeout", str(programs.limit_s)]
         return [str(programs.libnorm), "send", str(file), *ends, *pace, *code, *acks, *limit]
-    ends = ["--group", group, "--interface", hosts[0].interface, "--node", str(SENDER)]
-    code = ["--fec", str(coding.fec_id), "--block", str(coding.block)]
-    code += ["--parity", str(coding.parity), "--auto-parity", str(coding.proactive)]
-    pace = ["--rate", f"{programs.rate_bps} bit/s", "--segment", "1024"]
-    acks = [word for node in nodes for word in ("--ack", node)]
-    shared = ["--protocol", "norm", "--json"]
-    return [str(programs.slowlight), "send", str(file), *shared, *ends, *pace, *code, *acks]
+    to = ["--group", group, "--interface", hosts[0].interface] if case.multicast else [group]
+    settings = folder / "sender.toml"
+    settings.write_text(sender_settings(case))
+    shared = ["--protocol", "norm", "--json", "--entity", str(SENDER), "--mib", str(settings)]
+    pace = ["--rate", f"{programs.rate_bps} bit/s", "--timeout", f"{programs.limit_s} s"]
+    return [str(programs.slowlight), "send", str(file), *to, *shared, *pace]
+
+
+def sender_settings(case: Case) -> str:
+    """The settings file of a sender of ours."""
+    coding = case.coding
+    return (
+        "[sender]\n"
+        "segment_size = 1024\n"
+        f'fec = "{SCHEMES[coding.fec_id]}"\n'
+        f"block_len = {coding.block}\n"
+        f"parity = {coding.parity}\n"
+        f"auto_parity = {coding.proactive}\n"
+        f"receivers = {len(case.receivers)}\n"
+        # As libnorm is told.
+        'grtt_initial = "50 ms"\n'
+    )
 
 
 def recv_command(
@@ -148,13 +167,17 @@ def recv_command(
 ) -> list[str]:
     """The command line of a receiver, on the host with that number."""
     host, node = hosts[number], str(SENDER + number)
-    ends = ["--group", destination(case, hosts), "--interface", host.interface, "--node", node]
     if name == LIBNORM:
+        ends = ["--group", destination(case, hosts), "--interface", host.interface]
+        ends += ["--node", node]
         # It stays until its standard input ends, and that is when the sender has ended.
         limits = ["--timeout", str(programs.limit_s), "--stay"]
         return [str(programs.libnorm), "recv", str(root), *ends, *limits]
-    shared = ["--protocol", "norm", "--json", "--root", str(root), "--once"]
-    return [str(programs.slowlight), "recv", *shared, *ends]
+    listen = ["--listen", "0.0.0.0:0" if case.multicast else f"0.0.0.0:{PORT}"]
+    if case.multicast:
+        listen += ["--group", destination(case, hosts), "--interface", host.interface]
+    shared = ["--protocol", "norm", "--json", "--entity", node, "--root", str(root), "--once"]
+    return [str(programs.slowlight), "recv", *shared, *listen]
 
 
 def start(host: Host, command: list[str], folder: Path, name: str) -> subprocess.Popen[bytes]:
@@ -218,7 +241,7 @@ def run(case: Case, programs: Programs, source: Path, folder: Path) -> Outcome:
             for receiver in running:
                 netns.wait_for_socket(receiver, PORT, GROUP if case.multicast else None)
             begin = time.monotonic()
-            command = send_command(case, programs, hosts, source)
+            command = send_command(case, programs, hosts, source, folder)
             running.insert(0, start(hosts[0], command, folder, "send"))
             exits = [finish(running[0], programs.limit_s + 5)]
             elapsed = time.monotonic() - begin
@@ -303,8 +326,8 @@ def cases(senders_and_receivers: list[tuple[str, str]]) -> list[Case]:
 
 def speaks_norm(slowlight: Path) -> bool:
     """Whether this binary knows the protocol."""
-    ended = subprocess.run([str(slowlight), "recv", "--help"], capture_output=True, text=True)
-    return "norm" in ended.stdout.lower()
+    ended = subprocess.run([str(slowlight), "send", "--help"], capture_output=True, text=True)
+    return "norm:" in ended.stdout.lower()
 
 
 def target_folder() -> Path:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from run_norm import (
     OTHER_CODINGS,
     PROACTIVE,
     REPAIR,
+    SCHEMES,
     SLOWLIGHT,
     UNSUPPORTED,
     WAITED,
@@ -29,6 +31,7 @@ from run_norm import (
     judge,
     recv_command,
     send_command,
+    sender_settings,
     speaks_norm,
     target_folder,
 )
@@ -90,22 +93,45 @@ class Commands(unittest.TestCase):
     """What the programs are told."""
 
     def test_both_ends_name_the_same_group_and_different_nodes(self) -> None:
-        programs = Programs(Path("slowlight"), Path("norm-peer"), 1_000_000, 60.0)
         for multicast, expected in ((True, "224.1.2.3:6003"), (False, "10.0.0.2:6003")):
-            for name in (SLOWLIGHT, LIBNORM):
+            for name, node in ((SLOWLIGHT, "--entity"), (LIBNORM, "--node")):
                 case = Case(name, (name,), multicast, 0.0, PROACTIVE)
                 self.assertEqual(destination(case, HOSTS), expected)
-                send = send_command(case, programs, HOSTS[:2], Path("file"))
-                recv = recv_command(name, case, programs, HOSTS[:2], 1, Path("root"))
-                for command in (send, recv):
-                    self.assertEqual(command[command.index("--group") + 1], expected)
-                nodes = [command[command.index("--node") + 1] for command in (send, recv)]
-                self.assertEqual(nodes, ["1", "2"])
+                commands = self.commands(case)
+                self.assertIn(expected, commands[0])
+                # Our receiver of unicast listens to everybody.
+                self.assertTrue(any(word.endswith(":6003") for word in commands[1]), commands[1])
+                self.assertEqual([it[it.index(node) + 1] for it in commands], ["1", "2"])
+
+    def commands(self, case: Case) -> list[list[str]]:
+        """What sender and receiver are told."""
+        programs = Programs(Path("slowlight"), Path("norm-peer"), 1_000_000, 60.0)
+        root = Path("root")
+        with tempfile.TemporaryDirectory() as folder:
+            send = send_command(case, programs, HOSTS[:2], Path("file"), Path(folder))
+        return [send, recv_command(case.receivers[0], case, programs, HOSTS[:2], 1, root)]
+
+    def test_our_settings_say_what_libnorm_is_told(self) -> None:
+        for coding in (REPAIR, PROACTIVE, *OTHER_CODINGS):
+            settings = tomllib.loads(
+                sender_settings(Case(SLOWLIGHT, (LIBNORM,) * 2, True, 0.0, coding))
+            )
+            sender = settings["sender"]
+            theirs = self.commands(Case(LIBNORM, (LIBNORM,), True, 0.0, coding))[0]
+            for ours, name in (
+                ("segment_size", "--segment"),
+                ("block_len", "--block"),
+                ("parity", "--parity"),
+                ("auto_parity", "--auto-parity"),
+            ):
+                self.assertEqual(str(sender[ours]), theirs[theirs.index(name) + 1])
+            self.assertEqual(sender["fec"], SCHEMES[int(theirs[theirs.index("--fec") + 1])])
+            self.assertEqual(sender["receivers"], 2)
 
     def test_a_binary_without_the_protocol_is_known(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             program = Path(folder) / "slowlight"
-            for text, speaks in (("cfdp, ltp", False), ("cfdp, ltp, norm", True)):
+            for text, speaks in (("Saratoga: ask", False), ("NORM: group", True)):
                 program.write_text(f"#!/bin/sh\necho '{text}'\n")
                 program.chmod(0o755)
                 self.assertEqual(speaks_norm(program), speaks)
