@@ -4,7 +4,8 @@
 * slowlight over loopback, CFDP class 2, LTP and Saratoga: 1 GB, compared by SHA-256, and the peak
   resident memory of both processes; of CFDP for 100 MB and 4 GB, too;
 * the peers of `interop/`, class 2 at the same datagram size, each against itself;
-* libnorm against itself, without a code and with two, at the same datagram size;
+* NORM over loopback, without a code and with two, ours with 1 GB and libnorm against itself, at the
+  same datagram size;
 * the simulator: processor time of a 10 MB run, and whether many runs keep all processors busy;
   the link model's own benchmark.
 
@@ -48,8 +49,12 @@ NAMES = {"cfdp": "class 2", "ltp": "LTP", "saratoga": "Saratoga"}
 PYTHON = str(INTEROP / ".venv/bin/python")
 # libnorm against itself: what the code is called, its block, its parity; and bit/s to pace it at.
 NORM_BYTES = 300_000_000
+NORM_GIGABYTE = 1_000_000_000
 NORM_CODES = (("FEC off", 64, 0), ("20+4", 20, 4), ("64+16", 64, 16))
 NORM_RATES = (1_000_000_000, 2_000_000_000, 4_000_000_000)
+# The same of ours, whose sender also needs a pace; and how often libnorm's goodput it shall have.
+OUR_NORM_RATES = (2_000_000_000, 4_000_000_000, 8_000_000_000)
+NORM_TIMES = {"FEC off": 2.0, "20+4": 3.0, "64+16": 3.0}
 # Header, payload identifier and transmission information of a NORM_DATA message with FEC id 5.
 NORM_HEADER = 16 + 4 + 12
 PEERS = {
@@ -268,6 +273,41 @@ class Bench:
                 best = Row(best.what, goodput, seconds, sender.rss_kb, receiver.rss_kb, pace)
         return self.add(best)
 
+    def norm(self, code: str, block: int, parity: int, proactive: int = 0) -> Row:
+        """slowlight to slowlight by NORM, unicast, the best of several paces."""
+        source, root = self.folder / "source.bin", self.folder / "root"
+        make_file(source, NORM_GIGABYTE)
+        settings = self.folder / "norm.toml"
+        settings.write_text(
+            f"[sender]\nblock_len = {block}\nparity = {parity}\nauto_parity = {proactive}\n"
+            f"receivers = 1\n"
+        )
+        what = f"slowlight NORM, {code}" + (f", {proactive} unasked" if proactive else "")
+        best = Row(f"{what}, {NORM_GIGABYTE / 1e6:g} MB", 0.0, note="never complete")
+        for rate in OUR_NORM_RATES:
+            shutil.rmtree(root, ignore_errors=True)
+            root.mkdir()
+            shared = ["--protocol", "norm", "--json", "--datagram", str(self.datagram)]
+            listen = ["--listen", "127.0.0.1:5831", "--root", str(root), "--once"]
+            receive = [self.slowlight, "recv", *shared, *listen]
+            recv = Process(receive, self.folder, "recv", 120)
+            wait_for_port(5831)
+            pace = ["--rate", f"{rate} bit/s", "--mib", str(settings)]
+            transmit = [self.slowlight, "send", *shared, str(source), "127.0.0.1:5831", *pace]
+            send = Process(transmit, self.folder, "send", 100)
+            sender, receiver = wait_for_both(send, recv)
+            seconds = float(last_json(sender.output).get("elapsed_s") or 0)
+            if sender.code != 0 or seconds == 0 or digest(source) != digest(root / source.name):
+                continue
+            goodput = NORM_GIGABYTE * 8 / seconds
+            if goodput > (best.goodput_bps or 0):
+                note = f"paced at {rate / 1e6:g} Mbit/s, SHA-256 equal"
+                best = Row(best.what, goodput, seconds, sender.rss_kb, receiver.rss_kb, note)
+        source.unlink()
+        shutil.rmtree(root, ignore_errors=True)
+        self.failed |= best.seconds is None
+        return self.add(best)
+
     def libnorm(self, program: Path, code: str, block: int, parity: int) -> Row:
         """libnorm against itself, unicast, the best of several paces.
 
@@ -422,6 +462,34 @@ def build(target: Path) -> None:
     subprocess.run([*cargo, "--manifest-path", str(INTEROP / "Cargo.toml")], check=True)
 
 
+def compare_norm(bench: Bench) -> dict[str, float]:
+    """Measures NORM with each code, and says how many times libnorm's goodput ours is.
+
+    Codes without a comparison are left out.
+    """
+    norm_peer = build_norm_peer()
+    found = {}
+    for code in NORM_CODES:
+        ours = bench.norm(*code).goodput_bps or 0.0
+        theirs = bench.libnorm(norm_peer, *code).goodput_bps if norm_peer is not None else None
+        if theirs:
+            found[code[0]] = ours / theirs
+    bench.norm(*NORM_CODES[-1], proactive=NORM_CODES[-1][2])
+    return found
+
+
+def norm_judgements(times_libnorm: dict[str, float]) -> list[tuple[str, bool]]:
+    """The targets of NORM with what was measured, and whether each holds."""
+    return [
+        (
+            f"NORM, {code}: {times_libnorm[code]:.1f} times libnorm, at least {least:g}",
+            times_libnorm[code] >= least,
+        )
+        for code, least in NORM_TIMES.items()
+        if code in times_libnorm
+    ]
+
+
 def build_norm_peer() -> Path | None:
     """Where the peer made of libnorm is; None if the library is not there."""
     command = [PYTHON, str(INTEROP / "run_norm.py"), "--build"]
@@ -457,10 +525,7 @@ def main() -> int:
         for peer, (command, rates) in PEERS.items():
             command = command or [str(bench.target / "release/cfdp-rs-peer")]
             peers.append(bench.peer(peer, command, rates))
-        norm_peer = build_norm_peer()
-        if norm_peer is not None:
-            for code in NORM_CODES:
-                bench.libnorm(norm_peer, *code)
+        times_libnorm = compare_norm(bench)
         cpu_s = bench.simulator(10).seconds or float("inf")
         busy = bench.both_cores(60)
         if not given.quick:
@@ -472,6 +537,7 @@ def main() -> int:
     # The peers speak CFDP.
     ratio = (gigabytes[0].goodput_bps or 0) / best_peer if best_peer else 0.0
     judged = judgements(raw_bps, gigabytes, transfers, ratio, cpu_s, busy)
+    judged += norm_judgements(times_libnorm)
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
     )
@@ -483,6 +549,7 @@ def main() -> int:
         "processors": os.cpu_count(),
         "system": platform.platform(),
         "times_best_peer": ratio,
+        "times_libnorm": times_libnorm,
         "targets": [{"target": target, "holds": holds} for target, holds in judged],
         "rows": [asdict(row) for row in bench.rows],
         "own_rss_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
