@@ -166,7 +166,9 @@ fn engine(settings: &str) -> AnyEngine {
 fn units_share_a_block_as_long_and_as_large_as_said() {
     let send = |engine: &mut AnyEngine| match engine {
         AnyEngine::Ltp(node) => node.send_data(Time::ZERO, 2, 9, &[7; 60]),
-        AnyEngine::Cfdp(_) | AnyEngine::Saratoga(..) => panic!("it is of LTP"),
+        AnyEngine::Cfdp(_) | AnyEngine::Saratoga(..) | AnyEngine::Norm(..) => {
+            panic!("it is of LTP")
+        }
     };
     assert!(send(&mut engine("aggregation = \"off\"")).is_err());
     assert!(send(&mut engine("[aggregation]\n[limits]\nunits = \"50 B\"")).is_err());
