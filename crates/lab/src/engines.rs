@@ -568,39 +568,12 @@ impl AnyEngine {
             }
             Self::Saratoga(node, paths) => {
                 let known = send.group.or_else(|| paths.get(&send.destination).copied());
-                let Some(peer) = known else {
-                    return Err(format!("there is no path to {}", send.destination));
-                };
-                let asked = if send.kind.is_fetched() {
-                    node.get(
-                        now,
-                        saratoga::GetRequest {
-                            peer,
-                            name: send.name.clone(),
-                            destination: send.source.clone(),
-                            delete: false,
-                        },
-                    )
-                } else {
-                    node.put(
-                        now,
-                        saratoga::PutRequest {
-                            peer,
-                            source: send.source.clone(),
-                            name: send.name.clone(),
-                            put: send.kind.put(),
-                            delete: false,
-                            stream: false,
-                        },
-                    )
-                };
-                asked.map(|_| ()).map_err(|error| error.to_string())
+                let peer = known.ok_or_else(|| no_path(send.destination))?;
+                ask_saratoga(node, now, peer, send).map_err(|error| error.to_string())
             }
             Self::Norm(node, paths) => {
                 let known = send.group.or_else(|| paths.get(&send.destination).copied());
-                let Some(peer) = known else {
-                    return Err(format!("there is no path to {}", send.destination));
-                };
+                let peer = known.ok_or_else(|| no_path(send.destination))?;
                 let request = norm::SendRequest {
                     peer,
                     content: norm::Content::File(send.source.clone()),
@@ -610,6 +583,36 @@ impl AnyEngine {
             }
         }
     }
+}
+
+fn no_path(entity: u64) -> String {
+    format!("there is no path to {entity}")
+}
+
+fn ask_saratoga(
+    node: &mut saratoga::Node,
+    now: Time,
+    peer: PathId,
+    send: &Send,
+) -> Result<(), saratoga::RequestError> {
+    if send.kind.is_fetched() {
+        let request = saratoga::GetRequest {
+            peer,
+            name: send.name.clone(),
+            destination: send.source.clone(),
+            delete: false,
+        };
+        return node.get(now, request).map(drop);
+    }
+    let request = saratoga::PutRequest {
+        peer,
+        source: send.source.clone(),
+        name: send.name.clone(),
+        put: send.kind.put(),
+        delete: false,
+        stream: false,
+    };
+    node.put(now, request).map(drop)
 }
 
 /// How a transfer ended at one of its ends.

@@ -189,32 +189,34 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
             let default = Some(remote);
             Some(SaratogaSettings { checksum, default, ..SaratogaSettings::default() }.into())
         }
-        Family::Norm => {
-            // Four codes, with blocks that each can have.
-            let code = [Code::None, Code::Rs8, Code::Rs8Old, Code::Rs16][rng.below(4) as usize];
-            let is_large = code == Code::Rs16;
-            let most = if is_large { 500 } else { 150 };
-            let parity = rng.below(most / 2) as u16;
-            let sender = settings::norm::Sender {
-                segment_size: rng.chance(0.3).then(|| Switch::On(40 + 2 * rng.below(450) as u16)),
-                fec: Some(code),
-                block_len: Some(1 + rng.below(most) as u16),
-                parity: Some(parity),
-                auto_parity: Some(rng.below(u64::from(parity) + 1) as u16),
-                info_every: Some(rng.below(10) as u32),
-                fti_in_data: rng.chance(0.3).then_some(false),
-                backoff: rng.chance(0.3).then(|| Switch::On(rng.below(7) as u8)),
-                end: rng.chance(0.3).then_some(End::Flush),
-                ..settings::norm::Sender::default()
-            };
-            let limits = rng.chance(0.2).then(|| settings::norm::Limits {
-                assembly: Some(Size(1 << 20)),
-                ..settings::norm::Limits::default()
-            });
-            let sender = Some(sender);
-            Some(NormSettings { sender, limits, ..NormSettings::default() }.into())
-        }
+        Family::Norm => Some(norm_settings(rng).into()),
     }
+}
+
+fn norm_settings(rng: &mut Rng) -> NormSettings {
+    // Four codes, with blocks that each can have.
+    let code = [Code::None, Code::Rs8, Code::Rs8Old, Code::Rs16][rng.below(4) as usize];
+    let is_large = code == Code::Rs16;
+    let most = if is_large { 500 } else { 150 };
+    let parity = rng.below(most / 2) as u16;
+    let sender = settings::norm::Sender {
+        segment_size: rng.chance(0.3).then(|| Switch::On(40 + 2 * rng.below(450) as u16)),
+        fec: Some(code),
+        block_len: Some(1 + rng.below(most) as u16),
+        parity: Some(parity),
+        auto_parity: Some(rng.below(u64::from(parity) + 1) as u16),
+        info_every: Some(rng.below(10) as u32),
+        fti_in_data: rng.chance(0.3).then_some(false),
+        backoff: rng.chance(0.3).then(|| Switch::On(rng.below(7) as u8)),
+        end: rng.chance(0.3).then_some(End::Flush),
+        ..settings::norm::Sender::default()
+    };
+    let limits = rng.chance(0.2).then(|| settings::norm::Limits {
+        assembly: Some(Size(1 << 20)),
+        ..settings::norm::Limits::default()
+    });
+    let sender = Some(sender);
+    NormSettings { sender, limits, ..NormSettings::default() }
 }
 
 fn faults(rng: &mut Rng) -> StoreFaults {
