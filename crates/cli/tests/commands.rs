@@ -100,6 +100,39 @@ fn compare_prints_a_table_or_json() {
 }
 
 #[test]
+fn compare_sends_to_several_receivers() {
+    let args = ["compare", "--link", "geo", "--size", "50 kB", "--runs", "2", "--receivers", "3"];
+    let list = ["--protocol", "cfdp/extended-b3,saratoga-blind"];
+    let output = run(&[&args[..], &list[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("over geo to 3 receivers"), "{}", err(&output));
+    let table = out(&output);
+    for text in ["to all", "to each", "3 transfers", "to the group"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let json = done(&[&args[..], &list[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["receivers"], 3);
+    let rows = json["protocols"].as_array().unwrap();
+    assert_eq!(
+        (&rows[0]["protocol"], &rows[0]["multicast"]),
+        (&"saratoga-blind".into(), &true.into())
+    );
+    assert_eq!(rows[1]["multicast"], false);
+    let mean = |row: &serde_json::Value, key: &str| row[key]["mean"].as_f64().unwrap();
+    for row in rows {
+        assert!(mean(row, "each_delivered_s") <= mean(row, "delivered_s"), "{row}");
+    }
+    let one = done(&["compare", "--size", "1 kB", "--runs", "1", "--json", "--receivers", "1"]);
+    assert_eq!(one, done(&["compare", "--size", "1 kB", "--runs", "1", "--json"]));
+    assert!(!one.contains("multicast") && !one.contains("each_delivered_s"), "{one}");
+    for wrong in ["0", "1001", "-1"] {
+        assert!(misused(&["compare", "--receivers", wrong]).contains("1..=1000"), "{wrong}");
+    }
+}
+
+#[test]
 fn compare_takes_what_is_odd_but_clear() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(".slowlight");
