@@ -445,7 +445,7 @@ impl Node {
 }
 
 /// Octets of NORM_INFO before what it says, with the longest FEC object transmission information.
-const INFO_HEADER: usize = 32;
+pub(crate) const INFO_HEADER: usize = 32;
 
 impl Turns for Node {
     type Alarm = Alarm;

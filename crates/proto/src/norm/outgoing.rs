@@ -10,6 +10,7 @@ use wire::norm::{
     Body, Data, Extensions, Flags, Fti, Info, PayloadId, RequestFlags, RequestWriter, Scheme,
 };
 
+use super::INFO_HEADER;
 use super::bits::Bits;
 use super::coding::Coding;
 use super::core::{Core, Job, Task};
@@ -58,6 +59,8 @@ struct Shape {
     partition: Partition,
     coding: Coding,
     fti: Fti,
+    /// Whether NORM_DATA carries it.
+    has_fti: bool,
 }
 
 impl Shape {
@@ -120,6 +123,8 @@ struct Repaired {
 pub(crate) struct Cut {
     pub(crate) segment: u16,
     pub(crate) coding: Coding,
+    /// Whether NORM_DATA carries the FEC object transmission information.
+    pub(crate) has_fti: bool,
 }
 
 impl Outgoing {
@@ -202,7 +207,7 @@ impl Outgoing {
             (Content::File(_), None) => None,
         };
         self.source = source;
-        self.shape = Some(Shape { partition, coding: cut.coding, fti });
+        self.shape = Some(Shape { partition, coding: cut.coding, fti, has_fti: cut.has_fti });
         self.state = State::Sending;
         self.read_ahead(core);
         Ok(())
@@ -258,9 +263,7 @@ impl Outgoing {
     }
 
     fn flags(&self) -> Flags {
-        // An object without octets is known by its NORM_INFO alone.
-        let has_info = !self.info.is_empty() || self.size == 0;
-        let info = if has_info { Flags::INFO } else { Flags::NONE };
+        let info = if self.has_info() { Flags::INFO } else { Flags::NONE };
         match self.content {
             Content::File(_) => info | Flags::FILE,
             Content::Data(_) => info,
@@ -363,7 +366,7 @@ impl Outgoing {
             return Some(Turn::Over);
         };
         let data = next.data;
-        let body = data_body(core, voice, shape, (flags, number), id, data);
+        let body = data_body(voice, shape, (flags, number), id, data);
         if !voice.say(core, burst, body) {
             return Some(Turn::More);
         }
@@ -403,7 +406,7 @@ impl Outgoing {
             self.block_went(core, shape);
             return None;
         };
-        let body = data_body(core, voice, shape, object, id, encoder.parity(usize::from(row)));
+        let body = data_body(voice, shape, object, id, encoder.parity(usize::from(row)));
         if !voice.say(core, burst, body) {
             return Some(Turn::More);
         }
@@ -424,9 +427,8 @@ impl Outgoing {
 
     /// A receiver has no NORM_INFO; whether there is one for it.
     pub(crate) fn mark_info(&mut self, now: Time) -> bool {
-        let has_info = !self.info.is_empty() || self.size == 0;
         let is_under_way = self.info_until.is_some_and(|until| now < until);
-        if !self.is_sending() || !has_info || is_under_way {
+        if !self.is_sending() || !self.has_info() || is_under_way {
             return false;
         }
         self.info_due = true;
@@ -518,12 +520,18 @@ impl Outgoing {
         true
     }
 
-    /// Octets of its longest datagram.
-    pub(crate) fn datagram(&self, core: &Core) -> usize {
+    /// Octets of its longest datagram, once it is cut.
+    pub(crate) fn datagram(&self) -> usize {
         self.shape.as_ref().map_or(0, |shape| {
-            let header = shape.coding.data_header(core.config.sender.fti_in_data);
-            header + usize::from(shape.fti.segment_size)
+            let header = shape.coding.data_header(shape.has_fti);
+            let data = header + usize::from(shape.fti.segment_size);
+            data.max(INFO_HEADER + self.info.len())
         })
+    }
+
+    /// Whether it has NORM_INFO. An object without octets is known by that alone.
+    pub(crate) fn has_info(&self) -> bool {
+        !self.info.is_empty() || self.size == 0
     }
 
     /// Decides how to repair what was asked for: with parity that nobody has, of which each segment
@@ -672,7 +680,7 @@ impl Outgoing {
         let grtt = voice.grtt.advertised();
         while let Some((id, parity)) = self.ready.front() {
             let id = *id;
-            let body = data_body(core, voice, shape, (flags, number), id, parity);
+            let body = data_body(voice, shape, (flags, number), id, parity);
             if !voice.say(core, burst, body) {
                 return Turn::More;
             }
@@ -687,7 +695,7 @@ impl Outgoing {
             let Some(next) = next else { return Turn::Over };
             let Some(at) = shape.partition.locate(next.offset) else { return Turn::Over };
             let id = shape.id(at.sbn, at.esi);
-            let body = data_body(core, voice, shape, (flags, number), id, next.data);
+            let body = data_body(voice, shape, (flags, number), id, next.data);
             let len = next.data.len();
             if !voice.say(core, burst, body) {
                 return Turn::More;
@@ -777,7 +785,6 @@ impl Outgoing {
 }
 
 fn data_body<'a>(
-    core: &Core,
     voice: &Voice,
     shape: &Shape,
     (flags, object): (Flags, u16),
@@ -790,7 +797,7 @@ fn data_body<'a>(
         fec: shape.coding.scheme(),
         object,
         id,
-        fti: core.config.sender.fti_in_data.then_some(shape.fti),
+        fti: shape.has_fti.then_some(shape.fti),
         others: Extensions::NONE,
         payload,
     })

@@ -28,8 +28,8 @@ const FORMER_MIN: Duration = Duration::from_secs(1);
 const NACKS_MAX: u32 = 16;
 
 /// The type of a header extension of our own, which others skip: the first object that a receiver
-/// heard of. What it acknowledges begins there, and a receiver that was started again knows nothing
-/// of what came before.
+/// vouches for. What it acknowledges begins there: a receiver that was started again knows nothing of
+/// what came before, and what failed here shall not seem to have arrived.
 pub(crate) const EXT_BEGAN: u8 = 193;
 
 /// A sender that is received from.
@@ -54,8 +54,7 @@ pub(crate) struct Receiver {
     /// What is over: here, or given up.
     done: Ranges,
     failed: Ranges,
-    /// The last object that failed for a reason at this end, since the sender last was silent for
-    /// long. Nothing from there on is acknowledged, because that would acknowledge it, too.
+    /// The last object that failed for a reason at this end: what is acknowledged begins after it.
     refused: Option<u64>,
     /// What should be here by now: all before this.
     reach: Reach,
@@ -173,10 +172,6 @@ impl Receiver {
     ) -> bool {
         if header.instance != self.instance {
             return false;
-        }
-        // After such a silence it begins anew, and does not wait for what was refused.
-        if self.refused.is_some() && now.since(self.base.last_heard) > self.inactivity(core) {
-            self.refused = None;
         }
         self.grtt = norm::rtt(header.grtt);
         self.backoff = header.backoff;
@@ -373,7 +368,7 @@ impl Receiver {
         let Some(position) = self.wanted.filter(|_| !core.config.receiver.silent) else { return };
         let number = self.unwrap(position.object);
         let is_open = self.objects.keys().next().is_some_and(|first| *first <= number);
-        let is_refused = self.refused.is_some_and(|refused| refused <= number);
+        let is_refused = self.refused.is_some_and(|refused| refused >= number);
         if is_open || is_refused || !self.done.contains(number) {
             return;
         }
@@ -692,7 +687,11 @@ impl Receiver {
         };
         let mut payload = [0; 12];
         let len = position.encode(&mut payload, FIELD_BITS_ASSUMED).unwrap_or(0);
-        let [high, low] = (self.first as u16).to_be_bytes();
+        // As a sender has only so many objects at once, it need not know how long ago that was.
+        let past = self.newest.unwrap_or_default().saturating_sub(0x4000);
+        let refused = self.refused.map_or(0, |refused| refused + 1);
+        let first = self.first.max(refused).max(past);
+        let [high, low] = (first as u16).to_be_bytes();
         let began = [Extension { kind: EXT_BEGAN, value: &[0, high, low] }];
         let ack = self.ack(Ack::FLUSH, burst.departure(), &payload[..len]);
         let body = Body::Ack(Ack { others: Extensions::new(&began), ..ack });

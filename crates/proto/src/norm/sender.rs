@@ -182,27 +182,30 @@ impl Sender {
         path.time_of(path.mtu())
     }
 
-    /// How objects are cut, once the path is up.
-    fn cut(&self, core: &Core) -> Option<Result<Cut, Failure>> {
+    /// How objects are cut that have NORM_INFO or not, once the path is up.
+    fn cut(&self, core: &Core, has_info: bool) -> Option<Result<Cut, Failure>> {
         let path = core.kernel.paths.get(&self.path).filter(|path| path.mtu() > 0)?;
         let config = &core.config.sender;
         Some(Coding::new(config).map_err(Failure::Settings).and_then(|coding| {
-            let room = path.mtu().saturating_sub(coding.data_header(config.fti_in_data));
+            // Where there is no other message to tell how it is coded, NORM_DATA must.
+            let has_fti = config.fti_in_data || !has_info;
+            let room = path.mtu().saturating_sub(coding.data_header(has_fti));
             let most = u16::try_from(room).unwrap_or(u16::MAX);
             let segment = coding.fitting(config.segment_size.unwrap_or(most).min(most));
             if segment == 0 {
                 return Err(Failure::Settings("the path takes no segment".to_owned()));
             }
-            Ok(Cut { segment, coding })
+            Ok(Cut { segment, coding, has_fti })
         }))
     }
 
     /// Goes on with whatever can be done.
     pub(crate) fn advance(&mut self, core: &mut Core, now: Time) {
         if self.objects.iter().any(Outgoing::is_open)
-            && let Some(cut) = self.cut(core)
+            && let (Some(with_info), Some(without)) = (self.cut(core, true), self.cut(core, false))
         {
             for object in self.objects.iter_mut().filter(|object| object.is_open()) {
+                let cut = if object.has_info() { &with_info } else { &without };
                 let result = cut.clone().and_then(|cut| object.cut(core, cut));
                 if let Err(failure) = result {
                     object.failure.get_or_insert(failure);
@@ -210,7 +213,7 @@ impl Sender {
             }
         }
         let mtu = core.kernel.paths.get(&self.path).map_or(0, Path::mtu);
-        for object in self.objects.iter_mut().filter(|object| object.datagram(core) > mtu) {
+        for object in self.objects.iter_mut().filter(|object| object.datagram() > mtu) {
             let failure = Failure::Settings("the path takes its segments no longer".to_owned());
             object.failure.get_or_insert(failure);
         }

@@ -3,6 +3,8 @@
 mod conformance;
 mod group;
 mod groups;
+mod random;
 mod stores;
+mod transcripts;
 mod transfers;
 mod world;

@@ -280,3 +280,33 @@ fn open_modes_leave_what_was_there_alone() {
     let open = Effect::Open { ticket, name: name("copy"), mode: OpenMode::Read };
     assert!(world.sides[1].store.execute(open).is_some());
 }
+
+#[test]
+fn a_path_that_takes_less_than_before_ends_it() {
+    let mut world = World::with(&Config::default());
+    world.send(&content(300_000));
+    world.run_until(Time::from_nanos(60_000_000));
+    world.info.kind = engine::PathKind::Datagram { mtu: 500 };
+    (0..2).for_each(|side| world.up(side));
+    world.run();
+    assert!(matches!(world.finished(0).expect("it ended").result, Err(Failure::Settings(_))));
+    assert_eq!(world.finished(1).expect("it ended").result, Err(Failure::Abandoned));
+}
+
+#[test]
+fn how_it_is_coded_is_told_somewhere() {
+    for info in ["", "copy"] {
+        for lost in [false, true] {
+            let mut config = Config::default();
+            config.sender.fti_in_data = false;
+            let mut world = World::with(&config);
+            world.lose = Box::new(move |side, number, _| lost && side == 0 && number == 1);
+            let octets = content(20_000);
+            world.request(Content::Data(octets.clone().into()), info);
+            world.run();
+            let end = world.finished(1).expect("it ended");
+            assert!(end.data.as_deref() == Some(&octets[..]), "{:#?}", world.transcript());
+            assert!(world.finished(0).expect("it ended").is_confirmed);
+        }
+    }
+}

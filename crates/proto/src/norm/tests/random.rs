@@ -1,0 +1,254 @@
+//! Sequences of things that happen to two nodes, drawn at random.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{Effect, Input, PathEvent, Rng};
+use proptest::prelude::*;
+
+use super::world::{PATH, World, content, name};
+use crate::norm::{
+    Config, Content, Failure, Indication, Limits, Node, ObjectId, Scheme, SendRequest,
+};
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// Sends a file, or octets, of this length.
+    Send(u16, bool),
+    /// Ends one of the objects under way at a side.
+    Cancel(usize, usize),
+    /// Loses each of the next messages of a side for which a bit is set.
+    Lose(usize, u16),
+    Outage(u16),
+    Restart(usize),
+    /// Effects of a side take their time from now on, or no longer.
+    Slow(usize),
+    /// The next effect of a side that waits fails.
+    Fail(usize),
+    Wait(u16),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..40_000_u16, any::<bool>()).prop_map(|(len, is_file)| Op::Send(len, is_file)),
+        1 => (0..2_usize, 0..4_usize).prop_map(|(side, nth)| Op::Cancel(side, nth)),
+        4 => (0..2_usize, any::<u16>()).prop_map(|(side, bits)| Op::Lose(side, bits)),
+        1 => (1..3_000_u16).prop_map(Op::Outage),
+        1 => (0..2_usize).prop_map(Op::Restart),
+        2 => (0..2_usize).prop_map(Op::Slow),
+        1 => (0..2_usize).prop_map(Op::Fail),
+        4 => (1..200_u16).prop_map(Op::Wait),
+    ]
+}
+
+fn config(scheme: Scheme, auto_parity: u16, group: bool) -> Config {
+    let mut config = Config {
+        limits: Limits {
+            objects: 6,
+            assembly: 60_000,
+            write_buffer: 20_000,
+            read_ahead: 8_000,
+            read_ahead_total: 16_000,
+            read_piece: 4_000,
+            repairs: 64,
+            ..Limits::default()
+        },
+        ..Config::default()
+    };
+    if group {
+        config.groups = vec![PATH];
+    }
+    let sender = &mut config.sender;
+    sender.fec = scheme;
+    (sender.block_len, sender.parity) = (8, 4);
+    sender.auto_parity = auto_parity;
+    sender.segment_size = Some(500);
+    sender.robust_factor = 5;
+    config.receiver.robust_factor = 5;
+    config
+}
+
+struct Play {
+    world: World,
+    config: Config,
+    /// Files by what they are called at the other side, their lengths, and the receiver's life in
+    /// which they were begun.
+    files: BTreeMap<String, (usize, u64)>,
+    sent: usize,
+    /// How often the receiver was started again.
+    restarts: u64,
+    lives: u64,
+}
+
+impl Play {
+    fn new(config: Config) -> Self {
+        let mut world = World::with(&config);
+        world.logging = false;
+        Self { world, config, files: BTreeMap::new(), sent: 0, restarts: 0, lives: 2 }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let world = &mut self.world;
+        match *op {
+            Op::Send(len, is_file) => {
+                self.sent += 1;
+                let copy = format!("copy-{}", self.sent);
+                let octets = content(usize::from(len));
+                let content = if is_file {
+                    world.sides[0].store.insert(name(&copy), octets);
+                    self.files.insert(copy.clone(), (usize::from(len), self.restarts));
+                    Content::File(name(&copy))
+                } else {
+                    Content::Data(octets.into())
+                };
+                let request = SendRequest { peer: PATH, content, info: copy.into_bytes().into() };
+                // Too many at once are refused.
+                let _ = world.sides[0].engine.send(world.now, request);
+                world.drain(0);
+            }
+            Op::Cancel(side, nth) => {
+                let id = world.sides[side].engine.objects().nth(nth).map(|report| report.id);
+                if let Some(id) = id {
+                    world.sides[side].engine.cancel(world.now, id).expect("it is under way");
+                    world.drain(side);
+                }
+            }
+            Op::Lose(side, bits) => {
+                let mut left = bits;
+                world.lose = Box::new(move |from, _, _| {
+                    let is_lost = from == side && left & 1 == 1;
+                    left >>= u16::from(from == side);
+                    is_lost
+                });
+            }
+            Op::Outage(millis) => {
+                (0..2).for_each(|side| world.input(side, Input::Path(PATH, PathEvent::Down)));
+                world.run_until(world.now + Duration::from_millis(u64::from(millis)));
+                (0..2).for_each(|side| world.up(side));
+            }
+            Op::Restart(side) => {
+                self.lives += 1;
+                self.restarts += side as u64;
+                let config = Config { node: 8471 + side as u32, ..self.config.clone() };
+                // What is under way in a process that died is told of by nobody.
+                self.world.sides[side].indications.clear();
+                self.world.replace(side, Node::new(config, Rng::new(self.lives, "norm")));
+            }
+            Op::Slow(side) => {
+                if world.sides[side].slow.is_some() {
+                    self.work_off(side);
+                    self.world.sides[side].slow = None;
+                } else {
+                    world.sides[side].slow = Some(Vec::new());
+                }
+            }
+            Op::Fail(side) => {
+                let slow = world.sides[side].slow.as_mut();
+                let effect = slow.filter(|slow| !slow.is_empty()).map(|slow| slow.remove(0));
+                if let Some(ticket) = effect.as_ref().and_then(Effect::ticket) {
+                    let error = Err(engine::EffectError::Failed("broken".to_owned()));
+                    world.input(side, Input::Done(ticket, error));
+                }
+            }
+            Op::Wait(millis) => {
+                world.run_until(world.now + Duration::from_millis(u64::from(millis)));
+            }
+        }
+    }
+
+    fn work_off(&mut self, side: usize) {
+        while self.world.sides[side].slow.as_ref().is_some_and(|slow| !slow.is_empty()) {
+            self.world.work_off(side);
+        }
+    }
+
+    /// All goes well from here on: everything comes to an end, and no success is claimed wrongly.
+    fn finish(mut self) {
+        for side in 0..2 {
+            self.work_off(side);
+            self.world.sides[side].slow = None;
+        }
+        self.world.lose = Box::new(|_, _, _| false);
+        self.world.run();
+        for side in &self.world.sides {
+            assert_eq!(side.engine.objects().count(), 0);
+            let held = side.engine.memory();
+            assert!(held < 80_000, "{held} octets held by an idle node");
+            let mut ends: BTreeMap<ObjectId, usize> = BTreeMap::new();
+            for indication in &side.indications {
+                match indication {
+                    Indication::Started { id, .. } => assert_eq!(ends.insert(*id, 0), None),
+                    Indication::Finished(end) => *ends.entry(end.id).or_insert(0) += 1,
+                    _ => {}
+                }
+            }
+            assert!(ends.values().all(|ends| *ends == 1), "{ends:?}");
+        }
+        for (copy, (len, _)) in &self.files {
+            if let Some(found) = self.world.sides[1].store.get(&name(copy)) {
+                assert!(found == content(*len), "{copy} is wrong");
+            }
+        }
+        let confirmed = self.world.sides[0].indications.iter().filter_map(|end| match end {
+            Indication::Finished(end) if end.is_confirmed => Some(end.info.clone()),
+            _ => None,
+        });
+        for info in confirmed {
+            let copy = String::from_utf8(info.to_vec()).expect("a name of ours");
+            // A receiver that began anew knows nothing of what was sent before what it hears first.
+            if self.files.get(&copy).is_some_and(|(_, life)| *life == self.restarts) {
+                let found = self.world.sides[1].store.get(&name(&copy));
+                assert!(found.is_some(), "{copy} is confirmed and not there");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn whatever_happens_it_ends_and_is_right(
+        ops in prop::collection::vec(op(), 1..40),
+        scheme in prop_oneof![Just(Scheme::ReedSolomon8), Just(Scheme::NoCode)],
+        auto_parity in 0..3_u16,
+        group in any::<bool>(),
+    ) {
+        let mut play = Play::new(config(scheme, auto_parity, group));
+        for op in &ops {
+            play.apply(op);
+        }
+        play.finish();
+    }
+}
+
+#[test]
+fn identifiers_wrap() {
+    let mut config = config(Scheme::NoCode, 0, false);
+    config.sender.grtt_initial = Duration::from_millis(60);
+    config.limits.objects = 256;
+    let mut world = World::with(&config);
+    world.logging = false;
+    let mut sent = 0;
+    while sent < 66_000 {
+        for _ in 0..250 {
+            world.request(Content::Data(vec![sent as u8; 1].into()), "");
+            sent += 1;
+        }
+        world.run();
+        for side in 0..2 {
+            let ends = std::mem::take(&mut world.sides[side].indications);
+            let ends = ends.iter().filter_map(|indication| match indication {
+                Indication::Finished(end) => Some(end),
+                _ => None,
+            });
+            let right = ends.filter(|end| end.result == Ok::<(), Failure>(()) && end.is_confirmed);
+            assert_eq!(right.count(), 250, "{sent} {side}");
+        }
+    }
+    assert!(world.sides[1].engine.memory() < 10_000, "{}", world.sides[1].engine.memory());
+}

@@ -1,0 +1,251 @@
+//! What is said, message by message, when certain messages are lost.
+
+use wire::norm::{Ack, Body, Command, Flags, Message, RequestFlags};
+
+use super::world::{World, content};
+use crate::norm::{Config, Scheme};
+
+/// Two blocks of four segments, with two parity segments each.
+const SIZE: usize = 8 * 992;
+
+fn small(parity: u16, auto_parity: u16) -> Config {
+    let mut config = Config::default();
+    config.sender.block_len = 4;
+    config.sender.parity = parity;
+    config.sender.auto_parity = auto_parity;
+    config.sender.info_every = 0;
+    config
+}
+
+/// A message in few words; `None` for probes of the round trip and answers to them.
+fn brief(datagram: &[u8]) -> Option<String> {
+    let message = Message::decode(datagram).expect("nodes send messages");
+    Some(match message.body {
+        Body::Info(_) => "INFO".to_owned(),
+        Body::Data(data) => {
+            let repair = if data.flags.contains(Flags::REPAIR) { " again" } else { "" };
+            format!("{}/{}{repair}", data.id.block, data.id.symbol)
+        }
+        Body::Command(Command::Flush { id, .. }) => format!("FLUSH {}/{}", id.block, id.symbol),
+        Body::Command(Command::Squelch { .. }) => "SQUELCH".to_owned(),
+        Body::Command(Command::Cc { .. }) => return None,
+        Body::Command(other) => format!("{other:?}"),
+        Body::Nack(nack) => {
+            let mut words = vec!["NACK".to_owned()];
+            for request in nack.requests.iter() {
+                for (first, last) in request.ranges() {
+                    let (from, to) = (first.id, last.id);
+                    words.push(match request.flags {
+                        RequestFlags::INFO => "info".to_owned(),
+                        RequestFlags::BLOCK => format!("{}-{}", from.block, to.block),
+                        RequestFlags::SEGMENT if from == to => {
+                            format!("{}/{}", from.block, from.symbol)
+                        }
+                        RequestFlags::SEGMENT => {
+                            format!("{}/{}-{}", from.block, from.symbol, to.symbol)
+                        }
+                        _ => "all".to_owned(),
+                    });
+                }
+            }
+            words.join(" ")
+        }
+        Body::Ack(ack) if ack.kind == Ack::FLUSH => "ACK".to_owned(),
+        Body::Ack(_) => return None,
+        Body::Report(_) => "REPORT".to_owned(),
+    })
+}
+
+/// What is said when the messages for which `lost` holds are lost; each has its number among those of
+/// the same words.
+fn told(config: &Config, lost: &'static [(&'static str, usize)]) -> Vec<String> {
+    let mut world = World::with(config);
+    let mut seen = Vec::new();
+    world.lose = Box::new(move |_, _, datagram| {
+        let Some(words) = brief(datagram) else { return false };
+        let before = seen.iter().filter(|other| **other == words).count();
+        seen.push(words.clone());
+        lost.iter().any(|(lost, number)| *lost == words && *number == before)
+    });
+    let file = content(SIZE);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    let lines = world.log.iter().filter_map(|(_, side, datagram, lost)| {
+        let (from, lost) = (if *side == 0 { '>' } else { '<' }, if *lost { "x" } else { "" });
+        Some(format!("{from}{lost} {}", brief(datagram)?))
+    });
+    lines.collect()
+}
+
+/// Asserts what is said from the first flush on; all that comes before it is what there is to send.
+#[track_caller]
+fn assert_told(config: &Config, lost: &'static [(&'static str, usize)], expected: &[&str]) {
+    let lines = told(config, lost);
+    let data = lines.iter().take_while(|line| !line.contains("FLUSH")).count();
+    let blocks = if config.sender.parity > 0 { 2 } else { 3 };
+    let segments = if config.sender.parity > 0 { 8 } else { 9 };
+    assert_eq!(data, 1 + segments + blocks * usize::from(config.sender.auto_parity), "{lines:#?}");
+    assert_eq!(lines[data..], *expected, "{lines:#?}");
+}
+
+#[test]
+fn nothing_is_lost() {
+    // The second flush names the receiver, which by then was heard of.
+    let lines = ["> FLUSH 1/3", "< ACK", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 0), &[], &lines);
+    assert_told(&small(2, 1), &[], &lines);
+}
+
+#[test]
+fn norm_info_is_lost() {
+    let lines = ["> FLUSH 1/3", "< NACK info", "> FLUSH 1/3", "> INFO", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 0), &[("INFO", 0)], &lines);
+}
+
+#[test]
+fn segments_are_lost() {
+    let lines = ["> FLUSH 1/3", "< NACK 0/4", "> FLUSH 1/3", "> 0/4 again", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 0), &[("0/1", 0)], &lines);
+    let lines = [
+        "> FLUSH 1/3",
+        "< NACK 0/4",
+        "< NACK 1/4 1/5",
+        "> FLUSH 1/3",
+        "> 0/4 again",
+        "> FLUSH 1/3",
+        "> 1/4 again",
+        "> 1/5 again",
+        "> FLUSH 1/3",
+        "< ACK",
+    ];
+    assert_told(&small(2, 0), &[("0/1", 0), ("1/0", 0), ("1/2", 0)], &lines);
+}
+
+#[test]
+fn the_end_is_lost() {
+    let lines = ["> FLUSH 1/3", "< NACK 1/4", "> FLUSH 1/3", "> 1/4 again", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 0), &[("1/3", 0)], &lines);
+    let lines = [">x FLUSH 1/3", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 0), &[("FLUSH 1/3", 0)], &lines);
+    let lines =
+        [">x FLUSH 1/3", "> FLUSH 1/3", "< NACK 1/4", "> 1/4 again", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 0), &[("1/3", 0), ("FLUSH 1/3", 0)], &lines);
+}
+
+#[test]
+fn a_request_is_lost() {
+    let lines = [
+        "> FLUSH 1/3",
+        "<x NACK 0/4",
+        "> FLUSH 1/3",
+        "> FLUSH 1/3",
+        "< NACK 0/4",
+        "> 0/4 again",
+        "> FLUSH 1/3",
+        "< ACK",
+    ];
+    assert_told(&small(2, 0), &[("0/1", 0), ("NACK 0/4", 0)], &lines);
+}
+
+#[test]
+fn repairs_are_lost() {
+    // What was asked for is not sent twice as long as there is parity that nobody has.
+    let lines = [
+        "> FLUSH 1/3",
+        "< NACK 0/4",
+        "> FLUSH 1/3",
+        ">x 0/4 again",
+        "> FLUSH 1/3",
+        "> FLUSH 1/3",
+        "< NACK 0/4",
+        "> 0/5 again",
+        "> FLUSH 1/3",
+        "< ACK",
+    ];
+    assert_told(&small(2, 0), &[("0/1", 0), ("0/4 again", 0)], &lines);
+    let lines = [
+        "> FLUSH 1/3",
+        "< NACK 0/4",
+        "> FLUSH 1/3",
+        ">x 0/4 again",
+        "> FLUSH 1/3",
+        "> FLUSH 1/3",
+        "< NACK 0/4",
+        ">x 0/5 again",
+        "> FLUSH 1/3",
+        "> FLUSH 1/3",
+        "< NACK 0/4",
+        "> 0/4 again",
+        "> FLUSH 1/3",
+        "< ACK",
+    ];
+    assert_told(&small(2, 0), &[("0/1", 0), ("0/4 again", 0), ("0/5 again", 0)], &lines);
+}
+
+#[test]
+fn an_acknowledgement_is_lost() {
+    let lines = ["> FLUSH 1/3", "<x ACK", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 0), &[("ACK", 0)], &lines);
+}
+
+#[test]
+fn a_block_is_lost() {
+    let lines = [
+        "> FLUSH 1/3",
+        "< NACK 0-0",
+        "> FLUSH 1/3",
+        "> 0/0 again",
+        "> 0/1 again",
+        "> 0/2 again",
+        "> 0/3 again",
+        "> FLUSH 1/3",
+        "< ACK",
+    ];
+    let lost: &[_] = &[("0/0", 0), ("0/1", 0), ("0/2", 0), ("0/3", 0)];
+    let lines_told = told(&small(2, 0), lost);
+    // The flush that was under way asks once more.
+    assert_eq!(lines_told[9..18], lines, "{lines_told:#?}");
+}
+
+#[test]
+fn more_is_lost_than_parity_makes_up_for() {
+    let lines = [
+        "> FLUSH 1/3",
+        "< NACK 0/2 0/4 0/5",
+        "> FLUSH 1/3",
+        "> 0/4 again",
+        "> 0/5 again",
+        "> 0/2 again",
+        "> FLUSH 1/3",
+        "< ACK",
+    ];
+    assert_told(&small(2, 0), &[("0/0", 0), ("0/1", 0), ("0/2", 0)], &lines);
+}
+
+#[test]
+fn parity_unasked_makes_up_for_losses() {
+    let lines = ["> FLUSH 1/3", "< ACK", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 1), &[("0/0", 0), ("1/1", 0)], &lines);
+    // Any parity will do: what is sent is what was not sent before.
+    let lines = ["> FLUSH 1/3", "< NACK 0/4", "> FLUSH 1/3", "> 0/5 again", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 1), &[("0/0", 0), ("0/4", 0)], &lines);
+    let lines = ["> FLUSH 1/3", "< NACK 0/5", "> FLUSH 1/3", "> 0/5 again", "> FLUSH 1/3", "< ACK"];
+    assert_told(&small(2, 1), &[("0/0", 0), ("0/1", 0)], &lines);
+}
+
+#[test]
+fn without_a_code_segments_are_asked_for() {
+    let mut config = small(0, 0);
+    config.sender.fec = Scheme::NoCode;
+    let lines = [
+        "> FLUSH 2/2",
+        "< NACK 0/0 0/2",
+        "> FLUSH 2/2",
+        "> 0/0 again",
+        "> 0/2 again",
+        "> FLUSH 2/2",
+        "< ACK",
+    ];
+    assert_told(&config, &[("0/0", 0), ("0/2", 0)], &lines);
+}
