@@ -212,7 +212,7 @@ fn norm_settings(rng: &mut Rng) -> NormSettings {
         ..settings::norm::Sender::default()
     };
     let limits = rng.chance(0.2).then(|| settings::norm::Limits {
-        assembly: Some(Size(1 << 20)),
+        assembly: Some(Size(4 << 20)),
         ..settings::norm::Limits::default()
     });
     let sender = Some(sender);
