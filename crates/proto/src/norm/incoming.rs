@@ -20,6 +20,10 @@ use crate::path::Handle;
 use crate::ranges::Ranges;
 use crate::storage::Storage as _;
 
+/// Messages in a row that tell another way to cut an object than was learnt, after which it is given
+/// up: what was learnt was damaged.
+const CONTRADICTIONS_MAX: u32 = 8;
+
 /// What a piece of data costs beside its octets.
 const PIECE_COST: usize = 64;
 
@@ -48,6 +52,8 @@ pub(crate) struct Incoming {
     reserved: usize,
     /// Why it failed, if that was for a reason at this end.
     is_refused: bool,
+    /// Messages in a row that told another way to cut it.
+    contradictions: u32,
 }
 
 /// How it is cut and coded.
@@ -126,6 +132,7 @@ impl Incoming {
             asked: Asked::default(),
             reserved: 0,
             is_refused: false,
+            contradictions: 0,
         }
     }
 
@@ -164,6 +171,16 @@ impl Incoming {
         self.is_refused
     }
 
+    /// Takes note whether a message tells the same of it as the first: what was cut otherwise than that
+    /// said would be asked for without end.
+    fn compare(&mut self, is_same: bool) -> Result<(), Failure> {
+        self.contradictions = if is_same { 0 } else { self.contradictions + 1 };
+        if self.contradictions < CONTRADICTIONS_MAX {
+            return Ok(());
+        }
+        Err(Failure::Settings("the sender contradicts itself about its segments".to_owned()))
+    }
+
     /// Learns how it is cut; an error ends it.
     fn learn(
         &mut self,
@@ -172,7 +189,10 @@ impl Incoming {
         scheme: Scheme,
         fti: Option<&Fti>,
     ) -> Result<(), Failure> {
-        let Some(fti) = fti.filter(|_| self.shape.is_none()) else { return Ok(()) };
+        if let (Some(fti), Some(shape)) = (fti, &self.shape) {
+            return self.compare(*fti == shape.fti);
+        }
+        let Some(fti) = fti else { return Ok(()) };
         let unknown = || Failure::Settings("its FEC scheme is not understood".to_owned());
         let coding = Coding::from_fti(scheme, fti).ok_or_else(unknown)?;
         let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len)

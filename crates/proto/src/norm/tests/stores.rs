@@ -310,3 +310,27 @@ fn how_it_is_coded_is_told_somewhere() {
         }
     }
 }
+
+#[test]
+fn what_was_learnt_wrongly_is_given_up() {
+    use wire::norm::{Body, Message};
+
+    let mut world = World::with(&Config::default());
+    world.lose = Box::new(|side, number, datagram| {
+        // NORM_INFO, the first to tell how it is cut, arrives damaged.
+        if (side, number) == (0, 1) {
+            let message = Message::decode(datagram).expect("nodes send messages");
+            let Body::Info(mut info) = message.body else { panic!("{message}") };
+            let fti = info.fti.as_mut().expect("it is told");
+            fti.block_len = 63;
+            let damaged = Message { body: Body::Info(info), ..message };
+            *datagram = damaged.to_vec().expect("a message");
+        }
+        false
+    });
+    world.send(&content(300_000));
+    world.run();
+    let end = world.finished(1).expect("it ended");
+    assert!(matches!(end.result, Err(Failure::Settings(_))), "{end:?}");
+    assert!(world.finished(0).expect("it ended").result.is_err());
+}
