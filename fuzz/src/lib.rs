@@ -7,6 +7,7 @@ mod entity;
 mod formats;
 mod ltp;
 mod nodes;
+mod norm;
 mod saratoga;
 mod script;
 mod specs;
@@ -18,6 +19,7 @@ pub use formats::{
     saratoga_v1,
 };
 pub use ltp::ltp_node;
+pub use norm::norm_node;
 pub use saratoga::saratoga_node;
 pub use specs::{link_preset, mib, scenario};
 pub use texts::{file_name, quantity};
@@ -39,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ltp_segment", ltp_segment),
     ("mib", mib),
     ("norm_message", norm_message),
+    ("norm_node", norm_node),
     ("quantity", quantity),
     ("saratoga_node", saratoga_node),
     ("saratoga_v0", saratoga_v0),

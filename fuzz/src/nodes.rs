@@ -370,6 +370,7 @@ impl<P: Protocol> World<P> {
             let who = usize::from(next(0) != Some(at));
             self.timeout(who);
         }
-        panic!("the engines do not come to rest");
+        let waits = [0, 1].map(|who| self.sides[who].node.poll_timeout());
+        panic!("the engines do not come to rest at {}: {waits:?}", self.now);
     }
 }

@@ -1,0 +1,107 @@
+//! NORM nodes, driven by a script of bytes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Rng, Time};
+use proto::norm::{Config, Content, EndGame, Limits, Node, ReceiverConfig, Scheme, SendRequest};
+
+use crate::nodes::{DESTINATION, PATH, Play, Protocol, play, source};
+use crate::script::Script;
+
+/// A script for two NORM nodes that send files and octets to each other.
+///
+/// # Panics
+/// If a node breaks the contract or delivers a wrong file.
+pub fn norm_node(data: &[u8]) {
+    let mut script = Script(data);
+    let options = script.or_zero();
+    play(Norm { options }, &mut script);
+}
+
+struct Norm {
+    options: u8,
+}
+
+impl Protocol for Norm {
+    type Node = Node;
+
+    fn node(&self, side: usize, restarts: u64) -> Node {
+        let has = |bit: u8| self.options & 1 << bit != 0;
+        let (fec, parity) = match self.options & 3 {
+            0 => (Scheme::ReedSolomon8, 2),
+            1 => (Scheme::SmallBlockSystematic, 1),
+            2 => (Scheme::ReedSolomonM, 4),
+            _ => (Scheme::NoCode, 0),
+        };
+        let limits = Limits {
+            senders: 3,
+            objects: 4,
+            receivers: 3,
+            object: 1 << 16,
+            assembly: 4096,
+            write_buffer: 2048,
+            write_piece: 512,
+            read_ahead: 1024,
+            read_ahead_total: 4096,
+            read_piece: 512,
+            repairs: 8,
+            replies: 8,
+        };
+        let receiver = ReceiverConfig {
+            silent: has(6),
+            unicast_nack: has(7),
+            robust_factor: 3,
+            ..ReceiverConfig::default()
+        };
+        let mut config = Config { node: 1 + side as u32, limits, receiver, ..Config::default() };
+        if has(2) {
+            config.groups = vec![PATH];
+        }
+        let sender = &mut config.sender;
+        (sender.fec, sender.parity) = (fec, parity);
+        sender.segment_size = Some(90);
+        sender.block_len = 4;
+        sender.auto_parity = if has(3) { parity.min(1) } else { 0 };
+        sender.info_every = 2;
+        sender.robust_factor = 3;
+        sender.fti_in_data = !has(4);
+        sender.end = if has(5) { EndGame::Flush } else { EndGame::Acknowledged };
+        sender.grtt_max = Duration::from_secs(10);
+        Node::new(config, Rng::new(2 * restarts + side as u64, "norm"))
+    }
+
+    fn memory(node: &Node) -> usize {
+        node.memory()
+    }
+}
+
+impl Play for Norm {
+    fn request(&self, node: &mut Node, now: Time, _side: usize, script: &mut Script<'_>) {
+        let op = script.or_zero();
+        match op % 8 {
+            0..=4 => {
+                let info = if op > 127 { "" } else { DESTINATION };
+                let info = Bytes::from_static(info.as_bytes());
+                let content = Content::File(source());
+                // Too many at once are refused.
+                let _ = node.send(now, SendRequest { peer: PATH, content, info });
+            }
+            5 => {
+                let len = usize::from(script.or_zero());
+                let content = Content::Data(Bytes::copy_from_slice(script.bytes(len)));
+                let _ = node.send(now, SendRequest { peer: PATH, content, info: Bytes::new() });
+            }
+            _ => {
+                let nth = usize::from(op >> 3) % 8;
+                let id = node.objects().nth(nth).map(|report| report.id);
+                let _ = id.map(|id| node.cancel(now, id));
+            }
+        }
+    }
+
+    fn record(&self, _script: &mut Script<'_>) -> Option<(String, Vec<u8>)> {
+        // Nothing of an object is kept.
+        None
+    }
+}
