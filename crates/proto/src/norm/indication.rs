@@ -6,7 +6,7 @@ use bytes::Bytes;
 use engine::{EffectError, FileName, PathId};
 use thiserror::Error;
 
-/// An object under way at this node.
+/// An object under way at this node. A sender that began anew may use the number of one that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectId {
     /// The path on which it is sent; the sender's own if it is received.

@@ -39,6 +39,8 @@ pub(crate) struct Outgoing {
     at: Position,
     encoder: Option<Encoder>,
     info_due: bool,
+    /// Whether anything of it was sent.
+    has_begun: bool,
     /// Until then, who asks for NORM_INFO has not yet got what was sent again.
     info_until: Option<Time>,
     /// What receivers asked for since the last time their requests were collected.
@@ -141,6 +143,7 @@ impl Outgoing {
             at: Position::default(),
             encoder: None,
             info_due: true,
+            has_begun: false,
             info_until: None,
             marks: BTreeMap::new(),
             repaired: BTreeMap::new(),
@@ -233,7 +236,12 @@ impl Outgoing {
     pub(crate) fn has_repairs(&self) -> bool {
         let source = self.source.as_ref().is_some_and(Source::has_repairs);
         let parity = !self.plans.is_empty() || !self.reading.is_empty() || !self.ready.is_empty();
-        source || parity || self.is_sending() && self.info_due
+        source || parity || self.has_begun() && self.info_due
+    }
+
+    /// Whether it is being sent, and something of it was: before its turn it has nothing to repair.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.is_sending() && self.has_begun
     }
 
     pub(crate) fn is_sending(&self) -> bool {
@@ -299,6 +307,7 @@ impl Outgoing {
             return Turn::More;
         }
         self.info_due = false;
+        self.has_begun = true;
         if !is_first {
             self.info_until = Some(burst.departure() + voice.grtt.advertised());
         }
@@ -386,6 +395,7 @@ impl Outgoing {
             source.new_sent(sent);
         }
         self.at.symbol += 1;
+        self.has_begun = true;
         None
     }
 

@@ -512,7 +512,7 @@ impl Sender {
 
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         for object in &mut self.objects {
-            if object.is_sending()
+            if object.has_begun()
                 && (object.emit_info(core, &mut self.voice, burst) == Turn::More
                     || object.emit_repairs(core, &mut self.voice, burst) == Turn::More)
             {
@@ -734,7 +734,8 @@ impl Sender {
 
     /// Says what no longer is sent: everything before the first object that is here.
     fn emit_squelch(&mut self, core: &mut Core, burst: &mut Burst<'_>, at: Position) -> bool {
-        let first = self.objects.iter().find(|object| object.is_sending());
+        // One that is still being opened will be sent, too.
+        let first = self.objects.front();
         // From there on there is something; what was asked for beyond that is named.
         let position = first.map_or(
             Position { object: self.next_number as u16, id: first_id(at.fec), ..at },
