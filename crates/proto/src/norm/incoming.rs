@@ -20,8 +20,8 @@ use crate::path::Handle;
 use crate::ranges::Ranges;
 use crate::storage::Storage as _;
 
-/// Messages in a row that tell another way to cut an object than was learnt, after which it is given
-/// up: what was learnt was damaged.
+/// Messages that tell another way to cut an object than was learnt, or fit only another, with none
+/// between that tells the same, after which it is given up: what was learnt was damaged.
 const CONTRADICTIONS_MAX: u32 = 8;
 
 /// What a piece of data costs beside its octets.
@@ -52,7 +52,7 @@ pub(crate) struct Incoming {
     reserved: usize,
     /// Why it failed, if that was for a reason at this end.
     is_refused: bool,
-    /// Messages in a row that told another way to cut it.
+    /// Messages that told another way to cut it, since one told the same.
     contradictions: u32,
 }
 
@@ -181,6 +181,14 @@ impl Incoming {
         Err(Failure::Settings("the sender contradicts itself about its segments".to_owned()))
     }
 
+    /// A segment came that has no place in the object as it was learnt.
+    fn contradict(&mut self, core: &mut Core) {
+        core.stats.data_dropped += 1;
+        if let Err(failure) = self.compare(false) {
+            self.fail(core, failure);
+        }
+    }
+
     /// Learns how it is cut; an error ends it.
     fn learn(
         &mut self,
@@ -274,7 +282,7 @@ impl Incoming {
         let block_len = shape.partition.block_len(block);
         let most = u32::from(block_len) + u32::from(shape.coding.parity());
         if block >= shape.partition.blocks() || u32::from(symbol) >= most {
-            core.stats.data_dropped += 1;
+            self.contradict(core);
             return true;
         }
         if self.is_whole(block) {
@@ -290,7 +298,7 @@ impl Incoming {
         let len = data.payload.len();
         let fits = len == expected || symbol >= block_len && len == segment;
         if !fits {
-            core.stats.data_dropped += 1;
+            self.contradict(core);
             return true;
         }
         self.take(core, (block, block_len), symbol, segment, data.payload)
