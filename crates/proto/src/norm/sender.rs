@@ -669,7 +669,8 @@ impl Sender {
                 continue;
             }
             let most = object.symbols(block);
-            if most == 0 {
+            // A block has no such segment: that is no reason to send others.
+            if most == 0 || request.form != Form::Erasures && first.id.symbol >= most {
                 continue;
             }
             let symbols = asked.entry((first.object, block)).or_default();
