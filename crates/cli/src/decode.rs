@@ -270,7 +270,7 @@ struct Capture<'a> {
     name: &'a str,
     /// The protocol; that of the first datagram that can be read if it is not known yet.
     language: Option<Language>,
-    /// How a datagram is told: [`line`], or [`likely`] if the protocol is a guess.
+    /// How a datagram is told: [`line()`], or [`likely`] if the protocol is a guess.
     told: fn(Language, &[u8]) -> Result<String, DecodeError>,
     tally: &'a mut Tally,
 }

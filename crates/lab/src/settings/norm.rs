@@ -49,7 +49,7 @@ table! {
         info_every: u32,
         /// Whether each NORM_DATA says how its object is coded.
         fti_in_data: bool,
-        /// `K` of the back-off, or `off`: 0 towards one receiver and 4 in a group.
+        /// `K` of the back-off, or `off`: 0 towards one receiver, and more the larger the group.
         backoff: Switch<u8>,
         /// The size of the group that receivers are told.
         group_size: u32,

@@ -88,7 +88,8 @@ pub struct SenderConfig {
     /// Whether each NORM_DATA carries the FEC object transmission information, so that a receiver
     /// that begins late needs no other message.
     pub fti_in_data: bool,
-    /// `K` of the back-off, 0 to 15; `None` stands for 0 towards one receiver and 4 in a group.
+    /// `K` of the back-off, 0 to 15; `None` stands for 0 towards one receiver, and
+    /// in a group for 1, 2 or 4, as `group_size` is up to 200, up to 2000 or more.
     pub backoff: Option<u8>,
     /// The group's size that is told to receivers.
     pub group_size: u32,
