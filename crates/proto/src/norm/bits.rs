@@ -46,20 +46,25 @@ impl Bits {
 
     /// Runs of those that follow each other, first and last, without the first few of all.
     pub(crate) fn runs(&self, skip: usize) -> Vec<(u16, u16)> {
-        let mut runs: Vec<(u16, u16)> = Vec::new();
-        for at in self.iter().skip(skip) {
-            match runs.last_mut() {
-                Some((_, last)) if last.checked_add(1) == Some(at) => *last = at,
-                _ => runs.push((at, at)),
-            }
-        }
-        runs
+        runs(self.iter().skip(skip))
     }
 
     /// Those of the first `len` that are not there.
     pub(crate) fn missing(&self, len: u16) -> impl Iterator<Item = u16> + '_ {
         (0..len).filter(|at| !self.contains(*at))
     }
+}
+
+/// Runs of segments that follow each other, first and last.
+pub(crate) fn runs(segments: impl Iterator<Item = u16>) -> Vec<(u16, u16)> {
+    let mut runs: Vec<(u16, u16)> = Vec::new();
+    for at in segments {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(at) => *last = at,
+            _ => runs.push((at, at)),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]

@@ -9,6 +9,12 @@ use crate::fec::{Code, Encoder, Field, Partition};
 /// Octets of the header of NORM_DATA without payload id and extensions.
 const DATA_HEADER: usize = 16;
 
+/// The first segment of an object of which no more than its scheme is known.
+pub(crate) fn first_id(scheme: Scheme) -> PayloadId {
+    let tells = scheme == Scheme::SmallBlockSystematic;
+    PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
+}
+
 /// How the blocks of an object are coded.
 #[derive(Clone, Debug)]
 pub(crate) struct Coding {

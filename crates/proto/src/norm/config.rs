@@ -113,8 +113,6 @@ pub struct SenderConfig {
     /// With [`EndGame::Acknowledged`], how long receivers that were not heard are waited for: a way
     /// back may be much longer than the way there. Flushes get rare meanwhile.
     pub patience: Duration,
-    /// Congestion control.
-    pub congestion: Congestion,
 }
 
 impl Default for SenderConfig {
@@ -139,7 +137,6 @@ impl Default for SenderConfig {
             end: EndGame::Acknowledged,
             receivers: 0,
             patience: Duration::from_secs(600),
-            congestion: Congestion::FixedRate,
         }
     }
 }
@@ -154,13 +151,6 @@ pub enum EndGame {
     /// all did, it is over. In a large group these acknowledgements are many, and a receiver that
     /// was never heard of is not waited for.
     Acknowledged,
-}
-
-/// What decides how fast a node sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Congestion {
-    /// The rate that was given.
-    FixedRate,
 }
 
 /// How a node receives.

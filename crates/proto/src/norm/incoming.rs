@@ -11,8 +11,8 @@ use wire::norm::{
 };
 
 use super::asked::Asked;
-use super::bits::Bits;
-use super::coding::Coding;
+use super::bits::{Bits, runs};
+use super::coding::{Coding, first_id};
 use super::core::{Core, Job};
 use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
 use crate::fec::Partition;
@@ -731,7 +731,7 @@ impl Incoming {
         };
         let wanted = block.wanted(shape, number);
         if !is_heard && !block.is_heard(&wanted, shape.partition.block_len(number)) {
-            for (first, last) in runs(&wanted) {
+            for (first, last) in runs(wanted.iter().copied()) {
                 let went = if last - first > 1 {
                     let (first, last) = (position(first), position(last));
                     writer.range(RequestFlags::SEGMENT, first, last).is_ok()
@@ -887,24 +887,6 @@ impl Block {
     }
 }
 
-/// The first block of an object whose scheme is all that is known.
-fn first_id(scheme: Scheme) -> wire::norm::PayloadId {
-    let tells = scheme == Scheme::SmallBlockSystematic;
-    wire::norm::PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
-}
-
 fn shape_id(shape: &Shape, block: u32, symbol: u16) -> wire::norm::PayloadId {
     shape.coding.payload_id(&shape.partition, block, symbol)
-}
-
-/// Runs of numbers that follow each other, first and last.
-fn runs(symbols: &[u16]) -> Vec<(u16, u16)> {
-    let mut runs: Vec<(u16, u16)> = Vec::new();
-    for symbol in symbols {
-        match runs.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*symbol) => *last = *symbol,
-            _ => runs.push((*symbol, *symbol)),
-        }
-    }
-    runs
 }

@@ -32,7 +32,7 @@ use engine::{
 };
 use wire::norm::{Body, Command, Message};
 
-pub use self::config::{Config, Congestion, EndGame, Limits, ReceiverConfig, SenderConfig};
+pub use self::config::{Config, EndGame, Limits, ReceiverConfig, SenderConfig};
 pub use self::indication::{
     Content, Failure, Finished, Indication, Limit, MessageCounts, ObjectId, Report, RequestError,
     SendRequest, Stats,
@@ -130,23 +130,17 @@ impl Node {
     /// # Errors
     /// The request cannot be carried out; nothing was begun.
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<ObjectId, RequestError> {
-        Coding::new(&self.core.config.sender).map_err(RequestError::Settings)?;
         let path = self.core.kernel.paths.get(&request.peer);
         let mtu = path.map(Path::mtu).filter(|mtu| *mtu > 0);
         let max = mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(INFO_HEADER));
         if request.info.len() > max {
             return Err(RequestError::InfoTooLong { len: request.info.len(), max });
         }
-        let parent = self.sender(now, request.peer);
+        let parent = self.sender(now, request.peer)?;
         let handle = self.slots.reserve();
         let Some(Session::Sender(sender)) = self.slots.get_mut(parent) else {
             return Err(RequestError::TooManyObjects);
         };
-        if sender.objects() >= self.core.config.limits.objects {
-            self.slots.fill(handle, Session::Object { of: parent, number: 0 });
-            self.slots.take(handle);
-            return Err(RequestError::TooManyObjects);
-        }
         let number = sender.next_number();
         let id = ObjectId { peer: request.peer, sender: self.core.node.0, number };
         self.core.indicate(Indication::Started { id, is_sender: true, info: request.info.clone() });
@@ -179,14 +173,19 @@ impl Node {
         if found { Ok(()) } else { Err(RequestError::NoObject(id)) }
     }
 
-    /// The sender on a path.
-    fn sender(&mut self, now: Time, path: PathId) -> Handle {
-        if let Some(handle) = self.senders.get(&path) {
-            return *handle;
+    /// The sender on a path, if it takes another object.
+    fn sender(&mut self, now: Time, path: PathId) -> Result<Handle, RequestError> {
+        if let Some(handle) = self.senders.get(&path).copied() {
+            let most = self.core.config.limits.objects;
+            let session = self.slots.get(handle);
+            let is_full =
+                matches!(session, Some(Session::Sender(sender)) if sender.objects() >= most);
+            return if is_full { Err(RequestError::TooManyObjects) } else { Ok(handle) };
         }
+        let coding = Coding::new(&self.core.config.sender).map_err(RequestError::Settings)?;
         let handle = self.slots.reserve();
         let base = Base::new(&self.core.kernel.paths, handle, Some(path), now);
-        let mut sender = Sender::new(base, path, &mut self.core);
+        let mut sender = Sender::new(base, path, coding, &mut self.core);
         // Answers say which of them they mean by that alone.
         let is_taken = |instance| {
             self.slots
@@ -198,7 +197,7 @@ impl Node {
         }
         self.slots.fill(handle, Session::Sender(Box::new(sender)));
         self.senders.insert(path, handle);
-        handle
+        Ok(handle)
     }
 
     /// One datagram arrived.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use engine::{PathId, Time};
 use wire::norm::{
     self, Ack, Body, CcNodes, Command, Extensions, FIELD_BITS_ASSUMED, Form, Nack, NodeId,
-    NodeList, ObjectList, PayloadId, Position, RequestFlags, RequestWriter, Scheme, SendTime,
+    NodeList, ObjectList, PayloadId, Position, RequestFlags, RequestWriter, SendTime,
 };
 
-use super::coding::Coding;
+use super::coding::{Coding, first_id};
 use super::config::{EndGame, SenderConfig};
 use super::core::{Alarm, Core, send_time, since_sent};
 use super::grtt::Grtt;
@@ -41,6 +41,7 @@ pub(crate) struct Sender {
     pub(crate) path: PathId,
     is_group: bool,
     voice: Voice,
+    coding: Coding,
     objects: VecDeque<Outgoing>,
     next_number: u64,
     probe: Probe,
@@ -83,7 +84,7 @@ struct Member {
 }
 
 impl Sender {
-    pub(crate) fn new(base: Base<Alarm>, path: PathId, core: &mut Core) -> Self {
+    pub(crate) fn new(base: Base<Alarm>, path: PathId, coding: Coding, core: &mut Core) -> Self {
         let is_group = core.config.is_group(path);
         let config = &core.config.sender;
         let least = Duration::from_micros(1);
@@ -91,13 +92,14 @@ impl Sender {
         let backoff =
             config.backoff.unwrap_or_else(|| usual_backoff(is_group, config.group_size)).min(15);
         let group_size = config.group_size;
-        let (instance, sequence) = (core.rng.next_u32() as u16, 0);
+        let instance = core.rng.next_u32() as u16;
         let first = core.rng.next_u32() & 0xff;
         Self {
             base,
             path,
             is_group,
-            voice: Voice::new(instance, sequence, grtt, backoff, group_size),
+            voice: Voice::new(instance, grtt, backoff, group_size),
+            coding,
             objects: VecDeque::new(),
             next_number: u64::from(first),
             probe: Probe::default(),
@@ -151,7 +153,7 @@ impl Sender {
     /// Sends another object.
     pub(crate) fn add(&mut self, core: &mut Core, now: Time, mut object: Outgoing) {
         if self.objects.is_empty() {
-            self.begin(core, now);
+            self.begin(core);
         }
         self.next_number += 1;
         object.open(core);
@@ -161,7 +163,7 @@ impl Sender {
     }
 
     /// The first of some objects: probes the round trip.
-    fn begin(&mut self, core: &mut Core, now: Time) {
+    fn begin(&mut self, core: &mut Core) {
         let config = &core.config.sender;
         let known = core.kernel.paths.get(&self.path).and_then(Path::light);
         let initial = match known.filter(|_| config.grtt_of_path) {
@@ -174,7 +176,6 @@ impl Sender {
         self.probe.interval = Duration::ZERO;
         self.probe.due = true;
         self.base.want(&mut core.kernel, Class::Control);
-        let _ = now;
     }
 
     /// The time of one segment at the path's rate.
@@ -187,17 +188,15 @@ impl Sender {
     fn cut(&self, core: &Core, has_info: bool) -> Option<Result<Cut, Failure>> {
         let path = core.kernel.paths.get(&self.path).filter(|path| path.mtu() > 0)?;
         let config = &core.config.sender;
-        Some(Coding::new(config).map_err(Failure::Settings).and_then(|coding| {
-            // Where there is no other message to tell how it is coded, NORM_DATA must.
-            let has_fti = config.fti_in_data || !has_info;
-            let room = path.mtu().saturating_sub(coding.data_header(has_fti));
-            let most = u16::try_from(room).unwrap_or(u16::MAX);
-            let segment = coding.fitting(config.segment_size.unwrap_or(most).min(most));
-            if segment == 0 {
-                return Err(Failure::Settings("the path takes no segment".to_owned()));
-            }
-            Ok(Cut { segment, coding, has_fti })
-        }))
+        // Where there is no other message to tell how it is coded, NORM_DATA must.
+        let has_fti = config.fti_in_data || !has_info;
+        let room = path.mtu().saturating_sub(self.coding.data_header(has_fti));
+        let most = u16::try_from(room).unwrap_or(u16::MAX);
+        let segment = self.coding.fitting(config.segment_size.unwrap_or(most).min(most));
+        if segment == 0 {
+            return Some(Err(Failure::Settings("the path takes no segment".to_owned())));
+        }
+        Some(Ok(Cut { segment, coding: self.coding.clone(), has_fti }))
     }
 
     /// Goes on with whatever can be done.
@@ -316,8 +315,11 @@ impl Sender {
             }
             Alarm::Flush => self.flush_again(core, now),
             Alarm::Aggregate => self.commit(core, now),
-            Alarm::Squelch | Alarm::Nack | Alarm::Feedback => {}
-            Alarm::Acknowledge | Alarm::Inactivity => {}
+            Alarm::Squelch
+            | Alarm::Nack
+            | Alarm::Feedback
+            | Alarm::Acknowledge
+            | Alarm::Inactivity => {}
         }
     }
 
@@ -841,10 +843,4 @@ fn usual_backoff(is_group: bool, group_size: u32) -> u8 {
         (true, 201..=2000) => 2,
         (true, _) => 4,
     }
-}
-
-/// The first segment of an object.
-fn first_id(fec: Scheme) -> PayloadId {
-    let tells = fec == Scheme::SmallBlockSystematic;
-    PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
 }

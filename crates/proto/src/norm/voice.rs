@@ -16,18 +16,14 @@ pub(crate) struct Voice {
     sequence: u16,
     pub(crate) grtt: Grtt,
     pub(crate) backoff: u8,
-    pub(crate) group_size: u32,
+    /// Quantised.
+    group_size: u8,
 }
 
 impl Voice {
-    pub(crate) fn new(
-        instance: u16,
-        sequence: u16,
-        grtt: Grtt,
-        backoff: u8,
-        group_size: u32,
-    ) -> Self {
-        Self { instance, sequence, grtt, backoff, group_size }
+    pub(crate) fn new(instance: u16, grtt: Grtt, backoff: u8, group_size: u32) -> Self {
+        let group_size = norm::quantise_group_size(group_size);
+        Self { instance, sequence: 0, grtt, backoff, group_size }
     }
 
     /// The part of the header that only senders have.
@@ -36,7 +32,7 @@ impl Voice {
             instance: self.instance,
             grtt: self.grtt.quantised(),
             backoff: self.backoff,
-            group_size: norm::quantise_group_size(self.group_size),
+            group_size: self.group_size,
         }
     }
 
