@@ -16,12 +16,10 @@ With `--self` the peers also talk to themselves, which shows what is the peer's 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -32,11 +30,8 @@ from pathlib import Path
 from socket import AF_INET, SOCK_DGRAM, socket
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-UNSUPPORTED = 127
-# In place of an exit code: the process still ran when its time was over, and ended when it was
-# interrupted (it waited) or did not (it hung).
-WAITED, HUNG = 1000, 1001
+from ends import HERE, HUNG, UNSUPPORTED, WAITED, digest, finish, reported_seconds, target_folder
+
 ENTITY = {"send": 1, "recv": 2}
 LOST_SHARE = 0.05
 
@@ -160,14 +155,6 @@ def command(
     return [*peer.command, "send", *shared, *ends, *settings]
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file; of nothing, if there is no file."""
-    if not path.is_file():
-        return ""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 @contextmanager
 def relay(target: Path, case: Case, ports: list[int], folder: Path) -> Iterator[Path]:
     """The relay; its counters are in the file it yields once the context is left."""
@@ -187,21 +174,6 @@ def relay(target: Path, case: Case, ports: list[int], folder: Path) -> Iterator[
             assert process.stdin is not None
             process.stdin.close()
             process.wait(10)
-
-
-def finish(process: subprocess.Popen[bytes], limit: float) -> int:
-    """Waits for a process; one that outlives the limit is interrupted (ctrl-C), then killed."""
-    try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
-    try:
-        process.wait(5)
-        return WAITED
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return HUNG
 
 
 def run(case: Case, target: Path, source: Path, folder: Path, limit: float) -> Outcome:
@@ -247,18 +219,6 @@ def run(case: Case, target: Path, source: Path, folder: Path, limit: float) -> O
         note=judgement.note,
         capture=str(folder / "capture.pcapng") if judgement.is_kept() else None,
     )
-
-
-def reported_seconds(output: Path, elapsed: float) -> float:
-    """The time a sender reports for its transfer, else the wall clock's."""
-    for line in reversed(output.read_text().splitlines()):
-        try:
-            report = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(report, dict) and "elapsed_s" in report:
-            return float(report["elapsed_s"] or elapsed)
-    return elapsed
 
 
 def judge(case: Case, same: bool, sender_exit: int, receiver_exit: int) -> Judgement:
@@ -320,7 +280,7 @@ def main() -> int:
     parser.add_argument("--self", action="store_true", help="peers against themselves, too")
     given = parser.parse_args()
 
-    target = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()
+    target = target_folder()
     build = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path"]
     subprocess.run([*build, str(HERE / "Cargo.toml"), "--target-dir", str(target)], check=True)
     out: Path = given.out.resolve()

@@ -13,12 +13,10 @@ unprivileged user namespaces; where there are none, it says so and leaves everyt
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -28,14 +26,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import netns
+from ends import HERE, HUNG, UNSUPPORTED, WAITED, digest, finish, reported_seconds, target_folder
 from netns import Host
 
-HERE = Path(__file__).resolve().parent
 # Ours is the first, the reference the second.
 SLOWLIGHT, LIBNORM = "slowlight", "libnorm"
-UNSUPPORTED = 127
-# In place of an exit code: the process had to be interrupted, or killed.
-WAITED, HUNG = 1000, 1001
 GROUP, PORT = "224.1.2.3", 6003
 SENDER = 1
 # How our settings call the codes.
@@ -208,23 +203,6 @@ def capture(host: Host, file: Path) -> Iterator[None]:
         process.wait()
 
 
-def finish(process: subprocess.Popen[bytes], limit: float) -> int:
-    """Waits for a process; one that outlives the limit is interrupted (ctrl-C), then killed."""
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
-    try:
-        process.wait(5)
-        return WAITED
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return HUNG
-
-
 def run(case: Case, programs: Programs, source: Path, folder: Path) -> Outcome:
     """Runs one transfer and judges it."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -288,26 +266,6 @@ def judge(case: Case, same: list[bool], exits: list[int]) -> Judgement:
     return Judgement("FAILED", "; ".join(faults)) if faults else Judgement("ok")
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file; of nothing, if there is no file."""
-    if not path.is_file():
-        return ""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def reported_seconds(output: Path, elapsed: float) -> float:
-    """The time a sender reports for its transfer, else the wall clock's."""
-    for line in reversed(output.read_text().splitlines()):
-        try:
-            report = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(report, dict) and "elapsed_s" in report:
-            return float(report["elapsed_s"] or elapsed)
-    return elapsed
-
-
 def cases(senders_and_receivers: list[tuple[str, str]]) -> list[Case]:
     """The whole matrix for some pairs of a sender and a receiver."""
     found = []
@@ -328,11 +286,6 @@ def speaks_norm(slowlight: Path) -> bool:
     """Whether this binary knows the protocol."""
     ended = subprocess.run([str(slowlight), "send", "--help"], capture_output=True, text=True)
     return "norm:" in ended.stdout.lower()
-
-
-def target_folder() -> Path:
-    """Where programs are built."""
-    return Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()
 
 
 def build(target: Path) -> Path | str:

@@ -8,19 +8,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from ends import HUNG, UNSUPPORTED, WAITED, digest, finish, reported_seconds
 from run import (
-    HUNG,
-    UNSUPPORTED,
-    WAITED,
     Case,
     Peer,
     cases,
-    digest,
-    finish,
     free_ports,
     judge,
     peers,
-    reported_seconds,
 )
 
 OURS = Peer("slowlight", ("slowlight",), 1)

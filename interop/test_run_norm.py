@@ -11,9 +11,8 @@ import unittest
 from pathlib import Path
 
 import netns
+from ends import HERE, HUNG, UNSUPPORTED, WAITED, target_folder
 from run_norm import (
-    HERE,
-    HUNG,
     LIBNORM,
     LOST_SHARES,
     OTHER_CODINGS,
@@ -21,8 +20,6 @@ from run_norm import (
     REPAIR,
     SCHEMES,
     SLOWLIGHT,
-    UNSUPPORTED,
-    WAITED,
     Case,
     Programs,
     build,
@@ -33,7 +30,6 @@ from run_norm import (
     send_command,
     sender_settings,
     speaks_norm,
-    target_folder,
 )
 
 GROUP_OF_TWO = Case(SLOWLIGHT, (LIBNORM, SLOWLIGHT), True, 0.05, REPAIR)

@@ -1,0 +1,62 @@
+"""What runners have in common: how processes end, and what they leave behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# In place of a process's exit code where the peer cannot do what a case asks for.
+UNSUPPORTED = 127
+# In place of an exit code: the process still ran when its time was over, and ended when it was
+# interrupted (it waited) or did not (it hung).
+WAITED, HUNG = 1000, 1001
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; of nothing, if there is no file."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def finish(process: subprocess.Popen[bytes], limit: float) -> int:
+    """Waits for a process; one that outlives the limit is interrupted (ctrl-C), then killed.
+
+    Its standard input is closed, if that is a pipe.
+    """
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(5)
+        return WAITED
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return HUNG
+
+
+def reported_seconds(output: Path, elapsed: float) -> float:
+    """The time a sender reports for its transfer, else the wall clock's."""
+    for line in reversed(output.read_text().splitlines()):
+        try:
+            report = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(report, dict) and "elapsed_s" in report:
+            return float(report["elapsed_s"] or elapsed)
+    return elapsed
+
+
+def target_folder() -> Path:
+    """Where programs are built."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()
