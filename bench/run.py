@@ -51,9 +51,9 @@ PYTHON = str(INTEROP / ".venv/bin/python")
 NORM_BYTES = 300_000_000
 NORM_GIGABYTE = 1_000_000_000
 NORM_CODES = (("FEC off", 64, 0), ("20+4", 20, 4), ("64+16", 64, 16))
-NORM_RATES = (1_000_000_000, 2_000_000_000, 4_000_000_000)
+NORM_RATES = (1_000_000_000, 2_000_000_000, 3_000_000_000, 4_000_000_000)
 # The same of ours, whose sender also needs a pace; and how often libnorm's goodput it shall have.
-OUR_NORM_RATES = (2_000_000_000, 4_000_000_000, 8_000_000_000)
+OUR_NORM_RATES = (2_000_000_000, 4_000_000_000, 6_000_000_000, 8_000_000_000)
 NORM_TIMES = {"FEC off": 2.0, "20+4": 3.0, "64+16": 3.0}
 # Header, payload identifier and transmission information of a NORM_DATA message with FEC id 5.
 NORM_HEADER = 16 + 4 + 12
