@@ -183,8 +183,8 @@ impl Stack {
         net: &mut Network,
     ) {
         let links = self.group_routes.entry((source, group)).or_default();
-        if let Err(place) = links.binary_search(&link) {
-            links.insert(place, link);
+        if !links.contains(&link) {
+            links.push(link);
         }
         if source == self.config.address {
             self.resolve(net);
