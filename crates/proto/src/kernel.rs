@@ -2,9 +2,9 @@
 //! stand still while a path is down, and the places where sessions live. CFDP, whose transactions
 //! also stand still when they are suspended, keeps its own account of timers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
-use std::ops::Bound;
+use std::ops::{Bound, Deref, DerefMut};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -97,8 +97,53 @@ impl<L: PartialEq> Reported<L> {
     }
 }
 
-/// The paths of an engine.
-pub(crate) type Paths = BTreeMap<PathId, Path>;
+/// The paths of an engine, and which of them somebody wants to send on: a node in a large group has
+/// many, and is asked for something to send after every datagram.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    all: BTreeMap<PathId, Path>,
+    /// Those with work, and some that have none any more.
+    ready: BTreeSet<PathId>,
+}
+
+impl Deref for Paths {
+    type Target = BTreeMap<PathId, Path>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl DerefMut for Paths {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.all
+    }
+}
+
+impl Paths {
+    /// Puts a session into the queue of a class on a path; it must not be in it.
+    fn enqueue(&mut self, id: PathId, class: Class, handle: Handle) {
+        if let Some(path) = self.all.get_mut(&id) {
+            path.enqueue(class, handle);
+            self.ready.insert(id);
+        }
+    }
+
+    /// Puts a session back to the front of its queue.
+    fn requeue_front(&mut self, id: PathId, class: Class, handle: Handle) {
+        if let Some(path) = self.all.get_mut(&id) {
+            path.requeue_front(class, handle);
+            self.ready.insert(id);
+        }
+    }
+
+    /// Takes note that a path was looked at.
+    fn looked_at(&mut self, id: PathId) {
+        if !self.all.get(&id).is_some_and(Path::has_work) {
+            self.ready.remove(&id);
+        }
+    }
+}
 
 /// Paths, effects and timers of an engine with alarms `A` and jobs `J` of its own.
 #[derive(Debug)]
@@ -124,7 +169,7 @@ pub(crate) struct Kernel<A, J = Infallible> {
 impl<A: Alarm, J> Kernel<A, J> {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
-            paths: BTreeMap::new(),
+            paths: Paths::default(),
             replies: Replies::new(bounds.replies),
             effects: VecDeque::new(),
             timers: Timers::new(),
@@ -212,10 +257,11 @@ impl<A: Alarm, J> Kernel<A, J> {
         paths.next().copied().filter(|_| paths.next().is_none())
     }
 
-    /// The path whose turn comes after that of `id`.
-    fn path_after(&self, id: PathId) -> Option<PathId> {
-        let after = self.paths.range((Bound::Excluded(id), Bound::Unbounded)).next();
-        after.or_else(|| self.paths.iter().next()).map(|(id, _)| *id)
+    /// The first path between two bounds on which something may wait to be sent.
+    fn next_ready(&self, between: (Bound<PathId>, Bound<PathId>)) -> Option<PathId> {
+        let ready = self.paths.ready.range(between).next().copied();
+        let answered = self.replies.next_path(between);
+        ready.into_iter().chain(answered).min()
     }
 }
 
@@ -266,7 +312,7 @@ impl<A: Alarm, J> Storage for Kernel<A, J> {
             return;
         }
         self.is_full = false;
-        for (&path, state) in &mut self.paths {
+        for (&path, state) in self.paths.iter_mut() {
             if state.paused {
                 state.paused = false;
                 self.effects.push_back(Effect::ResumeRead { path });
@@ -294,9 +340,9 @@ impl Seat {
         if self.queued & class.bit() != 0 {
             return;
         }
-        let Some(path) = self.path.and_then(|id| paths.get_mut(&id)) else { return };
+        let Some(path) = self.path.filter(|id| paths.contains_key(id)) else { return };
         self.queued |= class.bit();
-        path.enqueue(class, self.handle);
+        paths.enqueue(path, class, self.handle);
     }
 
     /// Takes note that the session left a queue.
@@ -527,17 +573,33 @@ pub(crate) trait Turns {
     /// Looks after what came of a path's turn.
     fn after_turn(&mut self, _now: Time) {}
 
-    /// Gives each path one turn, beginning behind the one that had the last, until one sends.
+    /// Gives each path on which something waits one turn, beginning behind the one that had the
+    /// last, until one sends.
     fn take_turns(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        let mut at = self.kernel().turn;
-        for _ in 0..self.kernel().paths.len() {
-            at = self.kernel().path_after(at)?;
-            let transmit = self.transmit_on(now, at, tx);
-            self.after_turn(now);
-            if transmit.is_some() {
-                self.kernel().turn = at;
-                return transmit;
+        let last = self.kernel().turn;
+        let mut any = false;
+        for end in [Bound::Unbounded, Bound::Included(last)] {
+            let mut from = match end {
+                Bound::Unbounded => Bound::Excluded(last),
+                Bound::Included(_) | Bound::Excluded(_) => Bound::Unbounded,
+            };
+            while let Some(at) = self.kernel().next_ready((from, end)) {
+                any = true;
+                let transmit = self.transmit_on(now, at, tx);
+                self.kernel().paths.looked_at(at);
+                self.after_turn(now);
+                if transmit.is_some() {
+                    self.kernel().turn = at;
+                    return transmit;
+                }
+                if end == Bound::Included(at) {
+                    break;
+                }
+                from = Bound::Excluded(at);
             }
+        }
+        if !any {
+            self.after_turn(now);
         }
         None
     }
@@ -546,7 +608,7 @@ pub(crate) trait Turns {
     fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
         let kernel = self.kernel();
         let path = kernel.paths.get(&id).filter(|path| path.can_send())?;
-        if !path.has_work() && kernel.replies.is_empty() {
+        if !path.has_work() && !kernel.replies.waits(id) {
             return None;
         }
         let mut burst = path.burst(now, tx);
@@ -572,12 +634,13 @@ pub(crate) trait Turns {
                 let turn = self.emit(handle, class, burst);
                 let again = turn == Turn::More
                     && self.seat(handle).is_some_and(|seat| seat.back_in_queue(class));
-                if again && let Some(path) = self.kernel().paths.get_mut(&id) {
+                if again {
                     // Behind the others if it just sent something.
+                    let paths = &mut self.kernel().paths;
                     if burst.len() > before {
-                        path.enqueue(class, handle);
+                        paths.enqueue(id, class, handle);
                     } else {
-                        path.requeue_front(class, handle);
+                        paths.requeue_front(id, class, handle);
                     }
                 }
                 self.settle(handle);

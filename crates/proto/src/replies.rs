@@ -1,6 +1,7 @@
 //! Answers for sessions that are not under way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 
 use engine::PathId;
 
@@ -10,12 +11,14 @@ use crate::path::Burst;
 #[derive(Debug)]
 pub(crate) struct Replies {
     waiting: VecDeque<(PathId, Vec<u8>)>,
+    /// How many wait for each path for which any do.
+    of_path: BTreeMap<PathId, usize>,
     max: usize,
 }
 
 impl Replies {
     pub(crate) const fn new(max: usize) -> Self {
-        Self { waiting: VecDeque::new(), max }
+        Self { waiting: VecDeque::new(), of_path: BTreeMap::new(), max }
     }
 
     /// Bytes held.
@@ -23,23 +26,32 @@ impl Replies {
         self.waiting.iter().map(|(_, pdu)| pdu.len()).sum()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether any waits for this path.
+    pub(crate) fn waits(&self, path: PathId) -> bool {
+        self.of_path.contains_key(&path)
+    }
+
+    /// The first path between two bounds for which any wait.
+    pub(crate) fn next_path(&self, between: (Bound<PathId>, Bound<PathId>)) -> Option<PathId> {
+        self.of_path.range(between).next().map(|(path, _)| *path)
     }
 
     /// Queues a PDU; `false` if there is no room. One path gets at most a quarter of all room.
     pub(crate) fn push(&mut self, path: PathId, pdu: Vec<u8>) -> bool {
-        let of_path = self.waiting.iter().filter(|(to, _)| *to == path).count();
+        let of_path = self.of_path.get(&path).copied().unwrap_or(0);
         if self.waiting.len() >= self.max || of_path >= self.max.div_ceil(4) {
             return false;
         }
         self.waiting.push_back((path, pdu));
+        self.of_path.insert(path, of_path + 1);
         true
     }
 
     /// Drops what waits for a path that went down: whoever asked will ask again.
     pub(crate) fn drop_path(&mut self, path: PathId) {
-        self.waiting.retain(|(to, _)| *to != path);
+        if self.of_path.remove(&path).is_some() {
+            self.waiting.retain(|(to, _)| *to != path);
+        }
     }
 
     /// Sends what waits for this path and fits the batch, and shows each PDU that goes to `sent`.
@@ -51,6 +63,7 @@ impl Replies {
         mut sent: impl FnMut(&[u8]),
     ) -> u64 {
         let (mut i, mut oversize) = (0, 0);
+        let Some(mut left) = self.of_path.remove(&path) else { return 0 };
         while let Some((to, pdu)) = self.waiting.get(i) {
             if *to != path {
                 i += 1;
@@ -65,6 +78,10 @@ impl Replies {
                 sent(pdu);
             }
             self.waiting.remove(i);
+            left -= 1;
+        }
+        if left > 0 {
+            self.of_path.insert(path, left);
         }
         oversize
     }
