@@ -102,6 +102,8 @@ impl<L: PartialEq> Reported<L> {
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     all: BTreeMap<PathId, Path>,
+    /// Those whose driver was asked to hold back what arrives.
+    paused: BTreeSet<PathId>,
     /// Those with work, and some that have none any more.
     ready: BTreeSet<PathId>,
 }
@@ -135,6 +137,13 @@ impl Paths {
             path.requeue_front(class, handle);
             self.ready.insert(id);
         }
+    }
+
+    /// Forgets a path.
+    pub(crate) fn remove(&mut self, id: PathId) {
+        self.all.remove(&id);
+        self.paused.remove(&id);
+        self.ready.remove(&id);
     }
 
     /// Takes note that a path was looked at.
@@ -237,10 +246,7 @@ impl<A: Alarm, J> Kernel<A, J> {
 
     /// Asks the driver to hold back a path until its data is written.
     pub(crate) fn pause(&mut self, path: PathId) {
-        if let Some(state) = self.paths.get_mut(&path)
-            && !state.paused
-        {
-            state.paused = true;
+        if self.paths.contains_key(&path) && self.paths.paused.insert(path) {
             self.effects.push_back(Effect::PauseRead { path });
         }
     }
@@ -308,13 +314,12 @@ impl<A: Alarm, J> Storage for Kernel<A, J> {
         self.room.unwritten = self.room.unwritten.saturating_sub(cost);
         if self.room.unwritten > self.bounds.write_buffer / 2 {
             // What still waits may be collected data that no more will join while paths pause.
-            self.flush_wanted |= self.paths.values().any(|path| path.paused);
+            self.flush_wanted |= !self.paths.paused.is_empty();
             return;
         }
         self.is_full = false;
-        for (&path, state) in self.paths.iter_mut() {
-            if state.paused {
-                state.paused = false;
+        for path in std::mem::take(&mut self.paths.paused) {
+            if self.paths.contains_key(&path) {
                 self.effects.push_back(Effect::ResumeRead { path });
             }
         }
@@ -651,3 +656,6 @@ pub(crate) trait Turns {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,8 +59,6 @@ pub(crate) struct Path {
     pub(crate) rtt: RoundTrip,
     /// How far behind its rate it may be and make up for that.
     catch_up: Duration,
-    /// Whether the driver was asked to hold back what arrives.
-    pub(crate) paused: bool,
     /// Least time between two datagrams.
     interval: Duration,
 }
@@ -89,7 +87,6 @@ impl Path {
             free_at: Time::ZERO,
             ready: Default::default(),
             rtt: RoundTrip::default(),
-            paused: false,
             interval: Duration::ZERO,
         }
     }

@@ -1,6 +1,6 @@
 //! A host's IPv4 and UDP: paths, routes, headers, counters.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
 use engine::{Ecn, PathEvent, PathId, PathInfo, PathKind, Receive, Time, Transmit};
@@ -113,6 +113,10 @@ pub(crate) struct Stack {
     /// The links for what a source sends to a group.
     group_routes: BTreeMap<(Ipv4Addr, Ipv4Addr), Vec<usize>>,
     paths: Vec<Path>,
+    /// The first path from a port to a peer, in `paths`: a member of a large group has many.
+    by_peer: BTreeMap<(u16, Ipv4Addr, u16), usize>,
+    /// The groups it is a member of.
+    groups: BTreeSet<Ipv4Addr>,
     /// The paths used last, looked at first.
     last_sent: usize,
     last_received: usize,
@@ -135,6 +139,8 @@ impl Stack {
             routes: BTreeMap::new(),
             group_routes: BTreeMap::new(),
             paths: Vec::new(),
+            by_peer: BTreeMap::new(),
+            groups: BTreeSet::new(),
             last_sent: 0,
             last_received: 0,
             last_group: 0,
@@ -158,7 +164,16 @@ impl Stack {
         self.next_path = self.next_path.max(id.0.saturating_add(1));
         let links = self.links_to(remote.0);
         let (unknown, open, paused) = (false, true, false);
-        self.paths.push(Path { id, port, remote, info, links, unknown, open, paused });
+        self.push_path(Path { id, port, remote, info, links, unknown, open, paused });
+    }
+
+    fn push_path(&mut self, path: Path) {
+        let (address, port) = path.remote;
+        if address.is_multicast() {
+            self.groups.insert(address);
+        }
+        self.by_peer.entry((path.port, address, port)).or_insert(self.paths.len());
+        self.paths.push(path);
     }
 
     /// Accepts datagrams of unknown peers on a port; the first `info` given for it counts.
@@ -230,12 +245,15 @@ impl Stack {
     }
 
     fn is_member(&self, group: Ipv4Addr) -> bool {
-        self.paths.iter().any(|path| path.remote.0 == group)
+        self.groups.contains(&group)
     }
 
     /// The engine starts: peers nobody announced are forgotten, all other paths come up.
     pub(crate) fn start(&mut self, now: Time, net: &mut Network) {
-        self.paths.retain(|path| !path.unknown);
+        self.by_peer.clear();
+        for path in std::mem::take(&mut self.paths).into_iter().filter(|path| !path.unknown) {
+            self.push_path(path);
+        }
         for path in &mut self.paths {
             path.open = true;
             path.paused = false;
@@ -508,8 +526,8 @@ impl Stack {
     ) -> Option<&Path> {
         let is_it = |path: &Path| path.port == port && path.remote == remote;
         if !self.paths.get(self.last_received).is_some_and(is_it) {
-            match self.paths.iter().position(is_it) {
-                Some(index) => self.last_received = index,
+            match self.by_peer.get(&(port, remote.0, remote.1)) {
+                Some(index) => self.last_received = *index,
                 None => {
                     self.meet(port, remote)?;
                     self.last_received = self.paths.len() - 1;
@@ -532,7 +550,7 @@ impl Stack {
         self.next_path = self.next_path.checked_add(1)?;
         let links = self.links_to(remote.0);
         let (unknown, open, paused) = (true, true, false);
-        self.paths.push(Path { id, port, remote, info, links, unknown, open, paused });
+        self.push_path(Path { id, port, remote, info, links, unknown, open, paused });
         Some(())
     }
 

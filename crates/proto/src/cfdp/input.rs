@@ -348,7 +348,7 @@ impl Entity {
         }
         if !is_up && !in_use && !configured {
             // Addresses that were heard once would otherwise be kept for ever.
-            self.core.kernel.paths.remove(&id);
+            self.core.kernel.paths.remove(id);
         }
     }
 

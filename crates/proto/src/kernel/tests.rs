@@ -1,0 +1,144 @@
+//! Turns among many paths.
+
+use std::collections::BTreeMap;
+
+use engine::PathInfo;
+
+use super::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Never {}
+
+impl Alarm for Never {
+    fn why(self) -> &'static str {
+        match self {}
+    }
+}
+
+/// Sessions that each have so many datagrams left for their path.
+struct Toy {
+    kernel: Kernel<Never>,
+    sessions: BTreeMap<u32, (Seat, usize)>,
+}
+
+impl Toy {
+    fn new(paths: u32) -> Self {
+        let bounds = Bounds {
+            write_buffer: 1000,
+            write_piece: 100,
+            read_ahead: 100,
+            read_ahead_total: 100,
+            read_piece: 100,
+            replies: 100,
+        };
+        let mut kernel = Kernel::new(bounds);
+        for id in 1..=paths {
+            let up = PathEvent::Up(PathInfo::datagram(10));
+            kernel.path_event(PathId(id), up, Pacing::default());
+        }
+        Self { kernel, sessions: BTreeMap::new() }
+    }
+
+    fn wants(&mut self, index: u32, path: u32, count: usize) {
+        let handle = Handle { index, generation: 0 };
+        let mut seat = Seat::new(handle, Some(PathId(path)));
+        seat.want(&mut self.kernel.paths, Class::Bulk);
+        self.sessions.insert(index, (seat, count));
+    }
+
+    /// The path of the next datagram.
+    fn next(&mut self) -> Option<u32> {
+        let mut tx = TxBuf::new(1);
+        self.take_turns(Time::ZERO, &mut tx).map(|transmit| transmit.path.0)
+    }
+
+    fn rest(&mut self) -> Vec<u32> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+}
+
+impl Turns for Toy {
+    type Alarm = Never;
+    type Job = Infallible;
+
+    fn kernel(&mut self) -> &mut Kernel<Never> {
+        &mut self.kernel
+    }
+
+    fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
+        self.sessions.get_mut(&handle.index).map(|(seat, _)| seat)
+    }
+
+    fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
+        self.kernel.replies.emit(id, burst, |_| {});
+    }
+
+    fn emit(&mut self, handle: Handle, _class: Class, burst: &mut Burst<'_>) -> Turn {
+        let Some((_, left)) = self.sessions.get_mut(&handle.index) else { return Turn::Over };
+        while *left > 0 {
+            let Some(place) = burst.push(10) else { return Turn::More };
+            place.fill(0);
+            *left -= 1;
+        }
+        Turn::Over
+    }
+
+    fn settle(&mut self, _handle: Handle) {}
+}
+
+#[test]
+fn paths_with_work_take_turns() {
+    let mut toy = Toy::new(100);
+    toy.wants(0, 7, 3);
+    toy.wants(1, 70, 2);
+    toy.wants(2, 93, 3);
+    assert_eq!([toy.next(), toy.next()], [Some(7), Some(70)]);
+    // One that comes later takes its turn in the order of the paths.
+    toy.wants(3, 80, 2);
+    assert_eq!(toy.rest(), [80, 93, 7, 70, 80, 93, 7, 93]);
+    assert!(toy.kernel.paths.ready.is_empty(), "{:?}", toy.kernel.paths.ready);
+    assert_eq!(toy.next(), None);
+}
+
+#[test]
+fn answers_for_nobody_take_turns_with_sessions() {
+    let mut toy = Toy::new(10);
+    assert!(toy.kernel.replies.push(PathId(9), vec![0; 10]));
+    assert!(toy.kernel.replies.push(PathId(2), vec![0; 10]));
+    assert!(toy.kernel.replies.push(PathId(9), vec![0; 10]));
+    toy.wants(0, 5, 2);
+    assert_eq!(toy.rest(), [2, 5, 9, 5, 9]);
+}
+
+#[test]
+fn what_waits_for_a_path_that_is_down_waits_there() {
+    let mut toy = Toy::new(3);
+    toy.wants(0, 1, 2);
+    toy.wants(1, 2, 2);
+    toy.kernel.path_event(PathId(1), PathEvent::Down, Pacing::default());
+    toy.kernel.path_event(PathId(2), PathEvent::Blocked, Pacing::default());
+    assert_eq!(toy.next(), None);
+    toy.kernel.path_event(PathId(2), PathEvent::Writable, Pacing::default());
+    assert_eq!(toy.rest(), [2, 2]);
+    let up = PathEvent::Up(PathInfo::datagram(10));
+    toy.kernel.path_event(PathId(1), up, Pacing::default());
+    assert_eq!(toy.rest(), [1, 1]);
+}
+
+#[test]
+fn a_path_that_was_held_back_and_forgotten_is_held_back_anew() {
+    let mut toy = Toy::new(2);
+    toy.kernel.pause(PathId(1));
+    toy.kernel.pause(PathId(1));
+    toy.kernel.paths.remove(PathId(1));
+    toy.kernel.written(0);
+    let up = PathEvent::Up(PathInfo::datagram(10));
+    toy.kernel.path_event(PathId(1), up, Pacing::default());
+    toy.kernel.pause(PathId(1));
+    toy.kernel.written(0);
+    let path = PathId(1);
+    let effects: Vec<_> = toy.kernel.effects.drain(..).collect();
+    let expected =
+        [Effect::PauseRead { path }, Effect::PauseRead { path }, Effect::ResumeRead { path }];
+    assert_eq!(effects, expected);
+}
