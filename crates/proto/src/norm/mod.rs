@@ -16,6 +16,7 @@ mod core;
 mod grtt;
 mod incoming;
 mod indication;
+mod members;
 mod outgoing;
 mod profile;
 mod receiver;

@@ -52,6 +52,7 @@ pub(crate) struct Outgoing {
     reading: Vec<(u32, Vec<u16>)>,
     /// Parity that waits to be sent.
     ready: VecDeque<(PayloadId, Bytes)>,
+    pub(crate) told: Option<Told>,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -111,6 +112,14 @@ struct Mark {
     missing: u32,
 }
 
+/// When its end was told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) first: Time,
+    /// Whether it was told of more than once.
+    pub(crate) is_again: bool,
+}
+
 /// A block that was repaired.
 #[derive(Debug)]
 struct Repaired {
@@ -150,6 +159,7 @@ impl Outgoing {
             plans: BTreeMap::new(),
             reading: Vec::new(),
             ready: VecDeque::new(),
+            told: None,
             failure: None,
         }
     }
@@ -237,6 +247,11 @@ impl Outgoing {
         let source = self.source.as_ref().is_some_and(Source::has_repairs);
         let parity = !self.plans.is_empty() || !self.reading.is_empty() || !self.ready.is_empty();
         source || parity || self.has_begun() && self.info_due
+    }
+
+    /// Whether all of it was sent, and everything that was asked for again.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_sent() && !self.has_repairs() && self.marks.is_empty()
     }
 
     /// Whether it is being sent, and something of it was: before its turn it has nothing to repair.

@@ -65,8 +65,10 @@ pub(crate) struct Receiver {
     /// When the requests under way were begun: what is in one message is not in the next.
     asking_since: Time,
     feedback_due: bool,
-    /// Up to where it wants an acknowledgement.
+    /// Up to where it wants an acknowledgement, if something is missing there.
     wanted: Option<Position>,
+    /// Up to where everything is here that it wants acknowledged.
+    confirmed: Option<Position>,
     acknowledge_due: bool,
     misses: u32,
     sequence: u16,
@@ -132,6 +134,7 @@ impl Receiver {
             asking_since: Time::ZERO,
             feedback_due: false,
             wanted: None,
+            confirmed: None,
             acknowledge_due: false,
             misses: 0,
             sequence: 0,
@@ -372,6 +375,7 @@ impl Receiver {
         if is_open || is_refused || !self.done.contains(number) {
             return;
         }
+        (self.confirmed, self.wanted) = (Some(position), None);
         if self.is_alone() {
             self.acknowledge_due = true;
             self.base.want(&mut core.kernel, Class::Control);
@@ -681,7 +685,7 @@ impl Receiver {
     }
 
     fn emit_acknowledgement(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        let Some(position) = self.wanted else {
+        let Some(position) = self.confirmed else {
             self.acknowledge_due = false;
             return true;
         };
@@ -697,7 +701,7 @@ impl Receiver {
         let body = Body::Ack(Ack { others: Extensions::new(&began), ..ack });
         let went = self.say(core, burst, body);
         if went {
-            (self.acknowledge_due, self.wanted) = (false, None);
+            (self.acknowledge_due, self.confirmed) = (false, None);
         }
         went
     }

@@ -1,7 +1,6 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 use std::time::Duration;
 
 use engine::{PathId, Time};
@@ -11,11 +10,12 @@ use wire::norm::{
 };
 
 use super::coding::{Coding, first_id};
-use super::config::{EndGame, SenderConfig};
+use super::config::EndGame;
 use super::core::{Alarm, Core, send_time, since_sent};
 use super::grtt::Grtt;
 use super::indication::{Failure, Finished, Indication, Limit, Report};
-use super::outgoing::{Cut, Outgoing, Symbols};
+use super::members::{Members, Persistence, Standing};
+use super::outgoing::{Cut, Outgoing, Symbols, Told};
 use super::receiver::EXT_BEGAN;
 use super::voice::Voice;
 use crate::kernel::Base;
@@ -52,7 +52,9 @@ pub(crate) struct Sender {
     adv_due: bool,
     /// Objects that were asked for and are no longer here.
     squelch: Option<Position>,
-    members: BTreeMap<NodeId, Member>,
+    members: Members,
+    /// When a flush that asks in the middle of a transfer may go out at the earliest.
+    next_flush: Time,
 }
 
 #[derive(Debug, Default)]
@@ -62,25 +64,19 @@ struct Probe {
     due: bool,
 }
 
-/// The end of what there is to send is being told.
+/// It is being told how far all was sent and repaired: to the end, or with
+/// [`EndGame::Acknowledged`] to the end of an object while later ones are still being sent.
 #[derive(Debug)]
 struct Flush {
-    /// When it began, or somebody was last heard.
-    since: Time,
+    /// The last object of which all was sent.
+    through: u64,
+    /// Whether there is no other behind it.
+    is_end: bool,
     /// The last of the receivers that were asked to acknowledge, if some are left that did not fit
     /// the same message.
     after: Option<NodeId>,
     sent: u32,
     due: bool,
-}
-
-/// A receiver that was heard of.
-#[derive(Debug, Default)]
-struct Member {
-    /// Whether it acknowledged what is being flushed.
-    has_acknowledged: bool,
-    /// The first object that it heard of, if it says so: it acknowledges nothing before.
-    first: Option<u16>,
 }
 
 impl Sender {
@@ -107,7 +103,8 @@ impl Sender {
             is_collecting: false,
             adv_due: false,
             squelch: None,
-            members: BTreeMap::new(),
+            members: Members::default(),
+            next_flush: Time::ZERO,
         }
     }
 
@@ -147,7 +144,7 @@ impl Sender {
 
     pub(crate) fn memory(&self) -> usize {
         let objects: usize = self.objects.iter().map(Outgoing::memory).sum();
-        objects + self.objects.len() * size_of::<Outgoing>() + self.members.len() * 32
+        objects + self.objects.len() * size_of::<Outgoing>() + self.members.memory()
     }
 
     /// Sends another object.
@@ -158,7 +155,6 @@ impl Sender {
         self.next_number += 1;
         object.open(core);
         self.objects.push_back(object);
-        self.end_flush(core);
         self.advance(core, now);
     }
 
@@ -286,21 +282,45 @@ impl Sender {
         true
     }
 
-    /// Begins to tell where the end is, if all was sent and nothing waits to be repaired.
-    fn check_flush(&mut self, core: &mut Core, now: Time) {
-        let is_idle = !self.is_collecting
-            && self.objects.iter().all(|object| object.is_sent() && !object.has_repairs());
-        if self.objects.is_empty() || !is_idle || self.flush.is_some() {
-            return;
-        }
-        for member in self.members.values_mut() {
-            member.has_acknowledged = false;
-        }
-        self.flush = Some(Flush { since: now, after: None, sent: 0, due: true });
-        self.base.want(&mut core.kernel, Class::Control);
+    /// The last of the objects of which, as of all before them, everything was sent that was asked
+    /// for, and whether it is the last of all.
+    fn sent_through(&self) -> Option<(u64, bool)> {
+        let mut objects = self.objects.iter();
+        let sent = objects.by_ref().take_while(|object| object.is_settled());
+        let last = sent.last()?.id.number;
+        let is_end = self.objects.back().is_some_and(|object| object.id.number == last);
+        Some((last, is_end && !self.is_collecting))
     }
 
-    /// There is something to send again: the end is told anew after that.
+    /// Tells how far everything was sent, if that has changed.
+    fn check_flush(&mut self, core: &mut Core, now: Time) {
+        let is_asking = core.config.sender.end == EndGame::Acknowledged;
+        let sent = self.sent_through().filter(|(_, is_end)| *is_end || is_asking);
+        let Some((through, is_end)) = sent else {
+            self.end_flush(core);
+            return;
+        };
+        let wait = self.next_flush.since(now);
+        match self.flush.as_mut() {
+            Some(flush) if (flush.through, flush.is_end) == (through, is_end) => return,
+            // It is about to be told.
+            Some(flush) if flush.sent == 0 && !is_end => {
+                flush.through = through;
+                return;
+            }
+            Some(_) | None => self.end_flush(core),
+        }
+        // One question for all small objects of a round trip, and no more answers than segments.
+        let due = is_end || wait.is_zero();
+        self.flush = Some(Flush { through, is_end, after: None, sent: 0, due });
+        if due {
+            self.base.want(&mut core.kernel, Class::Control);
+        } else {
+            self.base.alarm(&mut core.kernel, Alarm::Flush, now, wait);
+        }
+    }
+
+    /// What was being told does not hold any more.
     fn end_flush(&mut self, core: &mut Core) {
         self.flush = None;
         self.base.disarm(&mut core.kernel, Alarm::Flush);
@@ -324,76 +344,73 @@ impl Sender {
     }
 
     fn flush_again(&mut self, core: &mut Core, now: Time) {
-        if self.is_acknowledged(core) {
-            self.finish(core, &Ok(()));
-            return;
-        }
-        let config = &core.config.sender;
+        self.finish_objects(core, now);
+        self.check_flush(core, now);
+        let robust = core.config.sender.robust_factor;
         let Some(flush) = self.flush.as_mut() else { return };
-        let waits = config.end == EndGame::Acknowledged && now.since(flush.since) < config.patience;
-        if flush.sent < config.robust_factor || waits {
+        if core.config.sender.end == EndGame::Flush && flush.sent >= robust {
+            self.finish_front(core, self.objects.len(), |_| Ok(()));
+        } else if !self.base.is_armed(Alarm::Flush) {
             flush.due = true;
             self.base.want(&mut core.kernel, Class::Control);
+        }
+    }
+
+    fn persistence(&self, core: &Core) -> Persistence {
+        let config = &core.config.sender;
+        Persistence { polls: config.robust_factor, patience: config.patience }
+    }
+
+    /// Ends objects that every receiver has, or for which receivers were asked in vain.
+    fn finish_objects(&mut self, core: &mut Core, now: Time) {
+        let config = &core.config.sender;
+        let Some(flush) = self.flush.as_ref().filter(|_| config.end == EndGame::Acknowledged)
+        else {
             return;
-        }
-        let known = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
-        let acknowledged = self.acknowledged();
-        let expected = known.max(core.config.sender.receivers);
-        let result = match core.config.sender.end {
-            EndGame::Flush => Ok(()),
-            EndGame::Acknowledged if expected == 0 => Err(Failure::NoReceiver),
-            EndGame::Acknowledged if acknowledged >= expected => Ok(()),
-            EndGame::Acknowledged => {
-                Err(Failure::Unacknowledged { missing: expected - acknowledged, known: expected })
-            }
         };
-        self.finish(core, &result);
+        let (through, receivers) = (flush.through, config.receivers);
+        let most = self.persistence(core);
+        let wait = self.voice.twice();
+        let are_unknown = self.is_group && receivers == 0;
+        let is_over = |object: &&Outgoing| {
+            let number = object.id.number;
+            let standing = self.members.standing(number, receivers);
+            // In a group of unknown size, there is time for all to answer, and they are asked again.
+            let told = object.told.filter(|_| number <= through);
+            told.is_some_and(|told| !are_unknown || told.is_again && now >= told.first + wait)
+                && (standing.is_complete()
+                    || self.members.is_in_vain(number, receivers, (now, most)))
+        };
+        let count = self.objects.iter().take_while(is_over).count();
+        self.finish_front(core, count, |standing| match standing {
+            Standing { expected: 0, .. } => Err(Failure::NoReceiver),
+            Standing { expected, have, .. } if have < expected => {
+                Err(Failure::Unacknowledged { missing: expected - have, known: expected })
+            }
+            Standing { .. } => Ok(()),
+        });
     }
 
-    fn acknowledged(&self) -> u32 {
-        let those = self.members.values().filter(|member| member.has_acknowledged).count();
-        u32::try_from(those).unwrap_or(u32::MAX)
-    }
-
-    /// Whether every receiver that was heard of has everything.
-    fn is_acknowledged(&self, core: &Core) -> bool {
-        let config: &SenderConfig = &core.config.sender;
-        let Some(flush) = self.flush.as_ref() else { return false };
-        if config.end != EndGame::Acknowledged || self.members.is_empty() {
-            return false;
-        }
-        let expected = (self.members.len() as u32).max(config.receivers);
-        // In a group of unknown size, others get a second chance to be heard.
-        let least = if self.is_group && config.receivers == 0 { 2 } else { 1 };
-        self.acknowledged() >= expected && flush.sent >= least
-    }
-
-    fn finish(&mut self, core: &mut Core, result: &Result<(), Failure>) {
-        let acknowledged = self.acknowledged();
-        let is_confirmed = acknowledged > 0 && acknowledged as usize == self.members.len();
-        let known = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
-        for mut object in std::mem::take(&mut self.objects) {
+    /// Ends the first objects.
+    fn finish_front(
+        &mut self,
+        core: &mut Core,
+        count: usize,
+        result: impl Fn(Standing) -> Result<(), Failure>,
+    ) {
+        let mut last = None;
+        for mut object in self.objects.drain(..count) {
             object.close(core);
             core.free.push(object.handle());
-            // A receiver that was started again does not know what came before.
-            let number = object.number();
-            let late = self.members.values().filter(|member| {
-                let first = member.first.filter(|_| member.has_acknowledged);
-                first.is_some_and(|first| number.wrapping_sub(first) >= 0x8000)
-            });
-            let missing = u32::try_from(late.count()).unwrap_or(u32::MAX);
-            let result = match result {
-                Ok(()) if missing > 0 && core.config.sender.end == EndGame::Acknowledged => {
-                    Err(Failure::Unacknowledged { missing, known })
-                }
-                result => result.clone(),
-            };
-            let is_confirmed = is_confirmed && missing == 0;
-            finished(core, &object, result, (acknowledged - missing, is_confirmed));
+            last = Some(object.id.number);
+            let standing = self.members.standing(object.id.number, core.config.sender.receivers);
+            let is_confirmed = standing.have > 0 && standing.have >= self.members.len();
+            finished(core, &object, result(standing), (standing.have, is_confirmed));
+        }
+        if let Some(last) = last.filter(|_| self.objects.is_empty()) {
+            self.members.keep(last);
         }
         self.rest(core);
-        // A receiver that left is not waited for when more is sent.
-        self.members.retain(|_, member| member.has_acknowledged);
     }
 
     /// Ends because the node ends it.
@@ -457,10 +474,14 @@ impl Sender {
     /// Tells where the end is (§4.2.3, §5.1.1), and asks receivers to acknowledge (§5.5.3), in as
     /// many messages as it takes to name them.
     fn emit_flush(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        let Some(position) = self.end(core) else { return true };
+        let through = self.flush.as_ref().map(|flush| flush.through);
+        let Some(position) = through.and_then(|through| self.end_of(core, through)) else {
+            self.end_flush(core);
+            return true;
+        };
         loop {
             let room = (burst.mtu().saturating_sub(FLUSH_HEADER) / 4).max(1);
-            let mut nodes = self.ackers(core, room + 1);
+            let mut nodes = self.ackers(core, burst.departure(), room + 1);
             let is_last = nodes.len() <= room;
             nodes.truncate(room);
             let body = Body::Command(Command::Flush {
@@ -474,6 +495,7 @@ impl Sender {
             if !self.voice.say(core, burst, body) {
                 return false;
             }
+            self.members.asked(&nodes, burst.departure());
             let Some(flush) = self.flush.as_mut() else { return true };
             flush.after = nodes.last().copied().filter(|_| !is_last);
             if is_last {
@@ -482,7 +504,14 @@ impl Sender {
                 break;
             }
         }
+        for object in self.objects.iter_mut().filter(|object| Some(object.id.number) <= through) {
+            let first = object.told.map(|told| told.first);
+            let is_again = first.is_some();
+            object.told = Some(Told { first: first.unwrap_or(burst.departure()), is_again });
+        }
         let mut wait = self.voice.twice();
+        let answers = self.segment_time(core) * self.members.len();
+        self.next_flush = burst.departure() + wait.max(answers);
         if let Some(flush) = self.flush.as_ref() {
             let rarer = flush.sent.saturating_sub(core.config.sender.robust_factor);
             wait = (wait * (1 << rarer.min(16))).min(wait.max(FLUSH_GAP_MAX));
@@ -492,24 +521,22 @@ impl Sender {
     }
 
     /// The next receivers that are asked to acknowledge, at most `max`.
-    fn ackers(&self, core: &Core, max: usize) -> Vec<NodeId> {
+    fn ackers(&self, core: &Core, now: Time, max: usize) -> Vec<NodeId> {
         let config = &core.config.sender;
-        if config.end != EndGame::Acknowledged {
+        let Some(flush) = self.flush.as_ref().filter(|_| config.end == EndGame::Acknowledged)
+        else {
             return Vec::new();
-        }
-        let after = self.flush.as_ref().and_then(|flush| flush.after);
-        let is_unknown = self.members.is_empty() || self.members.len() < config.receivers as usize;
-        // Whoever it is.
-        let unknown = (is_unknown && after.is_none()).then_some(NodeId::NONE);
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let members = self.members.range((from, Bound::Unbounded));
-        let missing = members.filter(|(_, member)| !member.has_acknowledged).map(|(node, _)| *node);
-        unknown.into_iter().chain(missing).take(max).collect()
+        };
+        let most = self.persistence(core);
+        // Those that others kept from answering probes were not heard of yet.
+        let are_unknown = self.is_group && config.receivers == 0 && flush.sent == 0;
+        let whoever = are_unknown || self.members.expects_others(config.receivers);
+        self.members.to_ask(flush.through, whoever, (now, most), (flush.after, max))
     }
 
-    /// The last segment of the last object.
-    fn end(&self, core: &Core) -> Option<Position> {
-        let object = self.objects.back()?;
+    /// The last segment of an object.
+    fn end_of(&self, core: &Core, number: u64) -> Option<Position> {
+        let object = self.objects.iter().find(|object| object.id.number == number)?;
         Some(Position { fec: core.config.sender.fec, object: object.number(), id: object.end() })
     }
 
@@ -527,10 +554,17 @@ impl Sender {
     }
 
     fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        for object in &mut self.objects {
-            if object.is_sent() {
-                continue;
-            }
+        let turn = self.emit_segments(core, burst);
+        self.check_flush(core, burst.departure());
+        match turn {
+            // The end goes out with the last segment, and not a batch later.
+            Turn::Over => self.emit_control(core, burst),
+            Turn::More => Turn::More,
+        }
+    }
+
+    fn emit_segments(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        for object in self.objects.iter_mut().filter(|object| !object.is_sent()) {
             if object.emit_new(core, &mut self.voice, burst) == Turn::More {
                 return Turn::More;
             }
@@ -539,9 +573,7 @@ impl Sender {
                 return Turn::Over;
             }
         }
-        self.check_flush(core, burst.departure());
-        // The end goes out with the last segment, and not a batch later.
-        self.emit_control(core, burst)
+        Turn::Over
     }
 
     /// Takes note of who is there, and how long the way takes.
@@ -553,17 +585,17 @@ impl Sender {
             let took = took.min(core.config.sender.grtt_max);
             self.base.seat.sample(&mut core.kernel.paths, took);
         }
-        if self.members.contains_key(&node) {
+        if self.members.contains(node) {
             return;
         }
-        if self.members.len() >= core.config.limits.receivers {
+        if self.members.len() as usize >= core.config.limits.receivers {
             core.limit_reached(Limit::Receivers);
             return;
         }
-        self.members.insert(node, Member::default());
+        self.members.insert(node);
         if core.config.sender.end == EndGame::Acknowledged
             && !self.is_group
-            && let Some(flush) = self.flush.as_mut()
+            && let Some(flush) = self.flush.as_mut().filter(|flush| flush.sent > 0)
         {
             // Only now is it known whom to ask.
             flush.due = true;
@@ -574,25 +606,21 @@ impl Sender {
     /// A receiver acknowledges (§4.3.2).
     pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, node: NodeId, ack: &Ack<'_>) {
         self.heard(core, now, node, ack.grtt_response);
-        if ack.kind != Ack::FLUSH || self.flush.is_none() {
+        if ack.kind != Ack::FLUSH {
             return;
         }
-        let position = Position::decode(ack.payload, FIELD_BITS_ASSUMED);
-        let (Ok(position), Some(end)) = (position, self.end(core)) else { return };
-        let is_there = position.object == end.object
-            && (position.id.block, position.id.symbol) == (end.id.block, end.id.symbol);
-        if !is_there {
-            return;
-        }
-        let Some(member) = self.members.get_mut(&node) else { return };
-        if !std::mem::replace(&mut member.has_acknowledged, true)
-            && let Some(flush) = self.flush.as_mut()
-        {
-            flush.since = now;
-        }
-        member.first = began_with(ack);
-        if self.is_acknowledged(core) {
-            self.finish(core, &Ok(()));
+        let Ok(at) = Position::decode(ack.payload, FIELD_BITS_ASSUMED) else { return };
+        // What is acknowledged is the end of an object, and with that all before it.
+        let object = self.objects.iter().find(|object| {
+            let end = object.end();
+            object.number() == at.object
+                && object.is_sent()
+                && (end.block, end.symbol) == (at.id.block, at.id.symbol)
+        });
+        let Some(number) = object.map(|object| object.id.number) else { return };
+        if self.members.acknowledge(node, number, began_with(ack)) {
+            self.finish_objects(core, now);
+            self.check_flush(core, now);
         }
     }
 
@@ -606,7 +634,6 @@ impl Sender {
         is_private: bool,
     ) {
         self.heard(core, now, node, nack.grtt_response);
-        let was_flushing = self.flush.is_some();
         let mut any = false;
         let mut asked = Asked::new();
         for request in nack.requests.iter() {
@@ -619,8 +646,15 @@ impl Sender {
         if !any {
             return;
         }
-        if let Some(member) = self.members.get_mut(&node) {
-            member.has_acknowledged = false;
+        let named = |number| {
+            nack.requests
+                .iter()
+                .flat_map(|request| request.ranges())
+                .any(|(first, _)| first.object == number)
+        };
+        let mut objects = self.objects.iter();
+        if let Some(object) = objects.find(|object| named(object.number())) {
+            self.members.lacks(node, object.id.number);
         }
         let wait = self.voice.aggregation();
         if wait.is_zero() {
@@ -635,9 +669,7 @@ impl Sender {
                 self.base.alarm(&mut core.kernel, Alarm::Aggregate, now, wait);
             }
         }
-        if was_flushing && (self.is_collecting || self.objects.iter().any(Outgoing::has_repairs)) {
-            self.end_flush(core);
-        }
+        self.check_flush(core, now);
     }
 
     /// Notes what one request asks for, segments in `asked`; whether there is any of the rest.
@@ -795,7 +827,6 @@ impl Sender {
             object.commit(core, now, grtt);
         }
         if self.objects.iter().any(Outgoing::has_repairs) {
-            self.end_flush(core);
             self.base.want(&mut core.kernel, Class::Repair);
         }
         self.check_flush(core, now);

@@ -7,4 +7,5 @@ mod random;
 mod stores;
 mod transcripts;
 mod transfers;
+mod watermarks;
 mod world;
