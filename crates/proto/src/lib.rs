@@ -5,6 +5,7 @@
 pub mod cfdp;
 pub mod fec;
 mod kernel;
+mod losses;
 pub mod ltp;
 pub mod norm;
 mod path;

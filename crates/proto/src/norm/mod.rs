@@ -20,6 +20,7 @@ mod members;
 mod outgoing;
 mod profile;
 mod receiver;
+mod reception;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -215,7 +216,7 @@ impl Node {
         match &message.body {
             Body::Nack(_) | Body::Ack(_) => self.on_feedback(now, receive, &message),
             Body::Info(_) | Body::Data(_) | Body::Command(_) => {
-                self.on_sender(now, receive, &message);
+                self.on_sender(now, receive, &message, datagram.len());
             }
             Body::Report(_) => {}
         }
@@ -234,8 +235,11 @@ impl Node {
             let Some(handle) = self.receivers.get(&key).copied() else { return };
             let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
             match &message.body {
-                Body::Nack(nack) => receiver.on_other_requests(&nack.requests),
-                Body::Ack(ack) => receiver.on_other_feedback(&mut self.core, ack.cc),
+                Body::Nack(nack) => {
+                    receiver.on_other_requests(&nack.requests);
+                    receiver.on_other_feedback(&mut self.core, now, nack.cc);
+                }
+                Body::Ack(ack) => receiver.on_other_feedback(&mut self.core, now, ack.cc),
                 Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
             }
             return;
@@ -262,7 +266,7 @@ impl Node {
     }
 
     /// A sender speaks.
-    fn on_sender(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>) {
+    fn on_sender(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>, len: usize) {
         let Some(header) = message.body.sender() else { return };
         if !self.core.config.receiver.enabled {
             self.core.stats.stray += 1;
@@ -281,6 +285,8 @@ impl Node {
         };
         let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
         let core = &mut self.core;
+        let is_data = matches!(message.body, Body::Data(_));
+        receiver.arrived(core, now, message.sequence, (len, is_data));
         match &message.body {
             Body::Info(info) => match number {
                 Some(number) => receiver.on_info(core, now, number, info),

@@ -1,18 +1,21 @@
 //! What a node keeps of a sender that it receives from (RFC 5740 §5.2, §5.3, §5.5).
 
+mod feedback;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{PathId, Time};
 use wire::norm::{
-    self, Ack, Body, CcFeedback, CcFlags, Command, Extension, Extensions, FIELD_BITS_ASSUMED, Nack,
-    NodeId, Position, RequestWriter, Requests, Scheme, SendTime,
+    self, Ack, Body, Command, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, NodeId, Position,
+    RequestWriter, Requests, Scheme, SendTime,
 };
 
 use super::core::{Alarm, Core};
 use super::grtt::backoff;
 use super::incoming::{Incoming, Reach};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
+use super::reception::Reception;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Handle, Turn};
 use crate::ranges::Ranges;
@@ -64,7 +67,11 @@ pub(crate) struct Receiver {
     nacks: u32,
     /// When the requests under way were begun: what is in one message is not in the next.
     asking_since: Time,
+    reception: Reception,
     feedback_due: bool,
+    /// Before this, an answer to a probe is not needed; and the rate told when the wait for one began.
+    quiet_until: Time,
+    claimed: f64,
     /// Up to where it wants an acknowledgement, if something is missing there.
     wanted: Option<Position>,
     /// Up to where everything is here that it wants acknowledged.
@@ -132,7 +139,10 @@ impl Receiver {
             nack_due: false,
             nacks: 0,
             asking_since: Time::ZERO,
+            reception: Reception::new(),
             feedback_due: false,
+            quiet_until: Time::ZERO,
+            claimed: 0.0,
             wanted: None,
             confirmed: None,
             acknowledge_due: false,
@@ -337,10 +347,13 @@ impl Receiver {
                 let position = Position { fec: *fec, object: *object, id: *id };
                 self.on_squelch(core, now, position, invalid);
             }
-            Command::Cc { sequence, send_time, rate, .. } => {
-                self.on_probe(core, now, (*sequence, *send_time), *rate);
+            Command::Cc { sequence, send_time, rate, nodes, .. } => {
+                self.on_probe(core, now, (*sequence, *send_time, *rate), nodes);
             }
-            Command::RepairAdv { requests, .. } => self.on_other_requests(requests),
+            Command::RepairAdv { requests, cc, .. } => {
+                self.on_other_requests(requests);
+                self.on_other_feedback(core, now, *cc);
+            }
             Command::Eot { .. } => self.abandon(core, now, &Failure::Abandoned),
             // Applications of other kinds are not spoken with.
             Command::AckReq { .. } | Command::Application { .. } | Command::Other { .. } => {}
@@ -447,36 +460,6 @@ impl Receiver {
         self.acknowledge(core, now);
     }
 
-    /// The sender asks how long the round trip is (§4.2.3).
-    fn on_probe(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        (sequence, send_time): (u16, SendTime),
-        rate: Option<u16>,
-    ) {
-        self.probe = Some(Probe { send_time, heard_at: now, sequence, rate });
-        if rate.is_none() || core.config.receiver.silent {
-            return;
-        }
-        if self.is_alone() {
-            self.feedback_due = true;
-            self.base.want(&mut core.kernel, Class::Control);
-        } else if !self.base.is_armed(Alarm::Feedback) {
-            let most = self.grtt * u32::from(self.backoff.max(4));
-            let wait = backoff(&mut core.rng, most, f64::from(self.group));
-            self.base.alarm(&mut core.kernel, Alarm::Feedback, now, wait);
-        }
-    }
-
-    /// Another receiver answered the probe: one answer more tells the sender little.
-    pub(crate) fn on_other_feedback(&mut self, core: &mut Core, cc: Option<CcFeedback>) {
-        let same = self.probe.zip(cc).is_some_and(|(probe, cc)| probe.sequence == cc.sequence);
-        if same {
-            self.base.disarm(&mut core.kernel, Alarm::Feedback);
-        }
-    }
-
     /// Others asked for this, or the sender says that somebody did (§5.3).
     pub(crate) fn on_other_requests(&mut self, requests: &Requests<'_>) {
         if self.round != Round::Backoff {
@@ -551,10 +534,7 @@ impl Receiver {
                 }
                 Round::Idle => {}
             },
-            Alarm::Feedback => {
-                self.feedback_due = true;
-                self.base.want(&mut core.kernel, Class::Control);
-            }
+            Alarm::Feedback => self.answer(core),
             Alarm::Acknowledge => {
                 self.acknowledge_due = true;
                 self.base.want(&mut core.kernel, Class::Control);
@@ -611,27 +591,6 @@ impl Receiver {
         Turn::Over
     }
 
-    /// When the sender would have sent its probe, had it come just now.
-    fn response(&self, at: Time) -> SendTime {
-        let Some(probe) = self.probe else { return SendTime::NONE };
-        let held = u64::try_from(at.since(probe.heard_at).as_micros()).unwrap_or(u64::MAX);
-        SendTime::from_micros(probe.send_time.micros().saturating_add(held))
-    }
-
-    /// What is known for congestion control, if the sender asks for that.
-    fn feedback(&self) -> Option<CcFeedback> {
-        let probe = self.probe?;
-        let rate = probe.rate?;
-        Some(CcFeedback {
-            sequence: probe.sequence,
-            flags: CcFlags::START,
-            rtt: norm::quantise_rtt(self.grtt),
-            loss: 0,
-            rate,
-            loss_low: 0,
-        })
-    }
-
     fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let went = core.push(burst, self.sequence, body);
         self.sequence = self.sequence.wrapping_add(u16::from(went));
@@ -673,6 +632,7 @@ impl Receiver {
                 requests,
             });
             self.say(core, burst, body);
+            self.told(core, now);
         } else if self.nacks == 1 {
             core.stats.suppressed += 1;
         }
@@ -702,14 +662,8 @@ impl Receiver {
         let went = self.say(core, burst, body);
         if went {
             (self.acknowledge_due, self.confirmed) = (false, None);
+            self.told(core, burst.departure());
         }
-        went
-    }
-
-    fn emit_feedback(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        let body = Body::Ack(self.ack(Ack::CC, burst.departure(), &[]));
-        let went = self.say(core, burst, body);
-        self.feedback_due &= !went;
         went
     }
 

@@ -5,13 +5,11 @@
 //! much of the link is free: at a round trip of 50 ms, packets of 1,400 octets and one packet in a
 //! hundred lost it sends 2.5 Mbit/s.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::Time;
 
-/// The loss intervals that are averaged, and their weights from the newest on (§5.4).
-const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
+use crate::losses::{Losses, Meaning, RTT_LEAST, initial_window, loss_at, throughput};
 
 /// The weight of what was known of the round trip before a sample (§4.3, §4.5).
 const FORMER: f64 = 0.9;
@@ -22,90 +20,8 @@ const BACKOFF_MOST: f64 = 64.0;
 /// How long an answer may take while no round trip was measured (§4.2).
 const PATIENCE_FIRST: Duration = Duration::from_secs(2);
 
-/// The shortest round trip reckoned with, in seconds: hosts do not keep shorter times.
-const RTT_LEAST: f64 = 0.001;
-
 /// Most values of the receive rate that are held: those of two round trips, one each.
 const RECEIVED_MOST: usize = 4;
-
-/// The part of the throughput equation that depends on the loss event rate, `f(p)` (§8.1).
-fn slowness(loss: f64) -> f64 {
-    (2.0 * loss / 3.0).sqrt() + 12.0 * (3.0 * loss / 8.0).sqrt() * loss * (1.0 + 32.0 * loss * loss)
-}
-
-/// The throughput equation (§3.1) with `t_RTO` = 4 R and `b` = 1, in octets a second.
-fn throughput(segment: f64, rtt: f64, loss: f64) -> f64 {
-    segment / (rtt * slowness(loss))
-}
-
-/// The loss event rate at which the equation gives this rate, as near as halving 48 times comes.
-fn loss_at(segment: f64, rtt: f64, rate: f64) -> f64 {
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..48 {
-        let middle = f64::midpoint(low, high);
-        if throughput(segment, rtt, middle) > rate { low = middle } else { high = middle }
-    }
-    high
-}
-
-/// Loss events, and the packets between them (§5).
-#[derive(Debug, Default)]
-struct Losses {
-    /// Packets from the beginning of each earlier event to that of the next, the newest first.
-    intervals: VecDeque<f64>,
-    /// The packet with which the last event began, and when it left.
-    event: Option<(u64, Time)>,
-    /// The newest packet of which the fate is known.
-    newest: u64,
-}
-
-/// What a lost packet means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
-    /// It belongs to an event that is known.
-    Known,
-    /// An event began with it.
-    Event,
-    /// The first event began with it.
-    First,
-}
-
-impl Losses {
-    /// A packet was lost that left then. Losses within one round trip are one event (§5.2).
-    fn lose(&mut self, number: u64, at: Time, rtt: f64) -> Meaning {
-        let Some((start, since)) = self.event else {
-            self.event = Some((number, at));
-            return Meaning::First;
-        };
-        if number <= start || at.since(since).as_secs_f64() <= rtt {
-            return Meaning::Known;
-        }
-        self.close((number - start) as f64);
-        self.event = Some((number, at));
-        Meaning::Event
-    }
-
-    /// An interval came to its end.
-    fn close(&mut self, packets: f64) {
-        self.intervals.truncate(WEIGHTS.len() - 1);
-        self.intervals.push_front(packets);
-    }
-
-    /// The loss event rate `p`, zero before the first loss (§5.4).
-    fn rate(&self) -> f64 {
-        let Some((start, _)) = self.event else { return 0.0 };
-        let current = (self.newest.max(start) - start + 1) as f64;
-        let weigh = |packets: &mut dyn Iterator<Item = f64>| -> f64 {
-            packets.zip(WEIGHTS).map(|(packets, weight)| packets * weight).sum()
-        };
-        let count = self.intervals.len();
-        let earlier = || self.intervals.iter().copied();
-        let with = weigh(&mut std::iter::once(current).chain(earlier()).take(count.max(1)));
-        let without = weigh(&mut earlier());
-        let weights: f64 = WEIGHTS.iter().take(count.max(1)).sum();
-        (weights / with.max(without)).min(1.0)
-    }
-}
 
 /// What a sender knows of its path, and the rate that this allows.
 #[derive(Debug)]
@@ -188,9 +104,7 @@ impl Tfrc {
 
     /// The rate of the first round trip (§4.2).
     fn initial(&self, rtt: f64) -> f64 {
-        // 1,000 octets: four segments. 1,460 octets: 4,380.
-        let window = (4.0 * self.segment).min((2.0 * self.segment).max(4380.0));
-        (window / rtt).max(self.least())
+        (initial_window(self.segment) / rtt).max(self.least())
     }
 
     /// An answer came after this time (§4.3, steps 1 and 2).
@@ -212,7 +126,6 @@ impl Tfrc {
     /// The packet of this number, which left then, did not arrive.
     pub(crate) fn lost(&mut self, number: u64, at: Time) {
         let Some(rtt) = self.rtt else { return };
-        self.losses.newest = self.losses.newest.max(number);
         match self.losses.lose(number, at, rtt) {
             Meaning::Known => {}
             Meaning::Event => self.is_new_event = true,
@@ -230,7 +143,7 @@ impl Tfrc {
 
     /// The fate of all packets up to this number is known.
     pub(crate) fn settled(&mut self, number: u64) {
-        self.losses.newest = self.losses.newest.max(number);
+        self.losses.settled(number);
     }
 
     /// Data arrives at this rate. A sender that had less to send than it was allowed to is not held
@@ -315,49 +228,6 @@ mod tests {
 
     fn near(found: f64, expected: f64) -> bool {
         (found / expected - 1.0).abs() < 1e-4
-    }
-
-    #[test]
-    fn the_throughput_equation() {
-        // §3.1 with s = 1000, R = 0.1 s. At p = 0.01 the denominator is
-        // 0.1 * (0.0816497 + 12 * 0.0612372 * 0.01 * 1.0032) = 0.00890217.
-        assert!(near(throughput(1000.0, 0.1, 0.01), 112_332.0));
-        // At p = 0.1 it is 0.1 * (0.2581989 + 12 * 0.1936492 * 0.1 * 1.32) = 0.05649392.
-        assert!(near(throughput(1000.0, 0.1, 0.1), 17_701.0));
-        // At p = 1 it is 0.1 * (0.8164966 + 12 * 0.6123724 * 33) = 24.33160.
-        assert!(near(throughput(1000.0, 0.1, 1.0), 41.0988));
-        assert!(near(loss_at(1000.0, 0.1, 112_332.0), 0.01));
-        assert!(near(loss_at(1000.0, 0.1, 17_701.0), 0.1));
-        // The number in the description of this file, in Mbit/s.
-        assert!((throughput(1400.0, 0.05, 0.01) * 8e-6 - 2.5).abs() < 0.05);
-    }
-
-    #[test]
-    fn the_average_of_loss_intervals() {
-        // §5.4: the earlier intervals give 2,200 / 6.
-        let mut losses = Losses { event: Some((1000, Time::ZERO)), ..Losses::default() };
-        losses.intervals = (1..=8).map(|hundreds| f64::from(hundreds) * 100.0).collect();
-        losses.newest = 1009;
-        assert!(near(losses.rate(), 6.0 / 2200.0));
-        // A current one of 1,000 packets counts, because the average grows by it: to 2,600 / 6.
-        losses.newest = 1999;
-        assert!(near(losses.rate(), 6.0 / 2600.0));
-        // Of two earlier intervals, or of the current one and the newest, the larger sum.
-        losses.intervals.truncate(2);
-        assert!(near(losses.rate(), 2.0 / 1100.0));
-        losses.newest = 1099;
-        assert!(near(losses.rate(), 2.0 / 300.0));
-    }
-
-    #[test]
-    fn losses_within_a_round_trip_are_one_event() {
-        let mut losses = Losses::default();
-        assert_eq!(losses.lose(10, millis(100), 0.1), Meaning::First);
-        assert_eq!(losses.lose(11, millis(110), 0.1), Meaning::Known);
-        assert_eq!(losses.lose(20, millis(200), 0.1), Meaning::Known);
-        assert_eq!(losses.lose(21, millis(210), 0.1), Meaning::Event);
-        assert_eq!(losses.lose(15, millis(150), 0.1), Meaning::Known, "told late, or again");
-        assert_eq!(losses.intervals, [11.0]);
     }
 
     #[test]

@@ -1,0 +1,408 @@
+//! A sender's rate as its receivers allow it: TFMCC (RFC 4654 §3) as NORM has it (RFC 5740 §5.5.2.3).
+//!
+//! Each receiver reports what rate is fair on its way. The one with the lowest, the current limiting
+//! receiver, sets the sender's rate and answers every probe.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::Time;
+use wire::norm::{self, CcFeedback, CcFlags, CcNode, NodeId};
+
+use crate::losses::{RTT_LEAST, initial_window};
+
+/// Messages that are due within this time leave together, so that a timer a message is not needed.
+const BATCH: Duration = Duration::from_millis(1);
+
+/// Receivers that one probe tells of, as the reference implementation has it.
+const ENTRIES_MAX: usize = 5;
+
+/// Probes without an answer of the limiting receiver before the rate is halved.
+const AGE_MAX: i32 = 4;
+
+/// Round trips without data before the rate is halved for each more.
+const IDLE_MIN: f64 = 4.0;
+
+/// The weight of what was known of a round trip before a sample: for those that answer every probe,
+/// and for others.
+const FORMER_OFTEN: f64 = 0.9;
+const FORMER_SELDOM: f64 = 0.5;
+
+/// Rates that differ less are alike: the receiver farther away limits.
+const ALIKE: f64 = 1.1;
+
+/// Rates up to so many times the lowest may come to be it soon.
+const NEAR: f64 = 1.5;
+
+/// The weight of a message's length in their mean.
+const LENGTH_WEIGHT: f64 = 0.05;
+
+/// The control of one sender. Rates are octets a second, without what the path adds.
+#[derive(Debug)]
+pub(crate) struct Congestion {
+    /// The mean length of messages with data.
+    segment: f64,
+    rate: f64,
+    /// Most that it may be.
+    ceiling: f64,
+    /// Whether others may be in the group who were not heard yet.
+    is_group: bool,
+    /// Until a receiver reports a loss.
+    is_slow_start: bool,
+    limiting: Option<NodeId>,
+    reporters: BTreeMap<NodeId, Reporter>,
+    reporters_max: usize,
+    robust_factor: u32,
+    /// The number of the last probe.
+    sequence: u16,
+    /// When the rate was last looked at to raise it, and when it was halved.
+    raised: Time,
+    halved: Time,
+    /// Whether it rises slowly, because another receiver limits than before.
+    is_climbing: bool,
+    /// Whether the rate held something back since the last probe, and since the one before.
+    held: (bool, bool),
+    /// When the last message was due, and its length.
+    last: Option<(Time, usize)>,
+    last_data: Option<Time>,
+    /// How much a driver that came late makes up for.
+    credit: Duration,
+}
+
+/// A receiver that reports.
+#[derive(Clone, Copy, Debug)]
+struct Reporter {
+    /// Seconds.
+    rtt: f64,
+    rate: f64,
+    /// What it says of itself.
+    flags: CcFlags,
+    /// The number of the probe that it answered last.
+    sequence: u16,
+}
+
+impl Reporter {
+    /// Whether its rate is a multiple of what arrives, and not the equation's.
+    fn is_measured(&self) -> bool {
+        self.flags.contains(CcFlags::START) || self.flags.contains(CcFlags::LIMIT)
+    }
+}
+
+/// What is known of a sender when it begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning {
+    /// Length of the longest message.
+    pub(crate) segment: usize,
+    /// Most octets a second.
+    pub(crate) ceiling: f64,
+    /// The greatest round trip, as it is assumed.
+    pub(crate) grtt: Duration,
+    pub(crate) is_group: bool,
+    /// Receivers that are remembered.
+    pub(crate) reporters_max: usize,
+    pub(crate) robust_factor: u32,
+    /// How late a driver may come.
+    pub(crate) late: Duration,
+}
+
+impl Congestion {
+    pub(crate) fn new(beginning: Beginning) -> Self {
+        let segment = beginning.segment.max(1) as f64;
+        let mut this = Self {
+            segment,
+            rate: 0.0,
+            ceiling: beginning.ceiling,
+            is_group: beginning.is_group,
+            is_slow_start: true,
+            limiting: None,
+            reporters: BTreeMap::new(),
+            reporters_max: beginning.reporters_max.max(1),
+            robust_factor: beginning.robust_factor,
+            sequence: 0,
+            raised: Time::ZERO,
+            halved: Time::ZERO,
+            is_climbing: false,
+            held: (true, true),
+            last: None,
+            last_data: None,
+            credit: 2 * BATCH + beginning.late,
+        };
+        this.set(this.least(beginning.grtt), beginning.grtt);
+        this
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.reporters.len() * (size_of::<Reporter>() + size_of::<NodeId>())
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The rate with which a sender begins, and below which it does not go: a segment a second, or
+    /// in the greatest round trip if that is longer (§5.5.2.3).
+    fn least(&self, grtt: Duration) -> f64 {
+        self.segment / grtt.as_secs_f64().max(1.0)
+    }
+
+    fn set(&mut self, rate: f64, grtt: Duration) {
+        self.rate = rate.max(self.least(grtt)).min(self.ceiling);
+    }
+
+    /// The path can take another rate at most.
+    pub(crate) fn set_ceiling(&mut self, ceiling: f64) {
+        self.ceiling = ceiling;
+        self.rate = self.rate.min(ceiling);
+    }
+
+    /// Time of a segment at the rate.
+    pub(crate) fn interval(&self) -> Duration {
+        Duration::from_secs_f64(self.segment / self.rate)
+    }
+
+    /// The round trip to the limiting receiver, if there is one.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        let limiting = self.reporters.get(&self.limiting?)?;
+        Some(Duration::from_secs_f64(limiting.rtt))
+    }
+
+    fn due(&self) -> Option<Time> {
+        self.last.map(|(at, len)| at + Duration::from_secs_f64(len as f64 / self.rate))
+    }
+
+    /// Whether a message with data may leave at this time; if not, when to ask again.
+    pub(crate) fn may_send(&mut self, at: Time) -> Result<(), Time> {
+        let Some(due) = self.due().filter(|due| *due > at) else { return Ok(()) };
+        self.held.0 = true;
+        let interval = self.last.map_or(BATCH, |(last, _)| due.since(last));
+        Err(due + BATCH.saturating_sub(interval))
+    }
+
+    /// A message left.
+    pub(crate) fn sent(&mut self, at: Time, len: usize, is_data: bool) {
+        let earliest = at - self.credit;
+        self.last = Some((self.due().map_or(at, |due| due.max(earliest)), len));
+        if is_data {
+            self.segment += LENGTH_WEIGHT * (len as f64 - self.segment);
+            self.last_data = Some(at);
+        }
+    }
+
+    /// Data is about to be sent: the rate is less if there was none for some time (§5.5.2.3).
+    pub(crate) fn resume(&mut self, at: Time, grtt: Duration) {
+        let Some(last) = self.last_data else { return };
+        let since = self.due().map_or(last, |due| due.max(last));
+        let rtt = self.rtt().unwrap_or(grtt).as_secs_f64().max(RTT_LEAST);
+        let rounds = at.since(since).as_secs_f64() / rtt - IDLE_MIN;
+        if rounds <= 0.0 {
+            return;
+        }
+        self.set(self.rate * libm::exp2(-libm::ceil(rounds)), grtt);
+        self.last_data = Some(at);
+        self.held = (false, false);
+        if self.rate <= self.least(grtt) {
+            self.is_slow_start = true;
+        }
+    }
+
+    /// A receiver reports (§5.5.2.2). `took` is the time from a probe to this answer, if it says
+    /// which.
+    pub(crate) fn heard(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        cc: &CcFeedback,
+        (took, grtt): (Option<Duration>, Duration),
+    ) {
+        if cc.flags.contains(CcFlags::LEAVE) {
+            self.leaves(node);
+            return;
+        }
+        let former = self.reporters.get(&node).copied();
+        let is_stale = former.is_some_and(|former| age(cc.sequence, former.sequence) < 0);
+        let is_full = former.is_none() && self.reporters.len() >= self.reporters_max;
+        if cc.rate == 0 || is_stale || is_full {
+            return;
+        }
+        let rtt = self.round_trip(node, cc, (took, grtt));
+        let mut rate = norm::rate(cc.rate);
+        let reporter = Reporter { rtt, rate, flags: cc.flags, sequence: cc.sequence };
+        if !reporter.is_measured() && !cc.flags.contains(CcFlags::RTT) {
+            // It reckoned with the greatest round trip, for want of its own (RFC 4654 §3.3).
+            rate *= grtt.as_secs_f64() / rtt;
+        }
+        let reporter = Reporter { rate, ..reporter };
+        self.reporters.insert(node, reporter);
+        self.is_slow_start &= cc.flags.contains(CcFlags::START);
+        self.choose(node, reporter);
+        if self.limiting == Some(node) {
+            self.adjust(now, reporter, (former.is_none(), grtt));
+        }
+    }
+
+    /// The round trip to a receiver, smoothed.
+    fn round_trip(
+        &self,
+        node: NodeId,
+        cc: &CcFeedback,
+        (took, grtt): (Option<Duration>, Duration),
+    ) -> f64 {
+        let former = self.reporters.get(&node).map(|reporter| reporter.rtt);
+        let told = cc.flags.contains(CcFlags::RTT).then(|| norm::rtt(cc.rtt).as_secs_f64());
+        let is_often =
+            cc.flags.contains(CcFlags::CLR) || cc.flags.contains(CcFlags::PLR) || !self.is_group;
+        let (former, weight) =
+            if is_often { (former, FORMER_OFTEN) } else { (told.or(former), FORMER_SELDOM) };
+        let rtt = match (former, took.map(|took| took.as_secs_f64())) {
+            (Some(former), Some(took)) => weight * former + (1.0 - weight) * took,
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => told.unwrap_or(grtt.as_secs_f64()),
+        };
+        rtt.max(RTT_LEAST)
+    }
+
+    /// Whether the receiver that just reported limits from now on.
+    fn choose(&mut self, node: NodeId, reporter: Reporter) {
+        let limiting = self.limiting.and_then(|node| self.reporters.get(&node));
+        let limits = limiting.is_none_or(|limiting| {
+            let is_alike = reporter.rate < ALIKE * limiting.rate;
+            reporter.rate < limiting.rate || is_alike && reporter.rtt > ALIKE * limiting.rtt
+        });
+        if limits && self.limiting != Some(node) {
+            self.is_climbing = self.limiting.is_some() && !self.is_slow_start;
+            self.limiting = Some(node);
+        }
+    }
+
+    /// Follows the report of the receiver that limits.
+    fn adjust(&mut self, now: Time, reporter: Reporter, (is_first, grtt): (bool, Duration)) {
+        if self.is_slow_start && is_first && !self.is_group {
+            // Nobody else has to be asked, and the way is as one of TFRC (RFC 5348 §4.2).
+            let initial = initial_window(self.segment) / reporter.rtt;
+            self.set(self.rate.max(initial), grtt);
+            self.raised = now;
+        }
+        let target = reporter.rate;
+        if target <= self.rate {
+            // Twice what arrives is less than what could be sent if not so much was, and also as long
+            // as an answer is older than the last rise.
+            let is_no_measure = self.is_slow_start
+                || reporter.flags.contains(CcFlags::LIMIT) && !(self.held.0 || self.held.1);
+            if !is_no_measure || !reporter.is_measured() {
+                self.set(target, grtt);
+                self.is_climbing = false;
+            }
+            self.raised = now;
+            return;
+        }
+        let rtt = if self.is_slow_start { self.farthest() } else { reporter.rtt };
+        let rounds = (now.since(self.raised).as_secs_f64() / rtt).min(1.0);
+        let most = if self.is_climbing {
+            self.rate + rounds * self.segment / rtt
+        } else {
+            self.rate * libm::exp2(rounds)
+        };
+        self.is_climbing &= most < target;
+        self.set(target.min(most), grtt);
+        self.raised = now;
+    }
+
+    /// The greatest round trip of those who report: in slow start, the farthest must have had time
+    /// to object.
+    fn farthest(&self) -> f64 {
+        self.reporters.values().map(|reporter| reporter.rtt).fold(RTT_LEAST, f64::max)
+    }
+
+    /// A receiver leaves.
+    fn leaves(&mut self, node: NodeId) {
+        self.reporters.remove(&node);
+        if self.limiting == Some(node) {
+            self.succeed();
+        }
+    }
+
+    /// Chooses who limits from now on, among those who were heard lately.
+    fn succeed(&mut self) {
+        self.limiting = None;
+        let (sequence, robust) = (self.sequence, self.robust());
+        self.reporters.retain(|_, reporter| age(sequence, reporter.sequence) <= robust);
+        let lowest = self.reporters.iter_mut().min_by(|(_, a), (_, b)| a.rate.total_cmp(&b.rate));
+        match lowest {
+            Some((node, reporter)) => {
+                // It was not asked to answer at once so far.
+                reporter.sequence = sequence;
+                self.limiting = Some(*node);
+                self.is_climbing = !self.is_slow_start;
+            }
+            None => self.is_slow_start = true,
+        }
+    }
+
+    fn robust(&self) -> i32 {
+        i32::try_from(self.robust_factor).unwrap_or(i32::MAX).max(AGE_MAX)
+    }
+
+    /// A probe of this number goes out. `is_busy` if there is data to send.
+    pub(crate) fn probes(&mut self, now: Time, sequence: u16, (is_busy, grtt): (bool, Duration)) {
+        self.sequence = sequence;
+        self.held = (std::mem::take(&mut self.held.0), self.held.0);
+        if !is_busy {
+            // What is sent meanwhile does not tell whether the rate is too high.
+            for reporter in self.reporters.values_mut() {
+                reporter.sequence = sequence;
+            }
+            return;
+        }
+        let Some(limiting) = self.limiting.and_then(|node| self.reporters.get(&node)) else {
+            return;
+        };
+        let age = age(sequence, limiting.sequence);
+        let rtt = Duration::from_secs_f64(limiting.rtt);
+        if age > AGE_MAX && now.since(self.halved) >= rtt {
+            self.set(self.rate / 2.0, grtt);
+            self.halved = now;
+        }
+        if age > self.robust()
+            && let Some(node) = self.limiting
+        {
+            self.leaves(node);
+        }
+    }
+
+    /// What a probe tells of receivers: first of the one that limits, then of those who were not told
+    /// their round trip, then of those with the lowest rates (§5.5.2.1).
+    pub(crate) fn entries(&self) -> Vec<CcNode> {
+        let Some(limiting) = self.limiting else { return Vec::new() };
+        let lowest = self.reporters.get(&limiting).map_or(0.0, |reporter| reporter.rate);
+        let recent = |reporter: &Reporter| age(self.sequence, reporter.sequence) <= self.robust();
+        let listed = self.reporters.iter().filter(|(_, reporter)| recent(reporter));
+        let mut listed: Vec<_> = listed.collect();
+        listed.sort_by(|(a, first), (b, second)| {
+            let knows = |reporter: &Reporter| reporter.flags.contains(CcFlags::RTT);
+            let is_other = |node: NodeId| node != limiting;
+            let rank = |node: NodeId, reporter: &Reporter| (is_other(node), knows(reporter));
+            let ranks = rank(**a, first).cmp(&rank(**b, second));
+            ranks.then(first.rate.total_cmp(&second.rate))
+        });
+        let entry = |(node, reporter): (&NodeId, &Reporter)| {
+            let role = match (*node == limiting, reporter.rate <= NEAR * lowest) {
+                (true, _) => CcFlags::CLR,
+                (false, true) => CcFlags::PLR,
+                (false, false) => CcFlags::NONE,
+            };
+            let start = if self.is_slow_start { CcFlags::START } else { CcFlags::NONE };
+            CcNode {
+                node: *node,
+                flags: role | CcFlags::RTT | start,
+                rtt: norm::quantise_rtt(Duration::from_secs_f64(reporter.rtt)),
+                rate: norm::quantise_rate(reporter.rate),
+            }
+        };
+        listed.into_iter().take(ENTRIES_MAX).map(entry).collect()
+    }
+}
+
+/// How many probes lie between two numbers; below zero if the first is older.
+fn age(sequence: u16, earlier: u16) -> i32 {
+    i32::from(sequence.wrapping_sub(earlier) as i16)
+}

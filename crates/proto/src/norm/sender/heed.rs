@@ -1,0 +1,176 @@
+//! Probes of the round trip, what receivers answer, and the rate that they allow (RFC 5740 §5.5.1,
+//! §5.5.2).
+
+use std::time::Duration;
+
+use engine::Time;
+use wire::norm::{self, Body, CcFeedback, CcFlags, CcNodes, Command, Extensions, NodeId};
+
+use super::Sender;
+use crate::norm::congestion::{Beginning, Congestion};
+use crate::norm::core::{Alarm, Core, send_time};
+use crate::path::{Burst, Class, Path};
+
+/// Least time between two probes with congestion control.
+const PROBES_APART: Duration = Duration::from_millis(10);
+
+impl Sender {
+    /// Begins to heed congestion, if that is wanted.
+    pub(super) fn begin_to_heed(&mut self, core: &Core) {
+        if !core.config.sender.congestion_control || self.voice.congestion.is_some() {
+            return;
+        }
+        let beginning = Beginning {
+            segment: core.kernel.paths.get(&self.path).map_or(0, Path::mtu),
+            ceiling: self.ceiling(core),
+            grtt: self.voice.grtt.advertised(),
+            is_group: self.is_group,
+            reporters_max: core.config.limits.receivers,
+            robust_factor: core.config.sender.robust_factor,
+            late: core.config.catch_up,
+        };
+        let congestion = Congestion::new(beginning);
+        self.voice.grtt.set_least(congestion.interval());
+        self.voice.congestion = Some(Box::new(congestion));
+    }
+
+    /// The path's rate in octets a second.
+    fn ceiling(&self, core: &Core) -> f64 {
+        let path = core.kernel.paths.get(&self.path);
+        path.and_then(Path::rate_bps).map_or(f64::INFINITY, |rate| rate as f64 / 8.0)
+    }
+
+    /// Whether there is something to send but the end.
+    fn is_busy(&self) -> bool {
+        let mut objects = self.objects.iter();
+        objects.any(|object| !object.is_sent() || object.has_repairs())
+    }
+
+    /// Asks how long the round trip is, and tells of congestion (§4.2.3.4).
+    pub(super) fn emit_probe(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let at = burst.departure();
+        let ceiling = self.ceiling(core);
+        let is_busy = self.is_busy();
+        let grtt = self.voice.grtt.advertised();
+        let sequence = self.probe.sequence;
+        let mut entries = Vec::new();
+        let mut rate = ceiling;
+        if let Some(congestion) = self.voice.congestion.as_mut() {
+            congestion.set_ceiling(ceiling);
+            congestion.probes(at, sequence, (is_busy, grtt));
+            entries = congestion.entries();
+            rate = congestion.rate();
+        }
+        let body = Body::Command(Command::Cc {
+            sender: self.voice.header(),
+            sequence,
+            send_time: send_time(at),
+            rate: Some(norm::quantise_rate(rate.min(1e12))),
+            nodes: CcNodes::new(&entries),
+            others: Extensions::NONE,
+            reserved: 0,
+        });
+        if !self.voice.say(core, burst, body) {
+            return false;
+        }
+        self.probe.due = false;
+        self.probe.sent_at = at;
+        self.probe.sequence = sequence.wrapping_add(1);
+        self.probe.interval = self.next_interval(core);
+        self.base.alarm(&mut core.kernel, Alarm::Probe, at, self.probe.interval);
+        true
+    }
+
+    /// Time from this probe to the next.
+    fn next_interval(&self, core: &Core) -> Duration {
+        let config = &core.config.sender;
+        let former = self.probe.interval;
+        let grtt = self.voice.grtt.advertised();
+        if let Some(often) = self.often() {
+            return often;
+        }
+        let (least, grown) = match self.voice.congestion {
+            // Nobody answers yet, or there is nothing to send.
+            Some(_) => (grtt.max(PROBES_APART), former * 2),
+            None => (config.probe_interval_min.max(grtt), former * 3 / 2),
+        };
+        grown.clamp(least, config.probe_interval_max.max(least))
+    }
+
+    /// Time between two probes while a receiver sets the rate of data that is being sent (§5.5.2.1):
+    /// its round trip, but not more probes than segments.
+    fn often(&self) -> Option<Duration> {
+        let congestion = self.voice.congestion.as_ref().filter(|_| self.is_busy())?;
+        let rtt = congestion.rtt()?.min(self.voice.grtt.advertised());
+        Some(rtt.max(congestion.interval()).max(PROBES_APART))
+    }
+
+    /// Probes sooner if there is reason to.
+    pub(super) fn hasten(&mut self, core: &mut Core, now: Time) {
+        let Some(often) = self.often().filter(|often| *often < self.probe.interval) else {
+            return;
+        };
+        if self.probe.due || !self.base.is_armed(Alarm::Probe) {
+            return;
+        }
+        self.probe.interval = often;
+        let wait = (self.probe.sent_at + often).since(now);
+        self.base.alarm(&mut core.kernel, Alarm::Probe, now, wait);
+    }
+
+    /// It is time for another probe.
+    pub(super) fn probe(&mut self, core: &mut Core, now: Time) {
+        match self.voice.congestion {
+            None => self.voice.grtt.round_over(),
+            Some(_) if now.since(self.probe.round_since) >= self.voice.grtt.advertised() => {
+                self.voice.grtt.decay();
+                self.probe.round_since = now;
+            }
+            Some(_) => {}
+        }
+        self.probe.due = true;
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    /// A receiver reports of congestion. `took` is the round trip, if it says that; `is_private` if
+    /// the others did not hear it.
+    pub(super) fn heed(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        (cc, took, is_private): (Option<CcFeedback>, Option<Duration>, bool),
+    ) {
+        let grtt = self.voice.grtt.advertised();
+        let (Some(cc), Some(congestion)) = (cc, self.voice.congestion.as_mut()) else { return };
+        if !self.is_group
+            && let Some(took) = took
+        {
+            self.voice.grtt.believe(took);
+        }
+        let before = congestion.rate();
+        congestion.heard(now, node, &cc, (took, grtt));
+        let is_changed = congestion.rate().total_cmp(&before).is_ne();
+        self.voice.grtt.set_least(congestion.interval());
+        if is_changed {
+            // What was held back may go earlier.
+            self.base.disarm(&mut core.kernel, Alarm::Pace);
+        }
+        if is_private && self.is_group && !cc.flags.contains(CcFlags::CLR) {
+            let lowest =
+                self.suppressing.filter(|other| norm::rate(other.rate) <= norm::rate(cc.rate));
+            self.suppressing = lowest.or(Some(cc));
+            self.adv_due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        }
+        self.hasten(core, now);
+    }
+
+    /// Sets a timer for what the rate held back.
+    pub(super) fn wait_for_pace(&mut self, core: &mut Core, now: Time) {
+        let Some(at) = self.voice.held.take() else { return };
+        if !self.base.is_armed(Alarm::Pace) {
+            self.base.alarm(&mut core.kernel, Alarm::Pace, now, at.since(now));
+        }
+    }
+}
