@@ -210,6 +210,11 @@ impl<E: Engine> World<E> {
         sides.chain([event]).flatten().min()
     }
 
+    /// Whether something happens by then.
+    pub(crate) fn next_is_by(&self, until: Time) -> bool {
+        self.next_time().is_some_and(|at| at <= until)
+    }
+
     /// Lets the next thing happen; `false` if nothing is left to happen.
     pub(crate) fn step(&mut self) -> bool {
         let Some(next) = self.next_time() else { return false };

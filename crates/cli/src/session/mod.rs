@@ -147,7 +147,12 @@ fn of_norm(indication: norm::Indication) -> Notice {
             Notice::Noted(format!("sender {node:08x} is heard"))
         }
         norm::Indication::LimitReached(limit) => Notice::Noted(format!("limit reached: {limit:?}")),
-        norm::Indication::Started { .. } | norm::Indication::Info { .. } => Notice::Nothing,
+        norm::Indication::Started { .. }
+        | norm::Indication::Info { .. }
+        | norm::Indication::Stream { .. }
+        | norm::Indication::Readable { .. }
+        | norm::Indication::Writable { .. }
+        | norm::Indication::Flushed { .. } => Notice::Nothing,
     }
 }
 

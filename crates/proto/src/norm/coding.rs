@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::norm::{Fti, PayloadId, Scheme};
 
 use super::config::SenderConfig;
-use crate::fec::{Code, Encoder, Field, Partition};
+use crate::fec::{Code, Encoder, Field};
 
 /// Octets of the header of NORM_DATA without payload id and extensions.
 const DATA_HEADER: usize = 16;
@@ -120,9 +120,9 @@ impl Coding {
     }
 
     /// How messages name a segment.
-    pub(crate) fn payload_id(&self, partition: &Partition, block: u32, symbol: u16) -> PayloadId {
+    pub(crate) fn payload_id(&self, block_len: u16, block: u32, symbol: u16) -> PayloadId {
         let tells = self.scheme == Scheme::SmallBlockSystematic;
-        PayloadId { block, symbol, block_len: tells.then(|| partition.block_len(block)) }
+        PayloadId { block, symbol, block_len: tells.then_some(block_len) }
     }
 
     /// Most blocks that can be numbered.

@@ -169,6 +169,20 @@ pub struct ReceiverConfig {
     /// Silence after which objects are given up; `None` asks as often as `robust_factor` says, each
     /// time after twice that many of the greatest round trip.
     pub inactivity: Option<Duration>,
+    /// Silence after which a stream is given up of which nothing is missing, if that is longer: its
+    /// sender probes the round trip from time to time as long as it is there.
+    pub stream_silence: Duration,
+    /// Where a stream is begun to be received.
+    pub join: Join,
+}
+
+/// Where a stream is begun to be received that was under way before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// At its beginning if the sender may still have that, else at the first block that is heard of.
+    Beginning,
+    /// At the first block that is heard of, as the reference library has it.
+    Heard,
 }
 
 impl Default for ReceiverConfig {
@@ -179,6 +193,8 @@ impl Default for ReceiverConfig {
             unicast_nack: false,
             robust_factor: 20,
             inactivity: None,
+            stream_silence: Duration::from_secs(3600),
+            join: Join::Beginning,
         }
     }
 }
@@ -194,6 +210,8 @@ pub struct Limits {
     pub receivers: usize,
     /// Octets of an object.
     pub object: u64,
+    /// Octets of a stream that are kept, sent or received.
+    pub stream: usize,
     /// Octets of blocks that came in part, in all objects.
     pub assembly: usize,
     /// Octets received and not written yet, in all objects.
@@ -219,6 +237,7 @@ impl Default for Limits {
             objects: 256,
             receivers: 1000,
             object: 1 << 40,
+            stream: 16 << 20,
             assembly: 128 << 20,
             write_buffer: 8 << 20,
             write_piece: 128 << 10,

@@ -23,6 +23,10 @@ pub(crate) enum Alarm {
     Aggregate,
     /// A sender may refuse again what it no longer has.
     Squelch,
+    /// A sender lets blocks of a stream go.
+    Room,
+    /// A sender asks again whether a stream arrived.
+    Watermark,
     /// A receiver asks for repairs.
     Nack,
     /// A receiver answers a probe.
@@ -40,6 +44,8 @@ impl kernel::Alarm for Alarm {
             Self::Flush => "flush",
             Self::Aggregate => "aggregation of NACKs",
             Self::Squelch => "squelch",
+            Self::Room => "room in a stream",
+            Self::Watermark => "watermark",
             Self::Nack => "NACK",
             Self::Feedback => "feedback",
             Self::Acknowledge => "acknowledgement",

@@ -1,5 +1,7 @@
 //! An object that is received: blocks as they come, what they lack, and the file they go to.
 
+mod stream;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
@@ -10,6 +12,7 @@ use wire::norm::{
     Data, Flags, Form, Fti, Info, Position, Request, RequestFlags, RequestWriter, Scheme,
 };
 
+use self::stream::Stream;
 use super::asked::Asked;
 use super::bits::{Bits, runs};
 use super::coding::{Coding, first_id};
@@ -54,6 +57,8 @@ pub(crate) struct Incoming {
     is_refused: bool,
     /// Messages that told another way to cut it, since one told the same.
     contradictions: u32,
+    /// What is kept of it if it is a stream.
+    stream: Option<Box<Stream>>,
 }
 
 /// How it is cut and coded.
@@ -110,7 +115,7 @@ struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reach {
     pub(crate) object: u64,
-    pub(crate) block: u32,
+    pub(crate) block: u64,
 }
 
 impl Incoming {
@@ -133,6 +138,7 @@ impl Incoming {
             reserved: 0,
             is_refused: false,
             contradictions: 0,
+            stream: None,
         }
     }
 
@@ -144,8 +150,8 @@ impl Incoming {
         Report {
             id: self.id,
             is_sender: false,
-            progress: self.received,
-            size: self.shape.as_ref().map(|shape| shape.fti.object_size),
+            progress: self.stream.as_ref().map_or(self.received, |stream| stream.delivered()),
+            size: self.shape.as_ref().filter(|_| !self.is_stream()).map(|it| it.fti.object_size),
             info: self.info.clone().unwrap_or_default(),
         }
     }
@@ -154,7 +160,8 @@ impl Incoming {
         let blocks: usize = self.blocks.values().map(|block| block.cost + size_of::<Block>()).sum();
         let data: usize = self.data.values().map(|part| part.len() + PIECE_COST).sum();
         let info = self.info.as_ref().map_or(0, Bytes::len);
-        blocks + data + self.whole.len() * 32 + self.asked.memory() + info
+        let stream = self.stream.as_ref().map_or(0, |stream| stream.memory());
+        blocks + data + stream + self.whole.len() * 32 + self.asked.memory() + info
     }
 
     fn number(&self) -> u16 {
@@ -205,10 +212,8 @@ impl Incoming {
         let coding = Coding::from_fti(scheme, fti).ok_or_else(unknown)?;
         let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len)
             .map_err(|error| Failure::Settings(error.to_string()))?;
-        if flags.contains(Flags::STREAM) {
-            return Err(Failure::Settings("streams are not received".to_owned()));
-        }
-        let is_file = flags.contains(Flags::FILE);
+        let is_stream = flags.contains(Flags::STREAM);
+        let is_file = flags.contains(Flags::FILE) || is_stream;
         let most = core.config.limits.object;
         let half = core.config.limits.assembly / 2;
         let most = if is_file { most } else { most.min(half as u64) };
@@ -220,6 +225,10 @@ impl Incoming {
         if symbols * usize::from(fti.segment_size) + PIECE_COST > half {
             core.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
+        }
+        if is_stream {
+            self.flags = flags;
+            return self.learn_stream(core, scheme, *fti, (coding, partition));
         }
         if !is_file {
             // What has no place yet is asked for again, when others of its kind are complete.
@@ -274,6 +283,9 @@ impl Incoming {
             self.fail(core, failure);
             return true;
         }
+        if self.stream.is_some() {
+            return self.on_stream_data(core, data);
+        }
         let Some(shape) = self.shape.as_ref().filter(|shape| shape.scheme == data.fec) else {
             core.stats.data_dropped += 1;
             return true;
@@ -307,6 +319,9 @@ impl Incoming {
     /// Makes room for a block by forgetting the last one behind it, if there is one: what comes
     /// first shall be complete first, else blocks that wait for each other's room wait for ever.
     pub(crate) fn make_room(&mut self, core: &mut Core, before: Option<u32>) -> bool {
+        if self.stream.is_some() {
+            return self.make_stream_room(core, before);
+        }
         let last = self.blocks.last_key_value().map(|(number, _)| *number);
         let Some(last) = last.filter(|last| before.is_none_or(|before| before < *last)) else {
             return false;
@@ -384,7 +399,8 @@ impl Incoming {
         core.assembling -= block.cost;
         core.limit_left(Limit::Assembly);
         let block_len = shape.partition.block_len(number);
-        if !block.parity.is_empty() && !Self::recover(core, &shape, &mut block, block_len) {
+        let how = (&shape.coding, usize::from(shape.fti.segment_size));
+        if !block.parity.is_empty() && !Self::recover(core, how, &mut block, block_len) {
             core.stats.data_dropped += 1;
             return;
         }
@@ -413,15 +429,19 @@ impl Incoming {
     }
 
     /// Recovers the source segments that did not come.
-    fn recover(core: &mut Core, shape: &Shape, block: &mut Block, block_len: u16) -> bool {
-        let segment = usize::from(shape.fti.segment_size);
+    fn recover(
+        core: &mut Core,
+        (coding, segment): (&Coding, usize),
+        block: &mut Block,
+        block_len: u16,
+    ) -> bool {
         let full = usize::from(block_len) * segment;
         block.buffer.resize(full, 0);
         let missing: Vec<_> = block.have.missing(block_len).collect();
         if missing.is_empty() {
             return true;
         }
-        let decoder = shape.coding.code().and_then(|code| core.decoder(code, segment));
+        let decoder = coding.code().and_then(|code| core.decoder(code, segment));
         let Some(decoder) = decoder else { return false };
         decoder.start(block_len);
         for symbol in block.have.iter().take_while(|symbol| *symbol < block_len) {
@@ -453,7 +473,7 @@ impl Incoming {
 
     /// Goes on to the end if everything is here.
     fn check_complete(&mut self, core: &mut Core) {
-        let Some(shape) = &self.shape else { return };
+        let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return };
         let has_info = self.info.is_some() || !self.flags.contains(Flags::INFO);
         let blocks = u64::from(shape.partition.blocks());
         let is_whole = self.whole.covered() >= blocks && has_info;
@@ -514,12 +534,17 @@ impl Incoming {
         core.indicate(Indication::Finished(Finished {
             id: self.id,
             is_sender: false,
-            is_confirmed: result.is_ok(),
+            is_confirmed: result.is_ok()
+                && self.stream.as_ref().is_none_or(|stream| stream.is_whole()),
             result,
             acknowledged: 0,
             info: self.info.clone().unwrap_or_default(),
             data,
-            size: self.shape.as_ref().map_or(0, |shape| shape.fti.object_size),
+            size: match (&self.stream, &self.shape) {
+                (Some(stream), _) => stream.delivered(),
+                (None, Some(shape)) => shape.fti.object_size,
+                (None, None) => 0,
+            },
         }));
     }
 
@@ -538,6 +563,9 @@ impl Incoming {
             core.kernel.written(bytes.len() + PIECE_COST);
         }
         self.data.clear();
+        if let Some(stream) = self.stream.as_mut() {
+            stream.clear(core);
+        }
         match std::mem::replace(&mut self.store, Store::Gone) {
             Store::Open(name, file) => {
                 core.kernel.close(file);
@@ -605,7 +633,7 @@ impl Incoming {
 
     /// Whether something before `block` is missing, or anything at all if that is `None`, that was
     /// not asked for since a moment.
-    pub(crate) fn lacks(&self, block: Option<u32>, since: Time) -> bool {
+    pub(crate) fn lacks(&self, block: Option<u64>, since: Time) -> bool {
         if self.state != State::Receiving {
             return false;
         }
@@ -614,8 +642,11 @@ impl Incoming {
         if is_info_due && self.lacks_info() {
             return true;
         }
+        if let Some(stream) = &self.stream {
+            return stream.lacks(since);
+        }
         let blocks = shape.partition.blocks();
-        let end = block.map_or(blocks, |block| block.min(blocks));
+        let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
         let mut gaps = self.whole.gaps(0, u64::from(end)).peekable();
         if gaps.peek().is_none() {
             return false;
@@ -639,7 +670,7 @@ impl Incoming {
         &mut self,
         writer: &mut RequestWriter<'_>,
         scheme: Scheme,
-        block: Option<u32>,
+        block: Option<u64>,
         (now, since): (Time, Time),
     ) -> bool {
         if self.state != State::Receiving || self.asked.is_all_heard() {
@@ -666,8 +697,14 @@ impl Incoming {
             }
             self.asked.ask_info(now);
         }
+        if let Some(stream) = self.stream.as_mut() {
+            let (fec, block_len) = (shape.scheme, shape.fti.block_len);
+            let id = |block, symbol| shape.coding.payload_id(block_len, block, symbol);
+            let position = |block, symbol| Position { fec, object, id: id(block, symbol) };
+            return stream.request(writer, position, (now, since));
+        }
         let blocks = shape.partition.blocks();
-        let end = block.map_or(blocks, |block| block.min(blocks));
+        let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
         let covered = self.asked.covered(since);
         let gaps: Vec<_> = self.whole.gaps(0, u64::from(end)).collect();
         for (from, to) in gaps {
@@ -729,8 +766,9 @@ impl Incoming {
         else {
             return true;
         };
-        let wanted = block.wanted(shape, number);
-        if !is_heard && !block.is_heard(&wanted, shape.partition.block_len(number)) {
+        let block_len = shape.partition.block_len(number);
+        let wanted = block.wanted(block_len, shape.coding.parity());
+        if !is_heard && !block.is_heard(&wanted, block_len) {
             for (first, last) in runs(wanted.iter().copied()) {
                 let went = if last - first > 1 {
                     let (first, last) = (position(first), position(last));
@@ -759,6 +797,10 @@ impl Incoming {
         if flags.contains(RequestFlags::INFO) {
             self.asked.hear_info();
         }
+        if let Some(stream) = self.stream.as_mut() {
+            stream.on_heard(request, first, last);
+            return;
+        }
         if flags.contains(RequestFlags::BLOCK) {
             self.asked.hear_blocks(first.id.block, last.id.block.max(first.id.block));
             return;
@@ -785,6 +827,9 @@ impl Incoming {
     /// Forgets what others asked for: a new round begins.
     pub(crate) fn forget_heard(&mut self) {
         self.asked.forget_heard();
+        if let Some(stream) = self.stream.as_mut() {
+            stream.forget_heard();
+        }
         for block in self.blocks.values_mut() {
             block.heard = Bits::new();
         }
@@ -873,9 +918,7 @@ impl Block {
     }
 
     /// The symbols to ask for.
-    fn wanted(&self, shape: &Shape, number: u32) -> Vec<u16> {
-        let block_len = shape.partition.block_len(number);
-        let parity = shape.coding.parity();
+    fn wanted(&self, block_len: u16, parity: u16) -> Vec<u16> {
         let lacks = usize::from(block_len).saturating_sub(self.have.len() as usize);
         let fresh = (block_len..block_len + parity).filter(|at| !self.have.contains(*at));
         let fresh: Vec<_> = fresh.take(lacks).collect();
@@ -888,5 +931,5 @@ impl Block {
 }
 
 fn shape_id(shape: &Shape, block: u32, symbol: u16) -> wire::norm::PayloadId {
-    shape.coding.payload_id(&shape.partition, block, symbol)
+    shape.coding.payload_id(shape.partition.block_len(block), block, symbol)
 }

@@ -30,6 +30,20 @@ pub enum Content {
     File(FileName),
     /// Octets: a `NORM_OBJECT_DATA`.
     Data(Bytes),
+    /// Octets that are handed in later, bit by bit, and delivered as they come: a
+    /// `NORM_OBJECT_STREAM`. See [`Node::write`](super::Node::write).
+    Stream(StreamOptions),
+}
+
+/// How a stream is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Octets kept, so that they can be sent again; as many whole blocks as fit, and two at the
+    /// least. [`Limits::stream`](super::Limits) is the most.
+    pub buffer: usize,
+    /// Whether the oldest block makes room for new octets even if receivers may lack it: what is
+    /// new matters more than what is whole. Otherwise the writer waits.
+    pub push: bool,
 }
 
 /// An object to send.
@@ -63,6 +77,34 @@ pub enum RequestError {
     /// The settings cannot be used.
     #[error("{0}")]
     Settings(String),
+    /// Nothing is sent behind a stream until that is over.
+    #[error("a stream is under way on this path")]
+    Stream,
+    /// It is no stream, or was closed.
+    #[error("{0} is not a stream that can be written to")]
+    NotWritable(ObjectId),
+}
+
+/// What a stream brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// The next octets.
+    Octets {
+        /// How many octets of the stream were before these. The first that are delivered tell where
+        /// the reader joined; before that only the last 32 bits are known.
+        offset: u64,
+        /// The octets.
+        octets: Bytes,
+        /// Where messages begin in them: the first of each segment.
+        messages: Vec<usize>,
+    },
+    /// Octets are missing that the sender no longer has.
+    Gap {
+        /// The first.
+        from: u64,
+        /// The one behind the last.
+        to: u64,
+    },
 }
 
 /// A notice to the user.
@@ -83,6 +125,32 @@ pub enum Indication {
         id: ObjectId,
         /// Its octets.
         size: u64,
+    },
+    /// A stream is received: its octets are fetched by [`Node::read`](super::Node::read).
+    Stream {
+        /// The stream.
+        id: ObjectId,
+        /// Octets that its sender keeps.
+        buffer: u64,
+    },
+    /// There are octets to read, where there were none.
+    Readable {
+        /// The stream.
+        id: ObjectId,
+    },
+    /// There is room for octets, where there was too little.
+    Writable {
+        /// The stream.
+        id: ObjectId,
+    },
+    /// The end of what was written to a stream was told, or acknowledged.
+    Flushed {
+        /// The stream.
+        id: ObjectId,
+        /// How many octets these are in all.
+        octets: u64,
+        /// Receivers that acknowledged them.
+        acknowledged: u32,
     },
     /// NORM_INFO of an object came.
     Info {
@@ -174,6 +242,8 @@ pub enum Limit {
     Receivers,
     /// [`Limits::object`](super::Limits): a larger object was not received.
     Object,
+    /// [`Limits::stream`](super::Limits): data of a stream was dropped, and is asked for again.
+    Stream,
     /// [`Limits::assembly`](super::Limits): data was dropped, and is asked for again.
     Assembly,
     /// [`Limits::write_buffer`](super::Limits): data was dropped, and is asked for again.

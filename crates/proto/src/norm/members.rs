@@ -73,6 +73,20 @@ impl Polls {
 }
 
 impl Members {
+    /// The same receivers, of which none acknowledged anything.
+    pub(crate) fn afresh(&self) -> Self {
+        let heard = self.heard.keys().map(|node| (*node, Member::default())).collect();
+        Self { heard, unheard: Polls::default() }
+    }
+
+    /// What all receivers acknowledged, if those are as many as there should be.
+    pub(crate) fn least(&self, receivers: u32) -> Option<u64> {
+        if self.expects_others(receivers) {
+            return None;
+        }
+        self.heard.values().map(|member| member.through).min()?
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.heard.is_empty()
     }

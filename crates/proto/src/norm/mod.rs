@@ -22,6 +22,7 @@ mod profile;
 mod receiver;
 mod reception;
 mod sender;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod voice;
@@ -34,10 +35,10 @@ use engine::{
 };
 use wire::norm::{Body, Command, Message};
 
-pub use self::config::{Config, EndGame, Limits, ReceiverConfig, SenderConfig};
+pub use self::config::{Config, EndGame, Join, Limits, ReceiverConfig, SenderConfig};
 pub use self::indication::{
-    Content, Failure, Finished, Indication, Limit, MessageCounts, ObjectId, Report, RequestError,
-    SendRequest, Stats,
+    Content, Failure, Finished, Indication, Limit, MessageCounts, ObjectId, Piece, Report,
+    RequestError, SendRequest, Stats, StreamOptions,
 };
 pub use self::profile::profile;
 pub use wire::norm as message;
@@ -138,6 +139,7 @@ impl Node {
         if request.info.len() > max {
             return Err(RequestError::InfoTooLong { len: request.info.len(), max });
         }
+        stream::check(&self.core.config, &request.content)?;
         let parent = self.sender(now, request.peer)?;
         let handle = self.slots.reserve();
         let Some(Session::Sender(sender)) = self.slots.get_mut(parent) else {
@@ -180,6 +182,11 @@ impl Node {
         if let Some(handle) = self.senders.get(&path).copied() {
             let most = self.core.config.limits.objects;
             let session = self.slots.get(handle);
+            let has_stream =
+                matches!(session, Some(Session::Sender(sender)) if sender.has_stream());
+            if has_stream {
+                return Err(RequestError::Stream);
+            }
             let is_full =
                 matches!(session, Some(Session::Sender(sender)) if sender.objects() >= most);
             return if is_full { Err(RequestError::TooManyObjects) } else { Ok(handle) };

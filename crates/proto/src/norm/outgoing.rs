@@ -1,5 +1,8 @@
 //! An object that is sent: its segments, the parity of its blocks, and what was asked for again.
 
+mod ring;
+mod stream;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -10,6 +13,7 @@ use wire::norm::{
     Body, Data, Extensions, Flags, Fti, Info, PayloadId, RequestFlags, RequestWriter, Scheme,
 };
 
+use self::ring::Ring;
 use super::INFO_HEADER;
 use super::bits::Bits;
 use super::coding::Coding;
@@ -34,6 +38,8 @@ pub(crate) struct Outgoing {
     pub(crate) size: u64,
     shape: Option<Shape>,
     source: Option<Source>,
+    /// Its octets if it is a stream.
+    ring: Option<Ring>,
     state: State,
     /// The next segment that was never sent.
     at: Position,
@@ -54,6 +60,12 @@ pub(crate) struct Outgoing {
     ready: VecDeque<(PayloadId, Bytes)>,
     pub(crate) told: Option<Told>,
     pub(crate) failure: Option<Failure>,
+    /// Segments of a stream that were told of.
+    told_of: u64,
+    /// Whether the user wants to write to a stream that is not open yet.
+    is_awaited: bool,
+    /// Whether the user ended a stream.
+    is_ended: bool,
 }
 
 /// What decides where its segments begin.
@@ -64,11 +76,20 @@ struct Shape {
     fti: Fti,
     /// Whether NORM_DATA carries it.
     has_fti: bool,
+    /// Octets of a segment as it is coded.
+    symbol_len: u16,
+    /// Whether it has no end that is known, and all blocks are equally long.
+    is_stream: bool,
 }
 
 impl Shape {
     fn id(&self, block: u32, symbol: u16) -> PayloadId {
-        self.coding.payload_id(&self.partition, block, symbol)
+        self.coding.payload_id(self.block_len(block), block, symbol)
+    }
+
+    /// Source segments of a block.
+    fn block_len(&self, block: u32) -> u16 {
+        if self.is_stream { self.coding.block_len() } else { self.partition.block_len(block) }
     }
 
     /// Where a block begins and ends.
@@ -133,6 +154,8 @@ struct Repaired {
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) segment: u16,
+    /// Octets of the longest one that the path takes.
+    pub(crate) room: u16,
     pub(crate) coding: Coding,
     /// Whether NORM_DATA carries the FEC object transmission information.
     pub(crate) has_fti: bool,
@@ -148,6 +171,7 @@ impl Outgoing {
             size: 0,
             shape: None,
             source: None,
+            ring: None,
             state: State::Opening,
             at: Position::default(),
             encoder: None,
@@ -161,6 +185,9 @@ impl Outgoing {
             ready: VecDeque::new(),
             told: None,
             failure: None,
+            told_of: 0,
+            is_awaited: false,
+            is_ended: false,
         }
     }
 
@@ -176,6 +203,7 @@ impl Outgoing {
                 self.size = data.len() as u64;
                 self.state = State::Open { file: None };
             }
+            Content::Stream(_) => self.state = State::Open { file: None },
         }
     }
 
@@ -201,6 +229,9 @@ impl Outgoing {
     /// Cuts it into segments; an error if that cannot be done.
     pub(crate) fn cut(&mut self, core: &mut Core, cut: Cut) -> Result<(), Failure> {
         let State::Open { file } = self.state else { return Ok(()) };
+        if let Content::Stream(options) = self.content {
+            return self.cut_stream(cut, options);
+        }
         let settings = |error: String| Failure::Settings(error);
         let partition = Partition::new(self.size, cut.segment, cut.coding.block_len())
             .map_err(|error| settings(error.to_string()))?;
@@ -217,10 +248,12 @@ impl Outgoing {
             (Content::File(_), Some(file)) => {
                 Source::new(file, Some(self.size), 0, ChecksumType::Null)
             }
-            (Content::File(_), None) => None,
+            (Content::File(_), None) | (Content::Stream(_), _) => None,
         };
         self.source = source;
-        self.shape = Some(Shape { partition, coding: cut.coding, fti, has_fti: cut.has_fti });
+        let (coding, has_fti) = (cut.coding, cut.has_fti);
+        let symbol_len = cut.segment;
+        self.shape = Some(Shape { partition, coding, fti, has_fti, symbol_len, is_stream: false });
         self.state = State::Sending;
         self.read_ahead(core);
         Ok(())
@@ -233,25 +266,34 @@ impl Outgoing {
 
     /// Octets sent once.
     pub(crate) fn progress(&self) -> u64 {
-        self.source.as_ref().map_or(0, Source::sent)
+        match &self.ring {
+            Some(ring) => ring.sent(),
+            None => self.source.as_ref().map_or(0, Source::sent),
+        }
     }
 
     /// Whether all of it was sent once.
     pub(crate) fn is_sent(&self) -> bool {
         let Some(shape) = &self.shape else { return false };
+        if let Some(ring) = &self.ring {
+            return !self.info_due && !ring.has_new();
+        }
         !self.info_due && u64::from(self.at.block) >= u64::from(shape.partition.blocks())
     }
 
     /// Whether repairs wait to be sent, or are being made.
     pub(crate) fn has_repairs(&self) -> bool {
-        let source = self.source.as_ref().is_some_and(Source::has_repairs);
+        let source = match &self.ring {
+            Some(ring) => ring.next_again().is_some(),
+            None => self.source.as_ref().is_some_and(Source::has_repairs),
+        };
         let parity = !self.plans.is_empty() || !self.reading.is_empty() || !self.ready.is_empty();
         source || parity || self.has_begun() && self.info_due
     }
 
     /// Whether all of it was sent, and everything that was asked for again.
     pub(crate) fn is_settled(&self) -> bool {
-        self.is_sent() && !self.has_repairs() && self.marks.is_empty()
+        self.is_idle() && !self.is_open_stream()
     }
 
     /// Whether it is being sent, and something of it was: before its turn it has nothing to repair.
@@ -266,6 +308,10 @@ impl Outgoing {
     /// Its last segment: what a flush names.
     pub(crate) fn end(&self) -> PayloadId {
         let Some(shape) = &self.shape else { return PayloadId::default() };
+        if let Some(ring) = &self.ring {
+            let last = ring.last_sent().unwrap_or_default();
+            return shape.id(ring.wire(last.block), last.symbol);
+        }
         let block = shape.partition.blocks().saturating_sub(1);
         let len = shape.partition.block_len(block);
         shape.id(block, len.saturating_sub(1))
@@ -279,10 +325,16 @@ impl Outgoing {
     pub(crate) fn memory(&self) -> usize {
         let ready: usize = self.ready.iter().map(|(_, bytes)| bytes.len() + 64).sum();
         let parity = self.shape.as_ref().map_or(0, |shape| usize::from(shape.coding.parity()));
-        let segment = self.fti().map_or(0, |fti| usize::from(fti.segment_size));
+        let segment = self.shape.as_ref().map_or(0, |shape| usize::from(shape.symbol_len));
+        let ring = self.ring.as_ref().map_or(0, Ring::memory);
         let encoder = self.encoder.as_ref().map_or(0, |_| parity * segment);
         let marks = (self.marks.len() + self.repaired.len() + self.plans.len()) * 96;
-        self.source.as_ref().map_or(0, Source::memory) + ready + encoder + marks + self.info.len()
+        self.source.as_ref().map_or(0, Source::memory)
+            + ring
+            + ready
+            + encoder
+            + marks
+            + self.info.len()
     }
 
     fn flags(&self) -> Flags {
@@ -290,6 +342,7 @@ impl Outgoing {
         match self.content {
             Content::File(_) => info | Flags::FILE,
             Content::Data(_) => info,
+            Content::Stream(_) => info | Flags::STREAM,
         }
     }
 
@@ -303,7 +356,7 @@ impl Outgoing {
         let Some(shape) = self.shape.as_ref().filter(|_| self.info_due) else {
             return Turn::Over;
         };
-        if self.info.is_empty() && self.size > 0 {
+        if !self.has_info() {
             self.info_due = false;
             return Turn::Over;
         }
@@ -317,7 +370,7 @@ impl Outgoing {
             others: Extensions::NONE,
             payload: &self.info,
         });
-        let is_first = self.at == Position::default();
+        let is_first = !self.has_begun;
         if !voice.say(core, burst, body) {
             return Turn::More;
         }
@@ -356,6 +409,9 @@ impl Outgoing {
         }
         let Some(shape) = self.shape.take() else { return Turn::Over };
         let turn = loop {
+            if self.ring.is_some() {
+                break self.emit_stream(core, voice, burst, &shape);
+            }
             if u64::from(self.at.block) >= u64::from(shape.partition.blocks()) {
                 break Turn::Over;
             }
@@ -396,7 +452,7 @@ impl Outgoing {
         }
         if shape.coding.auto_parity() > 0 {
             if self.encoder.is_none() {
-                self.encoder = shape.coding.encoder(shape.fti.segment_size);
+                self.encoder = shape.coding.encoder(shape.symbol_len);
             }
             if let Some(encoder) = self.encoder.as_mut() {
                 if at.symbol == 0 {
@@ -463,6 +519,10 @@ impl Outgoing {
     /// Segments of a block, with its parity; 0 if nothing of it was sent yet: that cannot be missing.
     pub(crate) fn symbols(&self, block: u32) -> u16 {
         let Some(shape) = self.shape.as_ref() else { return 0 };
+        if let Some(ring) = &self.ring {
+            let most = shape.coding.block_len().saturating_add(shape.coding.parity());
+            return ring.find(block).map_or(0, |_| most);
+        }
         if block > self.at.block || block >= shape.partition.blocks() {
             return 0;
         }
@@ -478,7 +538,7 @@ impl Outgoing {
             core.limit_reached(Limit::Repairs);
             return false;
         }
-        let block_len = shape.partition.block_len(block);
+        let block_len = shape.block_len(block);
         let mark = self.marks.entry(block).or_default();
         let missing = symbols.named.len() + symbols.count;
         if missing == 0 || symbols.count > u32::from(shape.coding.parity()) {
@@ -497,6 +557,9 @@ impl Outgoing {
     /// A receiver has nothing of some blocks, from the first to the last.
     pub(crate) fn mark_blocks(&mut self, core: &mut Core, first: u32, last: u32) -> bool {
         let mut any = false;
+        if self.ring.is_some() {
+            return self.mark_stream_blocks(core, first, last);
+        }
         for block in first..=last.max(first).min(self.at.block) {
             if self.marks.len() >= core.config.limits.repairs && !self.marks.contains_key(&block) {
                 core.limit_reached(Limit::Repairs);
@@ -518,7 +581,7 @@ impl Outgoing {
         let object = self.number();
         let position =
             |block, symbol| wire::norm::Position { fec, object, id: shape.id(block, symbol) };
-        if self.info_due && self.at != Position::default() {
+        if self.info_due && self.has_begun {
             let item = position(0, 0);
             if writer.item(RequestFlags::INFO, item).is_err() {
                 return false;
@@ -549,14 +612,15 @@ impl Outgoing {
     pub(crate) fn datagram(&self) -> usize {
         self.shape.as_ref().map_or(0, |shape| {
             let header = shape.coding.data_header(shape.has_fti);
-            let data = header + usize::from(shape.fti.segment_size);
+            let data = header + usize::from(shape.symbol_len);
             data.max(INFO_HEADER + self.info.len())
         })
     }
 
     /// Whether it has NORM_INFO. An object without octets is known by that alone.
     pub(crate) fn has_info(&self) -> bool {
-        !self.info.is_empty() || self.size == 0
+        let is_stream = matches!(self.content, Content::Stream(_));
+        !self.info.is_empty() || self.size == 0 && !is_stream
     }
 
     /// Decides how to repair what was asked for: with parity that nobody has, of which each segment
@@ -587,6 +651,9 @@ impl Outgoing {
         if self.repaired.get(&block).is_some_and(|repaired| now < repaired.until) {
             return;
         }
+        if self.commit_stream_block(now, until, shape, block, mark) {
+            return;
+        }
         if !self.repaired.contains_key(&block) && self.repaired.len() >= core.config.limits.repairs
         {
             // What is forgotten is only which parity was sent.
@@ -594,12 +661,13 @@ impl Outgoing {
         }
         let repaired = self.repaired.entry(block).or_insert(Repaired { used: auto, until });
         repaired.until = until;
-        let block_len = shape.partition.block_len(block);
+        let block_len = shape.block_len(block);
         let left = shape.coding.parity().saturating_sub(repaired.used);
         let missing = u16::try_from(mark.missing).unwrap_or(u16::MAX);
         // Who names a source segment has all the parity there is, and lacks more than that.
         let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
-        if missing <= left && !names_sources && !mark.is_whole && block < self.at.block {
+        let is_complete = self.ring.is_some() || block < self.at.block;
+        if missing <= left && !names_sources && !mark.is_whole && is_complete {
             let rows = repaired.used..repaired.used + missing;
             repaired.used += missing;
             self.plans.entry(block).or_default().extend(rows);
@@ -616,7 +684,7 @@ impl Outgoing {
 
     /// Queues the segments themselves, and parity that was asked for by number.
     fn repair_explicitly(&mut self, core: &Core, shape: &Shape, block: u32, mark: &Mark) {
-        let block_len = shape.partition.block_len(block);
+        let block_len = shape.block_len(block);
         let parity = mark.symbols.iter().filter(|symbol| *symbol >= block_len);
         let rows: Vec<_> = parity.map(|symbol| symbol - block_len).collect();
         if !rows.is_empty() {
@@ -627,9 +695,12 @@ impl Outgoing {
                 }
             });
         }
+        let is_asked = |symbol: &u16| mark.is_whole || mark.symbols.contains(*symbol);
+        if self.ring.is_some() {
+            self.ask_again(block, (0..block_len).filter(is_asked));
+        }
         let Some(source) = self.source.as_mut() else { return };
         let max = core.config.limits.repairs;
-        let is_asked = |symbol: &u16| mark.is_whole || mark.symbols.contains(*symbol);
         for symbol in (0..block_len).filter(is_asked) {
             // One by one, so that a segment is never read in two pieces.
             let start = shape.partition.segment_offset(block, symbol);
@@ -645,6 +716,10 @@ impl Outgoing {
         let Some(shape) = self.shape.clone() else { return };
         while self.reading.len() < BLOCKS_AHEAD && self.ready.len() < 4 * BLOCKS_AHEAD {
             let Some((block, rows)) = self.plans.pop_first() else { return };
+            if self.ring.is_some() {
+                self.make_stream_parity(&shape, block, &rows);
+                continue;
+            }
             let (start, end) = shape.span(block);
             match (&self.content, self.source.as_ref()) {
                 (Content::Data(data), _) => {
@@ -662,14 +737,14 @@ impl Outgoing {
                     });
                     self.reading.push((block, rows));
                 }
-                (Content::File(_), None) => {}
+                (Content::File(_), None) | (Content::Stream(_), _) => {}
             }
         }
     }
 
     fn parity_made(&mut self, shape: &Shape, block: u32, rows: &[u16], data: &[u8]) {
-        let block_len = shape.partition.block_len(block);
-        for (row, parity) in shape.coding.rows(shape.fti.segment_size, data, rows) {
+        let block_len = shape.block_len(block);
+        for (row, parity) in shape.coding.rows(shape.symbol_len, data, rows) {
             self.ready.push_back((shape.id(block, block_len + row), parity));
         }
     }
@@ -714,6 +789,9 @@ impl Outgoing {
             self.ready.pop_front();
         }
         let flags = flags | Flags::EXPLICIT;
+        if self.ring.is_some() {
+            return self.emit_again(core, voice, burst, (shape, flags));
+        }
         let segment = usize::from(shape.fti.segment_size);
         loop {
             let next = self.source.as_ref().and_then(|source| source.next_repair(segment));
@@ -802,6 +880,7 @@ impl Outgoing {
         if let Some(source) = self.source.take() {
             source.close(&mut core.kernel);
         }
+        self.ring = None;
         self.state = State::Closed;
         self.marks.clear();
         self.plans.clear();

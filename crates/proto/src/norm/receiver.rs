@@ -78,6 +78,8 @@ pub(crate) struct Receiver {
     confirmed: Option<Position>,
     acknowledge_due: bool,
     misses: u32,
+    /// Whether nothing is missing of what is under way, which may be silent for longer.
+    rests: bool,
     sequence: u16,
 }
 
@@ -147,6 +149,7 @@ impl Receiver {
             confirmed: None,
             acknowledge_due: false,
             misses: 0,
+            rests: false,
             sequence: 0,
         }
     }
@@ -274,7 +277,7 @@ impl Receiver {
         self.objects.contains_key(&number).then_some(number)
     }
 
-    fn advance(&mut self, object: u64, block: u32) {
+    fn advance(&mut self, object: u64, block: u64) {
         self.reach = self.reach.max(Reach { object, block });
     }
 
@@ -320,9 +323,15 @@ impl Receiver {
             core.kernel.pause(self.sender.path);
         }
         let before = self.reach;
-        self.advance(number, data.id.block);
+        let object = self.objects.get(&number);
+        let is_stream = object.is_some_and(Incoming::is_stream);
+        let block = object.map_or(u64::from(data.id.block), |object| object.reached(data.id.block));
+        self.advance(number, block);
         if self.reach != before {
             self.check_repairs(core, now);
+        }
+        if is_stream && self.wanted.is_some() {
+            self.acknowledge(core, now);
         }
     }
 
@@ -370,7 +379,14 @@ impl Receiver {
     ) {
         self.scheme = position.fec;
         let number = self.unwrap(position.object);
-        self.advance(number, position.id.block.saturating_add(1));
+        let mut block = u64::from(position.id.block) + 1;
+        if let Some(object) = self.objects.get_mut(&number) {
+            object.on_flush(core, position.id);
+            if object.is_stream() {
+                block = object.reached(position.id.block);
+            }
+        }
+        self.advance(number, block);
         let mut listed = ackers.iter();
         if listed.any(|node| node == core.node || node == NodeId::NONE || node == NodeId::ANY) {
             self.wanted = Some(position);
@@ -383,9 +399,13 @@ impl Receiver {
     fn acknowledge(&mut self, core: &mut Core, now: Time) {
         let Some(position) = self.wanted.filter(|_| !core.config.receiver.silent) else { return };
         let number = self.unwrap(position.object);
-        let is_open = self.objects.keys().next().is_some_and(|first| *first <= number);
+        let is_here = match self.objects.first_key_value() {
+            Some((first, object)) if *first == number => object.has_through(position.id),
+            Some((first, _)) if *first < number => false,
+            Some(_) | None => self.done.contains(number),
+        };
         let is_refused = self.refused.is_some_and(|refused| refused >= number);
-        if is_open || is_refused || !self.done.contains(number) {
+        if is_refused || !is_here {
             return;
         }
         (self.confirmed, self.wanted) = (Some(position), None);
@@ -414,6 +434,8 @@ impl Receiver {
         for (number, object) in &mut self.objects {
             if *number < first || invalid.contains(number) {
                 object.fail(core, Failure::Abandoned);
+            } else if *number == first {
+                object.prune(core, position.id);
             }
         }
         self.settle(core, now);
@@ -493,6 +515,11 @@ impl Receiver {
 
     /// Begins to ask for what is missing (§5.3).
     pub(crate) fn check_repairs(&mut self, core: &mut Core, now: Time) {
+        if self.rests && self.lacks(Time::MAX) {
+            self.rests = false;
+            let wait = self.inactivity(core);
+            self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        }
         if core.config.receiver.silent || self.round == Round::Backoff || self.nack_due {
             return;
         }
@@ -540,7 +567,12 @@ impl Receiver {
                 self.base.want(&mut core.kernel, Class::Control);
             }
             Alarm::Inactivity => self.silent(core, now),
-            Alarm::Probe | Alarm::Flush | Alarm::Aggregate | Alarm::Squelch => {}
+            Alarm::Probe
+            | Alarm::Flush
+            | Alarm::Aggregate
+            | Alarm::Squelch
+            | Alarm::Room
+            | Alarm::Watermark => {}
         }
     }
 
@@ -549,12 +581,17 @@ impl Receiver {
         if self.objects.is_empty() {
             return;
         }
-        let limit = self.inactivity(core);
+        self.rests = self.objects.values().all(Incoming::is_quiet);
+        let limit = match self.rests {
+            true => self.inactivity(core).max(core.config.receiver.stream_silence),
+            false => self.inactivity(core),
+        };
         let silent = now.since(self.base.last_heard);
         let mut wait = limit;
         if silent < limit && self.misses == 0 {
             wait = limit - silent;
-        } else if self.misses >= core.config.receiver.robust_factor
+        } else if self.rests
+            || self.misses >= core.config.receiver.robust_factor
             || core.config.receiver.inactivity.is_some_and(|limit| silent >= limit)
         {
             self.abandon(core, now, &Failure::Silence);

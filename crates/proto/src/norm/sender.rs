@@ -1,5 +1,7 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
+mod stream;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use wire::norm::{
     NodeList, ObjectList, PayloadId, Position, RequestFlags, RequestWriter, SendTime,
 };
 
+use self::stream::Flow;
 use super::coding::{Coding, first_id};
 use super::config::EndGame;
 use super::core::{Alarm, Core, send_time, since_sent};
@@ -46,6 +49,8 @@ pub(crate) struct Sender {
     next_number: u64,
     probe: Probe,
     flush: Option<Flush>,
+    /// Who has how much of a stream that is being sent.
+    flow: Option<Flow>,
     /// Whether requests for repairs are being collected.
     is_collecting: bool,
     /// Whether others shall hear what was asked for by a receiver that they do not hear.
@@ -100,6 +105,7 @@ impl Sender {
             next_number: u64::from(first),
             probe: Probe::default(),
             flush: None,
+            flow: None,
             is_collecting: false,
             adv_due: false,
             squelch: None,
@@ -137,7 +143,7 @@ impl Sender {
             id: object.id,
             is_sender: true,
             progress: object.progress(),
-            size: (!object.is_opening()).then_some(object.size),
+            size: (!object.is_opening() && !object.is_stream()).then_some(object.size),
             info: object.info.clone(),
         })
     }
@@ -155,6 +161,7 @@ impl Sender {
         self.next_number += 1;
         object.open(core);
         self.objects.push_back(object);
+        self.begin_stream();
         self.advance(core, now);
     }
 
@@ -192,7 +199,7 @@ impl Sender {
         if segment == 0 {
             return Some(Err(Failure::Settings("the path takes no segment".to_owned())));
         }
-        Some(Ok(Cut { segment, coding: self.coding.clone(), has_fti }))
+        Some(Ok(Cut { segment, room: most, coding: self.coding.clone(), has_fti }))
     }
 
     /// Goes on with whatever can be done.
@@ -218,6 +225,7 @@ impl Sender {
             self.want_data(core);
         }
         self.check_flush(core, now);
+        self.check_stream(core, now);
     }
 
     fn want_data(&mut self, core: &mut Core) {
@@ -257,8 +265,8 @@ impl Sender {
         if !self.objects.is_empty() {
             return;
         }
-        self.flush = None;
-        for alarm in [Alarm::Probe, Alarm::Flush, Alarm::Aggregate] {
+        (self.flush, self.flow) = (None, None);
+        for alarm in [Alarm::Probe, Alarm::Flush, Alarm::Aggregate, Alarm::Room, Alarm::Watermark] {
             self.base.disarm(&mut core.kernel, alarm);
         }
         self.is_collecting = false;
@@ -288,7 +296,9 @@ impl Sender {
         let mut objects = self.objects.iter();
         let sent = objects.by_ref().take_while(|object| object.is_settled());
         let last = sent.last()?.id.number;
-        let is_end = self.objects.back().is_some_and(|object| object.id.number == last);
+        // What was written to a stream so far is told of by itself.
+        let end = self.objects.iter().rev().find(|object| !object.is_open_stream());
+        let is_end = end.is_some_and(|object| object.id.number == last);
         Some((last, is_end && !self.is_collecting))
     }
 
@@ -335,6 +345,8 @@ impl Sender {
             }
             Alarm::Flush => self.flush_again(core, now),
             Alarm::Aggregate => self.commit(core, now),
+            Alarm::Room => self.make_room(core, now),
+            Alarm::Watermark => self.mark_again(core, now),
             Alarm::Squelch
             | Alarm::Nack
             | Alarm::Feedback
@@ -349,7 +361,8 @@ impl Sender {
         let robust = core.config.sender.robust_factor;
         let Some(flush) = self.flush.as_mut() else { return };
         if core.config.sender.end == EndGame::Flush && flush.sent >= robust {
-            self.finish_front(core, self.objects.len(), |_| Ok(()));
+            let open = usize::from(self.objects.back().is_some_and(Outgoing::is_open_stream));
+            self.finish_front(core, self.objects.len() - open, |_| Ok(()));
         } else if !self.base.is_armed(Alarm::Flush) {
             flush.due = true;
             self.base.want(&mut core.kernel, Class::Control);
@@ -436,6 +449,9 @@ impl Sender {
             return Turn::More;
         }
         if self.flush.as_ref().is_some_and(|flush| flush.due) && !self.emit_flush(core, burst) {
+            return Turn::More;
+        }
+        if !self.emit_mark(core, burst) {
             return Turn::More;
         }
         Turn::Over
@@ -550,12 +566,14 @@ impl Sender {
             }
         }
         self.check_flush(core, burst.departure());
+        self.check_stream(core, burst.departure());
         self.emit_control(core, burst)
     }
 
     fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let turn = self.emit_segments(core, burst);
         self.check_flush(core, burst.departure());
+        self.check_stream(core, burst.departure());
         match turn {
             // The end goes out with the last segment, and not a batch later.
             Turn::Over => self.emit_control(core, burst),
@@ -593,6 +611,7 @@ impl Sender {
             return;
         }
         self.members.insert(node);
+        self.heard_on_stream(node);
         if core.config.sender.end == EndGame::Acknowledged
             && !self.is_group
             && let Some(flush) = self.flush.as_mut().filter(|flush| flush.sent > 0)
@@ -609,12 +628,14 @@ impl Sender {
         if ack.kind != Ack::FLUSH {
             return;
         }
+        self.on_stream_ack(core, now, node, ack);
         let Ok(at) = Position::decode(ack.payload, FIELD_BITS_ASSUMED) else { return };
         // What is acknowledged is the end of an object, and with that all before it.
         let object = self.objects.iter().find(|object| {
             let end = object.end();
             object.number() == at.object
                 && object.is_sent()
+                && !object.is_open_stream()
                 && (end.block, end.symbol) == (at.id.block, at.id.symbol)
         });
         let Some(number) = object.map(|object| object.id.number) else { return };
@@ -655,6 +676,7 @@ impl Sender {
         let mut objects = self.objects.iter();
         if let Some(object) = objects.find(|object| named(object.number())) {
             self.members.lacks(node, object.id.number);
+            self.stream_lacks(node);
         }
         let wait = self.voice.aggregation();
         if wait.is_zero() {
@@ -699,10 +721,20 @@ impl Sender {
                 continue;
             };
             let block = first.id.block;
+            let has_left = object.has_left(block);
             if flags.contains(RequestFlags::BLOCK) {
                 any |= object.mark_blocks(core, block, last.id.block);
+            }
+            if has_left {
+                self.refuse(core, first.object, first.id);
+            }
+            if has_left || flags.contains(RequestFlags::BLOCK) {
                 continue;
             }
+            let Some(object) = self.objects.iter().find(|other| other.number() == first.object)
+            else {
+                continue;
+            };
             let most = object.symbols(block);
             // A block has no such segment: that is no reason to send others.
             if most == 0 || request.form != Form::Erasures && first.id.symbol >= most {
@@ -775,9 +807,13 @@ impl Sender {
         // From there on there is something; what was asked for beyond that is named.
         let position = first.map_or(
             Position { object: self.next_number as u16, id: first_id(at.fec), ..at },
-            |object| Position { object: object.number(), id: first_id(at.fec), ..at },
+            |object| {
+                let id = object.first_id().unwrap_or_else(|| first_id(at.fec));
+                Position { object: object.number(), id, ..at }
+            },
         );
-        let is_behind = at.object.wrapping_sub(position.object) < 0x8000;
+        // Of a stream that is here it is the first block that says what is no more.
+        let is_behind = (1..0x8000).contains(&at.object.wrapping_sub(position.object));
         let invalid = [at.object];
         let invalid = if is_behind { &invalid[..] } else { &[] };
         let body = Body::Command(Command::Squelch {
@@ -830,6 +866,7 @@ impl Sender {
             self.base.want(&mut core.kernel, Class::Repair);
         }
         self.check_flush(core, now);
+        self.check_stream(core, now);
     }
 
     /// An effect of one of its objects was carried out.

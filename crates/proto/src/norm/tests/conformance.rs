@@ -94,6 +94,10 @@ impl Subject for Norm {
             | Indication::Receiving { .. }
             | Indication::Info { .. }
             | Indication::SenderHeard { .. }
+            | Indication::Stream { .. }
+            | Indication::Readable { .. }
+            | Indication::Writable { .. }
+            | Indication::Flushed { .. }
             | Indication::LimitReached(_) => None,
         }
     }

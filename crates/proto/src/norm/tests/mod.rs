@@ -5,6 +5,7 @@ mod group;
 mod groups;
 mod random;
 mod stores;
+mod streams;
 mod transcripts;
 mod transfers;
 mod watermarks;

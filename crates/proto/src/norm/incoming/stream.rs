@@ -1,0 +1,670 @@
+//! What is different where the object is a stream (RFC 5740 §4.2.1, NORM_OBJECT_STREAM): it has no
+//! end that is known, its octets are delivered in order as they come, and its sender keeps only the
+//! last of them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use engine::Time;
+use wire::norm::{
+    Data, Form, Fti, PayloadId, Position, Request, RequestFlags, RequestWriter, STREAM_HEADER_LEN,
+    Scheme, StreamHeader,
+};
+
+use super::{
+    Block, Coding, Core, Failure, Incoming, Indication, Limit, PIECE_COST, Partition, Shape, State,
+    runs,
+};
+use crate::norm::config::Join;
+use crate::norm::indication::Piece;
+use crate::storage::Storage as _;
+
+/// Octets collected into one piece as long as nobody fetches them.
+const PIECE: usize = 64 << 10;
+
+/// A segment of a stream, counted without end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    block: u64,
+    symbol: u16,
+}
+
+/// A stream that is received.
+#[derive(Debug)]
+pub(super) struct Stream {
+    block_len: u16,
+    parity: u16,
+    /// Octets of a segment as it is coded.
+    symbol_len: usize,
+    /// The highest number of a block in messages: numbers wrap behind it.
+    mask: u32,
+    /// Blocks that its sender keeps, and that are kept here.
+    kept: u64,
+    window: u64,
+    /// The next segment to deliver; `None` before the first was heard of.
+    next: Option<Place>,
+    /// The last block that was heard of.
+    newest: u64,
+    /// The sender was here: all segments before are known to have been sent.
+    through: Place,
+    blocks: BTreeMap<u64, Part>,
+    /// Blocks of which nothing came, and when they were asked for.
+    asked: BTreeMap<u64, Time>,
+    /// Those that others asked for.
+    heard: BTreeSet<u64>,
+    /// Octets before the next to deliver.
+    offset: Option<u64>,
+    ready: VecDeque<Piece>,
+    last: Option<Last>,
+    /// Whether the user knows that there is something to read.
+    is_told: bool,
+    has_ended: bool,
+    has_gap: bool,
+    delivered: u64,
+}
+
+/// A block that was not delivered yet.
+#[derive(Debug)]
+struct Part {
+    block: Block,
+    /// Whether all source segments are here.
+    is_whole: bool,
+}
+
+/// The last octets to deliver: more may join them.
+#[derive(Debug)]
+struct Last {
+    offset: u64,
+    octets: BytesMut,
+    messages: Vec<usize>,
+}
+
+/// What is wrong with a segment.
+struct Contradiction;
+
+impl Stream {
+    fn new(fti: &Fti, coding: &Coding, limit: usize) -> Option<Self> {
+        let symbol_len = STREAM_HEADER_LEN + usize::from(fti.segment_size);
+        let block = u64::from(fti.block_len) * u64::from(fti.segment_size);
+        let mask = coding.scheme().block_mask(16);
+        let most = u64::from(mask / 4).max(2);
+        let kept = fti.object_size.checked_div(block)?.clamp(1, most);
+        let window = limit / (usize::from(fti.block_len) * symbol_len).max(1);
+        (window > 0).then(|| Self {
+            block_len: fti.block_len,
+            parity: coding.parity(),
+            symbol_len,
+            mask,
+            kept,
+            window: kept.min(window as u64),
+            next: None,
+            newest: 0,
+            through: Place::default(),
+            blocks: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            heard: BTreeSet::new(),
+            offset: None,
+            ready: VecDeque::new(),
+            last: None,
+            is_told: false,
+            has_ended: false,
+            has_gap: false,
+            delivered: 0,
+        })
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let blocks = self.blocks.values().map(|part| part.block.cost + size_of::<Part>());
+        // The octets to read are counted where written ones are.
+        blocks.sum::<usize>() + (self.asked.len() + self.heard.len()) * 32 + size_of::<Self>()
+    }
+
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        !self.has_gap
+    }
+
+    /// The block that a message names. Its number has wrapped as often as that of the last.
+    fn unwrap(&self, block: u32) -> u64 {
+        let half = self.mask / 2;
+        let ahead = block.wrapping_sub((self.newest & u64::from(self.mask)) as u32) & self.mask;
+        if ahead <= half {
+            self.newest + u64::from(ahead)
+        } else {
+            let behind = self.mask - ahead + 1;
+            self.newest.saturating_sub(u64::from(behind))
+        }
+    }
+
+    fn wire(&self, block: u64) -> u32 {
+        (block & u64::from(self.mask)) as u32
+    }
+
+    /// Takes note of a block that is heard of; where the stream begins here if it is the first.
+    fn hear(&mut self, block: u32, join: Join) -> u64 {
+        if self.next.is_none() {
+            // Numbers before the first one must be possible.
+            let origin = u64::from(self.mask) + 1;
+            self.newest = origin + u64::from(block);
+            let is_kept = u64::from(block) < self.kept && join == Join::Beginning;
+            let first = if is_kept { origin } else { self.newest };
+            self.next = Some(Place { block: first, symbol: 0 });
+            self.through = Place { block: self.newest, symbol: 0 };
+        }
+        let number = self.unwrap(block);
+        self.newest = self.newest.max(number);
+        number
+    }
+
+    /// Blocks in which something may be missing, and that there is room for.
+    fn expected(&self) -> std::ops::Range<u64> {
+        let Some(next) = self.next.filter(|_| !self.has_ended) else { return 0..0 };
+        let end = self.through.block + u64::from(self.through.symbol > 0);
+        next.block..end.min(next.block + self.window).max(next.block)
+    }
+
+    /// The segments to ask for of a block of which something is here, or that is not complete.
+    fn wanted(&self, number: u64, part: Option<&Part>) -> Vec<u16> {
+        if part.is_some_and(|part| part.is_whole) {
+            return Vec::new();
+        }
+        if number >= self.through.block && self.through.symbol < self.block_len {
+            // There is no parity of it yet.
+            let delivered = self.next.filter(|next| next.block == number);
+            let from = delivered.map_or(0, |next| next.symbol);
+            let is_here = |symbol: &u16| part.is_some_and(|part| part.block.have.contains(*symbol));
+            return (from..self.through.symbol).filter(|symbol| !is_here(symbol)).collect();
+        }
+        part.map_or(Vec::new(), |part| part.block.wanted(self.block_len, self.parity))
+    }
+
+    /// Whether a block lacks something.
+    fn lacks_of(&self, number: u64) -> bool {
+        let part = self.blocks.get(&number);
+        if part.is_none() && number < self.through.block {
+            return true;
+        }
+        !self.wanted(number, part).is_empty()
+    }
+
+    /// When something of a block was last asked for.
+    fn asked_at(&self, number: u64) -> Option<Time> {
+        let of_part = self.blocks.get(&number).and_then(|part| part.block.asked_at);
+        of_part.max(self.asked.get(&number).copied())
+    }
+
+    /// Whether something is missing that was not asked for since a moment.
+    pub(super) fn lacks(&self, since: Time) -> bool {
+        let was_asked = |number| self.asked_at(number).is_some_and(|at| at >= since);
+        self.expected().any(|number| !was_asked(number) && self.lacks_of(number))
+    }
+
+    /// Asks for what is missing; `false` if there was no room for all.
+    pub(super) fn request(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        position: impl Fn(u32, u16) -> Position,
+        (now, since): (Time, Time),
+    ) -> bool {
+        let mut empty: Vec<u64> = Vec::new();
+        for number in self.expected() {
+            if self.asked_at(number).is_some_and(|at| at >= since) || !self.lacks_of(number) {
+                continue;
+            }
+            let part = self.blocks.get(&number);
+            if part.is_none() && number < self.through.block {
+                if !self.heard.contains(&number) {
+                    empty.push(number);
+                }
+                continue;
+            }
+            if !self.request_blocks(writer, &position, &std::mem::take(&mut empty), now)
+                || !self.request_part(writer, &position, number, now)
+            {
+                return false;
+            }
+        }
+        self.request_blocks(writer, &position, &empty, now)
+    }
+
+    fn request_blocks(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        position: &impl Fn(u32, u16) -> Position,
+        blocks: &[u64],
+        now: Time,
+    ) -> bool {
+        let mask = u64::from(self.mask);
+        let follows = |a: &u64, b: &u64| a + 1 == *b && b & mask != 0;
+        for run in blocks.chunk_by(follows) {
+            let went = if let [first, _, .., last] = run {
+                let (first, last) = (position(self.wire(*first), 0), position(self.wire(*last), 0));
+                writer.range(RequestFlags::BLOCK, first, last).is_ok()
+            } else {
+                let item = |number: &u64| position(self.wire(*number), 0);
+                run.iter().all(|number| writer.item(RequestFlags::BLOCK, item(number)).is_ok())
+            };
+            if !went {
+                return false;
+            }
+            self.asked.extend(run.iter().map(|number| (*number, now)));
+        }
+        true
+    }
+
+    fn request_part(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        position: &impl Fn(u32, u16) -> Position,
+        number: u64,
+        now: Time,
+    ) -> bool {
+        let part = self.blocks.get(&number);
+        let wanted = self.wanted(number, part);
+        let is_heard = self.heard.contains(&number)
+            || part.is_some_and(|part| part.block.is_heard(&wanted, self.block_len));
+        let wire = self.wire(number);
+        for (first, last) in runs(wanted.into_iter().filter(|_| !is_heard)) {
+            let went = if last - first > 1 {
+                let (first, last) = (position(wire, first), position(wire, last));
+                writer.range(RequestFlags::SEGMENT, first, last).is_ok()
+            } else {
+                let mut symbols = first..=last;
+                let flags = RequestFlags::SEGMENT;
+                symbols.all(|symbol| writer.item(flags, position(wire, symbol)).is_ok())
+            };
+            if !went {
+                return false;
+            }
+        }
+        match self.blocks.get_mut(&number) {
+            Some(part) => part.block.asked_at = Some(now),
+            None => drop(self.asked.insert(number, now)),
+        }
+        true
+    }
+
+    /// Another receiver asked for this.
+    pub(super) fn on_heard(&mut self, request: &Request<'_>, first: Position, last: Position) {
+        let (from, flags) = (first.id.block, request.flags);
+        if flags.contains(RequestFlags::BLOCK) {
+            let count = last.id.block.wrapping_sub(from) & self.mask;
+            let is_meant = |block: u32| block.wrapping_sub(from) & self.mask <= count;
+            let heard = self.expected().filter(|number| is_meant(self.wire(*number)));
+            let heard: Vec<_> = heard.collect();
+            self.heard.extend(heard);
+            return;
+        }
+        let number = self.unwrap(from);
+        let block_len = self.block_len;
+        let end = block_len.saturating_add(self.parity);
+        let Some(part) = self.blocks.get_mut(&number) else { return };
+        let symbols = match request.form {
+            // A count, in the place of a number.
+            Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
+            Form::Items | Form::Ranges | Form::Other(_) => {
+                first.id.symbol..last.id.symbol.saturating_add(1)
+            }
+        };
+        for symbol in symbols.start..symbols.end.min(end) {
+            part.block.heard.insert(symbol);
+        }
+    }
+
+    pub(super) fn forget_heard(&mut self) {
+        self.heard.clear();
+        for part in self.blocks.values_mut() {
+            part.block.heard = super::Bits::new();
+        }
+    }
+
+    /// Whether all segments up to this one were delivered.
+    pub(super) fn has_through(&self, id: PayloadId) -> bool {
+        let place = Place { block: self.unwrap(id.block), symbol: id.symbol };
+        self.next.is_some_and(|next| next > place) || self.has_ended
+    }
+
+    /// Whether there is nothing to read.
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.last.is_none()
+    }
+
+    /// Takes what is next in order.
+    fn deliver(&mut self, core: &mut Core) -> Result<(), Contradiction> {
+        while let Some(next) = self.next.filter(|_| !self.has_ended) {
+            let Some(part) = self.blocks.get(&next.block) else { break };
+            if !part.block.have.contains(next.symbol) && !part.is_whole {
+                break;
+            }
+            let at = usize::from(next.symbol) * self.symbol_len;
+            let end = (at + self.symbol_len).min(part.block.buffer.len());
+            let (header, octets) =
+                StreamHeader::decode(&part.block.buffer[at..end]).map_err(|_| Contradiction)?;
+            let octets = Bytes::copy_from_slice(octets);
+            self.take(core, header, &octets)?;
+            self.step(core, next);
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next segment.
+    fn step(&mut self, core: &mut Core, next: Place) {
+        let symbol = next.symbol + 1;
+        if symbol < self.block_len {
+            self.next = Some(Place { symbol, ..next });
+            return;
+        }
+        self.next = Some(Place { block: next.block + 1, symbol: 0 });
+        self.drop_block(core, next.block);
+    }
+
+    fn drop_block(&mut self, core: &mut Core, number: u64) {
+        if let Some(part) = self.blocks.remove(&number) {
+            core.assembling -= part.block.cost;
+        }
+        self.asked.remove(&number);
+        self.heard.remove(&number);
+    }
+
+    /// Appends a segment to what can be read.
+    fn take(
+        &mut self,
+        core: &mut Core,
+        header: StreamHeader,
+        octets: &[u8],
+    ) -> Result<(), Contradiction> {
+        let expected = self.offset.unwrap_or(u64::from(header.offset));
+        let ahead = header.offset.wrapping_sub(expected as u32);
+        if ahead > u32::MAX / 2 {
+            return Err(Contradiction);
+        }
+        let offset = expected + u64::from(ahead);
+        if ahead > 0 {
+            self.has_gap = true;
+            self.end_piece();
+            core.kernel.room.unwritten += PIECE_COST;
+            self.ready.push_back(Piece::Gap { from: expected, to: offset });
+        }
+        self.offset = Some(offset + octets.len() as u64);
+        self.has_ended = header.is_end();
+        if octets.is_empty() {
+            return Ok(());
+        }
+        if self.last.as_ref().is_some_and(|last| last.octets.len() + octets.len() > PIECE) {
+            self.end_piece();
+        }
+        self.delivered += octets.len() as u64;
+        core.kernel.room.unwritten += octets.len();
+        let last = self.last.get_or_insert_with(|| {
+            core.kernel.room.unwritten += PIECE_COST;
+            Last { offset, octets: BytesMut::new(), messages: Vec::new() }
+        });
+        let at = last.octets.len();
+        last.messages
+            .extend(header.message_start.checked_sub(1).map(|at_in| at + usize::from(at_in)));
+        last.octets.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn end_piece(&mut self) {
+        if let Some(Last { offset, octets, messages }) = self.last.take() {
+            self.ready.push_back(Piece::Octets { offset, octets: octets.freeze(), messages });
+        }
+    }
+
+    /// The sender no longer has what is before a block: what is here of that is delivered.
+    fn skip_to(&mut self, core: &mut Core, block: u64) -> Result<(), Contradiction> {
+        while let Some(next) = self.next.filter(|next| next.block < block && !self.has_ended) {
+            let is_here = self
+                .blocks
+                .get(&next.block)
+                .is_some_and(|part| part.is_whole || part.block.have.contains(next.symbol));
+            if is_here {
+                self.deliver(core)?;
+            } else if self.blocks.contains_key(&next.block) {
+                self.step(core, next);
+            } else {
+                let next = self.blocks.keys().next().map_or(block, |first| block.min(*first));
+                self.next = Some(Place { block: next, symbol: 0 });
+            }
+        }
+        self.asked = self.asked.split_off(&block);
+        self.heard = self.heard.split_off(&block);
+        self.deliver(core)
+    }
+
+    fn room_for(&mut self, core: &mut Core, number: u64) -> bool {
+        if self.blocks.contains_key(&number) {
+            return true;
+        }
+        let full = usize::from(self.block_len) * self.symbol_len;
+        let cost = full + PIECE_COST;
+        if core.assembling + core.reserved + cost > core.config.limits.assembly {
+            return false;
+        }
+        core.assembling += cost;
+        let buffer = core.kernel.room.take_buffer(full);
+        self.asked.remove(&number);
+        self.blocks.insert(number, Part { block: Block::new(buffer, cost), is_whole: false });
+        true
+    }
+
+    /// Gives up everything that is held.
+    pub(super) fn clear(&mut self, core: &mut Core) {
+        for part in std::mem::take(&mut self.blocks).into_values() {
+            core.assembling -= part.block.cost;
+        }
+        self.end_piece();
+        for piece in std::mem::take(&mut self.ready) {
+            core.kernel.written(cost(&piece));
+        }
+    }
+}
+
+fn cost(piece: &Piece) -> usize {
+    PIECE_COST
+        + match piece {
+            Piece::Octets { octets, .. } => octets.len(),
+            Piece::Gap { .. } => 0,
+        }
+}
+
+impl Incoming {
+    /// Learns how a stream is cut.
+    pub(super) fn learn_stream(
+        &mut self,
+        core: &mut Core,
+        scheme: Scheme,
+        fti: Fti,
+        (coding, partition): (Coding, Partition),
+    ) -> Result<(), Failure> {
+        let Some(stream) = Stream::new(&fti, &coding, core.config.limits.stream) else {
+            core.limit_reached(Limit::Stream);
+            return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
+        };
+        self.shape = Some(Shape { scheme, fti, partition, coding });
+        self.stream = Some(Box::new(stream));
+        core.indicate(Indication::Stream { id: self.id, buffer: fti.object_size });
+        Ok(())
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Whether all that is known to have been sent is here, of an object that may go on for ever.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| !stream.lacks(Time::MAX)) && !self.lacks_info()
+    }
+
+    /// How far the sender is, when it names a block.
+    pub(crate) fn reached(&self, block: u32) -> u64 {
+        self.stream.as_ref().map_or(u64::from(block), |stream| stream.newest)
+    }
+
+    /// Whether a stream was delivered up to this segment.
+    pub(crate) fn has_through(&self, id: PayloadId) -> bool {
+        let is_here = |stream: &Stream| stream.has_through(id);
+        self.state == State::Receiving
+            && self.stream.as_deref().is_some_and(is_here)
+            && !self.lacks_info()
+    }
+
+    /// The sender says that this was its last segment so far.
+    pub(crate) fn on_flush(&mut self, core: &Core, id: PayloadId) {
+        let Some(stream) = self.stream.as_mut().filter(|stream| !stream.has_ended) else { return };
+        let block = stream.hear(id.block, core.config.receiver.join);
+        let symbol = id.symbol.saturating_add(1);
+        let place = if symbol >= stream.block_len {
+            Place { block: block + 1, symbol: 0 }
+        } else {
+            Place { block, symbol }
+        };
+        stream.through = stream.through.max(place);
+    }
+
+    /// The sender no longer has blocks before this one.
+    pub(crate) fn prune(&mut self, core: &mut Core, id: PayloadId) {
+        let Some(stream) = self.stream.as_mut() else { return };
+        let Some(next) = stream.next else { return };
+        let block = stream.unwrap(id.block);
+        // It has something; what it names is not far ahead of what was heard.
+        if block <= next.block || block > stream.newest + stream.kept {
+            return;
+        }
+        let result = stream.skip_to(core, block);
+        self.delivered(core, &result);
+    }
+
+    /// A segment of a stream came; `false` if there is no room for its block, which is to be made.
+    pub(super) fn on_stream_data(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
+        let (Some(shape), Some(stream)) = (&self.shape, self.stream.as_mut()) else { return true };
+        let (symbol, len) = (data.id.symbol, data.payload.len());
+        let is_source = symbol < stream.block_len;
+        let fits = u32::from(symbol) < u32::from(stream.block_len) + u32::from(stream.parity)
+            && (1..=stream.symbol_len).contains(&len)
+            && (!is_source || StreamHeader::decode(data.payload).is_ok());
+        if shape.scheme != data.fec || !fits {
+            self.contradict(core);
+            return true;
+        }
+        if core.kernel.room.unwritten > core.config.limits.write_buffer {
+            core.stats.data_dropped += 1;
+            core.limit_reached(Limit::WriteBuffer);
+            return true;
+        }
+        let number = stream.hear(data.id.block, core.config.receiver.join);
+        stream.through = stream.through.max(Place { block: number, symbol: 0 });
+        let Some(next) = stream.next else { return true };
+        if number < next.block || stream.has_ended {
+            core.stats.duplicate_data += 1;
+            return true;
+        }
+        if number - next.block >= stream.kept {
+            // What is farther back was overwritten.
+            let result = stream.skip_to(core, number + 1 - stream.kept);
+            self.delivered(core, &result);
+            let Some(stream) = self.stream.as_mut() else { return true };
+            if stream.next.is_none_or(|next| number < next.block) || stream.has_ended {
+                return true;
+            }
+        }
+        self.put(core, number, data)
+    }
+
+    fn put(&mut self, core: &mut Core, number: u64, data: &Data<'_>) -> bool {
+        let (Some(shape), Some(stream)) = (&self.shape, self.stream.as_mut()) else { return true };
+        let (symbol, block_len, symbol_len) = (data.id.symbol, stream.block_len, stream.symbol_len);
+        if stream.next.is_none_or(|next| number - next.block >= stream.window) {
+            core.stats.data_dropped += 1;
+            core.limit_reached(Limit::Stream);
+            return true;
+        }
+        if !stream.room_for(core, number) {
+            return false;
+        }
+        let Some(part) = stream.blocks.get_mut(&number) else { return true };
+        let block = &mut part.block;
+        if part.is_whole || !block.have.insert(symbol) {
+            core.stats.duplicate_data += 1;
+            return true;
+        }
+        if symbol < block_len {
+            block.make_place(symbol, block_len, symbol_len);
+            block.put_whole(symbol, symbol_len, data.payload);
+        } else if let Some(place) = block.free_place(block_len) {
+            block.put_whole(place, symbol_len, data.payload);
+            block.parity.push((symbol, place));
+        }
+        if block.have.len() >= u32::from(block_len) {
+            let coding = &shape.coding;
+            if block.parity.is_empty()
+                || Self::recover(core, (coding, symbol_len), block, block_len)
+            {
+                part.is_whole = true;
+            } else {
+                core.stats.data_dropped += 1;
+            }
+        }
+        let result = stream.deliver(core);
+        self.delivered(core, &result);
+        true
+    }
+
+    /// Tells what can be read, and whether that is all.
+    fn delivered(&mut self, core: &mut Core, result: &Result<(), Contradiction>) {
+        if result.is_err() {
+            let why = "the sender contradicts itself about the stream's octets";
+            self.fail(core, Failure::Settings(why.to_owned()));
+            return;
+        }
+        let Some(stream) = self.stream.as_mut() else { return };
+        core.limit_left(Limit::Stream);
+        if !stream.is_empty() && !std::mem::replace(&mut stream.is_told, true) {
+            core.indicate(Indication::Readable { id: self.id });
+        }
+        self.check_ended(core);
+    }
+
+    fn check_ended(&mut self, core: &mut Core) {
+        let Some(stream) = self.stream.as_mut() else { return };
+        if self.state == State::Receiving && stream.has_ended && stream.is_empty() {
+            stream.clear(core);
+            self.state = State::Done;
+            self.finished(core, Ok(()), None);
+        }
+    }
+
+    /// The next piece to read.
+    pub(crate) fn read(&mut self, core: &mut Core) -> Option<Piece> {
+        let stream = self.stream.as_mut()?;
+        if stream.ready.is_empty() {
+            stream.end_piece();
+        }
+        let piece = stream.ready.pop_front();
+        stream.is_told &= !stream.is_empty();
+        if let Some(piece) = &piece {
+            core.kernel.written(cost(piece));
+            core.limit_left(Limit::WriteBuffer);
+        }
+        self.check_ended(core);
+        piece
+    }
+
+    /// Makes room for a block by forgetting the last one behind it.
+    pub(super) fn make_stream_room(&mut self, core: &mut Core, before: Option<u32>) -> bool {
+        let Some(stream) = self.stream.as_mut() else { return false };
+        let before = before.map(|block| stream.unwrap(block));
+        let last = stream.blocks.keys().next_back().copied();
+        let Some(last) = last.filter(|last| before.is_none_or(|before| before < *last)) else {
+            return false;
+        };
+        let part = stream.blocks.get(&last);
+        core.stats.data_dropped += part.map_or(0, |part| u64::from(part.block.have.len()));
+        stream.drop_block(core, last);
+        true
+    }
+}

@@ -1,0 +1,409 @@
+//! The octets of a stream that is sent: those that wait, and those that may be asked for again.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use bytes::BytesMut;
+use engine::Time;
+use wire::norm::{STREAM_HEADER_LEN, StreamHeader};
+
+/// Least blocks of a stream that are kept, as the reference library has it.
+const BLOCKS_MIN: usize = 2;
+
+/// A segment of a stream, counted without end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) block: u64,
+    pub(super) symbol: u16,
+}
+
+/// How a stream is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// Source segments of a block.
+    pub(super) block_len: u16,
+    /// Octets of the stream in a segment.
+    pub(super) segment: u16,
+    /// The highest number of a block in messages: numbers wrap behind it.
+    pub(super) mask: u32,
+}
+
+/// The last blocks of a stream.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    size: Size,
+    capacity: usize,
+    /// Whether the oldest block makes room for what is written, whoever lacks it.
+    push: bool,
+    blocks: VecDeque<Block>,
+    /// The number of the first of them.
+    first: u64,
+    /// The next segment that was never sent; parity sent unasked has numbers behind the block's.
+    next: Place,
+    /// Octets that are less than a segment.
+    rest: BytesMut,
+    /// 1 more than where the first message begins in them; 0 if none does.
+    message_start: u16,
+    /// Whether the next octet begins a message.
+    begins_message: bool,
+    /// Octets that were written.
+    written: u64,
+    /// Octets that were sent at least once.
+    sent: u64,
+    end: End,
+    /// Blocks before this one may make room for others.
+    free: u64,
+    /// Segments to be sent again.
+    again: BTreeSet<Place>,
+    /// Whether somebody waits for room.
+    wants_room: bool,
+    /// Whether octets that are less than a segment wait for room.
+    is_flush_due: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    /// Nothing more is written; the segment that says so has no room yet.
+    Closing,
+    Closed,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// Segments one behind the other, with zeros behind those that are short.
+    buffer: BytesMut,
+    /// Octets of each as it is sent.
+    lens: Vec<u16>,
+    /// When something of it was last sent or asked for.
+    touched: Time,
+}
+
+impl Ring {
+    pub(super) fn new(size: Size, octets: usize, push: bool) -> Self {
+        let block = usize::from(size.block_len) * usize::from(size.segment);
+        // Receivers tell old from new by the half of the numbers that is nearer.
+        let most = usize::try_from(size.mask / 4).unwrap_or(usize::MAX).max(BLOCKS_MIN);
+        Self {
+            size,
+            capacity: (octets / block).clamp(BLOCKS_MIN, most),
+            push,
+            blocks: VecDeque::new(),
+            first: 0,
+            next: Place::default(),
+            rest: BytesMut::new(),
+            message_start: 0,
+            begins_message: true,
+            written: 0,
+            sent: 0,
+            end: End::Open,
+            free: 0,
+            again: BTreeSet::new(),
+            wants_room: false,
+            is_flush_due: false,
+        }
+    }
+
+    /// Octets of the stream that fit: what is told as the object's size (RFC 5740 §5.1).
+    pub(super) fn octets(&self) -> u64 {
+        let block = u64::from(self.size.block_len) * u64::from(self.size.segment);
+        self.capacity as u64 * block
+    }
+
+    /// Octets of a coded segment.
+    fn symbol_len(&self) -> usize {
+        STREAM_HEADER_LEN + usize::from(self.size.segment)
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let blocks: usize = self.blocks.iter().map(|block| block.buffer.capacity()).sum();
+        blocks + self.blocks.len() * usize::from(self.size.block_len) * 2 + self.again.len() * 16
+    }
+
+    /// The number of a block in messages.
+    pub(super) fn wire(&self, block: u64) -> u32 {
+        (block & u64::from(self.size.mask)) as u32
+    }
+
+    /// The block that a message names, as seen from the next that is sent.
+    pub(super) fn unwrap(&self, block: u32) -> Option<u64> {
+        let behind = self.wire(self.next.block).wrapping_sub(block) & self.size.mask;
+        self.next.block.checked_sub(u64::from(behind))
+    }
+
+    /// The block that a message names, if it is here and something of it was sent.
+    pub(super) fn find(&self, block: u32) -> Option<u64> {
+        let block = self.unwrap(block)?;
+        let was_sent = Place { block, symbol: 0 } < self.next;
+        (was_sent && block >= self.first).then_some(block)
+    }
+
+    /// Whether a message names a block that was sent and is no longer here.
+    pub(super) fn has_left(&self, block: u32) -> bool {
+        self.unwrap(block).is_some_and(|block| block < self.first)
+    }
+
+    /// The blocks of which something was sent and that are here.
+    pub(super) fn sent_blocks(&self) -> std::ops::Range<u64> {
+        let last = self.next.block + u64::from(self.next.symbol > 0);
+        self.first..last.max(self.first)
+    }
+
+    /// The first block that is here.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The next segment that was never sent.
+    pub(super) fn next(&self) -> Place {
+        self.next
+    }
+
+    /// The last segment that was sent; `None` before the first.
+    pub(super) fn last_sent(&self) -> Option<Place> {
+        let Place { block, symbol } = self.next;
+        match symbol.min(self.size.block_len) {
+            0 => {
+                let symbol = self.size.block_len - 1;
+                Some(Place { block: block.checked_sub(1)?, symbol })
+            }
+            symbol => Some(Place { block, symbol: symbol - 1 }),
+        }
+    }
+
+    /// Whether all source segments of a block were sent.
+    pub(super) fn is_complete(&self, block: u64) -> bool {
+        block < self.next.block
+            || block == self.next.block && self.next.symbol >= self.size.block_len
+    }
+
+    /// Octets that were sent at least once.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether its end was sent.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end == End::Closed && !self.has_new()
+    }
+
+    /// Whether somebody waits for room, and there is some; it is told once.
+    pub(super) fn has_room_again(&mut self) -> bool {
+        let has_room = self.wants_room && self.has_room();
+        self.wants_room &= !has_room;
+        has_room
+    }
+
+    pub(super) fn wants_room(&self) -> bool {
+        self.wants_room || self.is_flush_due || self.end == End::Closing
+    }
+
+    /// The next message begins with the octet that is written next.
+    pub(super) fn begin_message(&mut self) {
+        self.begins_message = true;
+    }
+
+    /// Takes as many octets as there is room for; how many, and which blocks left for that.
+    pub(super) fn write(&mut self, mut octets: &[u8]) -> (usize, Vec<u64>) {
+        let len = octets.len();
+        let mut left = Vec::new();
+        let segment = usize::from(self.size.segment);
+        while !octets.is_empty() && self.end == End::Open {
+            // A full segment that found no room when it was filled.
+            if self.rest.len() == segment && !self.commit(&mut left) {
+                break;
+            }
+            if std::mem::take(&mut self.begins_message) && self.message_start == 0 {
+                self.message_start = self.rest.len() as u16 + 1;
+            }
+            let (now, later) = octets.split_at(octets.len().min(segment - self.rest.len()));
+            self.rest.extend_from_slice(now);
+            self.written += now.len() as u64;
+            octets = later;
+            if self.rest.len() == segment {
+                self.commit(&mut left);
+            }
+        }
+        self.wants_room |= !octets.is_empty() && self.end == End::Open;
+        (len - octets.len(), left)
+    }
+
+    /// Makes a segment of octets that are less than one; the blocks that left for that.
+    pub(super) fn flush(&mut self) -> Vec<u64> {
+        let mut left = Vec::new();
+        self.is_flush_due = !self.rest.is_empty() && !self.commit(&mut left);
+        if self.end == End::Closing && !self.is_flush_due && self.commit(&mut left) {
+            self.end = End::Closed;
+        }
+        left
+    }
+
+    /// Nothing more will be written (RFC 5740 §4.2.1, NORM_STREAM_END); the blocks that left for that.
+    pub(super) fn close(&mut self) -> Vec<u64> {
+        if self.end == End::Open {
+            self.end = End::Closing;
+        }
+        self.flush()
+    }
+
+    /// Makes a segment of what waits; `false` if there is no room for it.
+    fn commit(&mut self, left: &mut Vec<u64>) -> bool {
+        if !self.make_room(left) {
+            return false;
+        }
+        let symbol_len = self.symbol_len();
+        let len = self.rest.len() as u16;
+        let header = StreamHeader {
+            len,
+            message_start: self.message_start,
+            offset: (self.written - u64::from(len)) as u32,
+        };
+        let Some(block) = self.blocks.back_mut() else { return false };
+        block.buffer.extend_from_slice(&header.encode());
+        block.buffer.extend_from_slice(&self.rest);
+        block.lens.push(STREAM_HEADER_LEN as u16 + len);
+        block.buffer.resize(block.lens.len() * symbol_len, 0);
+        self.rest.clear();
+        self.message_start = 0;
+        true
+    }
+
+    fn is_full(&self, block: &Block) -> bool {
+        block.lens.len() >= usize::from(self.size.block_len)
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.blocks.back().is_some_and(|block| !self.is_full(block))
+            || self.blocks.len() < self.capacity
+            || self.may_leave()
+    }
+
+    /// Whether the first block may make room.
+    fn may_leave(&self) -> bool {
+        let was_sent = self.first < self.next.block;
+        self.push || was_sent && self.first < self.free
+    }
+
+    /// Makes room for one more segment in the last block.
+    fn make_room(&mut self, left: &mut Vec<u64>) -> bool {
+        if self.blocks.back().is_some_and(|block| !self.is_full(block)) {
+            return true;
+        }
+        let size = usize::from(self.size.block_len) * self.symbol_len();
+        let mut buffer = None;
+        if self.blocks.len() >= self.capacity {
+            if !self.may_leave() {
+                return false;
+            }
+            let old = self.blocks.pop_front();
+            left.push(self.first);
+            self.first += 1;
+            if self.next.block < self.first {
+                self.next = Place { block: self.first, symbol: 0 };
+            }
+            self.again = self.again.split_off(&Place { block: self.first, symbol: 0 });
+            buffer = old.map(|old| old.buffer);
+        }
+        let mut buffer = buffer.unwrap_or_else(|| BytesMut::with_capacity(size));
+        buffer.clear();
+        self.blocks.push_back(Block { buffer, lens: Vec::new(), touched: Time::ZERO });
+        true
+    }
+
+    fn block(&self, block: u64) -> Option<&Block> {
+        let at = usize::try_from(block.checked_sub(self.first)?).ok()?;
+        self.blocks.get(at)
+    }
+
+    /// A segment as it is sent.
+    pub(super) fn segment(&self, place: Place) -> Option<&[u8]> {
+        let block = self.block(place.block)?;
+        let len = usize::from(*block.lens.get(usize::from(place.symbol))?);
+        let at = usize::from(place.symbol) * self.symbol_len();
+        block.buffer.get(at..at + len)
+    }
+
+    /// All segments of a block one behind the other, for its parity; `None` if some are to come.
+    pub(super) fn coded(&self, block: u64) -> Option<&[u8]> {
+        let block = self.block(block).filter(|block| self.is_full(block))?;
+        Some(&block.buffer)
+    }
+
+    /// Whether there are segments that were never sent, or their block's parity.
+    pub(super) fn has_new(&self) -> bool {
+        self.next.symbol >= self.size.block_len || self.segment(self.next).is_some()
+    }
+
+    pub(super) fn block_len(&self) -> u16 {
+        self.size.block_len
+    }
+
+    /// A segment, counted from 1.
+    pub(super) fn place(&self, segment: u64) -> Place {
+        let block_len = u64::from(self.size.block_len);
+        let before = segment.saturating_sub(1);
+        Place { block: before / block_len, symbol: (before % block_len) as u16 }
+    }
+
+    /// Blocks that are kept at most.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// A new segment, or parity of a block whose segments all went, was sent.
+    pub(super) fn new_sent(&mut self, at: Time) {
+        if self.next.symbol < self.size.block_len {
+            let len = self.segment(self.next).map_or(0, |segment| segment.len() as u64);
+            self.sent += len.saturating_sub(STREAM_HEADER_LEN as u64);
+        }
+        self.touch(self.next.block, at);
+        self.next.symbol += 1;
+    }
+
+    /// All of the block that is sent went, with its parity.
+    pub(super) fn block_sent(&mut self) {
+        self.next = Place { block: self.next.block + 1, symbol: 0 };
+    }
+
+    /// Something of a block was sent or asked for.
+    pub(super) fn touch(&mut self, block: u64, at: Time) {
+        let index = block.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some(block) = index.and_then(|index| self.blocks.get_mut(index)) {
+            block.touched = block.touched.max(at);
+        }
+    }
+
+    /// Blocks before this one may make room.
+    pub(super) fn release(&mut self, before: u64) -> Vec<u64> {
+        self.free = self.free.max(before);
+        let is_due = self.is_flush_due || self.end == End::Closing;
+        if is_due { self.flush() } else { Vec::new() }
+    }
+
+    /// The first block that may not make room yet though it was sent, and when it was last touched.
+    pub(super) fn oldest(&self) -> Option<(u64, Time)> {
+        let block = self.first.max(self.free);
+        let touched = self.block(block).filter(|_| block < self.next.block)?.touched;
+        Some((block, touched))
+    }
+
+    /// A segment shall be sent again; nothing happens if it was not sent before.
+    pub(super) fn ask(&mut self, place: Place) {
+        if place < self.next && self.segment(place).is_some() {
+            self.again.insert(place);
+        }
+    }
+
+    /// The next segment to be sent again.
+    pub(super) fn next_again(&self) -> Option<Place> {
+        self.again.first().copied()
+    }
+
+    pub(super) fn again_sent(&mut self, place: Place, at: Time) {
+        self.again.remove(&place);
+        self.touch(place.block, at);
+    }
+}

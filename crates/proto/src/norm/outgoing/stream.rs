@@ -1,0 +1,389 @@
+//! What is different where the object is a stream (RFC 5740 §4.2.1, NORM_OBJECT_STREAM): its octets
+//! come bit by bit, its blocks are all equally long, and the oldest make room for new ones.
+
+use std::time::Duration;
+
+use engine::Time;
+use wire::norm::{PayloadId, STREAM_HEADER_LEN, StreamHeader};
+
+use super::ring::{Place, Ring, Size};
+use super::{
+    Core, Cut, Failure, Flags, Mark, Outgoing, Repaired, Shape, State, Turn, Voice, data_body,
+};
+use crate::fec::Partition;
+use crate::norm::indication::{Content, StreamOptions};
+use crate::path::Burst;
+
+impl Outgoing {
+    /// Cuts a stream into segments.
+    pub(super) fn cut_stream(&mut self, cut: Cut, options: StreamOptions) -> Result<(), Failure> {
+        let header = STREAM_HEADER_LEN as u16;
+        let most = cut.room.saturating_sub(header);
+        let segment = cut.coding.fitting(cut.segment.min(most));
+        if segment == 0 {
+            return Err(Failure::Settings("the path takes no segment of a stream".to_owned()));
+        }
+        let scheme = cut.coding.scheme();
+        let mask = scheme.block_mask(16);
+        let size = Size { block_len: cut.coding.block_len(), segment, mask };
+        let mut ring = Ring::new(size, options.buffer, options.push);
+        if self.is_ended {
+            ring.close();
+        }
+        let fti = cut.coding.fti(ring.octets(), segment);
+        let settings = |error: crate::fec::PartitionError| Failure::Settings(error.to_string());
+        let partition = Partition::new(0, segment, size.block_len).map_err(settings)?;
+        self.shape = Some(Shape {
+            partition,
+            coding: cut.coding,
+            fti,
+            has_fti: cut.has_fti,
+            symbol_len: segment + header,
+            is_stream: true,
+        });
+        self.ring = Some(ring);
+        self.state = State::Sending;
+        Ok(())
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.content, Content::Stream(_))
+    }
+
+    /// Whether it is a stream that may still be written to, or whose end was not sent.
+    pub(crate) fn is_open_stream(&self) -> bool {
+        self.is_stream() && !self.ring.as_ref().is_some_and(Ring::has_ended)
+    }
+
+    /// Whether all that was written to it was sent, and everything that was asked for again.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_sent() && !self.has_repairs() && self.marks.is_empty()
+    }
+
+    /// The segments before this one were told of, as often as that must be.
+    pub(crate) fn was_told_of(&mut self, segments: u64) {
+        self.told_of = self.told_of.max(segments);
+    }
+
+    pub(crate) fn told_of(&self) -> u64 {
+        self.told_of
+    }
+
+    /// Segments that were sent.
+    pub(crate) fn segments_sent(&self) -> u64 {
+        let Some(ring) = &self.ring else { return 0 };
+        let (next, block_len) = (ring.next(), ring.block_len());
+        next.block * u64::from(block_len) + u64::from(next.symbol.min(block_len))
+    }
+
+    /// Takes octets for a stream, as many as there is room for.
+    pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
+        let Some(ring) = self.ring.as_mut() else {
+            self.is_awaited |= !octets.is_empty();
+            return 0;
+        };
+        let (taken, left) = ring.write(octets);
+        self.size = ring.written();
+        self.forget(left);
+        taken
+    }
+
+    /// Whether the user waits for room, and there is some; it is told once.
+    pub(crate) fn has_room_again(&mut self) -> bool {
+        let Some(ring) = self.ring.as_mut() else { return false };
+        std::mem::take(&mut self.is_awaited) || ring.has_room_again()
+    }
+
+    /// The next octet begins a message.
+    pub(crate) fn begin_message(&mut self) {
+        if let Some(ring) = self.ring.as_mut() {
+            ring.begin_message();
+        }
+    }
+
+    /// Sends what was written, though it is less than a segment.
+    pub(crate) fn flush(&mut self) {
+        let left = self.ring.as_mut().map(Ring::flush);
+        self.forget(left.unwrap_or_default());
+    }
+
+    /// Ends a stream.
+    pub(crate) fn end_stream(&mut self) {
+        self.is_ended = true;
+        let left = self.ring.as_mut().map(Ring::close);
+        self.forget(left.unwrap_or_default());
+    }
+
+    /// Whether a stream can be written to.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_stream() && !self.is_ended
+    }
+
+    /// Whether it has segments that were never sent.
+    pub(crate) fn has_new(&self) -> bool {
+        self.ring.as_ref().is_some_and(Ring::has_new)
+    }
+
+    /// Blocks have left: what was asked of them cannot be answered.
+    fn forget(&mut self, left: Vec<u64>) {
+        for block in left {
+            let Some(block) = self.ring.as_ref().map(|ring| ring.wire(block)) else { return };
+            self.marks.remove(&block);
+            self.repaired.remove(&block);
+            self.plans.remove(&block);
+        }
+    }
+
+    /// Whether a block of a stream is no longer here.
+    pub(crate) fn has_left(&self, block: u32) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.has_left(block))
+    }
+
+    /// The first segment that is here.
+    pub(crate) fn first_id(&self) -> Option<PayloadId> {
+        let ring = self.ring.as_ref()?;
+        self.shape.as_ref().map(|shape| shape.id(ring.wire(ring.first()), 0))
+    }
+
+    /// Sends segments that were never sent.
+    pub(super) fn emit_stream(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Turn {
+        loop {
+            let Some(ring) = self.ring.as_ref() else { return Turn::Over };
+            let turn = if ring.next().symbol < shape.coding.block_len() {
+                self.emit_stream_source(core, voice, burst, shape)
+            } else {
+                self.emit_stream_parity(core, voice, burst, shape)
+            };
+            if let Some(turn) = turn {
+                return turn;
+            }
+        }
+    }
+
+    /// Sends the next source segment; what that came to if no more follow now.
+    fn emit_stream_source(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Option<Turn> {
+        let object = (self.flags(), self.number());
+        let Some(ring) = self.ring.as_mut() else { return Some(Turn::Over) };
+        let at = ring.next();
+        let Some(payload) = ring.segment(at) else { return Some(Turn::Over) };
+        let id = shape.id(ring.wire(at.block), at.symbol);
+        if !voice.say(core, burst, data_body(voice, shape, object, id, payload)) {
+            return Some(Turn::More);
+        }
+        if shape.coding.auto_parity() > 0 {
+            if self.encoder.is_none() {
+                self.encoder = shape.coding.encoder(shape.symbol_len);
+            }
+            if let Some(encoder) = self.encoder.as_mut() {
+                if at.symbol == 0 {
+                    encoder.reset();
+                }
+                encoder.add(at.symbol, payload);
+            }
+        }
+        ring.new_sent(burst.departure());
+        self.has_begun = true;
+        None
+    }
+
+    /// Sends the next parity segment of a block whose source segments all went.
+    fn emit_stream_parity(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Option<Turn> {
+        let object = (self.flags(), self.number());
+        let Some(ring) = self.ring.as_mut() else { return Some(Turn::Over) };
+        let at = ring.next();
+        let row = at.symbol - shape.coding.block_len();
+        let encoder = self.encoder.as_mut().filter(|_| row < shape.coding.auto_parity());
+        let Some(encoder) = encoder else {
+            ring.block_sent();
+            self.stream_block_went(core, at.block + 1);
+            return None;
+        };
+        let id = shape.id(ring.wire(at.block), at.symbol);
+        let payload = encoder.parity(usize::from(row));
+        if !voice.say(core, burst, data_body(voice, shape, object, id, payload)) {
+            return Some(Turn::More);
+        }
+        core.stats.auto_parity += 1;
+        ring.new_sent(burst.departure());
+        None
+    }
+
+    /// A block went, with its parity: NORM_INFO may be due again.
+    fn stream_block_went(&mut self, core: &Core, blocks: u64) {
+        let every = u64::from(core.config.sender.info_every);
+        let is_coded = core.config.sender.auto_parity > 0;
+        if is_coded && every > 0 && blocks.is_multiple_of(every) {
+            self.info_due = self.has_info();
+        }
+    }
+
+    /// A receiver has nothing of some blocks, by the numbers that messages have.
+    pub(super) fn mark_stream_blocks(&mut self, core: &mut Core, first: u32, last: u32) -> bool {
+        let Some(ring) = &self.ring else { return false };
+        let mask = self.shape.as_ref().map_or(0, |shape| shape.coding.scheme().block_mask(16));
+        let is_all = (first, last) == (0, u32::MAX);
+        let count = last.wrapping_sub(first) & mask;
+        let blocks = ring.sent_blocks().map(|block| ring.wire(block));
+        let blocks = blocks.filter(|block| is_all || block.wrapping_sub(first) & mask <= count);
+        let blocks: Vec<_> = blocks.collect();
+        let mut any = false;
+        for block in blocks {
+            any |= self.mark(core, block, &super::Symbols::default());
+        }
+        any
+    }
+
+    /// Decides how to repair a block of a stream, if there is no parity of it yet; `true` if that is
+    /// all that can be done.
+    pub(super) fn commit_stream_block(
+        &mut self,
+        now: Time,
+        until: Time,
+        shape: &Shape,
+        block: u32,
+        mark: &Mark,
+    ) -> bool {
+        let Some(ring) = self.ring.as_mut() else { return false };
+        let Some(number) = ring.find(block) else { return true };
+        ring.touch(number, now);
+        if ring.is_complete(number) {
+            return false;
+        }
+        let block_len = shape.coding.block_len();
+        let used = shape.coding.auto_parity();
+        let repaired = self.repaired.entry(block).or_insert(Repaired { used, until });
+        repaired.until = until;
+        // There is no parity before all of the block is written: whatever parity is asked for, the
+        // segments themselves are what is missing.
+        let is_whole = mark.is_whole || mark.symbols.len() < mark.missing;
+        let is_whole = is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len);
+        let is_asked = |symbol: &u16| is_whole || mark.symbols.contains(*symbol);
+        self.ask_again(block, (0..block_len).filter(is_asked));
+        true
+    }
+
+    /// Segments of a block shall be sent again.
+    pub(super) fn ask_again(&mut self, block: u32, symbols: impl Iterator<Item = u16>) {
+        let Some(ring) = self.ring.as_mut() else { return };
+        let Some(block) = ring.find(block) else { return };
+        symbols.for_each(|symbol| ring.ask(Place { block, symbol }));
+    }
+
+    /// Makes parity of a block that is complete.
+    pub(super) fn make_stream_parity(&mut self, shape: &Shape, block: u32, rows: &[u16]) {
+        let Some(ring) = self.ring.take() else { return };
+        if let Some(data) = ring.find(block).and_then(|number| ring.coded(number)) {
+            self.parity_made(shape, block, rows, data);
+        }
+        self.ring = Some(ring);
+    }
+
+    /// Sends segments again.
+    pub(super) fn emit_again(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+        (shape, flags): (&Shape, Flags),
+    ) -> Turn {
+        let number = self.number();
+        let grtt = voice.grtt.advertised();
+        loop {
+            let Some(ring) = self.ring.as_mut() else { return Turn::Over };
+            let Some(place) = ring.next_again() else { return Turn::Over };
+            let block = ring.wire(place.block);
+            let Some(payload) = ring.segment(place) else {
+                ring.again_sent(place, burst.departure());
+                continue;
+            };
+            let id = shape.id(block, place.symbol);
+            if !voice.say(core, burst, data_body(voice, shape, (flags, number), id, payload)) {
+                return Turn::More;
+            }
+            ring.again_sent(place, burst.departure());
+            core.stats.explicit_repairs += 1;
+            self.repair_went(block, burst.departure() + grtt);
+        }
+    }
+
+    /// The segment of a stream that a message names, counted from 1, if it was sent.
+    pub(crate) fn segment_number(&self, id: PayloadId) -> Option<u64> {
+        let ring = self.ring.as_ref()?;
+        let block = ring.unwrap(id.block)?;
+        let number = block * u64::from(ring.block_len()) + u64::from(id.symbol) + 1;
+        let is_one = id.symbol < ring.block_len() && number <= self.segments_sent();
+        is_one.then_some(number)
+    }
+
+    /// Everyone has these segments: blocks that end before may make room.
+    pub(crate) fn release(&mut self, segments: u64) {
+        let block_len = self.ring.as_ref().map_or(1, Ring::block_len);
+        self.release_before(segments / u64::from(block_len));
+    }
+
+    fn release_before(&mut self, block: u64) {
+        let left = self.ring.as_mut().map(|ring| ring.release(block));
+        self.forget(left.unwrap_or_default());
+    }
+
+    /// Blocks of which nothing was sent or asked for in some time may make room. When the next one
+    /// may, if somebody waits for that.
+    pub(crate) fn release_old(&mut self, now: Time, keep: Duration) -> Option<Time> {
+        while let Some(ring) = self.ring.as_ref().filter(|ring| ring.wants_room()) {
+            let (block, touched) = ring.oldest()?;
+            if touched + keep > now {
+                return (!ring.has_room()).then_some(touched + keep);
+            }
+            self.release_before(block + 1);
+        }
+        None
+    }
+
+    /// The segments of the blocks that were sent, if they are half of what can be kept more than were
+    /// told of: it is time to ask whether they arrived. 0 if not.
+    pub(crate) fn half_sent(&self) -> u64 {
+        let Some(ring) = &self.ring else { return 0 };
+        let block_len = u64::from(ring.block_len());
+        let segments = ring.next().block * block_len;
+        let half = (ring.capacity() as u64 / 2).max(1) * block_len;
+        if segments >= self.told_of + half { segments } else { 0 }
+    }
+
+    /// How messages name a segment, counted from 1.
+    pub(crate) fn segment_id(&self, segment: u64) -> PayloadId {
+        let (Some(ring), Some(shape)) = (&self.ring, &self.shape) else {
+            return PayloadId::default();
+        };
+        let place = ring.place(segment);
+        shape.id(ring.wire(place.block), place.symbol)
+    }
+
+    /// Octets of the stream up to a segment, counted from 1.
+    pub(crate) fn octets_before(&self, segment: u64) -> u64 {
+        let Some(ring) = &self.ring else { return 0 };
+        let header = ring.segment(ring.place(segment)).map(StreamHeader::decode);
+        let end = match header {
+            Some(Ok((header, _))) => header.offset.wrapping_add(u32::from(header.len)),
+            Some(Err(_)) | None => return ring.sent(),
+        };
+        ring.sent() - u64::from((ring.sent() as u32).wrapping_sub(end))
+    }
+}

@@ -1,0 +1,269 @@
+//! What a sender does for a stream: takes its octets, asks whether they arrived, and makes room.
+
+use engine::Time;
+use wire::norm::{Ack, Body, Command, Extensions, FIELD_BITS_ASSUMED, NodeId, NodeList, Position};
+
+use super::{Alarm, Class, Core, EndGame, FLUSH_HEADER, Failure, Outgoing, Sender};
+use crate::norm::indication::Indication;
+use crate::norm::members::Members;
+use crate::path::Burst;
+
+/// Who has how much of a stream. What members acknowledge are segments, counted from 1.
+#[derive(Debug)]
+pub(super) struct Flow {
+    members: Members,
+    mark: Option<Mark>,
+    /// When another segment may be told of at the earliest.
+    next: Time,
+}
+
+/// A segment that is told of, so that receivers ask for what they lack before it, and with
+/// [`EndGame::Acknowledged`] say that they lack nothing (RFC 5740 §5.5.3).
+#[derive(Debug)]
+struct Mark {
+    at: u64,
+    /// Octets up to there.
+    octets: u64,
+    /// Whether it was the last that was written.
+    is_end: bool,
+    /// The last of the receivers that were asked, if some are left that did not fit the same message.
+    after: Option<NodeId>,
+    sent: u32,
+    /// When it was told of first.
+    since: Option<Time>,
+    due: bool,
+}
+
+impl Sender {
+    /// The stream, if there is one: nothing is sent behind it.
+    pub(crate) fn stream(&mut self) -> Option<&mut Outgoing> {
+        self.objects.back_mut().filter(|object| object.is_stream())
+    }
+
+    pub(crate) fn has_stream(&self) -> bool {
+        self.objects.back().is_some_and(Outgoing::is_stream)
+    }
+
+    /// The stream with this number, as long as it can be written to.
+    pub(crate) fn writable(&mut self, number: u64) -> Option<&mut Outgoing> {
+        self.stream().filter(|object| object.id.number == number && object.is_writable())
+    }
+
+    /// A stream begins, if it is one.
+    pub(super) fn begin_stream(&mut self) {
+        if self.has_stream() {
+            let members = self.members.afresh();
+            self.flow = Some(Flow { members, mark: None, next: Time::ZERO });
+        }
+    }
+
+    /// A receiver was heard for the first time.
+    pub(super) fn heard_on_stream(&mut self, node: NodeId) {
+        if let Some(flow) = self.flow.as_mut() {
+            flow.members.insert(node);
+        }
+    }
+
+    /// Something was written.
+    pub(crate) fn written(&mut self, core: &mut Core, now: Time) {
+        self.make_room(core, now);
+        if self.stream().is_some_and(|stream| stream.has_new()) {
+            self.advance(core, now);
+        }
+    }
+
+    /// Lets blocks go that need not be kept, and tells of the room.
+    pub(super) fn make_room(&mut self, core: &mut Core, now: Time) {
+        let Some(stream) = self.objects.back_mut().filter(|object| object.is_stream()) else {
+            return;
+        };
+        if core.config.sender.end == EndGame::Flush {
+            // What was sent last may still be asked for: after the wait of who lacks it, the way of
+            // the request, and the time that requests are collected; and once more for luck.
+            let keep = self.voice.grtt.advertised() * 2 * (u32::from(self.voice.backoff) + 2);
+            if let Some(at) = stream.release_old(now, keep) {
+                self.base.alarm(&mut core.kernel, Alarm::Room, now, at.since(now));
+            }
+        }
+        if stream.has_room_again() {
+            let id = stream.id;
+            core.indicate(Indication::Writable { id });
+        }
+    }
+
+    /// Looks what is to be told of a stream.
+    pub(super) fn check_stream(&mut self, core: &mut Core, now: Time) {
+        let stream = self.objects.back().filter(|object| object.is_open_stream());
+        let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else {
+            // The end of what has one is told like that of other objects.
+            self.end_mark(core);
+            return;
+        };
+        let is_asking = core.config.sender.end == EndGame::Acknowledged;
+        let is_idle = stream.is_idle() && !self.is_collecting;
+        let sent = stream.segments_sent();
+        let at = match &flow.mark {
+            Some(mark) if is_idle && (mark.at < sent || !mark.is_end) => sent,
+            Some(_) if is_asking || is_idle || !stream.has_new() => 0,
+            // There is something else to be told soon.
+            Some(_) => {
+                self.end_mark(core);
+                return;
+            }
+            None if is_idle => sent,
+            None if is_asking => stream.half_sent(),
+            None => 0,
+        };
+        if at > stream.told_of() {
+            let octets = stream.octets_before(at);
+            let wait = if self.is_group { flow.next.since(now) } else { Default::default() };
+            let due = wait.is_zero();
+            let is_end = is_idle;
+            flow.mark = Some(Mark { at, octets, is_end, after: None, sent: 0, since: None, due });
+            self.base.disarm(&mut core.kernel, Alarm::Watermark);
+            if !due {
+                self.base.alarm(&mut core.kernel, Alarm::Watermark, now, wait);
+            }
+        }
+        if flow.mark.as_ref().is_some_and(|mark| mark.due) {
+            self.base.want(&mut core.kernel, Class::Control);
+        }
+        self.make_room(core, now);
+    }
+
+    fn end_mark(&mut self, core: &mut Core) {
+        if let Some(flow) = self.flow.as_mut()
+            && flow.mark.take().is_some()
+        {
+            self.base.disarm(&mut core.kernel, Alarm::Watermark);
+        }
+    }
+
+    /// Repairs are about to be sent: what was told of is told of again behind them.
+    pub(super) fn stream_lacks(&mut self, node: NodeId) {
+        let Some(flow) = self.flow.as_mut() else { return };
+        // It lives, and is asked further.
+        flow.members.lacks(node, u64::MAX);
+        if let Some(mark) = flow.mark.as_mut() {
+            (mark.due, mark.sent) = (true, 0);
+        }
+    }
+
+    /// A receiver has the stream up to somewhere.
+    pub(super) fn on_stream_ack(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        ack: &Ack<'_>,
+    ) {
+        let Ok(position) = Position::decode(ack.payload, FIELD_BITS_ASSUMED) else { return };
+        let stream = self.objects.back_mut().filter(|object| object.number() == position.object);
+        let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else { return };
+        let Some(at) = stream.segment_number(position.id) else { return };
+        if !flow.members.acknowledge(node, at, None) {
+            return;
+        }
+        if let Some(at) = flow.members.least(core.config.sender.receivers) {
+            stream.release(at);
+        }
+        self.finish_mark(core, now);
+        self.advance(core, now);
+    }
+
+    /// It is time to tell again of a segment.
+    pub(super) fn mark_again(&mut self, core: &mut Core, now: Time) {
+        self.finish_mark(core, now);
+        if let Some(mark) = self.flow.as_mut().and_then(|flow| flow.mark.as_mut()) {
+            mark.due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        }
+    }
+
+    /// Ends what was told of if everybody has it, or nobody asks for anything before it.
+    fn finish_mark(&mut self, core: &mut Core, now: Time) {
+        let config = &core.config.sender;
+        let most = self.persistence(core);
+        let wait = self.voice.twice();
+        let are_unknown = self.is_group && config.receivers == 0;
+        let stream = self.objects.back_mut().filter(|object| object.is_open_stream());
+        let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else { return };
+        let Some(mark) = flow.mark.as_ref() else { return };
+        let standing = flow.members.standing(mark.at, config.receivers);
+        let is_over = match config.end {
+            EndGame::Flush => mark.sent >= config.robust_factor,
+            EndGame::Acknowledged => {
+                // In a group of unknown size, there is time for all to answer.
+                let late = mark.since.is_some_and(|since| now >= since + wait);
+                let is_told = !are_unknown || !mark.is_end || mark.sent >= 2 && late;
+                let is_in_vain = flow.members.is_in_vain(mark.at, config.receivers, (now, most));
+                if is_in_vain && !standing.is_complete() {
+                    stream.failure = Some(match standing.expected {
+                        0 => Failure::NoReceiver,
+                        known => Failure::Unacknowledged { missing: known - standing.have, known },
+                    });
+                    self.advance(core, now);
+                    return;
+                }
+                is_told && standing.is_complete()
+            }
+        };
+        if !is_over {
+            return;
+        }
+        stream.was_told_of(mark.at);
+        let (id, octets, acknowledged) = (stream.id, mark.octets, standing.have);
+        core.indicate(Indication::Flushed { id, octets, acknowledged });
+        self.end_mark(core);
+        self.check_stream(core, now);
+    }
+
+    /// Tells of a segment, in as many messages as it takes to name those that are asked whether they
+    /// have all before; `false` if that must wait for the next batch.
+    pub(super) fn emit_mark(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let now = burst.departure();
+        let most = self.persistence(core);
+        let (fec, receivers) = (core.config.sender.fec, core.config.sender.receivers);
+        let is_asking = core.config.sender.end == EndGame::Acknowledged;
+        let stream = self.objects.back().filter(|object| object.is_open_stream());
+        let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else { return true };
+        let is_held = self.is_collecting || stream.has_repairs();
+        let Some(mark) = flow.mark.as_mut().filter(|mark| mark.due && !is_held) else {
+            return true;
+        };
+        loop {
+            let room = (burst.mtu().saturating_sub(FLUSH_HEADER) / 4).max(1);
+            let whoever = self.is_group && receivers == 0 && mark.sent == 0
+                || flow.members.expects_others(receivers);
+            let mut nodes = match is_asking {
+                true => flow.members.to_ask(mark.at, whoever, (now, most), (mark.after, room + 1)),
+                false => Vec::new(),
+            };
+            let is_last = nodes.len() <= room;
+            nodes.truncate(room);
+            let body = Body::Command(Command::Flush {
+                sender: self.voice.header(),
+                fec,
+                object: stream.number(),
+                id: stream.segment_id(mark.at),
+                ackers: NodeList::new(&nodes),
+                others: Extensions::NONE,
+            });
+            if !self.voice.say(core, burst, body) {
+                return false;
+            }
+            flow.members.asked(&nodes, now);
+            mark.after = nodes.last().copied().filter(|_| !is_last);
+            if is_last {
+                break;
+            }
+        }
+        mark.due = false;
+        mark.sent += 1;
+        mark.since.get_or_insert(now);
+        let wait = self.voice.twice();
+        flow.next = now + wait;
+        self.base.alarm(&mut core.kernel, Alarm::Watermark, now, wait);
+        true
+    }
+}
