@@ -171,8 +171,10 @@ fn parity_mends_other_losses_at_each_receiver() {
     // 1,977 segments in 31 blocks of 64, of which the worst of 30 receivers lacks about three.
     let blocks = 2_000_000.0 / (64.0 * 1_012.0);
     let worst = theory::multicast_worst_losses(30.0, 64, 0.01);
-    let repairs = row.repairs_str.unwrap();
-    assert!((0.8..1.6).contains(&(repairs / (blocks * worst))), "{repairs} {blocks} {worst}");
+    // Asked for or not: over 250 ms there is much of the file whose loss would be known too late.
+    let repairs = row.packets_str - 1_977.0;
+    assert!(row.repairs_str.unwrap() < repairs, "{row:?}");
+    assert!((0.8..2.2).contains(&(repairs / (blocks * worst))), "{repairs} {blocks} {worst}");
     // Repeating each lost segment would take 26 %, and 590 requests would come without suppression.
     let repeated = 1_977.0 * (theory::multicast_transmissions(30.0, 0.01) - 1.0);
     assert!(repairs < 0.5 * repeated, "{repairs} {repeated}");

@@ -53,6 +53,10 @@ table! {
         backoff: Switch<u8>,
         /// The size of the group that receivers are told.
         group_size: u32,
+        /// Whether requests of a group are collected before they are answered.
+        collect: bool,
+        /// Whether the last blocks go out with as much parity as those before lacked.
+        tail_parity: bool,
         /// How often what may be lost is repeated.
         robust_factor: u32,
         /// The greatest round trip until one was measured.

@@ -57,6 +57,12 @@ impl Encoder {
         &self.code
     }
 
+    /// Parity symbols that there is room for.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.parity.count()
+    }
+
     /// Starts the next block, with the first parity symbols, as many as there is room for.
     pub fn reset(&mut self) {
         self.reset_rows(0..self.parity.count());

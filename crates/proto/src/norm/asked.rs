@@ -40,6 +40,16 @@ impl Asked {
         self.blocks.push((first, end, at));
     }
 
+    /// What others asked for of these blocks counts as asked for here.
+    pub(crate) fn ask_heard(&mut self, (first, end): (u32, u32), at: Time) {
+        for (from, to) in self.heard_blocks.iter() {
+            let (from, to) = (from.max(first.into()), to.min(end.into()));
+            if from < to {
+                self.blocks.push((from as u32, to as u32, at));
+            }
+        }
+    }
+
     /// Forgets what was asked for before a moment.
     pub(crate) fn forget_before(&mut self, since: Time) {
         self.blocks.retain(|(_, _, at)| *at >= since);
@@ -121,6 +131,9 @@ mod tests {
         asked.hear_blocks(4, 6);
         assert!(asked.is_block_heard(6) && !asked.is_block_heard(7));
         assert_eq!(asked.covered(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 7)]);
+        asked.ask_heard((0, 6), Time::from_secs(1));
+        asked.ask_heard((8, 9), Time::from_secs(1));
+        assert_eq!(asked.blocks(Time::from_secs(1)).iter().collect::<Vec<_>>(), [(4, 6)]);
         asked.hear_all();
         assert!(asked.is_all_heard() && asked.is_info_heard());
         asked.forget_heard();

@@ -130,10 +130,11 @@ impl Coding {
         u64::from(self.scheme.block_mask(16)) + 1
     }
 
-    pub(crate) fn encoder(&self, segment: u16) -> Option<Encoder> {
+    /// An encoder of so many parity segments: only what is sent unasked is computed while a block
+    /// goes out.
+    pub(crate) fn encoder(&self, segment: u16, parity: u16) -> Option<Encoder> {
         let code = self.code.clone()?;
-        // Only what is sent unasked is computed while the block goes out.
-        Encoder::of_some(code, usize::from(segment), usize::from(self.auto_parity)).ok()
+        Encoder::of_some(code, usize::from(segment), usize::from(parity)).ok()
     }
 
     /// Parity segments of a block whose source segments are `data`, one after the other.

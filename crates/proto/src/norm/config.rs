@@ -93,6 +93,13 @@ pub struct SenderConfig {
     pub backoff: Option<u8>,
     /// The group's size that is told to receivers.
     pub group_size: u32,
+    /// Whether requests of a group are collected for `K` + 1 greatest round trips before they are
+    /// answered (RFC 5740 §5.4.1); else each is at once, and later ones get what they ask for beyond
+    /// that.
+    pub collect: bool,
+    /// Whether the last blocks are sent with as much parity as those before lacked, and repairs at
+    /// the end with some more than was asked for, so that no round of repairs is waited for in vain.
+    pub tail_parity: bool,
     /// How often what may be lost is repeated: `NORM_ROBUST_FACTOR`.
     pub robust_factor: u32,
     /// The greatest round trip in the group, until one was measured.
@@ -127,6 +134,8 @@ impl Default for SenderConfig {
             fti_in_data: true,
             backoff: None,
             group_size: 10,
+            collect: false,
+            tail_parity: true,
             robust_factor: 20,
             grtt_initial: Duration::from_millis(500),
             grtt_of_path: true,

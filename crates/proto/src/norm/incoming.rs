@@ -107,8 +107,9 @@ struct Block {
     cost: usize,
     /// Symbols that other receivers asked for.
     heard: Bits,
-    /// When it was last asked for.
+    /// When it was last asked for, and whether something of it came since.
     asked_at: Option<Time>,
+    is_answered: bool,
 }
 
 /// How far a sender is, or what a request is about: objects, blocks, and symbols before it.
@@ -673,10 +674,14 @@ impl Incoming {
         block: Option<u64>,
         (now, since): (Time, Time),
     ) -> bool {
-        if self.state != State::Receiving || self.asked.is_all_heard() {
+        if self.state != State::Receiving {
             return true;
         }
         self.asked.forget_before(since);
+        if self.asked.is_all_heard() {
+            self.all_asked(now);
+            return true;
+        }
         let object = self.number();
         let is_info_due = !self.asked.has_info(since);
         let Some(shape) = self.shape.clone() else {
@@ -690,9 +695,10 @@ impl Incoming {
             }
             return true;
         };
-        if self.lacks_info() && is_info_due && !self.asked.is_info_heard() {
+        if self.lacks_info() && is_info_due {
             let item = Position { fec: shape.scheme, object, id: shape_id(&shape, 0, 0) };
-            if writer.item(RequestFlags::INFO, item).is_err() {
+            let is_heard = self.asked.is_info_heard();
+            if !is_heard && writer.item(RequestFlags::INFO, item).is_err() {
                 return false;
             }
             self.asked.ask_info(now);
@@ -748,7 +754,24 @@ impl Incoming {
             }
             self.asked.ask_blocks((from, to), now);
         }
+        self.asked.ask_heard((first, end), now);
         true
+    }
+
+    /// Another receiver asked for all of it.
+    fn all_asked(&mut self, now: Time) {
+        self.asked.ask_info(now);
+        self.asked.ask_blocks((0, u32::MAX), now);
+        for block in self.blocks.values_mut() {
+            block.asked_at = Some(now);
+        }
+    }
+
+    /// Something of a block comes: when that was asked for, if nothing else of it came since.
+    pub(crate) fn answered(&mut self, block: u32) -> Option<Time> {
+        let block = self.blocks.get_mut(&block)?;
+        let was_answered = std::mem::replace(&mut block.is_answered, true);
+        block.asked_at.filter(|_| !was_answered)
     }
 
     /// Asks for what a block lacks that came in part.
@@ -783,7 +806,7 @@ impl Incoming {
                 }
             }
         }
-        block.asked_at = Some(now);
+        (block.asked_at, block.is_answered) = (Some(now), false);
         true
     }
 
@@ -850,6 +873,7 @@ impl Block {
             cost,
             heard: Bits::new(),
             asked_at: None,
+            is_answered: true,
         }
     }
 

@@ -16,11 +16,13 @@ mod core;
 mod grtt;
 mod incoming;
 mod indication;
+mod losses;
 mod members;
 mod outgoing;
 mod profile;
 mod receiver;
 mod reception;
+mod repaired;
 mod sender;
 mod stream;
 #[cfg(test)]

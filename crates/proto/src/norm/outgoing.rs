@@ -1,10 +1,10 @@
 //! An object that is sent: its segments, the parity of its blocks, and what was asked for again.
 
+mod repairs;
 mod ring;
 mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Completion, Effect, EffectError, FileId, OpenMode, Time};
@@ -19,6 +19,7 @@ use super::bits::Bits;
 use super::coding::Coding;
 use super::core::{Core, Job, Task};
 use super::indication::{Content, Failure, Limit, ObjectId};
+use super::repaired::Repaired;
 use super::voice::Voice;
 use crate::fec::{Encoder, Partition};
 use crate::path::{Burst, Handle, Turn};
@@ -43,6 +44,12 @@ pub(crate) struct Outgoing {
     state: State,
     /// The next segment that was never sent.
     at: Position,
+    /// Parity that is sent unasked with the block under way.
+    auto_parity: u16,
+    /// The number of its first block among all that were sent.
+    first_block: Option<u64>,
+    /// As many segments as are sent in the time of a round of repairs, if it is the last object.
+    pub(crate) tail: u64,
     encoder: Option<Encoder>,
     info_due: bool,
     /// Whether anything of it was sent.
@@ -51,6 +58,8 @@ pub(crate) struct Outgoing {
     info_until: Option<Time>,
     /// What receivers asked for since the last time their requests were collected.
     marks: BTreeMap<u32, Mark>,
+    /// What was asked for by receivers that others do not hear, and is to be told to those.
+    advertised: BTreeMap<u32, Mark>,
     repaired: BTreeMap<u32, Repaired>,
     /// Parity to compute, in order of the blocks.
     plans: BTreeMap<u32, Vec<u16>>,
@@ -141,15 +150,6 @@ pub(crate) struct Told {
     pub(crate) is_again: bool,
 }
 
-/// A block that was repaired.
-#[derive(Debug)]
-struct Repaired {
-    /// Parity segments that were sent, unasked or asked for.
-    used: u16,
-    /// Until then, who asks for more of it has not yet got this.
-    until: Time,
-}
-
 /// How segments are cut, as settings and the path's MTU give it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
@@ -174,11 +174,15 @@ impl Outgoing {
             ring: None,
             state: State::Opening,
             at: Position::default(),
+            auto_parity: 0,
+            first_block: None,
+            tail: 0,
             encoder: None,
             info_due: true,
             has_begun: false,
             info_until: None,
             marks: BTreeMap::new(),
+            advertised: BTreeMap::new(),
             repaired: BTreeMap::new(),
             plans: BTreeMap::new(),
             reading: Vec::new(),
@@ -324,16 +328,16 @@ impl Outgoing {
     /// Octets held.
     pub(crate) fn memory(&self) -> usize {
         let ready: usize = self.ready.iter().map(|(_, bytes)| bytes.len() + 64).sum();
-        let parity = self.shape.as_ref().map_or(0, |shape| usize::from(shape.coding.parity()));
         let segment = self.shape.as_ref().map_or(0, |shape| usize::from(shape.symbol_len));
         let ring = self.ring.as_ref().map_or(0, Ring::memory);
-        let encoder = self.encoder.as_ref().map_or(0, |_| parity * segment);
-        let marks = (self.marks.len() + self.repaired.len() + self.plans.len()) * 96;
+        let encoder = self.encoder.as_ref().map_or(0, |encoder| encoder.room() * segment);
+        let marks =
+            self.marks.len() + self.advertised.len() + self.repaired.len() + self.plans.len();
         self.source.as_ref().map_or(0, Source::memory)
             + ring
             + ready
             + encoder
-            + marks
+            + marks * 96
             + self.info.len()
     }
 
@@ -438,6 +442,9 @@ impl Outgoing {
         shape: &Shape,
     ) -> Option<Turn> {
         let at = self.at;
+        if at.symbol == 0 {
+            self.auto_parity = self.parity_unasked(voice, shape);
+        }
         let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
         let id = shape.id(at.block, at.symbol);
         let flags = self.flags();
@@ -450,13 +457,18 @@ impl Outgoing {
         if !voice.say(core, burst, body) {
             return Some(Turn::More);
         }
-        if shape.coding.auto_parity() > 0 {
-            if self.encoder.is_none() {
-                self.encoder = shape.coding.encoder(shape.symbol_len);
+        if at.symbol == 0 {
+            let number = voice.losses.block_begins();
+            self.first_block.get_or_insert(number);
+        }
+        if self.auto_parity > 0 {
+            let room = self.encoder.as_ref().map_or(0, Encoder::room);
+            if room < usize::from(self.auto_parity) {
+                self.encoder = shape.coding.encoder(shape.symbol_len, self.auto_parity);
             }
             if let Some(encoder) = self.encoder.as_mut() {
                 if at.symbol == 0 {
-                    encoder.reset();
+                    encoder.reset_rows(0..usize::from(self.auto_parity));
                 }
                 encoder.add(at.symbol, data);
             }
@@ -482,7 +494,7 @@ impl Outgoing {
         let row = at.symbol - shape.partition.block_len(at.block);
         let id = shape.id(at.block, at.symbol);
         let object = (self.flags(), self.number());
-        let encoder = self.encoder.as_mut().filter(|_| row < shape.coding.auto_parity());
+        let encoder = self.encoder.as_mut().filter(|_| row < self.auto_parity);
         let Some(encoder) = encoder else {
             self.block_went(core, shape);
             return None;
@@ -497,6 +509,11 @@ impl Outgoing {
     }
 
     fn block_went(&mut self, core: &Core, shape: &Shape) {
+        let most = core.config.limits.repairs;
+        if self.auto_parity != shape.coding.auto_parity() && self.repaired.len() < most {
+            let auto = self.auto_parity;
+            self.repaired.entry(self.at.block).or_insert_with(|| Repaired::new(auto));
+        }
         self.at = Position { block: self.at.block + 1, symbol: 0 };
         let every = core.config.sender.info_every;
         let is_coded = shape.coding.auto_parity() > 0;
@@ -587,7 +604,7 @@ impl Outgoing {
                 return false;
             }
         }
-        for (block, mark) in &self.marks {
+        for (block, mark) in &self.advertised {
             if mark.is_whole {
                 if writer.item(RequestFlags::BLOCK, position(*block, 0)).is_err() {
                     return false;
@@ -621,94 +638,6 @@ impl Outgoing {
     pub(crate) fn has_info(&self) -> bool {
         let is_stream = matches!(self.content, Content::Stream(_));
         !self.info.is_empty() || self.size == 0 && !is_stream
-    }
-
-    /// Decides how to repair what was asked for: with parity that nobody has, of which each segment
-    /// mends another loss at each receiver, or with the segments themselves where there is not
-    /// enough of that.
-    pub(crate) fn commit(&mut self, core: &mut Core, now: Time, grtt: Duration) {
-        let Some(shape) = self.shape.take() else { return };
-        for (block, mut mark) in std::mem::take(&mut self.marks) {
-            self.commit_block(core, now + grtt, now, &shape, block, &mut mark);
-        }
-        self.shape = Some(shape);
-        if let Some(source) = self.source.as_mut() {
-            source.read_repairs(&mut core.kernel, self.handle);
-        }
-        self.make_parity(core);
-    }
-
-    fn commit_block(
-        &mut self,
-        core: &mut Core,
-        until: Time,
-        now: Time,
-        shape: &Shape,
-        block: u32,
-        mark: &mut Mark,
-    ) {
-        let auto = shape.coding.auto_parity();
-        if self.repaired.get(&block).is_some_and(|repaired| now < repaired.until) {
-            return;
-        }
-        if self.commit_stream_block(now, until, shape, block, mark) {
-            return;
-        }
-        if !self.repaired.contains_key(&block) && self.repaired.len() >= core.config.limits.repairs
-        {
-            // What is forgotten is only which parity was sent.
-            self.repaired.pop_first();
-        }
-        let repaired = self.repaired.entry(block).or_insert(Repaired { used: auto, until });
-        repaired.until = until;
-        let block_len = shape.block_len(block);
-        let left = shape.coding.parity().saturating_sub(repaired.used);
-        let missing = u16::try_from(mark.missing).unwrap_or(u16::MAX);
-        // Who names a source segment has all the parity there is, and lacks more than that.
-        let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
-        let is_complete = self.ring.is_some() || block < self.at.block;
-        if missing <= left && !names_sources && !mark.is_whole && is_complete {
-            let rows = repaired.used..repaired.used + missing;
-            repaired.used += missing;
-            self.plans.entry(block).or_default().extend(rows);
-            return;
-        }
-        if !mark.is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len) {
-            // No parity is left that nobody has.
-            repaired.used = shape.coding.parity();
-        }
-        // Where they were counted and not named, any of them may be missing.
-        mark.is_whole |= mark.symbols.len() < mark.missing;
-        self.repair_explicitly(core, shape, block, mark);
-    }
-
-    /// Queues the segments themselves, and parity that was asked for by number.
-    fn repair_explicitly(&mut self, core: &Core, shape: &Shape, block: u32, mark: &Mark) {
-        let block_len = shape.block_len(block);
-        let parity = mark.symbols.iter().filter(|symbol| *symbol >= block_len);
-        let rows: Vec<_> = parity.map(|symbol| symbol - block_len).collect();
-        if !rows.is_empty() {
-            let plan = self.plans.entry(block).or_default();
-            rows.iter().filter(|row| **row < shape.coding.parity()).for_each(|row| {
-                if !plan.contains(row) {
-                    plan.push(*row);
-                }
-            });
-        }
-        let is_asked = |symbol: &u16| mark.is_whole || mark.symbols.contains(*symbol);
-        if self.ring.is_some() {
-            self.ask_again(block, (0..block_len).filter(is_asked));
-        }
-        let Some(source) = self.source.as_mut() else { return };
-        let max = core.config.limits.repairs;
-        for symbol in (0..block_len).filter(is_asked) {
-            // One by one, so that a segment is never read in two pieces.
-            let start = shape.partition.segment_offset(block, symbol);
-            let end = start + u64::from(shape.partition.segment_len(block, symbol));
-            if !source.request(start, end, max) {
-                return;
-            }
-        }
     }
 
     /// Reads blocks of which parity is wanted.
@@ -814,7 +743,7 @@ impl Outgoing {
     /// A repair of a block left: who asks for more of it before `until` has not yet got this.
     fn repair_went(&mut self, block: u32, until: Time) {
         if let Some(repaired) = self.repaired.get_mut(&block) {
-            repaired.until = repaired.until.max(until);
+            repaired.went(until);
         }
     }
 
@@ -883,6 +812,7 @@ impl Outgoing {
         self.ring = None;
         self.state = State::Closed;
         self.marks.clear();
+        self.advertised.clear();
         self.plans.clear();
         self.ready.clear();
     }

@@ -30,6 +30,8 @@ fn nrl_2011() -> Config {
     sender.grtt_max = Duration::from_secs(10);
     sender.backoff = Some(4);
     sender.group_size = 1000;
+    sender.collect = true;
+    sender.tail_parity = false;
     sender.end = EndGame::Flush;
     config
 }

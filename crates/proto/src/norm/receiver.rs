@@ -30,6 +30,10 @@ const FORMER_MIN: Duration = Duration::from_secs(1);
 /// Messages of one round of requests at most; what is left is asked for in the next.
 const NACKS_MAX: u32 = 16;
 
+/// `K` of the back-off from which on a receiver asks for nothing until the repairs of what was asked
+/// for before should be there, as the RFC has it: in a large group NACKs must be few.
+const BACKOFF_OF_MANY: u8 = 4;
+
 /// The type of a header extension of our own, which others skip: the first object that a receiver
 /// vouches for. What it acknowledges begins there: a receiver that was started again knows nothing of
 /// what came before, and what failed here shall not seem to have arrived.
@@ -68,6 +72,8 @@ pub(crate) struct Receiver {
     /// When the requests under way were begun: what is in one message is not in the next.
     asking_since: Time,
     reception: Reception,
+    /// The longest time from a request to its first repair, of late.
+    answered_in: Option<Duration>,
     feedback_due: bool,
     /// Before this, an answer to a probe is not needed; and the rate told when the wait for one began.
     quiet_until: Time,
@@ -142,6 +148,7 @@ impl Receiver {
             nacks: 0,
             asking_since: Time::ZERO,
             reception: Reception::new(),
+            answered_in: None,
             feedback_due: false,
             quiet_until: Time::ZERO,
             claimed: 0.0,
@@ -307,6 +314,10 @@ impl Receiver {
         self.scheme = data.fec;
         let is_over = loop {
             let Some(object) = self.objects.get_mut(&number) else { return };
+            if let Some(asked_at) = object.answered(data.id.block) {
+                self.learn_answer(now, asked_at);
+                continue;
+            }
             if object.on_data(core, data) {
                 break object.is_over();
             }
@@ -392,7 +403,11 @@ impl Receiver {
             self.wanted = Some(position);
         }
         self.acknowledge(core, now);
-        self.check_repairs(core, now);
+        // A sender that says where its end is has nothing else to send: either the repairs went
+        // before this, or it did not hear that they are wanted.
+        let is_patient = self.is_alone() || self.backoff >= BACKOFF_OF_MANY;
+        let wait = if is_patient { self.holdoff() } else { self.grtt };
+        self.check_repairs_after(core, now, wait);
     }
 
     /// Acknowledges if that is wanted and all is here.
@@ -509,27 +524,46 @@ impl Receiver {
     fn holdoff(&self) -> Duration {
         match self.is_alone() {
             true => self.grtt + self.grtt / 4,
-            false => self.grtt * (u32::from(self.backoff) + 2),
+            false => {
+                let most = self.grtt * (u32::from(self.backoff) + 2);
+                // A sender that does not collect requests answers sooner.
+                let known = self.answered_in.filter(|_| self.backoff < BACKOFF_OF_MANY);
+                known.map_or(most, |wait| (wait + self.grtt / 4).clamp(self.grtt * 5 / 4, most))
+            }
         }
+    }
+
+    /// Learns how long repairs take that were asked for at a moment.
+    fn learn_answer(&mut self, now: Time, asked_at: Time) {
+        let took = now.since(asked_at);
+        let before = self.answered_in.unwrap_or_default();
+        self.answered_in = Some(took.max(before - before.saturating_sub(took) / 8));
     }
 
     /// Begins to ask for what is missing (§5.3).
     pub(crate) fn check_repairs(&mut self, core: &mut Core, now: Time) {
+        self.check_repairs_after(core, now, self.holdoff());
+    }
+
+    /// The same, for what was not asked for, here or by others, since `wait` ago. In small groups,
+    /// what was lost since then does not wait for repairs of other blocks.
+    fn check_repairs_after(&mut self, core: &mut Core, now: Time, wait: Duration) {
         if self.rests && self.lacks(Time::MAX) {
             self.rests = false;
             let wait = self.inactivity(core);
             self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
         }
-        if core.config.receiver.silent || self.round == Round::Backoff || self.nack_due {
+        let is_waiting = match self.round {
+            Round::Idle => false,
+            Round::Backoff => true,
+            Round::Holdoff { since } => self.backoff >= BACKOFF_OF_MANY && now - wait < since,
+        };
+        if core.config.receiver.silent || is_waiting || self.nack_due || !self.lacks(now - wait) {
             return;
         }
+        self.asking_since = now - wait;
         if self.is_alone() {
-            if self.lacks(now - self.holdoff()) {
-                self.ask(core, now);
-            }
-            return;
-        }
-        if self.round != Round::Idle || !self.lacks(Time::MAX) {
+            self.ask(core);
             return;
         }
         self.round = Round::Backoff;
@@ -541,9 +575,8 @@ impl Receiver {
         self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
     }
 
-    fn ask(&mut self, core: &mut Core, now: Time) {
+    fn ask(&mut self, core: &mut Core) {
         self.nack_due = true;
-        self.asking_since = if self.is_alone() { now - self.holdoff() } else { now };
         self.nacks = 0;
         self.base.want(&mut core.kernel, Class::Control);
     }
@@ -551,7 +584,7 @@ impl Receiver {
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
             Alarm::Nack => match self.round {
-                Round::Backoff => self.ask(core, now),
+                Round::Backoff => self.ask(core),
                 Round::Holdoff { since } => {
                     self.round = Round::Idle;
                     // A sender that is silent does not hear either: its next word begins a round.
@@ -600,7 +633,8 @@ impl Receiver {
             self.misses += 1;
             if !core.config.receiver.silent {
                 self.round = Round::Idle;
-                self.ask(core, now);
+                self.asking_since = now;
+                self.ask(core);
             }
         }
         self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);

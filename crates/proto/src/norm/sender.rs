@@ -160,6 +160,9 @@ impl Sender {
         }
         self.next_number += 1;
         object.open(core);
+        if let Some(last) = self.objects.back_mut() {
+            last.tail = 0;
+        }
         self.objects.push_back(object);
         self.begin_stream();
         self.advance(core, now);
@@ -571,6 +574,7 @@ impl Sender {
     }
 
     fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        self.set_tail(core);
         let turn = self.emit_segments(core, burst);
         self.check_flush(core, burst.departure());
         self.check_stream(core, burst.departure());
@@ -592,6 +596,16 @@ impl Sender {
             }
         }
         Turn::Over
+    }
+
+    /// Tells the last object how many segments go out in the time of a round of repairs.
+    fn set_tail(&mut self, core: &Core) {
+        let Some(last) = self.objects.back_mut() else { return };
+        let path = core.kernel.paths.get(&self.path);
+        let each = path.map_or(0, |path| path.time_of(last.datagram()).as_nanos());
+        let tail = self.voice.round().as_nanos().checked_div(each);
+        let tail = tail.filter(|_| core.config.sender.tail_parity).unwrap_or(0);
+        last.tail = u64::try_from(tail).unwrap_or(u64::MAX);
     }
 
     /// Takes note of who is there, and how long the way takes.
@@ -679,17 +693,16 @@ impl Sender {
             self.stream_lacks(node);
         }
         let wait = self.voice.aggregation();
-        if wait.is_zero() {
+        if is_private && self.is_group && !wait.is_zero() {
+            self.objects.iter_mut().for_each(Outgoing::tell);
+            self.adv_due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        }
+        if wait.is_zero() || !core.config.sender.collect {
             self.commit(core, now);
-        } else {
-            if is_private && self.is_group {
-                self.adv_due = true;
-                self.base.want(&mut core.kernel, Class::Control);
-            }
-            if !self.is_collecting {
-                self.is_collecting = true;
-                self.base.alarm(&mut core.kernel, Alarm::Aggregate, now, wait);
-            }
+        } else if !self.is_collecting {
+            self.is_collecting = true;
+            self.base.alarm(&mut core.kernel, Alarm::Aggregate, now, wait);
         }
         self.check_flush(core, now);
     }
@@ -852,15 +865,17 @@ impl Sender {
             return false;
         }
         self.adv_due = false;
+        self.objects.iter_mut().for_each(Outgoing::was_told);
         true
     }
 
     /// Turns what was asked for into repairs.
     fn commit(&mut self, core: &mut Core, now: Time) {
         self.is_collecting = false;
-        let grtt = self.voice.grtt.advertised();
+        let is_last =
+            core.config.sender.tail_parity && self.objects.iter().all(Outgoing::is_ending);
         for object in &mut self.objects {
-            object.commit(core, now, grtt);
+            object.commit(core, now, &mut self.voice, is_last);
         }
         if self.objects.iter().any(Outgoing::has_repairs) {
             self.base.want(&mut core.kernel, Class::Repair);

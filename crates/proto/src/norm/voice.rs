@@ -6,6 +6,7 @@ use wire::norm::{self, Body};
 
 use super::core::Core;
 use super::grtt::Grtt;
+use super::losses::Losses;
 use crate::path::Burst;
 
 /// How a sender speaks on its path.
@@ -18,12 +19,15 @@ pub(crate) struct Voice {
     pub(crate) backoff: u8,
     /// Quantised.
     group_size: u8,
+    /// What receivers lacked of what was said.
+    pub(crate) losses: Losses,
 }
 
 impl Voice {
     pub(crate) fn new(instance: u16, grtt: Grtt, backoff: u8, group_size: u32) -> Self {
         let group_size = norm::quantise_group_size(group_size);
-        Self { instance, sequence: 0, grtt, backoff, group_size }
+        let losses = Losses::default();
+        Self { instance, sequence: 0, grtt, backoff, group_size, losses }
     }
 
     /// The part of the header that only senders have.
@@ -50,12 +54,17 @@ impl Voice {
         self.grtt.advertised() * 2
     }
 
-    /// How long requests for repairs are collected after the first (RFC 5740 §5.4.1). A single
-    /// receiver has nobody to wait for.
+    /// How long it takes until all receivers that lack the same have asked for it, after the first
+    /// (RFC 5740 §5.4.1). A single receiver has nobody to wait for.
     pub(crate) fn aggregation(&self) -> Duration {
         match self.backoff {
             0 => Duration::ZERO,
             k => self.grtt.advertised() * (u32::from(k) + 1),
         }
+    }
+
+    /// How long a round of repairs takes at the most, from the end of a block on.
+    pub(crate) fn round(&self) -> Duration {
+        self.grtt.advertised() * (u32::from(self.backoff) + 1)
     }
 }

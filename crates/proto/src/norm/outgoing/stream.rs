@@ -184,7 +184,7 @@ impl Outgoing {
         }
         if shape.coding.auto_parity() > 0 {
             if self.encoder.is_none() {
-                self.encoder = shape.coding.encoder(shape.symbol_len);
+                self.encoder = shape.coding.encoder(shape.symbol_len, shape.coding.auto_parity());
             }
             if let Some(encoder) = self.encoder.as_mut() {
                 if at.symbol == 0 {
@@ -255,8 +255,7 @@ impl Outgoing {
     /// all that can be done.
     pub(super) fn commit_stream_block(
         &mut self,
-        now: Time,
-        until: Time,
+        (now, round_trip): (Time, Duration),
         shape: &Shape,
         block: u32,
         mark: &Mark,
@@ -268,23 +267,27 @@ impl Outgoing {
             return false;
         }
         let block_len = shape.coding.block_len();
-        let used = shape.coding.auto_parity();
-        let repaired = self.repaired.entry(block).or_insert(Repaired { used, until });
-        repaired.until = until;
+        let auto_parity = shape.coding.auto_parity();
+        let repaired = self.repaired.entry(block).or_insert_with(|| Repaired::new(auto_parity));
+        repaired.asked(now, round_trip);
         // There is no parity before all of the block is written: whatever parity is asked for, the
         // segments themselves are what is missing.
         let is_whole = mark.is_whole || mark.symbols.len() < mark.missing;
         let is_whole = is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len);
         let is_asked = |symbol: &u16| is_whole || mark.symbols.contains(*symbol);
-        self.ask_again(block, (0..block_len).filter(is_asked));
+        let symbols = (0..block_len).filter(is_asked).filter(|symbol| repaired.again(*symbol));
+        let symbols: Vec<_> = symbols.collect();
+        self.ask_again(block, symbols);
         true
     }
 
     /// Segments of a block shall be sent again.
-    pub(super) fn ask_again(&mut self, block: u32, symbols: impl Iterator<Item = u16>) {
+    pub(super) fn ask_again(&mut self, block: u32, symbols: Vec<u16>) {
         let Some(ring) = self.ring.as_mut() else { return };
         let Some(block) = ring.find(block) else { return };
-        symbols.for_each(|symbol| ring.ask(Place { block, symbol }));
+        for symbol in symbols {
+            ring.ask(Place { block, symbol });
+        }
     }
 
     /// Makes parity of a block that is complete.

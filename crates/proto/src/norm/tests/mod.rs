@@ -1,5 +1,6 @@
 //! Tests of NORM nodes.
 
+mod answers;
 mod conformance;
 mod group;
 mod groups;

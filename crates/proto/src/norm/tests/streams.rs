@@ -28,6 +28,7 @@ fn small() -> Config {
     let sender = &mut config.sender;
     (sender.block_len, sender.parity) = (4, 2);
     sender.segment_size = Some(100);
+    sender.tail_parity = false;
     config.receiver.join = Join::Heard;
     config
 }

@@ -14,6 +14,7 @@ fn small(parity: u16, auto_parity: u16) -> Config {
     config.sender.parity = parity;
     config.sender.auto_parity = auto_parity;
     config.sender.info_every = 0;
+    config.sender.tail_parity = false;
     config
 }
 

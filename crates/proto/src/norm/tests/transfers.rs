@@ -25,7 +25,9 @@ fn a_file_crosses() {
 
 #[test]
 fn lost_segments_are_repaired_by_parity() {
-    let mut world = World::with(&Config::default());
+    let mut config = Config::default();
+    config.sender.tail_parity = false;
+    let mut world = World::with(&config);
     let file = content(200_000);
     world.lose = lose_numbers(&[5, 6, 7, 30, 99]);
     world.send(&file);
@@ -80,7 +82,9 @@ fn segments_that_are_named_are_sent_again_themselves() {
 
 #[test]
 fn all_requests_of_a_nack_count_together() {
-    let mut world = World::with(&with_parity(4));
+    let mut config = with_parity(4);
+    config.sender.tail_parity = false;
+    let mut world = World::with(&config);
     // One block of 64 and the first of its four parity segments: what is asked for is that one, and
     // a range behind the three that came.
     let file = content(63_000);
