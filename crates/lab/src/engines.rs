@@ -342,7 +342,7 @@ impl EngineConfig {
             sender.receivers = count;
         }
         if said.group_size.is_none() {
-            sender.group_size = sender.group_size.max(count);
+            sender.group_size = Some(sender.group_size.unwrap_or_default().max(count));
         }
     }
 

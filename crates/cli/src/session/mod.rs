@@ -147,12 +147,24 @@ fn of_norm(indication: norm::Indication) -> Notice {
             Notice::Noted(format!("sender {node:08x} is heard"))
         }
         norm::Indication::LimitReached(limit) => Notice::Noted(format!("limit reached: {limit:?}")),
+        norm::Indication::Command { node, octets, .. } => {
+            let said = String::from_utf8_lossy(&octets);
+            Notice::Noted(format!("sender {node:08x} says {said:?}"))
+        }
+        norm::Indication::SenderEnded { node, .. } => {
+            Notice::Noted(format!("sender {node:08x} ended its session"))
+        }
         norm::Indication::Started { .. }
         | norm::Indication::Info { .. }
+        | norm::Indication::CommandSaid { .. }
+        | norm::Indication::Question { .. }
+        | norm::Indication::Answered { .. }
+        | norm::Indication::QuestionOver { .. }
         | norm::Indication::Stream { .. }
         | norm::Indication::Readable { .. }
         | norm::Indication::Writable { .. }
-        | norm::Indication::Flushed { .. } => Notice::Nothing,
+        | norm::Indication::Flushed { .. }
+        | norm::Indication::SessionEnded { .. } => Notice::Nothing,
     }
 }
 

@@ -88,7 +88,7 @@ impl Form<Option<u64>> for Rate {
     }
 }
 
-/// A setting, or `off`.
+/// A setting, or `off`, or `auto`, which is the same: none is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch<F> {
     /// There is none.
@@ -124,6 +124,7 @@ impl<T, F: Form<T>> Form<Option<T>> for Switch<F> {
 }
 
 const OFF: &str = "off";
+const AUTO: &str = "auto";
 
 impl<F: Serialize> Serialize for Switch<F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -146,12 +147,12 @@ impl<'de, F: Deserialize<'de>> Visitor<'de> for OnOrOff<F> {
     type Value = Switch<F>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a setting, or {OFF:?}")
+        write!(f, "a setting, {OFF:?} or {AUTO:?}")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Switch<F>, E> {
         match text {
-            OFF => Ok(Switch::Off),
+            OFF | AUTO => Ok(Switch::Off),
             _ => F::deserialize(text.into_deserializer()).map(Switch::On),
         }
     }
@@ -353,6 +354,92 @@ impl Form<norm::EndGame> for End {
         match self {
             Self::Flush => norm::EndGame::Flush,
             Self::Acknowledged => norm::EndGame::Acknowledged,
+        }
+    }
+}
+
+/// With what a NORM receiver begins that comes late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// With the next object.
+    Current,
+    /// With the object under way.
+    Object,
+    /// With all that the sender still has.
+    All,
+}
+
+impl Form<norm::SyncPolicy> for Sync {
+    fn of(value: &norm::SyncPolicy) -> Option<Self> {
+        Some(match value {
+            norm::SyncPolicy::Current => Self::Current,
+            norm::SyncPolicy::Object => Self::Object,
+            norm::SyncPolicy::All => Self::All,
+        })
+    }
+
+    fn value(&self) -> norm::SyncPolicy {
+        match self {
+            Self::Current => norm::SyncPolicy::Current,
+            Self::Object => norm::SyncPolicy::Object,
+            Self::All => norm::SyncPolicy::All,
+        }
+    }
+}
+
+/// What a NORM receiver asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Asking {
+    /// Everything.
+    Normal,
+    /// NORM_INFO.
+    Info,
+    /// Nothing.
+    None,
+}
+
+impl Form<norm::Nacking> for Asking {
+    fn of(value: &norm::Nacking) -> Option<Self> {
+        Some(match value {
+            norm::Nacking::Normal => Self::Normal,
+            norm::Nacking::InfoOnly => Self::Info,
+            norm::Nacking::None => Self::None,
+        })
+    }
+
+    fn value(&self) -> norm::Nacking {
+        match self {
+            Self::Normal => norm::Nacking::Normal,
+            Self::Info => norm::Nacking::InfoOnly,
+            Self::None => norm::Nacking::None,
+        }
+    }
+}
+
+/// When a NORM receiver asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Boundary {
+    /// At the end of a block.
+    Block,
+    /// At the end of an object.
+    Object,
+}
+
+impl Form<norm::RepairBoundary> for Boundary {
+    fn of(value: &norm::RepairBoundary) -> Option<Self> {
+        Some(match value {
+            norm::RepairBoundary::Block => Self::Block,
+            norm::RepairBoundary::Object => Self::Object,
+        })
+    }
+
+    fn value(&self) -> norm::RepairBoundary {
+        match self {
+            Self::Block => norm::RepairBoundary::Block,
+            Self::Object => norm::RepairBoundary::Object,
         }
     }
 }

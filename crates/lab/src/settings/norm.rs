@@ -3,7 +3,7 @@
 use proto::norm;
 use serde::{Deserialize, Serialize};
 
-use super::form::{Code, End, Form, Switch, table};
+use super::form::{Asking, Boundary, Code, End, Form, Switch, Sync, table};
 use super::{at_least, not_often, some};
 use crate::quantity::{Rate, Size, Span};
 use crate::text::SpecError;
@@ -51,8 +51,8 @@ table! {
         fti_in_data: bool,
         /// `K` of the back-off, or `off`: 0 towards one receiver, and more the larger the group.
         backoff: Switch<u8>,
-        /// The size of the group that receivers are told.
-        group_size: u32,
+        /// The size of the group that receivers are told, or `auto`: what is estimated.
+        group_size: Switch<u32>,
         /// Whether requests of a group are collected before they are answered.
         collect: bool,
         /// Whether the last blocks go out with as much parity as those before lacked.
@@ -91,6 +91,12 @@ table! {
         robust_factor: u32,
         /// Silence after which objects are given up, or `off`: when it was asked so often.
         inactivity: Switch<Span>,
+        /// What it begins with when it comes late: `current`, `object` or `all`.
+        sync: Sync,
+        /// What it asks for: `normal`, `info` or `none`.
+        nacking: Asking,
+        /// When it asks: at the end of a `block` or of an `object`.
+        repair_boundary: Boundary,
     }
 }
 
@@ -117,6 +123,8 @@ table! {
         read_piece: Size,
         /// Blocks of an object that are remembered as repaired.
         repairs: usize,
+        /// Commands of the application that are repeated at one time.
+        commands: usize,
     }
 }
 

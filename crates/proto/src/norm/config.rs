@@ -89,10 +89,11 @@ pub struct SenderConfig {
     /// that begins late needs no other message.
     pub fti_in_data: bool,
     /// `K` of the back-off, 0 to 15; `None` stands for 0 towards one receiver, and
-    /// in a group for 1, 2 or 4, as `group_size` is up to 200, up to 2000 or more.
+    /// in a group for 1, 2 or 4, as that is thought to have up to 200, up to 2000 or more.
     pub backoff: Option<u8>,
-    /// The group's size that is told to receivers.
-    pub group_size: u32,
+    /// The group's size that is told to receivers; `None` tells what is estimated from how soon
+    /// they answer probes, and at least as many as were heard of (RFC 5740 §5.5.4).
+    pub group_size: Option<u32>,
     /// Whether requests of a group are collected for `K` + 1 greatest round trips before they are
     /// answered (RFC 5740 §5.4.1); else each is at once, and later ones get what they ask for beyond
     /// that.
@@ -133,7 +134,7 @@ impl Default for SenderConfig {
             info_every: 8,
             fti_in_data: true,
             backoff: None,
-            group_size: 10,
+            group_size: None,
             collect: false,
             tail_parity: true,
             robust_factor: 20,
@@ -183,6 +184,12 @@ pub struct ReceiverConfig {
     pub stream_silence: Duration,
     /// Where a stream is begun to be received.
     pub join: Join,
+    /// What is received of a sender that began before (RFC 5740 §5.2).
+    pub sync: SyncPolicy,
+    /// What is asked for.
+    pub nacking: Nacking,
+    /// When something is asked for.
+    pub repair_boundary: RepairBoundary,
 }
 
 /// Where a stream is begun to be received that was under way before.
@@ -192,6 +199,42 @@ pub enum Join {
     Beginning,
     /// At the first block that is heard of, as the reference library has it.
     Heard,
+}
+
+/// What a receiver begins with, if a sender that it did not hear before is in the middle of something.
+/// From then on it receives everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// The first object of which NORM_INFO comes, or a segment of the first block that is no repair, or
+    /// for which a flush names it: `NORM_SYNC_CURRENT` of the reference library. Little is asked for
+    /// again on account of a receiver that comes late.
+    Current,
+    /// The object that the sender is at, and the whole of it.
+    Object,
+    /// The same, and the objects before it that the sender still has, 255 at the most:
+    /// `NORM_SYNC_ALL`.
+    All,
+}
+
+/// What a receiver asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nacking {
+    /// Everything that it misses: `NORM_NACK_NORMAL`.
+    Normal,
+    /// NORM_INFO alone; data is there if nothing of it was lost, or was recovered:
+    /// `NORM_NACK_INFO_ONLY`.
+    InfoOnly,
+    /// Nothing: `NORM_NACK_NONE`. Unlike a silent receiver it answers probes and acknowledges.
+    None,
+}
+
+/// When a receiver asks for what it misses. At the end of what is sent it always does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairBoundary {
+    /// Once a later block begins: `NORM_BOUNDARY_BLOCK`.
+    Block,
+    /// Once a later object begins, but for its NORM_INFO: `NORM_BOUNDARY_OBJECT`.
+    Object,
 }
 
 impl Default for ReceiverConfig {
@@ -204,6 +247,9 @@ impl Default for ReceiverConfig {
             inactivity: None,
             stream_silence: Duration::from_secs(3600),
             join: Join::Beginning,
+            sync: SyncPolicy::Object,
+            nacking: Nacking::Normal,
+            repair_boundary: RepairBoundary::Block,
         }
     }
 }
@@ -237,6 +283,8 @@ pub struct Limits {
     pub repairs: usize,
     /// Messages for nobody in particular that wait to be sent.
     pub replies: usize,
+    /// Commands of the application that a sender repeats at one time, and questions that wait.
+    pub commands: usize,
 }
 
 impl Default for Limits {
@@ -255,6 +303,7 @@ impl Default for Limits {
             read_piece: 256 << 10,
             repairs: 65_536,
             replies: 256,
+            commands: 16,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What all sessions of a node share.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::{Rng, Time};
+use engine::{Completion, EffectError, FileName, FilestoreRequest, Rng, Time};
 use wire::norm::{Body, Message, NodeId, SendTime};
 
 use super::config::Config;
@@ -35,6 +35,10 @@ pub(crate) enum Alarm {
     Acknowledge,
     /// Nothing came from the sender for too long.
     Inactivity,
+    /// A sender says or asks something again on behalf of its application.
+    Command,
+    /// A receiver answers what the sender's application asked.
+    Answer,
 }
 
 impl kernel::Alarm for Alarm {
@@ -50,6 +54,8 @@ impl kernel::Alarm for Alarm {
             Self::Feedback => "feedback",
             Self::Acknowledge => "acknowledgement",
             Self::Inactivity => "inactivity",
+            Self::Command => "command",
+            Self::Answer => "answer",
         }
     }
 }
@@ -82,6 +88,8 @@ pub(crate) struct Core {
     decoder: Option<(usize, Decoder)>,
     /// Places of objects that are over.
     pub(crate) free: Vec<Handle>,
+    /// Working files that nobody needs and that are just being opened: they are deleted after that.
+    pub(crate) doomed: BTreeMap<Handle, FileName>,
     limits_reported: Reported<Limit>,
 }
 
@@ -102,6 +110,7 @@ impl Core {
             reserved: 0,
             decoder: None,
             free: Vec::new(),
+            doomed: BTreeMap::new(),
             limits_reported: Reported::new(),
             config,
         }
@@ -115,6 +124,22 @@ impl Core {
     pub(crate) fn limit_reached(&mut self, limit: Limit) {
         if self.limits_reported.reached(limit) {
             self.indicate(Indication::LimitReached(limit));
+        }
+    }
+
+    /// An effect was carried out whose object is over.
+    pub(crate) fn orphaned(
+        &mut self,
+        handle: Handle,
+        job: &Job,
+        answer: &Result<Completion, EffectError>,
+    ) {
+        self.kernel.orphaned(job, answer);
+        if *job == Job::Open
+            && let Some(name) = self.doomed.remove(&handle)
+        {
+            let request = FilestoreRequest::DenyFile(name);
+            self.kernel.filestore(handle, Job::Forget, request);
         }
     }
 

@@ -59,6 +59,10 @@ pub(crate) struct Incoming {
     contradictions: u32,
     /// What is kept of it if it is a stream.
     stream: Option<Box<Stream>>,
+    /// Whether no more than NORM_INFO of it is asked for.
+    is_info_only: bool,
+    /// Whether the user was told of it.
+    is_announced: bool,
 }
 
 /// How it is cut and coded.
@@ -120,7 +124,7 @@ pub(crate) struct Reach {
 }
 
 impl Incoming {
-    pub(crate) fn new(id: ObjectId, handle: Handle) -> Self {
+    pub(crate) fn new(id: ObjectId, handle: Handle, is_info_only: bool) -> Self {
         Self {
             id,
             handle,
@@ -140,6 +144,16 @@ impl Incoming {
             is_refused: false,
             contradictions: 0,
             stream: None,
+            is_info_only,
+            is_announced: false,
+        }
+    }
+
+    /// Tells the user that it began, once.
+    pub(crate) fn announce(&mut self, core: &mut Core) {
+        if !std::mem::replace(&mut self.is_announced, true) {
+            let info = Bytes::new();
+            core.indicate(Indication::Started { id: self.id, is_sender: false, info });
         }
     }
 
@@ -208,6 +222,7 @@ impl Incoming {
         if let (Some(fti), Some(shape)) = (fti, &self.shape) {
             return self.compare(*fti == shape.fti);
         }
+        self.announce(core);
         let Some(fti) = fti else { return Ok(()) };
         let unknown = || Failure::Settings("its FEC scheme is not understood".to_owned());
         let coding = Coding::from_fti(scheme, fti).ok_or_else(unknown)?;
@@ -532,6 +547,9 @@ impl Incoming {
     }
 
     fn finished(&self, core: &mut Core, result: Result<(), Failure>, data: Option<Bytes>) {
+        if !self.is_announced {
+            return;
+        }
         core.indicate(Indication::Finished(Finished {
             id: self.id,
             is_sender: false,
@@ -549,13 +567,20 @@ impl Incoming {
         }));
     }
 
+    /// Its sender gives it up: what is not here does not come any more. What is here stays.
+    pub(crate) fn abandon(&mut self, core: &mut Core, failure: Failure) {
+        if self.state == State::Receiving {
+            self.fail(core, failure);
+        }
+    }
+
     /// Gives it up, and everything that came of it.
     pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) {
         if self.is_over() {
             return;
         }
         self.state = State::Failed;
-        self.is_refused = failure != Failure::Abandoned;
+        self.is_refused = !matches!(failure, Failure::Abandoned | Failure::Ended);
         self.release(core);
         for block in std::mem::take(&mut self.blocks).into_values() {
             core.assembling -= block.cost;
@@ -573,7 +598,11 @@ impl Incoming {
                 let request = FilestoreRequest::DenyFile(name);
                 core.kernel.filestore(self.handle, Job::Forget, request);
             }
-            Store::Opening(name) | Store::Closed(name) => {
+            // To delete it now might be in vain, because effects overtake each other.
+            Store::Opening(name) => {
+                core.doomed.insert(self.handle, name);
+            }
+            Store::Closed(name) => {
                 let request = FilestoreRequest::DenyFile(name);
                 core.kernel.filestore(self.handle, Job::Forget, request);
             }
@@ -643,6 +672,9 @@ impl Incoming {
         if is_info_due && self.lacks_info() {
             return true;
         }
+        if self.is_info_only {
+            return false;
+        }
         if let Some(stream) = &self.stream {
             return stream.lacks(since);
         }
@@ -686,7 +718,10 @@ impl Incoming {
         let is_info_due = !self.asked.has_info(since);
         let Some(shape) = self.shape.clone() else {
             let item = Position { fec: scheme, object, id: first_id(scheme) };
-            let flags = RequestFlags::OBJECT | RequestFlags::INFO;
+            let flags = match self.is_info_only {
+                true => RequestFlags::INFO,
+                false => RequestFlags::OBJECT | RequestFlags::INFO,
+            };
             if is_info_due {
                 if writer.item(flags, item).is_err() {
                     return false;
@@ -702,6 +737,9 @@ impl Incoming {
                 return false;
             }
             self.asked.ask_info(now);
+        }
+        if self.is_info_only {
+            return true;
         }
         if let Some(stream) = self.stream.as_mut() {
             let (fec, block_len) = (shape.scheme, shape.fti.block_len);

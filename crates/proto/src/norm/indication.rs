@@ -83,6 +83,29 @@ pub enum RequestError {
     /// It is no stream, or was closed.
     #[error("{0} is not a stream that can be written to")]
     NotWritable(ObjectId),
+    /// What the application says does not fit one message.
+    #[error("{len} octets are said at once, of which one message takes {max}")]
+    CommandTooLong {
+        /// Its octets.
+        len: usize,
+        /// Most octets.
+        max: usize,
+    },
+    /// [`Limits::commands`](super::Limits) wait to be said.
+    #[error("as much as allowed waits to be said")]
+    TooManyCommands,
+    /// No receiver was named, and none was heard of.
+    #[error("there is nobody to be asked")]
+    NobodyToAsk,
+    /// Kinds of questions before 16 are not the application's (RFC 5740 §4.2.3.6).
+    #[error("{0} is no kind of question of an application; these begin with 16")]
+    NoKind(u8),
+    /// Nobody asked that, or it is long ago.
+    #[error("there is no such question")]
+    NoQuestion,
+    /// The session ends, and takes nothing more.
+    #[error("the session ends")]
+    Ending,
 }
 
 /// What a stream brought.
@@ -168,6 +191,71 @@ pub enum Indication {
         /// Its number.
         node: u32,
     },
+    /// A sender's application says something to all receivers (RFC 5740 §4.2.3.7). Repetitions are left
+    /// out if the sender is of this implementation; of others each of them is told.
+    Command {
+        /// The path of its messages.
+        peer: PathId,
+        /// The sender's number.
+        node: u32,
+        /// What it says.
+        octets: Bytes,
+    },
+    /// A command of this node was repeated as often as it should be.
+    CommandSaid {
+        /// The path it was sent on.
+        peer: PathId,
+        /// Its number.
+        number: u64,
+    },
+    /// A sender's application asks something (§4.2.3.6), once however often that is repeated;
+    /// [`Node::answer`](super::Node::answer) answers.
+    Question {
+        /// The path of its messages.
+        peer: PathId,
+        /// The sender's number.
+        node: u32,
+        /// The kind of question, 16 to 255.
+        kind: u8,
+        /// Its number.
+        id: u8,
+    },
+    /// A receiver answered a question of this node.
+    Answered {
+        /// The path it was asked on.
+        peer: PathId,
+        /// The receiver's number.
+        node: u32,
+        /// The kind of question.
+        kind: u8,
+        /// Its number.
+        id: u8,
+        /// What it answered.
+        octets: Bytes,
+    },
+    /// Nobody is left of whom an answer is expected.
+    QuestionOver {
+        /// The path it was asked on.
+        peer: PathId,
+        /// The kind of question.
+        kind: u8,
+        /// Its number.
+        id: u8,
+        /// Receivers that were asked in vain.
+        silent: u32,
+    },
+    /// A sender's session is over: nothing more comes, and nothing is repaired (§4.2.3.2).
+    SenderEnded {
+        /// The path of its messages.
+        peer: PathId,
+        /// Its number.
+        node: u32,
+    },
+    /// The end of a session of this node was told as often as it should be.
+    SessionEnded {
+        /// The path it was sent on.
+        peer: PathId,
+    },
     /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
     LimitReached(Limit),
 }
@@ -203,6 +291,9 @@ pub enum Failure {
     /// The sender says that it sends no more of it, or began anew.
     #[error("given up by the sender")]
     Abandoned,
+    /// The sender's session ended before it was here.
+    #[error("the sender ended its session")]
+    Ended,
     /// Nothing more came.
     #[error("the sender fell silent")]
     Silence,

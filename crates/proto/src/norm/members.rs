@@ -103,6 +103,11 @@ impl Members {
         self.heard.contains_key(&node)
     }
 
+    /// Those that were heard of.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.heard.keys().copied()
+    }
+
     /// A receiver was heard for the first time.
     pub(crate) fn insert(&mut self, node: NodeId) {
         self.heard.insert(node, Member::default());

@@ -8,11 +8,14 @@
 //! Where the reference implementation of the U.S. Naval Research Laboratory differs from the RFC,
 //! this speaks as that does: it is what is spoken with in the field.
 
+mod answers;
 mod asked;
 mod bits;
 mod coding;
+mod commands;
 mod config;
 mod core;
+mod group_size;
 mod grtt;
 mod incoming;
 mod indication;
@@ -31,13 +34,17 @@ mod voice;
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Receive, Rng,
     Ticket, Time, Transmit, TxBuf,
 };
-use wire::norm::{Body, Command, Message};
+use wire::norm::{Body, Command, Message, NodeId};
 
-pub use self::config::{Config, EndGame, Join, Limits, ReceiverConfig, SenderConfig};
+pub use self::config::{
+    Config, EndGame, Join, Limits, Nacking, ReceiverConfig, RepairBoundary, SenderConfig,
+    SyncPolicy,
+};
 pub use self::indication::{
     Content, Failure, Finished, Indication, Limit, MessageCounts, ObjectId, Piece, Report,
     RequestError, SendRequest, Stats, StreamOptions,
@@ -47,7 +54,9 @@ pub use wire::norm as message;
 pub use wire::norm::Scheme;
 
 use self::coding::Coding;
+use self::commands::Commands;
 use self::core::{Alarm, Core, Kernel, Task};
+use self::members::Members;
 use self::outgoing::Outgoing;
 use self::receiver::{Receiver, SenderId};
 use self::sender::Sender;
@@ -179,6 +188,142 @@ impl Node {
         if found { Ok(()) } else { Err(RequestError::NoObject(id)) }
     }
 
+    /// Says something to all receivers on a path at once, ahead of data (RFC 5740 §4.2.3.7): `times` often,
+    /// twice the greatest round trip apart, or as often as `robust_factor` says. The number tells
+    /// [`Indication::CommandSaid`] and [`Node::hush`] which command it is. Receivers of this
+    /// implementation tell their application once.
+    ///
+    /// # Errors
+    /// It cannot be said; nothing was begun.
+    pub fn command(
+        &mut self,
+        now: Time,
+        peer: PathId,
+        octets: Bytes,
+        times: Option<u32>,
+    ) -> Result<u64, RequestError> {
+        // No longer than a segment (§4.2.3.7), of which the header is the longer one.
+        let config = &self.core.config.sender;
+        let coding = Coding::new(config).map_err(RequestError::Settings)?;
+        let longest = config.segment_size.map_or(usize::from(u16::MAX), usize::from);
+        let max = self.room(peer, coding.data_header(true)).min(longest);
+        if octets.len() > max {
+            return Err(RequestError::CommandTooLong { len: octets.len(), max });
+        }
+        let times = times.unwrap_or(self.core.config.sender.robust_factor);
+        self.on_path(now, peer, |commands, _, core| commands.say(core, now, octets, times))?
+    }
+
+    /// Says a command no more.
+    ///
+    /// # Errors
+    /// There is none of this number that is still being said.
+    pub fn hush(&mut self, peer: PathId, number: u64) -> Result<(), RequestError> {
+        let handle = self.senders.get(&peer).copied();
+        let session = handle.and_then(|handle| self.slots.get_mut(handle));
+        let Some(Session::Sender(sender)) = session else { return Err(RequestError::NoQuestion) };
+        let found = sender.command(&mut self.core, |commands, _, _| commands.hush(number));
+        if found { Ok(()) } else { Err(RequestError::NoQuestion) }
+    }
+
+    /// Asks receivers something that their applications answer (RFC 5740 §4.2.3.6), those of `nodes`, or
+    /// all that were heard of if there are none. What `kind` means, 16 to 255, is up to the application.
+    /// The number tells [`Indication::Answered`] and [`Indication::QuestionOver`] which question it is.
+    /// Questions are asked one after the other.
+    ///
+    /// # Errors
+    /// It cannot be asked; nothing was begun.
+    pub fn ask(
+        &mut self,
+        now: Time,
+        peer: PathId,
+        kind: u8,
+        nodes: &[u32],
+    ) -> Result<u8, RequestError> {
+        if kind < message::Ack::APPLICATION {
+            return Err(RequestError::NoKind(kind));
+        }
+        self.on_path(now, peer, |commands, members, core| {
+            let given = nodes.iter().copied().map(NodeId);
+            let heard = members.iter().filter(|_| nodes.is_empty());
+            commands.ask(core, now, kind, given.chain(heard))
+        })?
+    }
+
+    /// Answers a question of a sender, as often as that asks it: `peer` and `node` are those of
+    /// [`Indication::Question`].
+    ///
+    /// # Errors
+    /// There is no such question, or the answer does not fit one message.
+    pub fn answer(
+        &mut self,
+        now: Time,
+        (peer, node): (PathId, u32),
+        (kind, id): (u8, u8),
+        octets: Bytes,
+    ) -> Result<(), RequestError> {
+        let max = self.room(peer, ANSWER_HEADER);
+        if octets.len() > max {
+            return Err(RequestError::CommandTooLong { len: octets.len(), max });
+        }
+        let handle = self.receivers.get(&SenderId { path: peer, node: NodeId(node) }).copied();
+        let session = handle.and_then(|handle| self.slots.get_mut(handle));
+        let Some(Session::Receiver(receiver)) = session else {
+            return Err(RequestError::NoQuestion);
+        };
+        let found = receiver.answer_question(&mut self.core, now, (kind, id), octets);
+        if found { Ok(()) } else { Err(RequestError::NoQuestion) }
+    }
+
+    /// Ends the session on a path (RFC 5740 §4.2.3.2): what is under way is given up, and receivers are
+    /// told so as often as `robust_factor` says. They depend on that in nothing; it spares them to ask a
+    /// sender that is gone. What is sent later is of another session.
+    pub fn end(&mut self, now: Time, peer: PathId) {
+        let Some(handle) = self.senders.get(&peer).copied() else { return };
+        if let Some(Session::Sender(sender)) = self.slots.get_mut(handle) {
+            sender.end(&mut self.core, now);
+        }
+        self.free_places();
+    }
+
+    /// Octets that one message on a path takes behind its header.
+    fn room(&self, path: PathId, header: usize) -> usize {
+        let mtu = self.core.kernel.paths.get(&path).map(Path::mtu).filter(|mtu| *mtu > 0);
+        mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(header))
+    }
+
+    /// Does something with what is said on a path beside objects.
+    fn on_path<T>(
+        &mut self,
+        now: Time,
+        path: PathId,
+        job: impl FnOnce(&mut Commands, &Members, &mut Core) -> T,
+    ) -> Result<T, RequestError> {
+        let handle = match self.senders.get(&path).copied() {
+            Some(handle) => handle,
+            None => self.sender(now, path)?,
+        };
+        match self.slots.get_mut(handle) {
+            Some(Session::Sender(sender)) if !sender.commands().is_ending() => {
+                Ok(sender.command(&mut self.core, job))
+            }
+            Some(Session::Sender(_) | Session::Receiver(_) | Session::Object { .. }) | None => {
+                Err(RequestError::Ending)
+            }
+        }
+    }
+
+    /// Forgets a sender whose session is over.
+    fn forget_ended(&mut self, handle: Handle) {
+        let Some(Session::Sender(sender)) = self.slots.get_mut(handle) else { return };
+        if !sender.commands().has_ended() {
+            return;
+        }
+        sender.base.disarm_all(&mut self.core.kernel);
+        self.senders.remove(&sender.path);
+        self.slots.take(handle);
+    }
+
     /// The sender on a path, if it takes another object.
     fn sender(&mut self, now: Time, path: PathId) -> Result<Handle, RequestError> {
         if let Some(handle) = self.senders.get(&path).copied() {
@@ -188,6 +333,11 @@ impl Node {
                 matches!(session, Some(Session::Sender(sender)) if sender.has_stream());
             if has_stream {
                 return Err(RequestError::Stream);
+            }
+            let is_ending =
+                matches!(session, Some(Session::Sender(sender)) if sender.commands().is_ending());
+            if is_ending {
+                return Err(RequestError::Ending);
             }
             let is_full =
                 matches!(session, Some(Session::Sender(sender)) if sender.objects() >= most);
@@ -282,11 +432,19 @@ impl Node {
             return;
         }
         let key = SenderId { path: receive.path, node: message.source };
+        // An end that is repeated begins nothing.
+        let is_end = matches!(message.body, Body::Command(Command::Eot { .. }));
+        if is_end && !self.receivers.contains_key(&key) {
+            return;
+        }
         let Some(handle) = self.receiver(now, key, receive.from, header) else {
             self.core.stats.stray += 1;
             return;
         };
+        let session = self.slots.get(handle);
+        let may_begin = matches!(session, Some(Session::Receiver(receiver)) if receiver.may_begin(&self.core, &message.body));
         let number = match &message.body {
+            _ if !may_begin => None,
             Body::Info(info) => self.reach_object(handle, info.object),
             Body::Data(data) => self.reach_object(handle, data.object),
             Body::Command(Command::Flush { object, .. }) => self.reach_object(handle, *object),
@@ -305,7 +463,7 @@ impl Node {
                 Some(number) => receiver.on_data(core, now, number, data),
                 None => core.stats.duplicate_data += 1,
             },
-            Body::Command(command) => receiver.on_command(core, now, command),
+            Body::Command(command) => receiver.on_command(core, now, message.sequence, command),
             Body::Nack(_) | Body::Ack(_) | Body::Report(_) => {}
         }
         receiver.greeted(core, now);
@@ -330,7 +488,7 @@ impl Node {
                     return None;
                 }
                 former = Some(receiver.former(now));
-                receiver.abandon(&mut self.core, now, &Failure::Abandoned);
+                receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
             }
             self.forget(key);
         }
@@ -434,7 +592,7 @@ impl Node {
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
         let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
         let Some(Session::Object { of, number }) = self.slots.get(handle) else {
-            self.core.kernel.orphaned(&job, &answer);
+            self.core.orphaned(handle, &job, &answer);
             return;
         };
         let (of, number) = (*of, *number);
@@ -442,22 +600,25 @@ impl Node {
             Some(Session::Sender(sender)) => {
                 match sender.object(number) {
                     Some(object) => object.done(&mut self.core, job, answer),
-                    None => self.core.kernel.orphaned(&job, &answer),
+                    None => self.core.orphaned(handle, &job, &answer),
                 }
                 sender.advance(&mut self.core, now);
             }
             Some(Session::Receiver(receiver)) => {
                 match receiver.object(number) {
                     Some(object) => object.done(&mut self.core, job, answer),
-                    None => self.core.kernel.orphaned(&job, &answer),
+                    None => self.core.orphaned(handle, &job, &answer),
                 }
                 receiver.settle(&mut self.core, now);
             }
-            Some(Session::Object { .. }) | None => self.core.kernel.orphaned(&job, &answer),
+            Some(Session::Object { .. }) | None => self.core.orphaned(handle, &job, &answer),
         }
         self.free_places();
     }
 }
+
+/// Octets of NORM_ACK before what an application answers, with EXT_CC.
+const ANSWER_HEADER: usize = 36;
 
 /// Octets of NORM_INFO before what it says, with the longest FEC object transmission information.
 pub(crate) const INFO_HEADER: usize = 32;
@@ -491,7 +652,8 @@ impl Turns for Node {
         }
     }
 
-    fn settle(&mut self, _handle: Handle) {
+    fn settle(&mut self, handle: Handle) {
+        self.forget_ended(handle);
         self.free_places();
     }
 }

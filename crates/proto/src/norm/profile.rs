@@ -29,7 +29,7 @@ fn nrl_2011() -> Config {
     sender.grtt_of_path = false;
     sender.grtt_max = Duration::from_secs(10);
     sender.backoff = Some(4);
-    sender.group_size = 1000;
+    sender.group_size = Some(1000);
     sender.collect = true;
     sender.tail_parity = false;
     sender.end = EndGame::Flush;

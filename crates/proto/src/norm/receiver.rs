@@ -1,16 +1,19 @@
 //! What a node keeps of a sender that it receives from (RFC 5740 §5.2, §5.3, §5.5).
 
 mod feedback;
+mod questions;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{PathId, Time};
 use wire::norm::{
-    self, Ack, Body, Command, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, NodeId, Position,
-    RequestWriter, Requests, Scheme, SendTime,
+    self, Ack, Body, Command, Extension, Extensions, FIELD_BITS_ASSUMED, Flags, Nack, NodeId,
+    Position, RequestWriter, Requests, Scheme, SendTime,
 };
 
+use super::answers::Answers;
+use super::config::{Nacking, RepairBoundary, SyncPolicy};
 use super::core::{Alarm, Core};
 use super::grtt::backoff;
 use super::incoming::{Incoming, Reach};
@@ -26,6 +29,10 @@ const NACK_HEADER: usize = 36;
 
 /// How long messages of a sender's former life are ignored at the least.
 const FORMER_MIN: Duration = Duration::from_secs(1);
+
+/// Objects before the first that is heard of, with [`SyncPolicy::All`]: as many as the reference
+/// library asks for.
+const SYNC_BACK: u64 = 255;
 
 /// Messages of one round of requests at most; what is left is asked for in the next.
 const NACKS_MAX: u32 = 16;
@@ -83,10 +90,14 @@ pub(crate) struct Receiver {
     /// Up to where everything is here that it wants acknowledged.
     confirmed: Option<Position>,
     acknowledge_due: bool,
+    answers: Answers,
+    answer_due: bool,
     misses: u32,
     /// Whether nothing is missing of what is under way, which may be silent for longer.
     rests: bool,
     sequence: u16,
+    /// Whether it said that its session is over.
+    has_ended: bool,
 }
 
 /// Whose messages these are.
@@ -155,9 +166,12 @@ impl Receiver {
             wanted: None,
             confirmed: None,
             acknowledge_due: false,
+            answers: Answers::default(),
+            answer_due: false,
             misses: 0,
             rests: false,
             sequence: 0,
+            has_ended: false,
         }
     }
 
@@ -168,7 +182,7 @@ impl Receiver {
     pub(crate) fn memory(&self) -> usize {
         let objects: usize = self.objects.values().map(Incoming::memory).sum();
         let over = (self.done.len() + self.failed.len()) * 32;
-        objects + self.objects.len() * size_of::<Incoming>() + over
+        objects + self.objects.len() * size_of::<Incoming>() + over + self.answers.memory()
     }
 
     /// Whether nothing is under way.
@@ -251,11 +265,12 @@ impl Receiver {
     /// The objects that begin when a message names this one: it, and what came before it unseen.
     pub(crate) fn to_begin(&self, core: &Core, number: u16) -> std::ops::Range<u64> {
         let number = self.unwrap(number);
-        let first = match self.newest {
-            None => number,
-            Some(newest) => newest + 1,
-        };
         let room = core.config.limits.objects.saturating_sub(self.objects.len()) as u64;
+        let first = match (self.newest, core.config.receiver.sync) {
+            (Some(newest), _) => newest + 1,
+            (None, SyncPolicy::Current | SyncPolicy::Object) => number,
+            (None, SyncPolicy::All) => number - SYNC_BACK.min(room.saturating_sub(1)),
+        };
         if first > number || number - first >= room {
             return 0..0;
         }
@@ -267,11 +282,16 @@ impl Receiver {
     pub(crate) fn begin(&mut self, core: &mut Core, number: u16, places: &[Handle]) -> Option<u64> {
         let number = self.unwrap(number);
         let first = (number + 1).saturating_sub(places.len() as u64);
+        let named = number;
         for (number, place) in (first..).zip(places) {
             let id = ObjectId { peer: self.from, sender: self.sender.node.0, number };
-            self.objects.insert(number, Incoming::new(id, *place));
-            let info = bytes::Bytes::new();
-            core.indicate(Indication::Started { id, is_sender: false, info });
+            let is_info_only = core.config.receiver.nacking == Nacking::InfoOnly;
+            let mut object = Incoming::new(id, *place, is_info_only);
+            // Of what came before the first that was heard of, there may be nothing any more.
+            if self.newest.is_some() || number == named {
+                object.announce(core);
+            }
+            self.objects.insert(number, object);
         }
         if !places.is_empty() {
             if self.newest.is_none() {
@@ -337,7 +357,14 @@ impl Receiver {
         let object = self.objects.get(&number);
         let is_stream = object.is_some_and(Incoming::is_stream);
         let block = object.map_or(u64::from(data.id.block), |object| object.reached(data.id.block));
-        self.advance(number, block);
+        self.advance(
+            number,
+            match core.config.receiver.repair_boundary {
+                // A stream has no end that could be waited for.
+                RepairBoundary::Object if !is_stream => 0,
+                RepairBoundary::Object | RepairBoundary::Block => block,
+            },
+        );
         if self.reach != before {
             self.check_repairs(core, now);
         }
@@ -357,7 +384,13 @@ impl Receiver {
     }
 
     /// The sender commands (§4.2.3).
-    pub(crate) fn on_command(&mut self, core: &mut Core, now: Time, command: &Command<'_>) {
+    pub(crate) fn on_command(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        sequence: u16,
+        command: &Command<'_>,
+    ) {
         match command {
             Command::Flush { fec, object, id, ackers, .. } => {
                 let position = Position { fec: *fec, object: *object, id: *id };
@@ -374,9 +407,33 @@ impl Receiver {
                 self.on_other_requests(requests);
                 self.on_other_feedback(core, now, *cc);
             }
-            Command::Eot { .. } => self.abandon(core, now, &Failure::Abandoned),
-            // Applications of other kinds are not spoken with.
-            Command::AckReq { .. } | Command::Application { .. } | Command::Other { .. } => {}
+            Command::Eot { .. } => self.on_end(core, now),
+            Command::AckReq { kind, id, ackers, .. } => {
+                self.on_question(core, now, (*kind, *id), ackers);
+            }
+            Command::Application { others, payload, .. } => {
+                if self.answers.is_new(sequence, others) {
+                    let SenderId { path: peer, node: NodeId(node) } = self.sender;
+                    let octets = bytes::Bytes::copy_from_slice(payload);
+                    core.indicate(Indication::Command { peer, node, octets });
+                }
+            }
+            Command::Other { .. } => core.stats.stray += 1,
+        }
+    }
+
+    /// Whether a message may be the first that is heeded of a sender (§5.2).
+    pub(crate) fn may_begin(&self, core: &Core, message: &Body<'_>) -> bool {
+        if self.newest.is_some() || core.config.receiver.sync != SyncPolicy::Current {
+            return true;
+        }
+        match message {
+            Body::Info(info) => !info.flags.contains(Flags::REPAIR),
+            Body::Data(data) => data.id.block == 0 && !data.flags.contains(Flags::REPAIR),
+            Body::Command(Command::Flush { ackers, .. }) => {
+                ackers.iter().any(|node| node == core.node)
+            }
+            Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => false,
         }
     }
 
@@ -388,6 +445,9 @@ impl Receiver {
         position: Position,
         ackers: &norm::NodeList<'_>,
     ) {
+        if self.newest.is_none() {
+            return;
+        }
         self.scheme = position.fec;
         let number = self.unwrap(position.object);
         let mut block = u64::from(position.id.block) + 1;
@@ -398,8 +458,7 @@ impl Receiver {
             }
         }
         self.advance(number, block);
-        let mut listed = ackers.iter();
-        if listed.any(|node| node == core.node || node == NodeId::NONE || node == NodeId::ANY) {
+        if is_listed(core.node, ackers) {
             self.wanted = Some(position);
         }
         self.acknowledge(core, now);
@@ -448,7 +507,7 @@ impl Receiver {
         let invalid: Vec<_> = invalid.iter().map(|number| self.unwrap(number)).collect();
         for (number, object) in &mut self.objects {
             if *number < first || invalid.contains(number) {
-                object.fail(core, Failure::Abandoned);
+                object.abandon(core, Failure::Abandoned);
             } else if *number == first {
                 object.prune(core, position.id);
             }
@@ -456,8 +515,16 @@ impl Receiver {
         self.settle(core, now);
     }
 
-    /// The sender ends.
-    pub(crate) fn abandon(&mut self, core: &mut Core, now: Time, failure: &Failure) {
+    /// Nothing more comes of the sender: what is not here is given up.
+    fn abandon(&mut self, core: &mut Core, now: Time, failure: &Failure) {
+        for object in self.objects.values_mut() {
+            object.abandon(core, failure.clone());
+        }
+        self.settle(core, now);
+    }
+
+    /// The sender is forgotten, and all that is under way with it.
+    pub(crate) fn drop_all(&mut self, core: &mut Core, now: Time, failure: &Failure) {
         for object in self.objects.values_mut() {
             object.fail(core, failure.clone());
         }
@@ -558,7 +625,9 @@ impl Receiver {
             Round::Backoff => true,
             Round::Holdoff { since } => self.backoff >= BACKOFF_OF_MANY && now - wait < since,
         };
-        if core.config.receiver.silent || is_waiting || self.nack_due || !self.lacks(now - wait) {
+        let config = &core.config.receiver;
+        let is_mute = config.silent || config.nacking == Nacking::None;
+        if is_mute || is_waiting || self.nack_due || !self.lacks(now - wait) {
             return;
         }
         self.asking_since = now - wait;
@@ -600,7 +669,12 @@ impl Receiver {
                 self.base.want(&mut core.kernel, Class::Control);
             }
             Alarm::Inactivity => self.silent(core, now),
-            Alarm::Probe
+            Alarm::Answer => {
+                self.answer_due = true;
+                self.base.want(&mut core.kernel, Class::Control);
+            }
+            Alarm::Command
+            | Alarm::Probe
             | Alarm::Flush
             | Alarm::Aggregate
             | Alarm::Squelch
@@ -631,7 +705,8 @@ impl Receiver {
             return;
         } else {
             self.misses += 1;
-            if !core.config.receiver.silent {
+            let config = &core.config.receiver;
+            if !config.silent && config.nacking != Nacking::None {
                 self.round = Round::Idle;
                 self.asking_since = now;
                 self.ask(core);
@@ -657,6 +732,9 @@ impl Receiver {
             return Turn::More;
         }
         if self.feedback_due && !self.emit_feedback(core, burst) {
+            return Turn::More;
+        }
+        if self.answer_due && !self.emit_answers(core, burst) {
             return Turn::More;
         }
         Turn::Over
@@ -750,4 +828,9 @@ impl Receiver {
             payload,
         }
     }
+}
+
+/// Whether a node is among those that are asked: by its number, or because any is.
+fn is_listed(node: NodeId, ackers: &norm::NodeList<'_>) -> bool {
+    ackers.iter().any(|other| other == node || other == NodeId::NONE || other == NodeId::ANY)
 }

@@ -1,6 +1,7 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
 mod stream;
+mod talk;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,8 +14,10 @@ use wire::norm::{
 
 use self::stream::Flow;
 use super::coding::{Coding, first_id};
+use super::commands::Commands;
 use super::config::EndGame;
 use super::core::{Alarm, Core, send_time, since_sent};
+use super::group_size::{self, GroupSize};
 use super::grtt::Grtt;
 use super::indication::{Failure, Finished, Indication, Limit, Report};
 use super::members::{Members, Persistence, Standing};
@@ -58,6 +61,8 @@ pub(crate) struct Sender {
     /// Objects that were asked for and are no longer here.
     squelch: Option<Position>,
     members: Members,
+    group_size: GroupSize,
+    commands: Commands,
     /// When a flush that asks in the middle of a transfer may go out at the earliest.
     next_flush: Time,
 }
@@ -90,9 +95,8 @@ impl Sender {
         let config = &core.config.sender;
         let least = Duration::from_micros(1);
         let grtt = Grtt::new(config.grtt_initial, least, config.grtt_max);
-        let backoff =
-            config.backoff.unwrap_or_else(|| usual_backoff(is_group, config.group_size)).min(15);
-        let group_size = config.group_size;
+        let group_size = config.group_size.unwrap_or(group_size::LEAST);
+        let backoff = config.backoff.unwrap_or_else(|| usual_backoff(is_group, group_size)).min(15);
         let instance = core.rng.next_u32() as u16;
         let first = core.rng.next_u32() & 0xff;
         Self {
@@ -110,6 +114,8 @@ impl Sender {
             adv_due: false,
             squelch: None,
             members: Members::default(),
+            group_size: GroupSize::new(),
+            commands: Commands::new(path),
             next_flush: Time::ZERO,
         }
     }
@@ -150,12 +156,15 @@ impl Sender {
 
     pub(crate) fn memory(&self) -> usize {
         let objects: usize = self.objects.iter().map(Outgoing::memory).sum();
-        objects + self.objects.len() * size_of::<Outgoing>() + self.members.memory()
+        objects
+            + self.objects.len() * size_of::<Outgoing>()
+            + self.members.memory()
+            + self.commands.memory()
     }
 
     /// Sends another object.
     pub(crate) fn add(&mut self, core: &mut Core, now: Time, mut object: Outgoing) {
-        if self.objects.is_empty() {
+        if self.is_idle() {
             self.begin(core);
         }
         self.next_number += 1;
@@ -166,6 +175,11 @@ impl Sender {
         self.objects.push_back(object);
         self.begin_stream();
         self.advance(core, now);
+    }
+
+    /// Whether there is nothing to send and to say.
+    fn is_idle(&self) -> bool {
+        self.objects.is_empty() && self.commands.is_empty()
     }
 
     /// The first of some objects: probes the round trip.
@@ -265,7 +279,7 @@ impl Sender {
 
     /// Nothing is left: nothing runs on.
     fn rest(&mut self, core: &mut Core) {
-        if !self.objects.is_empty() {
+        if !self.is_idle() {
             return;
         }
         (self.flush, self.flow) = (None, None);
@@ -341,6 +355,11 @@ impl Sender {
 
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
+            Alarm::Command => {
+                self.commands.expire(core, now);
+                self.base.want(&mut core.kernel, Class::Control);
+                self.rest(core);
+            }
             Alarm::Probe => {
                 self.voice.grtt.round_over();
                 self.probe.due = true;
@@ -354,6 +373,7 @@ impl Sender {
             | Alarm::Nack
             | Alarm::Feedback
             | Alarm::Acknowledge
+            | Alarm::Answer
             | Alarm::Inactivity => {}
         }
     }
@@ -440,6 +460,12 @@ impl Sender {
     }
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        if !self.commands.is_empty() {
+            if !self.commands.emit(core, &mut self.voice, &mut self.base, burst) {
+                return Turn::More;
+            }
+            self.rest(core);
+        }
         if self.probe.due && !self.emit_probe(core, burst) {
             return Turn::More;
         }
@@ -478,6 +504,9 @@ impl Sender {
             return false;
         }
         self.probe.due = false;
+        let most = self.voice.grtt.advertised() * u32::from(self.voice.backoff.max(4));
+        self.group_size.probed(self.probe.sequence, at, most, self.voice.group_size());
+        self.judge_group(core);
         self.probe.sequence = self.probe.sequence.wrapping_add(1);
         let config = &core.config.sender;
         let least = config.probe_interval_min.max(self.voice.grtt.advertised());
@@ -626,6 +655,7 @@ impl Sender {
         }
         self.members.insert(node);
         self.heard_on_stream(node);
+        self.judge_group(core);
         if core.config.sender.end == EndGame::Acknowledged
             && !self.is_group
             && let Some(flush) = self.flush.as_mut().filter(|flush| flush.sent > 0)
@@ -639,6 +669,13 @@ impl Sender {
     /// A receiver acknowledges (§4.3.2).
     pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, node: NodeId, ack: &Ack<'_>) {
         self.heard(core, now, node, ack.grtt_response);
+        if ack.kind == Ack::CC {
+            self.count_answer(core, now, ack);
+        }
+        if ack.kind >= Ack::APPLICATION {
+            self.commands.on_answer(core, node, ack);
+            self.rest(core);
+        }
         if ack.kind != Ack::FLUSH {
             return;
         }

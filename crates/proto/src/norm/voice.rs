@@ -40,6 +40,16 @@ impl Voice {
         }
     }
 
+    /// The group's size that is told.
+    pub(crate) fn group_size(&self) -> u32 {
+        norm::group_size(self.group_size)
+    }
+
+    /// Tells another size of the group from now on.
+    pub(crate) fn set_group_size(&mut self, size: u32) {
+        self.group_size = norm::quantise_group_size(size);
+    }
+
     /// Writes a message into the batch; `false` if it must wait for the next one.
     pub(crate) fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let went = core.push(burst, self.sequence, body);

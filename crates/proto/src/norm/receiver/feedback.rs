@@ -8,6 +8,7 @@ use wire::norm::{self, Ack, Body, CcFeedback, CcFlags, CcNodes, SendTime};
 
 use super::{Probe, Receiver};
 use crate::norm::core::{Alarm, Core};
+use crate::norm::group_size::BIASED;
 use crate::norm::grtt::backoff;
 use crate::norm::reception::Role;
 use crate::path::{Burst, Class};
@@ -15,9 +16,6 @@ use crate::path::{Burst, Class};
 /// `K` of the random wait before an answer, if that of requests is smaller: in most groups there are
 /// more answers than requests, and they are less urgent.
 const BACKOFF_LEAST: u8 = 4;
-
-/// How much of the wait depends on the rate.
-const BIASED: f64 = 0.25;
 
 /// Others that report a rate below so many times this one's need not be told of this one.
 const NEAR: f64 = 0.9;

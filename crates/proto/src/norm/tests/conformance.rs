@@ -98,6 +98,13 @@ impl Subject for Norm {
             | Indication::Readable { .. }
             | Indication::Writable { .. }
             | Indication::Flushed { .. }
+            | Indication::Command { .. }
+            | Indication::CommandSaid { .. }
+            | Indication::Question { .. }
+            | Indication::Answered { .. }
+            | Indication::QuestionOver { .. }
+            | Indication::SenderEnded { .. }
+            | Indication::SessionEnded { .. }
             | Indication::LimitReached(_) => None,
         }
     }

@@ -48,7 +48,7 @@ fn one_parity_segment_mends_other_losses_at_each_receiver() {
 fn who_hears_others_ask_need_not_ask() {
     let mut config = Config::default();
     // As the RFC has it for large groups: with less, more speak before they hear others.
-    (config.sender.group_size, config.sender.backoff) = (100, Some(4));
+    (config.sender.group_size, config.sender.backoff) = (Some(100), Some(4));
     config.sender.collect = true;
     let file = content(64_000);
     // A segment, two of a block, a whole block, NORM_INFO: lost on the way to all.
@@ -78,7 +78,7 @@ fn who_hears_others_ask_need_not_ask() {
 #[test]
 fn independent_losses_cost_little() {
     let mut config = Config::default();
-    config.sender.group_size = 50;
+    config.sender.group_size = Some(50);
     let mut group = Group::of(30, &config);
     let mut rng = Rng::new(5, "losses");
     group.lose = Box::new(move |_, _, _, message| is_data(message) && rng.chance(0.02));

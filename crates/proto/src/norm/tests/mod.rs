@@ -1,9 +1,11 @@
 //! Tests of NORM nodes.
 
 mod answers;
+mod commands;
 mod conformance;
 mod group;
 mod groups;
+mod policies;
 mod random;
 mod stores;
 mod streams;

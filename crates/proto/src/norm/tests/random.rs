@@ -16,6 +16,15 @@ use crate::norm::{
 enum Op {
     /// Sends a file, or octets, of this length.
     Send(u16, bool),
+    /// Sends so many small objects at once.
+    Queue(u8),
+    /// An application says something so often, or asks its receivers.
+    Say(usize, u8),
+    Ask(usize),
+    /// The application of a side answers what it was asked.
+    Answer(usize),
+    /// The session of a side ends.
+    End(usize),
     /// Ends one of the objects under way at a side.
     Cancel(usize, usize),
     /// Loses each of the next messages of a side for which a bit is set.
@@ -32,6 +41,11 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (0..40_000_u16, any::<bool>()).prop_map(|(len, is_file)| Op::Send(len, is_file)),
+        1 => (1..7_u8).prop_map(Op::Queue),
+        1 => (0..2_usize, 0..8_u8).prop_map(|(side, times)| Op::Say(side, times)),
+        1 => (0..2_usize).prop_map(Op::Ask),
+        1 => (0..2_usize).prop_map(Op::Answer),
+        1 => (0..16_usize).prop_map(|n| if n < 2 { Op::End(n) } else { Op::Ask(n % 2) }),
         1 => (0..2_usize, 0..4_usize).prop_map(|(side, nth)| Op::Cancel(side, nth)),
         4 => (0..2_usize, any::<u16>()).prop_map(|(side, bits)| Op::Lose(side, bits)),
         1 => (1..3_000_u16).prop_map(Op::Outage),
@@ -107,6 +121,12 @@ impl Play {
                 let _ = world.sides[0].engine.send(world.now, request);
                 world.drain(0);
             }
+            Op::Queue(count) => {
+                for _ in 0..count {
+                    self.apply(&Op::Send(700, false));
+                }
+            }
+            Op::Say(..) | Op::Ask(_) | Op::Answer(_) | Op::End(_) => self.talk(op),
             Op::Cancel(side, nth) => {
                 let id = world.sides[side].engine.objects().nth(nth).map(|report| report.id);
                 if let Some(id) = id {
@@ -154,6 +174,54 @@ impl Play {
             Op::Wait(millis) => {
                 world.run_until(world.now + Duration::from_millis(u64::from(millis)));
             }
+        }
+    }
+
+    /// Applications speak with each other.
+    fn talk(&mut self, op: &Op) {
+        let world = &mut self.world;
+        match *op {
+            Op::Say(side, times) => {
+                let times = Some(u32::from(times)).filter(|times| *times > 0);
+                let engine = &mut world.sides[side].engine;
+                // Too much at once is refused.
+                let _ =
+                    engine.command(world.now, PATH, vec![times.is_some() as u8; 40].into(), times);
+                world.drain(side);
+            }
+            Op::Ask(side) => {
+                let other = 8472 - side as u32;
+                let _ = world.sides[side].engine.ask(world.now, PATH, 77, &[other]);
+                world.drain(side);
+            }
+            Op::Answer(side) => {
+                let asked =
+                    world.sides[side].indications.iter().rev().find_map(|told| match told {
+                        Indication::Question { peer, node, kind, id } => {
+                            Some(((*peer, *node), (*kind, *id)))
+                        }
+                        _ => None,
+                    });
+                if let Some((of, which)) = asked {
+                    let engine = &mut world.sides[side].engine;
+                    // One that began anew knows nothing of it.
+                    let _ = engine.answer(world.now, of, which, b"here"[..].into());
+                    world.drain(side);
+                }
+            }
+            Op::End(side) => {
+                world.sides[side].engine.end(world.now, PATH);
+                world.drain(side);
+            }
+            Op::Send(..)
+            | Op::Queue(_)
+            | Op::Cancel(..)
+            | Op::Lose(..)
+            | Op::Outage(_)
+            | Op::Restart(_)
+            | Op::Slow(_)
+            | Op::Fail(_)
+            | Op::Wait(_) => unreachable!("it is not about that"),
         }
     }
 

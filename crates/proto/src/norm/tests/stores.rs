@@ -334,3 +334,21 @@ fn what_was_learnt_wrongly_is_given_up() {
     assert!(matches!(end.result, Err(Failure::Settings(_))), "{end:?}");
     assert!(world.finished(0).expect("it ended").result.is_err());
 }
+
+#[test]
+fn a_working_file_that_is_being_opened_is_deleted_after_that() {
+    let mut world = World::with(&Config::default());
+    world.sides[1].slow = Some(Vec::new());
+    world.send(&content(20_000));
+    world.run_until(Time::from_nanos(40_000_000));
+    let waiting = |world: &World| world.sides[1].slow.as_ref().map_or(0, Vec::len);
+    assert_eq!(waiting(&world), 1, "the file is being opened");
+    let id = world.sides[1].engine.objects().next().expect("it is under way").id;
+    world.sides[1].engine.cancel(world.now, id).expect("it is under way");
+    world.drain(1);
+    assert_eq!(waiting(&world), 1, "to delete it may come before that");
+    while waiting(&world) > 0 {
+        world.work_off(1);
+    }
+    assert_eq!(leftovers(&world.sides[1].store), []);
+}

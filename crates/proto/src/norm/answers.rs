@@ -1,0 +1,171 @@
+//! What a receiver hears from a sender's application, and what it answers (RFC 5740 §4.2.3.6,
+//! §4.2.3.7, §5.5.3).
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use wire::norm::Extensions;
+
+use super::commands::EXT_COMMAND;
+
+/// Questions of one sender that are remembered.
+const QUESTIONS_MAX: usize = 16;
+
+/// Commands without a number that are remembered, so that a copy that the network made is known.
+const COPIES_MAX: usize = 16;
+
+/// What a sender's application said and asked.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    /// The newest numbered command, and which of the 64 before it were heard.
+    newest: Option<(u16, u64)>,
+    /// Sequence numbers of commands that have no number.
+    copies: VecDeque<u16>,
+    questions: VecDeque<Question>,
+}
+
+#[derive(Debug)]
+struct Question {
+    kind: u8,
+    id: u8,
+    answer: Option<Bytes>,
+    /// Whether the sender waits for it.
+    due: bool,
+}
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It is to be told to the application.
+    New,
+    /// The application has answered it before.
+    Answered,
+    /// The application did not answer it yet.
+    Waiting,
+}
+
+impl Answers {
+    pub(crate) fn memory(&self) -> usize {
+        let answers = self.questions.iter().filter_map(|question| question.answer.as_ref());
+        answers.map(Bytes::len).sum::<usize>()
+            + self.questions.len() * size_of::<Question>()
+            + self.copies.len() * 2
+    }
+
+    /// A command came; whether it is no repetition of another, as far as that can be told.
+    pub(crate) fn is_new(&mut self, sequence: u16, others: &Extensions<'_>) -> bool {
+        let mut numbers = others.iter().filter(|extension| extension.kind == EXT_COMMAND);
+        let number = numbers.next().and_then(|extension| extension.value.last_chunk::<2>());
+        let Some(number) = number.map(|number| u16::from_be_bytes(*number)) else {
+            // Others number their messages alone: a repetition has another number.
+            let is_new = !self.copies.contains(&sequence);
+            if is_new {
+                self.copies.truncate(COPIES_MAX - 1);
+                self.copies.push_front(sequence);
+            }
+            return is_new;
+        };
+        let Some((newest, mask)) = self.newest else {
+            self.newest = Some((number, 0));
+            return true;
+        };
+        let ahead = number.wrapping_sub(newest);
+        if (1..0x8000).contains(&ahead) {
+            let mask = mask << 1 | 1;
+            self.newest = Some((number, mask.checked_shl(u32::from(ahead) - 1).unwrap_or(0)));
+            return true;
+        }
+        let behind = newest.wrapping_sub(number);
+        let bit = 1_u64.checked_shl(u32::from(behind).wrapping_sub(1)).unwrap_or(0);
+        let is_new = behind > 0 && mask & bit == 0;
+        self.newest = Some((newest, mask | bit));
+        is_new
+    }
+
+    /// The sender asks.
+    pub(crate) fn hear(&mut self, kind: u8, id: u8) -> Heard {
+        let mut questions = self.questions.iter_mut();
+        if let Some(question) =
+            questions.find(|question| (question.kind, question.id) == (kind, id))
+        {
+            question.due = true;
+            return if question.answer.is_some() { Heard::Answered } else { Heard::Waiting };
+        }
+        self.questions.truncate(QUESTIONS_MAX - 1);
+        self.questions.push_front(Question { kind, id, answer: None, due: true });
+        Heard::New
+    }
+
+    /// The application answers; whether there is such a question.
+    pub(crate) fn answer(&mut self, kind: u8, id: u8, octets: Bytes) -> bool {
+        let mut questions = self.questions.iter_mut();
+        let question = questions.find(|question| (question.kind, question.id) == (kind, id));
+        let Some(question) = question else { return false };
+        (question.answer, question.due) = (Some(octets), true);
+        true
+    }
+
+    /// An answer that the sender waits for.
+    pub(crate) fn due(&self) -> Option<(u8, u8, Bytes)> {
+        self.questions.iter().find_map(|question| {
+            let answer = question.answer.clone().filter(|_| question.due)?;
+            Some((question.kind, question.id, answer))
+        })
+    }
+
+    /// It was sent.
+    pub(crate) fn went(&mut self, kind: u8, id: u8) {
+        for question in &mut self.questions {
+            question.due &= (question.kind, question.id) != (kind, id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::norm::Extension;
+
+    use super::*;
+
+    fn is_new(answers: &mut Answers, number: u16) -> bool {
+        let [high, low] = number.to_be_bytes();
+        let numbered = [Extension { kind: EXT_COMMAND, value: &[0, high, low] }];
+        answers.is_new(0, &Extensions::new(&numbered))
+    }
+
+    #[test]
+    fn numbered_commands_are_heard_once() {
+        let mut answers = Answers::default();
+        let heard = [65_534, 65_534, 1, 65_535, 65_535, 0, 0, 1, 66, 3, 3, 2];
+        let new = heard.map(|number| is_new(&mut answers, number));
+        let expected =
+            [true, false, true, true, false, true, false, false, true, true, false, true];
+        assert_eq!(new, expected);
+        // What is 65 and more behind is too old to be known, and is heard again.
+        assert!(is_new(&mut answers, 1) && is_new(&mut answers, 1));
+        assert!(is_new(&mut answers, 200) && !is_new(&mut answers, 200));
+    }
+
+    #[test]
+    fn a_copy_has_the_number_of_its_message() {
+        let mut answers = Answers::default();
+        let mut is_new = |sequence| answers.is_new(sequence, &Extensions::NONE);
+        assert!(is_new(5) && !is_new(5) && is_new(6) && !is_new(5));
+        assert!((100..120).all(is_new), "the memory is bounded");
+    }
+
+    #[test]
+    fn an_answer_is_repeated_when_it_is_asked_for() {
+        let mut answers = Answers::default();
+        assert!(!answers.answer(16, 1, Bytes::new()));
+        assert_eq!(answers.hear(16, 1), Heard::New);
+        assert_eq!((answers.hear(16, 1), answers.due()), (Heard::Waiting, None));
+        let octets = Bytes::from_static(b"here");
+        assert!(answers.answer(16, 1, octets.clone()));
+        assert_eq!(answers.due(), Some((16, 1, octets.clone())));
+        answers.went(16, 1);
+        assert_eq!(answers.due(), None);
+        assert_eq!(answers.hear(16, 1), Heard::Answered);
+        assert_eq!(answers.due(), Some((16, 1, octets)));
+    }
+}

@@ -1,0 +1,306 @@
+//! What a sender says beside its objects: commands of the application (RFC 5740 §4.2.3.7), questions
+//! that receivers answer (§4.2.3.6, §5.5.3), and the end of the session (§4.2.3.2).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use engine::{PathId, Time};
+use wire::norm::{Ack, Body, Command, Extension, Extensions, NodeId, NodeList};
+
+use super::core::{Alarm, Core};
+use super::indication::{Indication, RequestError};
+use super::voice::Voice;
+use crate::kernel::Base;
+use crate::path::Burst;
+
+/// The type of a header extension of our own, which others skip: the number of a command, by which
+/// its repetitions are known.
+pub(crate) const EXT_COMMAND: u8 = 194;
+
+/// Octets of NORM_CMD(ACK_REQ) before its list.
+const ACK_REQ_HEADER: usize = 16;
+
+/// What a sender has to say beside its objects.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    path: PathId,
+    said: u64,
+    commands: VecDeque<Said>,
+    /// One after the other: one message in two round trips asks.
+    questions: VecDeque<Question>,
+    asked: u8,
+    end: Option<End>,
+}
+
+/// A command that is repeated.
+#[derive(Debug)]
+struct Said {
+    number: u64,
+    octets: Bytes,
+    /// How often it is still said.
+    left: u32,
+    next: Time,
+}
+
+/// Receivers are asked for an answer.
+#[derive(Debug)]
+struct Question {
+    kind: u8,
+    id: u8,
+    /// Those that did not answer, and how often they were asked.
+    waiting: BTreeMap<NodeId, u32>,
+    /// Those that were asked in vain.
+    silent: u32,
+    next: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// It is said so often still, and when next.
+    Telling {
+        left: u32,
+        next: Time,
+    },
+    Told,
+}
+
+impl Commands {
+    pub(crate) fn new(path: PathId) -> Self {
+        Self {
+            path,
+            said: 0,
+            commands: VecDeque::new(),
+            questions: VecDeque::new(),
+            asked: 0,
+            end: None,
+        }
+    }
+
+    /// Whether nothing is to be said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+            && self.questions.is_empty()
+            && !matches!(self.end, Some(End::Telling { .. }))
+    }
+
+    /// Whether the session ends, or has ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether that was told as often as it should be.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.end, Some(End::Told))
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        let said: usize = self.commands.iter().map(|said| said.octets.len()).sum();
+        let waiting: usize = self.questions.iter().map(|question| question.waiting.len()).sum();
+        let each =
+            self.commands.len() * size_of::<Said>() + self.questions.len() * size_of::<Question>();
+        said + waiting * 16 + each
+    }
+
+    /// Says something to all receivers, so often; its number.
+    pub(crate) fn say(
+        &mut self,
+        core: &Core,
+        now: Time,
+        octets: Bytes,
+        times: u32,
+    ) -> Result<u64, RequestError> {
+        if self.commands.len() >= core.config.limits.commands {
+            return Err(RequestError::TooManyCommands);
+        }
+        self.said += 1;
+        let left = times.max(1);
+        self.commands.push_back(Said { number: self.said, octets, left, next: now });
+        Ok(self.said)
+    }
+
+    /// Says a command no more.
+    pub(crate) fn hush(&mut self, number: u64) -> bool {
+        let before = self.commands.len();
+        self.commands.retain(|said| said.number != number);
+        self.commands.len() < before
+    }
+
+    /// Asks receivers for an answer; the number of the question.
+    pub(crate) fn ask(
+        &mut self,
+        core: &Core,
+        now: Time,
+        kind: u8,
+        nodes: impl Iterator<Item = NodeId>,
+    ) -> Result<u8, RequestError> {
+        if self.questions.len() >= core.config.limits.commands {
+            return Err(RequestError::TooManyCommands);
+        }
+        let waiting: BTreeMap<_, _> = nodes.map(|node| (node, 0)).collect();
+        if waiting.is_empty() {
+            return Err(RequestError::NobodyToAsk);
+        }
+        self.asked = self.asked.wrapping_add(1);
+        let id = self.asked;
+        self.questions.push_back(Question { kind, id, waiting, silent: 0, next: now });
+        Ok(id)
+    }
+
+    /// Ends the session: what was still to be said is not.
+    pub(crate) fn end(&mut self, core: &Core, now: Time) {
+        self.commands.clear();
+        self.questions.clear();
+        let left = core.config.sender.robust_factor.max(1);
+        self.end = Some(End::Telling { left, next: now });
+    }
+
+    /// A receiver answers a question.
+    pub(crate) fn on_answer(&mut self, core: &mut Core, node: NodeId, ack: &Ack<'_>) {
+        let Some(question) = self.questions.front_mut() else { return };
+        let is_its = (ack.kind, ack.id) == (question.kind, question.id);
+        if !is_its || question.waiting.remove(&node).is_none() {
+            return;
+        }
+        core.indicate(Indication::Answered {
+            peer: self.path,
+            node: node.0,
+            kind: ack.kind,
+            id: ack.id,
+            octets: Bytes::copy_from_slice(ack.payload),
+        });
+        self.close_question(core);
+    }
+
+    /// Ends the first question if nobody is left to be waited for.
+    fn close_question(&mut self, core: &mut Core) {
+        let is_over = |question: &Question| question.waiting.is_empty();
+        if !self.questions.front().is_some_and(is_over) {
+            return;
+        }
+        let Some(question) = self.questions.pop_front() else { return };
+        let Question { kind, id, silent, .. } = question;
+        core.indicate(Indication::QuestionOver { peer: self.path, kind, id, silent });
+    }
+
+    /// Time went by: gives up receivers that were asked as often as they should be.
+    pub(crate) fn expire(&mut self, core: &mut Core, now: Time) {
+        let most = core.config.sender.robust_factor.max(1);
+        let Some(question) = self.questions.front_mut().filter(|question| question.next <= now)
+        else {
+            return;
+        };
+        let before = question.waiting.len();
+        question.waiting.retain(|_, polls| *polls < most);
+        question.silent += u32::try_from(before - question.waiting.len()).unwrap_or(u32::MAX);
+        self.close_question(core);
+    }
+
+    /// Says what is due; `false` if something must wait for the next batch.
+    pub(crate) fn emit(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        base: &mut Base<Alarm>,
+        burst: &mut Burst<'_>,
+    ) -> bool {
+        let went = self.emit_commands(core, voice, burst)
+            && self.emit_question(core, voice, burst)
+            && self.emit_end(core, voice, burst);
+        if went && let Some(next) = self.next() {
+            let now = burst.departure();
+            base.alarm(&mut core.kernel, Alarm::Command, now, next.since(now));
+        }
+        went
+    }
+
+    fn next(&self) -> Option<Time> {
+        let commands = self.commands.iter().map(|said| said.next);
+        let question = self.questions.front().map(|question| question.next);
+        let end = self.end.and_then(|end| match end {
+            End::Telling { next, .. } => Some(next),
+            End::Told => None,
+        });
+        commands.chain(question).chain(end).min()
+    }
+
+    fn emit_commands(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> bool {
+        let mut over = Vec::new();
+        let mut went = true;
+        for said in &mut self.commands {
+            if said.next > burst.departure() {
+                continue;
+            }
+            let [high, low] = (said.number as u16).to_be_bytes();
+            let number = [Extension { kind: EXT_COMMAND, value: &[0, high, low] }];
+            let body = Body::Command(Command::Application {
+                sender: voice.header(),
+                others: Extensions::new(&number),
+                payload: &said.octets,
+            });
+            went = voice.say(core, burst, body);
+            if !went {
+                break;
+            }
+            said.left -= 1;
+            said.next = burst.departure() + voice.twice();
+            if said.left == 0 {
+                over.push(said.number);
+            }
+        }
+        self.commands.retain(|said| said.left > 0);
+        for number in over {
+            core.indicate(Indication::CommandSaid { peer: self.path, number });
+        }
+        went
+    }
+
+    /// Asks those that did not answer, as many as one message names, and first those that were asked
+    /// least.
+    fn emit_question(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> bool {
+        let Some(question) = self.questions.front_mut() else { return true };
+        if question.next > burst.departure() {
+            return true;
+        }
+        let room = (burst.mtu().saturating_sub(ACK_REQ_HEADER) / 4).max(1);
+        let mut nodes: Vec<_> =
+            question.waiting.iter().map(|(node, polls)| (*polls, *node)).collect();
+        nodes.sort_unstable();
+        let nodes: Vec<_> = nodes.into_iter().take(room).map(|(_, node)| node).collect();
+        let body = Body::Command(Command::AckReq {
+            sender: voice.header(),
+            kind: question.kind,
+            id: question.id,
+            others: Extensions::NONE,
+            ackers: NodeList::new(&nodes),
+        });
+        if !voice.say(core, burst, body) {
+            return false;
+        }
+        for node in nodes {
+            question.waiting.entry(node).and_modify(|polls| *polls += 1);
+        }
+        question.next = burst.departure() + voice.twice();
+        true
+    }
+
+    fn emit_end(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> bool {
+        let Some(End::Telling { left, next }) = self.end else { return true };
+        if next > burst.departure() {
+            return true;
+        }
+        let sender = voice.header();
+        let body = Body::Command(Command::Eot { sender, others: Extensions::NONE });
+        if !voice.say(core, burst, body) {
+            return false;
+        }
+        let next = burst.departure() + voice.twice();
+        self.end = Some(match left {
+            0 | 1 => End::Told,
+            left => End::Telling { left: left - 1, next },
+        });
+        if self.has_ended() {
+            core.indicate(Indication::SessionEnded { peer: self.path });
+        }
+        true
+    }
+}

@@ -1,0 +1,87 @@
+//! What the sender's application asks, and the end of its session (RFC 5740 §4.2.3.2, §4.2.3.6).
+
+use engine::Time;
+use wire::norm::{Ack, Body, NodeId, NodeList};
+
+use super::{Receiver, SenderId, is_listed};
+use crate::norm::answers::Heard;
+use crate::norm::core::{Alarm, Core};
+use crate::norm::indication::{Failure, Indication};
+use crate::path::{Burst, Class};
+
+impl Receiver {
+    /// The sender's session is over (§4.2.3.2): what is not here does not come any more.
+    pub(super) fn on_end(&mut self, core: &mut Core, now: Time) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        let SenderId { path: peer, node: NodeId(node) } = self.sender;
+        self.abandon(core, now, &Failure::Ended);
+        core.indicate(Indication::SenderEnded { peer, node });
+    }
+
+    /// The sender's application asks something (§4.2.3.6). Acknowledgements of probes and flushes are not
+    /// asked for in this way, and what other kinds mean is not defined.
+    pub(super) fn on_question(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        (kind, id): (u8, u8),
+        ackers: &NodeList<'_>,
+    ) {
+        if kind < Ack::APPLICATION {
+            core.stats.stray += 1;
+            return;
+        }
+        if core.config.receiver.silent || !is_listed(core.node, ackers) {
+            return;
+        }
+        match self.answers.hear(kind, id) {
+            Heard::New => {
+                let SenderId { path: peer, node: NodeId(node) } = self.sender;
+                core.indicate(Indication::Question { peer, node, kind, id });
+            }
+            Heard::Answered => self.want_answer(core, now),
+            Heard::Waiting => {}
+        }
+    }
+
+    /// The application answers a question; `false` if there is none.
+    pub(crate) fn answer_question(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        (kind, id): (u8, u8),
+        octets: bytes::Bytes,
+    ) -> bool {
+        let is_known = self.answers.answer(kind, id, octets);
+        if is_known {
+            self.want_answer(core, now);
+        }
+        is_known
+    }
+
+    /// Answers within a round trip, so that not all do so at once (§5.5.3).
+    fn want_answer(&mut self, core: &mut Core, now: Time) {
+        if self.is_alone() {
+            self.answer_due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        } else if !self.base.is_armed(Alarm::Answer) {
+            let wait = self.grtt.mul_f64(core.rng.unit());
+            self.base.alarm(&mut core.kernel, Alarm::Answer, now, wait);
+        }
+    }
+
+    /// Sends what the application answered; `false` if it must wait for the next batch.
+    pub(super) fn emit_answers(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        while let Some((kind, id, octets)) = self.answers.due() {
+            let ack = Ack { id, ..self.ack(kind, burst.departure(), &octets) };
+            if !self.say(core, burst, Body::Ack(ack)) {
+                return false;
+            }
+            self.answers.went(kind, id);
+        }
+        self.answer_due = false;
+        true
+    }
+}

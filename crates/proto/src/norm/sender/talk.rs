@@ -1,0 +1,74 @@
+//! What a sender says beside objects, and to how many.
+
+use engine::Time;
+use wire::norm::{self, Ack, CcFeedback, CcFlags};
+
+use super::{Sender, usual_backoff};
+use crate::norm::commands::Commands;
+use crate::norm::core::{Core, since_sent};
+use crate::norm::indication::Failure;
+use crate::norm::members::Members;
+use crate::path::{Class, Path};
+
+impl Sender {
+    /// Does something with what is said beside objects.
+    pub(crate) fn command<T>(
+        &mut self,
+        core: &mut Core,
+        job: impl FnOnce(&mut Commands, &Members, &mut Core) -> T,
+    ) -> T {
+        let was_idle = self.is_idle();
+        let result = job(&mut self.commands, &self.members, core);
+        if !self.commands.is_empty() {
+            if was_idle {
+                self.begin(core);
+            }
+            self.base.want(&mut core.kernel, Class::Control);
+        }
+        result
+    }
+
+    /// Ends the session: what is under way is given up.
+    pub(crate) fn end(&mut self, core: &mut Core, now: Time) {
+        let all: Vec<_> = self.objects.iter().map(|object| object.id.number).collect();
+        for number in all {
+            self.cancel(core, now, number, Failure::Cancelled);
+        }
+        // The end says more than that.
+        self.squelch = None;
+        self.command(core, |commands, _, core| commands.end(core, now));
+    }
+
+    pub(crate) fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// Takes note of how long a receiver waited before it answered a probe. Who sets the rate does not
+    /// wait.
+    pub(super) fn count_answer(&mut self, core: &Core, now: Time, ack: &Ack<'_>) {
+        let waits =
+            |cc: &CcFeedback| !cc.flags.contains(CcFlags::CLR) && !cc.flags.contains(CcFlags::PLR);
+        let Some(cc) = ack.cc.filter(waits) else { return };
+        let Some(way) = since_sent(now, ack.grtt_response) else { return };
+        let path = core.kernel.paths.get(&self.path);
+        let rate = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
+        let share = norm::rate(cc.rate) / rate.max(1.0);
+        let bias = match cc.flags.contains(CcFlags::START) {
+            true => share / 2.0,
+            false => (share.clamp(0.5, 0.9) - 0.5) / 0.4,
+        };
+        self.group_size.answered(now, cc.sequence, way, bias);
+    }
+
+    /// Tells how large the group seems to be, unless that was said.
+    pub(super) fn judge_group(&mut self, core: &Core) {
+        let config = &core.config.sender;
+        if !self.is_group || config.group_size.is_some() {
+            return;
+        }
+        let size = self.group_size.estimate(self.members.len());
+        self.voice.set_group_size(size);
+        let usual = usual_backoff(true, size);
+        self.voice.backoff = config.backoff.unwrap_or(usual).min(15);
+    }
+}
