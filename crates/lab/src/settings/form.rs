@@ -88,7 +88,7 @@ impl Form<Option<u64>> for Rate {
     }
 }
 
-/// A setting, or `off`, or `auto`, which is the same: none is given.
+/// A setting, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch<F> {
     /// There is none.
@@ -124,7 +124,6 @@ impl<T, F: Form<T>> Form<Option<T>> for Switch<F> {
 }
 
 const OFF: &str = "off";
-const AUTO: &str = "auto";
 
 impl<F: Serialize> Serialize for Switch<F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -147,12 +146,12 @@ impl<'de, F: Deserialize<'de>> Visitor<'de> for OnOrOff<F> {
     type Value = Switch<F>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a setting, {OFF:?} or {AUTO:?}")
+        write!(f, "a setting, or {OFF:?}")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Switch<F>, E> {
         match text {
-            OFF | AUTO => Ok(Switch::Off),
+            OFF => Ok(Switch::Off),
             _ => F::deserialize(text.into_deserializer()).map(Switch::On),
         }
     }
@@ -354,6 +353,37 @@ impl Form<norm::EndGame> for End {
         match self {
             Self::Flush => norm::EndGame::Flush,
             Self::Acknowledged => norm::EndGame::Acknowledged,
+        }
+    }
+}
+
+/// A number, or `auto`: what is estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Estimate {
+    /// It is said.
+    Said(u32),
+    /// It is estimated.
+    Estimated(Auto),
+}
+
+/// The word for what is estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    /// There is no other.
+    Auto,
+}
+
+impl Form<Option<u32>> for Estimate {
+    fn of(value: &Option<u32>) -> Option<Self> {
+        Some(value.map_or(Self::Estimated(Auto::Auto), Self::Said))
+    }
+
+    fn value(&self) -> Option<u32> {
+        match self {
+            Self::Said(value) => Some(*value),
+            Self::Estimated(Auto::Auto) => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use proto::norm;
 use serde::{Deserialize, Serialize};
 
-use super::form::{Asking, Boundary, Code, End, Form, Switch, Sync, table};
+use super::form::{Asking, Boundary, Code, End, Estimate, Form, Switch, Sync, table};
 use super::{at_least, not_often, some};
 use crate::quantity::{Rate, Size, Span};
 use crate::text::SpecError;
@@ -52,7 +52,7 @@ table! {
         /// `K` of the back-off, or `off`: 0 towards one receiver, and more the larger the group.
         backoff: Switch<u8>,
         /// The size of the group that receivers are told, or `auto`: what is estimated.
-        group_size: Switch<u32>,
+        group_size: Estimate,
         /// Whether requests of a group are collected before they are answered.
         collect: bool,
         /// Whether the last blocks go out with as much parity as those before lacked.
