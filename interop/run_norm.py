@@ -2,7 +2,8 @@
 
 Both directions x {unicast, multicast to two receivers} x {0, 1, 5, 20 % of the datagrams lost at
 each host} x {parity as repair only, proactive parity, too}; then, with 5 % lost, other codes, no
-code, and receivers of both kinds in one group. Expected is that all ends say "complete" and that
+code, and receivers of both kinds in one group; then congestion control, where no rate is given.
+Expected is that all ends say "complete" and that
 every receiver has the same file. A capture of what passed the sender's interface, and what the
 programs said, stay where that was not so, and the result names them.
 
@@ -68,12 +69,18 @@ class Case:
     multicast: bool
     lost_share: float
     coding: Coding
+    # Whether the sender finds its rate by itself.
+    heeds_congestion: bool = False
 
     def name(self) -> str:
         """A name for files and tables."""
         how = "multicast" if self.multicast else "unicast"
         to = "+".join(self.receivers)
-        return f"{self.sender}-to-{to}-{how}-{self.lost_share:.0%}-{self.coding.name}"
+        return f"{self.sender}-to-{to}-{how}-{self.lost_share:.0%}-{self.pace_and_coding()}"
+
+    def pace_and_coding(self) -> str:
+        """What differs beside who speaks with whom."""
+        return "congestion" if self.heeds_congestion else self.coding.name
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,8 @@ def send_command(
         code += ["--parity", str(coding.parity), "--auto-parity", str(coding.proactive)]
         ends = ["--group", group, "--interface", hosts[0].interface, "--node", str(SENDER)]
         # The library's own estimate, 0.25 s, makes a multicast round of repair take seconds.
-        pace = ["--rate", str(programs.rate_bps), "--segment", "1024", "--grtt", "0.05"]
+        pace = ["--cc"] if case.heeds_congestion else ["--rate", str(programs.rate_bps)]
+        pace += ["--segment", "1024", "--grtt", "0.05"]
         acks = [word for node in nodes for word in ("--ack", node)]
         limit = ["--timeout", str(programs.limit_s)]
         return [str(programs.libnorm), "send", str(file), *ends, *pace, *code, *acks, *limit]
@@ -137,7 +145,8 @@ def send_command(
     settings = folder / "sender.toml"
     settings.write_text(sender_settings(case))
     shared = ["--protocol", "norm", "--json", "--entity", str(SENDER), "--mib", str(settings)]
-    pace = ["--rate", f"{programs.rate_bps} bit/s", "--timeout", f"{programs.limit_s} s"]
+    pace = [] if case.heeds_congestion else ["--rate", f"{programs.rate_bps} bit/s"]
+    pace += ["--timeout", f"{programs.limit_s} s"]
     return [str(programs.slowlight), "send", str(file), *to, *shared, *pace]
 
 
@@ -236,7 +245,7 @@ def run(case: Case, programs: Programs, source: Path, folder: Path) -> Outcome:
         receivers=list(case.receivers),
         multicast=case.multicast,
         lost_share=case.lost_share,
-        coding=case.coding.name,
+        coding=case.pace_and_coding(),
         verdict=judgement.verdict,
         same_files=same,
         exits=exits,
@@ -279,6 +288,10 @@ def cases(senders_and_receivers: list[tuple[str, str]]) -> list[Case]:
                 found.append(Case(sender, receivers, multicast, 0.05, coding))
         if sender != receiver:
             found.append(Case(sender, (LIBNORM, SLOWLIGHT), True, 0.05, REPAIR))
+        for receivers in ((receiver,), (receiver, receiver), (LIBNORM, SLOWLIGHT)):
+            for lost_share in (0.0, 0.01):
+                heeding = Case(sender, receivers, len(receivers) > 1, lost_share, REPAIR, True)
+                found.append(heeding)
     return found
 
 
@@ -312,7 +325,7 @@ def report(outcome: Outcome) -> None:
     how = "multicast" if outcome.multicast else "unicast"
     print(
         f"{outcome.sender:<10} {'+'.join(outcome.receivers):<20} {how:<9}"
-        f" {outcome.lost_share:>4.0%} {outcome.coding:<9} {outcome.goodput_bps / 1e6:>7.2f}"
+        f" {outcome.lost_share:>4.0%} {outcome.coding:<10} {outcome.goodput_bps / 1e6:>7.2f}"
         f"  {outcome.verdict} {outcome.note}",
         flush=True,
     )
@@ -330,7 +343,7 @@ def run_all(given: argparse.Namespace, programs: Programs) -> int:
     source = out / "source.bin"
     source.write_bytes(random.Random(1).randbytes(given.size))
     outcomes = []
-    print(f"{'sender':<10} {'receivers':<20} {'':<9} loss {'parity':<9} {'Mbit/s':>7}")
+    print(f"{'sender':<10} {'receivers':<20} {'':<9} loss {'parity':<10} {'Mbit/s':>7}")
     for case in cases(pairs):
         if given.only not in case.name():
             continue

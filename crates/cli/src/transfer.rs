@@ -39,7 +39,7 @@ pub(crate) struct Options {
     pub(crate) protocol: Protocol,
 
     /// Rate to send at, headers included; 0 is as fast as the socket takes it [default: the MIB's,
-    /// or 0]
+    /// or 0]; NORM: as receivers report it, if none is given
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
 

@@ -418,7 +418,7 @@ pub fn saratoga_config(protocol: &Protocol) -> Result<saratoga::Config, SpecErro
 }
 
 /// The profiles of NORM.
-pub const NORM_PROFILES: &[&str] = &["default", "nrl-2011"];
+pub const NORM_PROFILES: &[&str] = &["default", "cc", "nrl-2011"];
 
 /// The NORM configuration of a profile, slowlight's own if none is named.
 ///

@@ -322,7 +322,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
     let profile = match family {
         Family::Cfdp | Family::Ltp => "",
-        Family::Norm => ["", "", "/nrl-2011"][rng.below(3) as usize],
+        Family::Norm => ["", "/cc", "/nrl-2011"][rng.below(3) as usize],
         Family::Saratoga => ["", "/deferred", "/sha1", "/tfrc"][rng.below(4) as usize],
     };
     gentle &= profile != "/nrl-2011";

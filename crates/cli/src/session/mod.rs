@@ -356,10 +356,8 @@ fn settings(
             node.config.receiver.enabled &= matches!(rights, Rights::Server { .. });
             let rate = node.config.rate_all_bps.take();
             let is_paced = options.rate.map(Rate::bps).or(rate).is_some_and(|rate| rate > 0);
-            ensure!(
-                is_paced || matches!(rights, Rights::Server { .. }),
-                "{protocol} sends at a fixed rate: give --rate, as --rate \"10 Mbit/s\""
-            );
+            // Without a rate the receivers say how fast they can be sent to.
+            node.config.sender.congestion_control |= !is_paced;
             rate
         }
         EngineConfig::Cfdp(_) => None,

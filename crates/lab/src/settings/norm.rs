@@ -59,6 +59,8 @@ table! {
         tail_parity: bool,
         /// How often what may be lost is repeated.
         robust_factor: u32,
+        /// Whether the rate follows what receivers report.
+        congestion_control: bool,
         /// The greatest round trip until one was measured.
         grtt_initial: Span,
         /// Whether the light time of the path takes its place, where it is known.

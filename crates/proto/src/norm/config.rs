@@ -103,6 +103,8 @@ pub struct SenderConfig {
     pub tail_parity: bool,
     /// How often what may be lost is repeated: `NORM_ROBUST_FACTOR`.
     pub robust_factor: u32,
+    /// Whether the rate follows what receivers report (RFC 5740 §5.5.2), within that of the path.
+    pub congestion_control: bool,
     /// The greatest round trip in the group, until one was measured.
     pub grtt_initial: Duration,
     /// Whether the light time that the path tells takes the place of `grtt_initial`.
@@ -138,6 +140,7 @@ impl Default for SenderConfig {
             collect: false,
             tail_parity: true,
             robust_factor: 20,
+            congestion_control: false,
             grtt_initial: Duration::from_millis(500),
             grtt_of_path: true,
             // As much as messages can tell.

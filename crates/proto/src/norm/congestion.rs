@@ -20,8 +20,9 @@ const ENTRIES_MAX: usize = 5;
 /// Probes without an answer of the limiting receiver before the rate is halved.
 const AGE_MAX: i32 = 4;
 
-/// Round trips without data before the rate is halved for each more.
-const IDLE_MIN: f64 = 4.0;
+/// Least time without data for which the rate is halved: the time of a pause that a host makes, or a
+/// round of repairs, is no more. The reference implementation has it so, the RFC a round trip.
+const IDLE_LEAST: Duration = Duration::from_secs(1);
 
 /// The weight of what was known of a round trip before a sample: for those that answer every probe,
 /// and for others.
@@ -170,6 +171,12 @@ impl Congestion {
         self.last.map(|(at, len)| at + Duration::from_secs_f64(len as f64 / self.rate))
     }
 
+    /// When the next message with data is due, if the rate holds it back and none left since then.
+    pub(crate) fn waits(&self, now: Time, since: Time) -> Option<Time> {
+        let due = self.due().filter(|due| *due > now)?;
+        self.last_data.is_none_or(|last| last < since).then_some(due)
+    }
+
     /// Whether a message with data may leave at this time; if not, when to ask again.
     pub(crate) fn may_send(&mut self, at: Time) -> Result<(), Time> {
         let Some(due) = self.due().filter(|due| *due > at) else { return Ok(()) };
@@ -192,12 +199,12 @@ impl Congestion {
     pub(crate) fn resume(&mut self, at: Time, grtt: Duration) {
         let Some(last) = self.last_data else { return };
         let since = self.due().map_or(last, |due| due.max(last));
-        let rtt = self.rtt().unwrap_or(grtt).as_secs_f64().max(RTT_LEAST);
-        let rounds = at.since(since).as_secs_f64() / rtt - IDLE_MIN;
-        if rounds <= 0.0 {
+        let round = self.rtt().unwrap_or(grtt).max(IDLE_LEAST);
+        let rounds = libm::floor(at.since(since).as_secs_f64() / round.as_secs_f64());
+        if rounds < 1.0 {
             return;
         }
-        self.set(self.rate * libm::exp2(-libm::ceil(rounds)), grtt);
+        self.set(self.rate * libm::exp2(-rounds), grtt);
         self.last_data = Some(at);
         self.held = (false, false);
         if self.rate <= self.least(grtt) {
@@ -284,14 +291,7 @@ impl Congestion {
         }
         let target = reporter.rate;
         if target <= self.rate {
-            // Twice what arrives is less than what could be sent if not so much was, and also as long
-            // as an answer is older than the last rise.
-            let is_no_measure = self.is_slow_start
-                || reporter.flags.contains(CcFlags::LIMIT) && !(self.held.0 || self.held.1);
-            if !is_no_measure || !reporter.is_measured() {
-                self.set(target, grtt);
-                self.is_climbing = false;
-            }
+            self.lower(reporter, grtt);
             self.raised = now;
             return;
         }
@@ -305,6 +305,21 @@ impl Congestion {
         self.is_climbing &= most < target;
         self.set(target.min(most), grtt);
         self.raised = now;
+    }
+
+    /// Follows a report that is lower than the rate.
+    fn lower(&mut self, reporter: Reporter, grtt: Duration) {
+        let mut target = reporter.rate;
+        if reporter.is_measured() {
+            // Twice what arrives is little if little was sent, and as long as an answer is older than
+            // the last rise.
+            if self.is_slow_start || !(self.held.0 || self.held.1) {
+                return;
+            }
+            target = target.max(initial_window(self.segment) / reporter.rtt).min(self.rate);
+        }
+        self.set(target, grtt);
+        self.is_climbing = false;
     }
 
     /// The greatest round trip of those who report: in slow start, the farthest must have had time
@@ -345,7 +360,7 @@ impl Congestion {
     /// A probe of this number goes out. `is_busy` if there is data to send.
     pub(crate) fn probes(&mut self, now: Time, sequence: u16, (is_busy, grtt): (bool, Duration)) {
         self.sequence = sequence;
-        self.held = (std::mem::take(&mut self.held.0), self.held.0);
+        self.held = (false, self.held.0);
         if !is_busy {
             // What is sent meanwhile does not tell whether the rate is too high.
             for reporter in self.reporters.values_mut() {
@@ -405,4 +420,263 @@ impl Congestion {
 /// How many probes lie between two numbers; below zero if the first is older.
 fn age(sequence: u16, earlier: u16) -> i32 {
     i32::from(sequence.wrapping_sub(earlier) as i16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(100);
+    const GRTT: Duration = Duration::from_millis(200);
+    const START: CcFlags = CcFlags(CcFlags::START.0 | CcFlags::RTT.0);
+
+    fn millis(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    fn near(found: f64, expected: f64) -> bool {
+        (found / expected - 1.0).abs() < 0.01
+    }
+
+    fn congestion(is_group: bool) -> Congestion {
+        Congestion::new(Beginning {
+            segment: 1000,
+            ceiling: f64::INFINITY,
+            grtt: GRTT,
+            is_group,
+            reporters_max: 8,
+            robust_factor: 20,
+            late: Duration::ZERO,
+        })
+    }
+
+    /// A node that was asked to answer at once reports a rate in answer to the last probe, after a
+    /// round trip.
+    fn reports(congestion: &mut Congestion, at: u64, (node, flags): (u32, CcFlags), rate: f64) {
+        let cc = CcFeedback {
+            sequence: congestion.sequence,
+            flags: flags | CcFlags::PLR,
+            rtt: norm::quantise_rtt(RTT),
+            rate: norm::quantise_rate(rate),
+            ..CcFeedback::default()
+        };
+        congestion.heard(millis(at), NodeId(node), &cc, (Some(RTT), GRTT));
+    }
+
+    fn probes(congestion: &mut Congestion, at: u64) {
+        let sequence = congestion.sequence.wrapping_add(1);
+        congestion.probes(millis(at), sequence, (true, GRTT));
+    }
+
+    #[test]
+    fn slow_start_follows_the_lowest_report_and_doubles_at_most() {
+        let mut group = congestion(true);
+        assert!(near(group.rate(), 1000.0), "a segment a second");
+        reports(&mut group, 1000, (1, START), 50_000.0);
+        assert!(near(group.rate(), 2000.0), "{}", group.rate());
+        reports(&mut group, 1050, (1, START), 50_000.0);
+        assert!(near(group.rate(), 2828.4), "half a round trip: {}", group.rate());
+        for (at, expected) in [(1150, 5657.0), (1250, 11_314.0), (1350, 22_627.0)] {
+            reports(&mut group, at, (1, START), 50_000.0);
+            assert!(near(group.rate(), expected), "{}", group.rate());
+        }
+        reports(&mut group, 1450, (1, START), 40_000.0);
+        assert!(near(group.rate(), 40_000.0), "{}", group.rate());
+        // A lower report of another is not followed down while nobody lost anything.
+        reports(&mut group, 1500, (2, START), 30_000.0);
+        assert_eq!(group.limiting, Some(NodeId(2)));
+        assert!(near(group.rate(), 40_000.0), "{}", group.rate());
+        reports(&mut group, 1600, (3, CcFlags::RTT), 10_000.0);
+        assert_eq!((group.limiting, group.is_slow_start), (Some(NodeId(3)), false));
+        assert!(near(group.rate(), 10_000.0), "{}", group.rate());
+    }
+
+    #[test]
+    fn one_receiver_allows_four_segments_in_the_first_round_trip() {
+        let mut alone = congestion(false);
+        reports(&mut alone, 100, (1, START), 2000.0);
+        assert!(near(alone.rate(), 40_000.0), "{}", alone.rate());
+    }
+
+    #[test]
+    fn another_that_limits_lets_it_rise_by_a_segment_a_round_trip() {
+        let mut group = congestion(true);
+        reports(&mut group, 100, (1, CcFlags::RTT), 10_000.0);
+        reports(&mut group, 100, (2, CcFlags::RTT), 100_000.0);
+        assert_eq!(group.limiting, Some(NodeId(1)));
+        for at in 1..10 {
+            reports(&mut group, 100 + at * 100, (1, CcFlags::RTT), 10_000.0);
+        }
+        reports(&mut group, 1100, (1, CcFlags::RTT | CcFlags::LEAVE), 10_000.0);
+        assert_eq!(group.limiting, Some(NodeId(2)));
+        for round in 1..=9_u32 {
+            reports(&mut group, 1000 + u64::from(round) * 100, (2, CcFlags::RTT), 100_000.0);
+            let expected = 10_000.0 * f64::from(1 + round);
+            assert!(near(group.rate(), expected), "{round}: {}", group.rate());
+        }
+        reports(&mut group, 2000, (2, CcFlags::RTT), 300_000.0);
+        assert!(near(group.rate(), 110_000.0), "{}", group.rate());
+    }
+
+    #[test]
+    fn of_rates_that_are_alike_the_farthest_limits() {
+        let mut group = congestion(true);
+        reports(&mut group, 100, (1, CcFlags::RTT), 10_000.0);
+        reports(&mut group, 110, (2, CcFlags::RTT), 10_500.0);
+        assert_eq!(group.limiting, Some(NodeId(1)));
+        let far = CcFeedback {
+            flags: CcFlags::RTT,
+            rtt: norm::quantise_rtt(3 * RTT),
+            rate: norm::quantise_rate(10_500.0),
+            ..CcFeedback::default()
+        };
+        group.heard(millis(120), NodeId(3), &far, (Some(3 * RTT), GRTT));
+        assert_eq!(group.limiting, Some(NodeId(3)));
+        assert!((group.rtt().unwrap_or_default().as_secs_f64() - 0.3).abs() < 0.03);
+    }
+
+    #[test]
+    fn who_knows_no_round_trip_reckoned_with_the_greatest() {
+        let mut group = congestion(true);
+        reports(&mut group, 100, (1, CcFlags::NONE), 600.0);
+        assert!(near(group.reporters[&NodeId(1)].rate, 1200.0), "{group:?}");
+        reports(&mut group, 100, (2, CcFlags::LIMIT), 600.0);
+        assert!(near(group.reporters[&NodeId(2)].rate, 600.0), "{group:?}");
+    }
+
+    #[test]
+    fn silence_halves_the_rate_down_to_a_segment_a_second() {
+        let mut group = congestion(true);
+        reports(&mut group, 100, (1, CcFlags::RTT), 10_000.0);
+        reports(&mut group, 200, (2, CcFlags::RTT), 8000.0);
+        reports(&mut group, 250, (1, CcFlags::RTT), 10_000.0);
+        group.set(8000.0, GRTT);
+        for round in 1..=4 {
+            probes(&mut group, 200 + round * 100);
+        }
+        assert!(near(group.rate(), 8000.0), "{}", group.rate());
+        for (round, expected) in [(5, 4000.0), (6, 2000.0), (7, 1000.0), (8, 1000.0), (9, 1000.0)] {
+            probes(&mut group, 200 + round * 100);
+            assert!(near(group.rate(), expected), "{round}: {}", group.rate());
+        }
+        // The other was heard as long ago: after 20 rounds nobody is left.
+        (10..=21).for_each(|round| probes(&mut group, 200 + round * 100));
+        assert_eq!((group.limiting, group.is_slow_start), (None, true));
+        assert!(group.reporters.is_empty());
+        assert!(near(group.rate(), 1000.0), "{}", group.rate());
+    }
+
+    #[test]
+    fn one_that_was_heard_lately_takes_the_place_of_one_that_is_silent() {
+        let mut group = congestion(true);
+        reports(&mut group, 100, (1, CcFlags::RTT), 10_000.0);
+        for round in 1..=21 {
+            probes(&mut group, 100 + round * 100);
+            if round % 8 == 0 {
+                reports(&mut group, 150 + round * 100, (2, CcFlags::RTT), 90_000.0);
+            }
+        }
+        assert_eq!(group.limiting, Some(NodeId(2)));
+        assert!(!group.reporters.contains_key(&NodeId(1)));
+        assert!(!group.is_slow_start && group.is_climbing);
+    }
+
+    #[test]
+    fn answers_to_probes_of_before_are_not_heeded() {
+        let mut group = congestion(true);
+        (0..10).for_each(|round| probes(&mut group, round * 100));
+        reports(&mut group, 1000, (1, CcFlags::RTT), 10_000.0);
+        let old = CcFeedback {
+            sequence: 4,
+            flags: CcFlags::RTT,
+            rate: norm::quantise_rate(10.0),
+            ..CcFeedback::default()
+        };
+        group.heard(millis(1000), NodeId(1), &old, (None, GRTT));
+        assert!(near(group.reporters[&NodeId(1)].rate, 10_000.0));
+        let none = CcFeedback { sequence: 10, rate: 0, ..old };
+        group.heard(millis(1000), NodeId(1), &none, (None, GRTT));
+        assert!(near(group.reporters[&NodeId(1)].rate, 10_000.0));
+    }
+
+    #[test]
+    fn a_pause_lowers_the_rate() {
+        let mut alone = congestion(false);
+        reports(&mut alone, 100, (1, CcFlags::RTT), 64_000.0);
+        alone.set(64_000.0, GRTT);
+        alone.sent(millis(100), 1000, true);
+        // 15.6 ms are the message's own.
+        alone.resume(millis(1100), GRTT);
+        assert!(near(alone.rate(), 64_000.0), "{}", alone.rate());
+        alone.sent(millis(1100), 1000, true);
+        alone.resume(millis(3200), GRTT);
+        assert!(near(alone.rate(), 16_000.0), "{}", alone.rate());
+        alone.sent(millis(3200), 1000, true);
+        alone.resume(millis(60_000), GRTT);
+        assert!(near(alone.rate(), 1000.0), "{}", alone.rate());
+        assert!(alone.is_slow_start);
+    }
+
+    #[test]
+    fn who_sends_less_than_it_may_is_not_held_to_twice_what_arrives() {
+        let mut alone = congestion(false);
+        reports(&mut alone, 100, (1, CcFlags::RTT), 64_000.0);
+        alone.set(64_000.0, GRTT);
+        let limit = CcFlags::RTT | CcFlags::LIMIT;
+        (1..=2).for_each(|round| probes(&mut alone, round * 100));
+        reports(&mut alone, 300, (1, limit), 50_000.0);
+        assert!(near(alone.rate(), 64_000.0), "{}", alone.rate());
+        alone.sent(millis(300), 1000, true);
+        assert!(alone.may_send(millis(301)).is_err());
+        reports(&mut alone, 400, (1, limit), 50_000.0);
+        assert!(near(alone.rate(), 50_000.0), "{}", alone.rate());
+        // Four segments a round trip are not too much.
+        reports(&mut alone, 500, (1, limit), 10_000.0);
+        assert!(near(alone.rate(), 40_000.0), "{}", alone.rate());
+        alone.set_ceiling(5000.0);
+        assert!(near(alone.rate(), 5000.0), "{}", alone.rate());
+    }
+
+    #[test]
+    fn messages_leave_at_the_rate() {
+        let mut alone = congestion(false);
+        alone.set(100_000.0, GRTT);
+        assert_eq!(alone.may_send(millis(0)), Ok(()));
+        alone.sent(millis(0), 1000, true);
+        assert_eq!(alone.may_send(millis(9)), Err(millis(10)));
+        alone.sent(millis(10), 500, false);
+        assert_eq!(alone.may_send(millis(10)), Err(millis(15)));
+        // A driver that is late makes up for 2 ms.
+        alone.sent(millis(115), 1000, true);
+        assert_eq!(alone.may_send(millis(115)), Err(millis(123)));
+        // Another rate counts at once.
+        alone.set(200_000.0, GRTT);
+        assert_eq!(alone.may_send(millis(115)), Err(millis(118)));
+    }
+
+    #[test]
+    fn a_probe_tells_of_five() {
+        let mut group = congestion(true);
+        assert!(group.entries().is_empty());
+        for (node, flags, rate) in [
+            (1, CcFlags::RTT, 50_000.0),
+            (2, CcFlags::NONE, 60_000.0),
+            (3, CcFlags::RTT, 10_000.0),
+            (4, CcFlags::RTT, 14_000.0),
+            (5, CcFlags::RTT, 40_000.0),
+            (6, CcFlags::RTT, 45_000.0),
+        ] {
+            reports(&mut group, 100, (node, flags), rate);
+        }
+        let entries = group.entries();
+        let listed: Vec<_> = entries.iter().map(|entry| (entry.node.0, entry.flags)).collect();
+        let rtt = CcFlags::RTT;
+        let expected =
+            [(3, rtt | CcFlags::CLR), (2, rtt), (4, rtt | CcFlags::PLR), (5, rtt), (6, rtt)];
+        assert_eq!(listed, expected);
+        assert_eq!(entries[0].rtt, norm::quantise_rtt(RTT));
+        // More than eight are not remembered.
+        (10..40).for_each(|node| reports(&mut group, 200, (node, rtt), 1e6));
+        assert_eq!(group.reporters.len(), 8);
+    }
 }

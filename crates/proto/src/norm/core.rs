@@ -17,6 +17,8 @@ use crate::path::{Burst, Handle};
 pub(crate) enum Alarm {
     /// A sender asks how long the round trip is.
     Probe,
+    /// A sender that heeds congestion may send on.
+    Pace,
     /// A sender says again where its end is.
     Flush,
     /// A sender has collected requests for repairs.
@@ -45,6 +47,7 @@ impl kernel::Alarm for Alarm {
     fn why(self) -> &'static str {
         match self {
             Self::Probe => "probe",
+            Self::Pace => "pace",
             Self::Flush => "flush",
             Self::Aggregate => "aggregation of NACKs",
             Self::Squelch => "squelch",

@@ -27,6 +27,11 @@ impl Grtt {
         Self { measured: initial, peak: None, smaller: 0, least, most }
     }
 
+    /// The time of one segment is another.
+    pub(crate) fn set_least(&mut self, least: Duration) {
+        self.least = least;
+    }
+
     /// The estimate as messages carry it.
     pub(crate) fn quantised(&self) -> u8 {
         norm::quantise_rtt(self.measured.max(self.least).min(self.most))
@@ -50,6 +55,18 @@ impl Grtt {
             self.measured = self.measured / 4 + took * 3 / 4;
             self.smaller = 0;
         }
+    }
+
+    /// The only receiver answered: its round trip is the greatest.
+    pub(crate) fn believe(&mut self, took: Duration) {
+        self.measured = self.measured / 4 + took.min(self.most) * 3 / 4;
+    }
+
+    /// The greatest round trip has passed since this was last asked: a smaller one is believed step
+    /// by step (RFC 4654 §3.2), as often as the reference implementation does.
+    pub(crate) fn decay(&mut self) {
+        let Some(peak) = self.peak.take() else { return };
+        self.measured = self.measured.min(peak.max(self.measured * 9 / 10));
     }
 
     /// A round of probes is over. A smaller round trip is believed slowly, because those who have

@@ -14,6 +14,7 @@ mod bits;
 mod coding;
 mod commands;
 mod config;
+mod congestion;
 mod core;
 mod group_size;
 mod grtt;
@@ -415,7 +416,9 @@ impl Node {
                 Body::Nack(nack) => {
                     sender.on_nack(&mut self.core, now, node, nack, is_private);
                 }
-                Body::Ack(ack) => sender.on_ack(&mut self.core, now, node, ack),
+                Body::Ack(ack) => {
+                    sender.on_ack(&mut self.core, now, node, ack, is_private);
+                }
                 Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
             }
             break;

@@ -6,6 +6,8 @@ use super::config::{Config, EndGame};
 
 /// The settings of a profile; `None` if there is none of this name.
 ///
+/// `cc` heeds congestion: its rate follows what receivers report (RFC 5740 §5.5.2).
+///
 /// `nrl-2011` is the library of the U.S. Naval Research Laboratory as the first paper's captures
 /// show it, of March 2011: segments of 1,024 octets in blocks of 32, a greatest round trip that
 /// begins with 0.25 s, and 20 flushes, each twice the greatest round trip after the one before,
@@ -14,9 +16,16 @@ use super::config::{Config, EndGame};
 pub fn profile(name: &str) -> Option<Config> {
     match name {
         "default" => Some(Config::default()),
+        "cc" => Some(cc()),
         "nrl-2011" => Some(nrl_2011()),
         _ => None,
     }
+}
+
+fn cc() -> Config {
+    let mut config = Config::default();
+    config.sender.congestion_control = true;
+    config
 }
 
 fn nrl_2011() -> Config {

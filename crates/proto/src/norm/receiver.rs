@@ -675,6 +675,7 @@ impl Receiver {
             }
             Alarm::Command
             | Alarm::Probe
+            | Alarm::Pace
             | Alarm::Flush
             | Alarm::Aggregate
             | Alarm::Squelch

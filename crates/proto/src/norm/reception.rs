@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::Time;
 use wire::norm::{self, CcFeedback, CcFlags, CcNode};
 
-use crate::losses::{Losses, Meaning, RTT_LEAST, loss_at, throughput};
+use crate::losses::{Losses, Meaning, RTT_LEAST, initial_window, loss_at, throughput};
 
 /// A message is lost once so many that left later have arrived (RFC 4654 §5.1).
 const LATER: u8 = 3;
@@ -15,11 +15,14 @@ const LATER: u8 = 3;
 /// The shortest time over which the rate is measured: drivers hand over what arrived in batches.
 const SPAN_LEAST: Duration = Duration::from_millis(10);
 
-/// Parts of a span, each of which is forgotten as a whole.
+/// Parts of a span, each of which is forgotten as a whole; and most that there are if little of what
+/// comes is data.
 const PARTS: u32 = 8;
+const PARTS_MAX: usize = 64;
 
-/// Messages over which the rate is measured at the least.
-const MESSAGES_LEAST: u32 = 2;
+/// NORM_DATA messages over which the rate is measured at the least: in slow start, which shall not
+/// wait for them, and once something was lost.
+const DATA_LEAST: [u32; 2] = [1, 4];
 
 /// The weight of a message's length in their mean, and what that is before the first.
 const LENGTH_WEIGHT: f64 = 0.05;
@@ -75,7 +78,8 @@ struct Part {
     since: Time,
     until: Time,
     octets: u64,
-    messages: u32,
+    /// Messages with data.
+    data: u32,
 }
 
 /// The part of a receiver in congestion control.
@@ -203,7 +207,7 @@ impl Reception {
         }
         // What came in a time of silence says nothing of the rate.
         if !is_data || !self.data(now, len, grtt, send_rate) {
-            self.count(now, before, len, self.rtt(grtt));
+            self.count((now, before), (len, is_data), self.rtt(grtt));
         }
         is_event
     }
@@ -291,27 +295,31 @@ impl Reception {
         was_idle
     }
 
-    /// Counts a message for the rate.
-    fn count(&mut self, now: Time, before: Time, len: usize, rtt: f64) {
+    /// Counts a message for the rate. `before` is when the one before came.
+    fn count(&mut self, (now, before): (Time, Time), (len, is_data): (usize, bool), rtt: f64) {
         let span = Duration::from_secs_f64(rtt).max(SPAN_LEAST);
-        let octets = len as u64;
+        let (octets, data) = (len as u64, u32::from(is_data));
         match self.parts.back_mut() {
             Some(part) if part.until.since(part.since) < span / PARTS => {
                 part.until = now;
                 part.octets += octets;
-                part.messages += 1;
+                part.data += data;
             }
             Some(_) | None => {
-                self.parts.push_back(Part { since: before, until: now, octets, messages: 1 });
+                self.parts.push_back(Part { since: before, until: now, octets, data });
             }
         }
-        let mut messages: u32 = self.parts.iter().map(|part| part.messages).sum();
+        let least = DATA_LEAST[usize::from(self.has_lost)];
+        let mut data: u32 = self.parts.iter().map(|part| part.data).sum();
         // The first is not needed if the others are enough.
         while let [first, second, ..] = *self.parts.make_contiguous()
             && now.since(second.since) >= span
-            && messages - first.messages >= MESSAGES_LEAST
+            && data - first.data >= least
         {
-            messages -= first.messages;
+            data -= first.data;
+            self.parts.pop_front();
+        }
+        if self.parts.len() > PARTS_MAX {
             self.parts.pop_front();
         }
     }
@@ -335,6 +343,8 @@ impl Reception {
             return (most.max(1.0), CcFlags::START);
         }
         let fair = throughput(self.nominal, rtt, self.losses.rate());
+        // Of a few segments in a round trip nobody can tell (RFC 5348 §4.3).
+        let most = most.max(initial_window(self.nominal) / rtt);
         if most < fair {
             return (most.max(1.0), CcFlags::LIMIT);
         }
@@ -474,10 +484,17 @@ mod tests {
         assert_eq!(flags, CcFlags::NONE);
         // What arrives is much less from now on: twice that is the limit.
         for n in 0..200_u64 {
-            arrives(&mut reception, millis(99_600 + n * 100), 9951 + n as u16);
+            arrives(&mut reception, millis(99_600 + n * 50), 9951 + n as u16);
         }
         let (rate, flags) = reception.fair(RTT, 100_000.0);
-        assert!(near(rate, 20_000.0), "{rate}");
+        assert!(near(rate, 40_000.0), "{rate}");
+        assert_eq!(flags, CcFlags::LIMIT);
+        // Four segments in a round trip are allowed even if next to nothing arrives.
+        for n in 0..50_u64 {
+            arrives(&mut reception, millis(110_000 + n * 900), 10_151 + n as u16);
+        }
+        let (rate, flags) = reception.fair(RTT, 100_000.0);
+        assert!(near(rate, 4000.0 / told), "{rate}");
         assert_eq!(flags, CcFlags::LIMIT);
     }
 

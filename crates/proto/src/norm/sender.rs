@@ -1,5 +1,6 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
+mod heed;
 mod stream;
 mod talk;
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 use wire::norm::{
-    self, Ack, Body, CcNodes, Command, Extensions, FIELD_BITS_ASSUMED, Form, Nack, NodeId,
+    self, Ack, Body, CcFeedback, Command, Extensions, FIELD_BITS_ASSUMED, Form, Nack, NodeId,
     NodeList, ObjectList, PayloadId, Position, RequestFlags, RequestWriter, SendTime,
 };
 
@@ -16,7 +17,7 @@ use self::stream::Flow;
 use super::coding::{Coding, first_id};
 use super::commands::Commands;
 use super::config::EndGame;
-use super::core::{Alarm, Core, send_time, since_sent};
+use super::core::{Alarm, Core, since_sent};
 use super::group_size::{self, GroupSize};
 use super::grtt::Grtt;
 use super::indication::{Failure, Finished, Indication, Limit, Report};
@@ -60,6 +61,8 @@ pub(crate) struct Sender {
     adv_due: bool,
     /// Objects that were asked for and are no longer here.
     squelch: Option<Position>,
+    /// The lowest report that not all heard.
+    suppressing: Option<CcFeedback>,
     members: Members,
     group_size: GroupSize,
     commands: Commands,
@@ -72,6 +75,10 @@ struct Probe {
     sequence: u16,
     interval: Duration,
     due: bool,
+    /// When the last one left.
+    sent_at: Time,
+    /// When the greatest round trip was last looked at.
+    round_since: Time,
 }
 
 /// It is being told how far all was sent and repaired: to the end, or with
@@ -113,6 +120,7 @@ impl Sender {
             is_collecting: false,
             adv_due: false,
             squelch: None,
+            suppressing: None,
             members: Members::default(),
             group_size: GroupSize::new(),
             commands: Commands::new(path),
@@ -156,10 +164,12 @@ impl Sender {
 
     pub(crate) fn memory(&self) -> usize {
         let objects: usize = self.objects.iter().map(Outgoing::memory).sum();
+        let congestion = self.voice.congestion.as_ref().map_or(0, |congestion| congestion.memory());
         objects
             + self.objects.len() * size_of::<Outgoing>()
             + self.members.memory()
             + self.commands.memory()
+            + congestion
     }
 
     /// Sends another object.
@@ -193,6 +203,7 @@ impl Sender {
         if self.members.is_empty() {
             self.voice.grtt = Grtt::new(initial, self.segment_time(core), config.grtt_max);
         }
+        self.begin_to_heed(core);
         self.probe.interval = Duration::ZERO;
         self.probe.due = true;
         self.base.want(&mut core.kernel, Class::Control);
@@ -283,7 +294,8 @@ impl Sender {
             return;
         }
         (self.flush, self.flow) = (None, None);
-        for alarm in [Alarm::Probe, Alarm::Flush, Alarm::Aggregate, Alarm::Room, Alarm::Watermark] {
+        let own = [Alarm::Probe, Alarm::Pace, Alarm::Flush, Alarm::Aggregate];
+        for alarm in own.into_iter().chain([Alarm::Room, Alarm::Watermark]) {
             self.base.disarm(&mut core.kernel, alarm);
         }
         self.is_collecting = false;
@@ -360,11 +372,9 @@ impl Sender {
                 self.base.want(&mut core.kernel, Class::Control);
                 self.rest(core);
             }
-            Alarm::Probe => {
-                self.voice.grtt.round_over();
-                self.probe.due = true;
-                self.base.want(&mut core.kernel, Class::Control);
-            }
+            Alarm::Probe => self.probe(core, now),
+            // What was held back is still in its queue.
+            Alarm::Pace => {}
             Alarm::Flush => self.flush_again(core, now),
             Alarm::Aggregate => self.commit(core, now),
             Alarm::Room => self.make_room(core, now),
@@ -451,12 +461,14 @@ impl Sender {
 
     /// Ends because the node ends it.
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
-        match class {
+        let turn = match class {
             Class::Control => self.emit_control(core, burst),
             Class::Metadata => Turn::Over,
             Class::Repair => self.emit_repairs(core, burst),
             Class::Bulk => self.emit_new(core, burst),
-        }
+        };
+        self.wait_for_pace(core, burst.departure());
+        turn
     }
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
@@ -484,39 +496,6 @@ impl Sender {
             return Turn::More;
         }
         Turn::Over
-    }
-
-    /// Asks how long the round trip is (§4.2.3, §5.4).
-    fn emit_probe(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        let at = burst.departure();
-        let path = core.kernel.paths.get(&self.path);
-        let rate = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
-        let body = Body::Command(Command::Cc {
-            sender: self.voice.header(),
-            sequence: self.probe.sequence,
-            send_time: send_time(at),
-            rate: Some(norm::quantise_rate(rate.min(1e12))),
-            nodes: CcNodes::NONE,
-            others: Extensions::NONE,
-            reserved: 0,
-        });
-        if !self.voice.say(core, burst, body) {
-            return false;
-        }
-        self.probe.due = false;
-        let most = self.voice.grtt.advertised() * u32::from(self.voice.backoff.max(4));
-        self.group_size.probed(self.probe.sequence, at, most, self.voice.group_size());
-        self.judge_group(core);
-        self.probe.sequence = self.probe.sequence.wrapping_add(1);
-        let config = &core.config.sender;
-        let least = config.probe_interval_min.max(self.voice.grtt.advertised());
-        let most = config.probe_interval_max.max(least);
-        self.probe.interval = match self.probe.interval {
-            Duration::ZERO => least,
-            interval => (interval * 3 / 2).clamp(least, most),
-        };
-        self.base.alarm(&mut core.kernel, Alarm::Probe, at, self.probe.interval);
-        true
     }
 
     /// Tells where the end is (§4.2.3, §5.1.1), and asks receivers to acknowledge (§5.5.3), in as
@@ -631,21 +610,30 @@ impl Sender {
     fn set_tail(&mut self, core: &Core) {
         let Some(last) = self.objects.back_mut() else { return };
         let path = core.kernel.paths.get(&self.path);
-        let each = path.map_or(0, |path| path.time_of(last.datagram()).as_nanos());
+        let paced = path.map_or(Duration::ZERO, |path| path.time_of(last.datagram()));
+        let congestion = self.voice.congestion.as_ref();
+        let each = congestion.map_or(paced, |congestion| congestion.interval()).as_nanos();
         let tail = self.voice.round().as_nanos().checked_div(each);
         let tail = tail.filter(|_| core.config.sender.tail_parity).unwrap_or(0);
         last.tail = u64::try_from(tail).unwrap_or(u64::MAX);
     }
 
     /// Takes note of who is there, and how long the way takes.
-    fn heard(&mut self, core: &mut Core, now: Time, node: NodeId, response: SendTime) {
-        if response.is_some()
-            && let Some(took) = since_sent(now, response)
-        {
+    fn heard(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
+    ) {
+        let took = Some(response).filter(|response| response.is_some());
+        let took = took.and_then(|response| since_sent(now, response));
+        if let Some(took) = took {
             self.voice.grtt.answered(took);
             let took = took.min(core.config.sender.grtt_max);
             self.base.seat.sample(&mut core.kernel.paths, took);
         }
+        self.heed(core, now, node, (cc, took, is_private));
         if self.members.contains(node) {
             return;
         }
@@ -666,9 +654,16 @@ impl Sender {
         }
     }
 
-    /// A receiver acknowledges (§4.3.2).
-    pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, node: NodeId, ack: &Ack<'_>) {
-        self.heard(core, now, node, ack.grtt_response);
+    /// A receiver acknowledges (§4.3.2). `is_private` if the others did not hear it.
+    pub(crate) fn on_ack(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        ack: &Ack<'_>,
+        is_private: bool,
+    ) {
+        self.heard(core, now, node, (ack.grtt_response, ack.cc, is_private));
         if ack.kind == Ack::CC {
             self.count_answer(core, now, ack);
         }
@@ -705,7 +700,7 @@ impl Sender {
         nack: &Nack<'_>,
         is_private: bool,
     ) {
-        self.heard(core, now, node, nack.grtt_response);
+        self.heard(core, now, node, (nack.grtt_response, nack.cc, is_private));
         let mut any = false;
         let mut asked = Asked::new();
         for request in nack.requests.iter() {
@@ -894,7 +889,7 @@ impl Sender {
         let body = Body::Command(Command::RepairAdv {
             sender: self.voice.header(),
             flags,
-            cc: None,
+            cc: self.suppressing,
             requests: writer.finish(),
             others: Extensions::NONE,
         });
@@ -902,6 +897,7 @@ impl Sender {
             return false;
         }
         self.adv_due = false;
+        self.suppressing = None;
         self.objects.iter_mut().for_each(Outgoing::was_told);
         true
     }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use engine::Time;
 use wire::norm::{self, Body};
 
+use super::congestion::Congestion;
 use super::core::Core;
 use super::grtt::Grtt;
 use super::losses::Losses;
@@ -21,13 +23,18 @@ pub(crate) struct Voice {
     group_size: u8,
     /// What receivers lacked of what was said.
     pub(crate) losses: Losses,
+    /// The control of its rate, if it heeds congestion.
+    pub(crate) congestion: Option<Box<Congestion>>,
+    /// When to try again what the rate held back.
+    pub(crate) held: Option<Time>,
 }
 
 impl Voice {
     pub(crate) fn new(instance: u16, grtt: Grtt, backoff: u8, group_size: u32) -> Self {
         let group_size = norm::quantise_group_size(group_size);
         let losses = Losses::default();
-        Self { instance, sequence: 0, grtt, backoff, group_size, losses }
+        let (congestion, held) = (None, None);
+        Self { instance, sequence: 0, grtt, backoff, group_size, losses, congestion, held }
     }
 
     /// The part of the header that only senders have.
@@ -50,11 +57,25 @@ impl Voice {
         self.group_size = norm::quantise_group_size(size);
     }
 
-    /// Writes a message into the batch; `false` if it must wait for the next one.
+    /// Writes a message into the batch; `false` if it must wait for the next one. Data waits as long as
+    /// congestion wants it to.
     pub(crate) fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
+        let is_data = matches!(body, Body::Data(_));
+        let at = burst.departure();
+        if let Some(congestion) = self.congestion.as_mut().filter(|_| is_data) {
+            congestion.resume(at, self.grtt.advertised());
+            if let Err(again) = congestion.may_send(at) {
+                self.held = Some(again);
+                return false;
+            }
+        }
+        let before = burst.len();
         let went = core.push(burst, self.sequence, body);
         if went {
             self.sequence = self.sequence.wrapping_add(1);
+            if let Some(congestion) = self.congestion.as_mut() {
+                congestion.sent(at, burst.len() - before, is_data);
+            }
         }
         went
     }

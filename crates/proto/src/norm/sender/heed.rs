@@ -75,6 +75,9 @@ impl Sender {
         }
         self.probe.due = false;
         self.probe.sent_at = at;
+        let most = self.voice.grtt.advertised() * u32::from(self.voice.backoff.max(4));
+        self.group_size.probed(sequence, at, most, self.voice.group_size());
+        self.judge_group(core);
         self.probe.sequence = sequence.wrapping_add(1);
         self.probe.interval = self.next_interval(core);
         self.base.alarm(&mut core.kernel, Alarm::Probe, at, self.probe.interval);
@@ -120,6 +123,13 @@ impl Sender {
 
     /// It is time for another probe.
     pub(super) fn probe(&mut self, core: &mut Core, now: Time) {
+        let busy = self.voice.congestion.as_ref().filter(|_| self.is_busy());
+        let since = self.probe.sent_at;
+        if let Some(due) = busy.and_then(|congestion| congestion.waits(now, since)) {
+            // There are not to be more probes than data (§5.5.2.1).
+            self.base.alarm(&mut core.kernel, Alarm::Probe, now, due.since(now));
+            return;
+        }
         match self.voice.congestion {
             None => self.voice.grtt.round_over(),
             Some(_) if now.since(self.probe.round_since) >= self.voice.grtt.advertised() => {

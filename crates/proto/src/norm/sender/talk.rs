@@ -51,7 +51,9 @@ impl Sender {
         let Some(cc) = ack.cc.filter(waits) else { return };
         let Some(way) = since_sent(now, ack.grtt_response) else { return };
         let path = core.kernel.paths.get(&self.path);
-        let rate = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
+        let fixed = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
+        let congestion = self.voice.congestion.as_ref();
+        let rate = congestion.map_or(fixed, |congestion| congestion.rate());
         let share = norm::rate(cc.rate) / rate.max(1.0);
         let bias = match cc.flags.contains(CcFlags::START) {
             true => share / 2.0,

@@ -16,11 +16,19 @@ struct Norm {
     auto_parity: u16,
     end: EndGame,
     is_group: bool,
+    congestion_control: bool,
 }
 
 impl Norm {
     fn new(scheme: Scheme, parity: u16, auto_parity: u16) -> Self {
-        Self { scheme, parity, auto_parity, end: EndGame::Acknowledged, is_group: false }
+        Self {
+            scheme,
+            parity,
+            auto_parity,
+            end: EndGame::Acknowledged,
+            is_group: false,
+            congestion_control: false,
+        }
     }
 }
 
@@ -66,6 +74,7 @@ impl Subject for Norm {
         sender.parity = self.parity;
         sender.auto_parity = self.auto_parity;
         sender.end = self.end;
+        sender.congestion_control = self.congestion_control;
         Node::new(config, Rng::new(seed, "norm"))
     }
 
@@ -210,6 +219,15 @@ fn no_code_keeps_the_contract() {
 fn a_group_keeps_the_contract() {
     let subject = Norm { is_group: true, ..Norm::new(Scheme::ReedSolomon8, 2, 0) };
     conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+}
+
+#[test]
+fn congestion_control_keeps_the_contract() {
+    for is_group in [false, true] {
+        let plain = Norm::new(Scheme::ReedSolomon8, 2, 0);
+        let subject = Norm { is_group, congestion_control: true, ..plain };
+        conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
+    }
 }
 
 #[test]

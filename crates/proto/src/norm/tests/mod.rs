@@ -3,6 +3,7 @@
 mod answers;
 mod commands;
 mod conformance;
+mod congestion;
 mod group;
 mod groups;
 mod policies;

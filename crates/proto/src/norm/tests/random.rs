@@ -290,8 +290,11 @@ proptest! {
         scheme in prop_oneof![Just(Scheme::ReedSolomon8), Just(Scheme::NoCode)],
         auto_parity in 0..3_u16,
         group in any::<bool>(),
+        congestion_control in any::<bool>(),
     ) {
-        let mut play = Play::new(config(scheme, auto_parity, group));
+        let mut config = config(scheme, auto_parity, group);
+        config.sender.congestion_control = congestion_control;
+        let mut play = Play::new(config);
         for op in &ops {
             play.apply(op);
         }
