@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import netns
@@ -37,6 +37,8 @@ SENDER = 1
 # How our settings call the codes.
 SCHEMES = {2: "rs16", 5: "rs8", 129: "rs8-129"}
 LOST_SHARES = (0.0, 0.01, 0.05, 0.20)
+# What is sent, and what it is called where it arrives.
+SOURCE = "source.bin"
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Case:
     coding: Coding
     # Whether the sender finds its rate by itself.
     heeds_congestion: bool = False
+    # Whether the file's octets go as a stream.
+    stream: bool = False
 
     def name(self) -> str:
         """A name for files and tables."""
@@ -80,7 +84,8 @@ class Case:
 
     def pace_and_coding(self) -> str:
         """What differs beside who speaks with whom."""
-        return "congestion" if self.heeds_congestion else self.coding.name
+        kind = "-stream" if self.stream else ""
+        return ("congestion" if self.heeds_congestion else self.coding.name) + kind
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,15 @@ class Outcome:
     folder: str | None
 
 
+def stream_buffer(case: Case) -> int:
+    """The octets of a stream that are kept.
+
+    The library gives up what is missing once what it keeps is nearly full, so that where there are
+    losses, what is kept must be more than the file; where there are none, it is less.
+    """
+    return 4_000_000 if case.lost_share else 400_000
+
+
 def destination(case: Case, hosts: list[Host]) -> str:
     """Where the sender sends to."""
     return f"{GROUP if case.multicast else hosts[1].address}:{PORT}"
@@ -140,6 +154,8 @@ def send_command(
         pace += ["--segment", "1024", "--grtt", "0.05"]
         acks = [word for node in nodes for word in ("--ack", node)]
         limit = ["--timeout", str(programs.limit_s)]
+        if case.stream:
+            limit += ["--object", "stream", "--buffer", str(stream_buffer(case))]
         return [str(programs.libnorm), "send", str(file), *ends, *pace, *code, *acks, *limit]
     to = ["--group", group, "--interface", hosts[0].interface] if case.multicast else [group]
     settings = folder / "sender.toml"
@@ -147,7 +163,8 @@ def send_command(
     shared = ["--protocol", "norm", "--json", "--entity", str(SENDER), "--mib", str(settings)]
     pace = [] if case.heeds_congestion else ["--rate", f"{programs.rate_bps} bit/s"]
     pace += ["--timeout", f"{programs.limit_s} s"]
-    return [str(programs.slowlight), "send", str(file), *to, *shared, *pace]
+    kind = ["--stream"] if case.stream else []
+    return [str(programs.slowlight), "send", str(file), *to, *shared, *pace, *kind]
 
 
 def sender_settings(case: Case) -> str:
@@ -163,6 +180,7 @@ def sender_settings(case: Case) -> str:
         f"receivers = {len(case.receivers)}\n"
         # As libnorm is told.
         'grtt_initial = "50 ms"\n'
+        f'[limits]\nstream = "{stream_buffer(case)} B"\n'
     )
 
 
@@ -180,8 +198,10 @@ def recv_command(
     listen = ["--listen", "0.0.0.0:0" if case.multicast else f"0.0.0.0:{PORT}"]
     if case.multicast:
         listen += ["--group", destination(case, hosts), "--interface", host.interface]
-    shared = ["--protocol", "norm", "--json", "--entity", node, "--root", str(root), "--once"]
-    return [str(programs.slowlight), "recv", *shared, *listen]
+    shared = ["--protocol", "norm", "--json", "--entity", node]
+    file = str(root / SOURCE)
+    into = ["--stream", file] if case.stream else ["--root", str(root), "--once"]
+    return [str(programs.slowlight), "recv", *shared, *into, *listen]
 
 
 def start(host: Host, command: list[str], folder: Path, name: str) -> subprocess.Popen[bytes]:
@@ -283,7 +303,8 @@ def cases(senders_and_receivers: list[tuple[str, str]]) -> list[Case]:
             receivers = (receiver, receiver) if multicast else (receiver,)
             for lost_share in LOST_SHARES:
                 for coding in (REPAIR, PROACTIVE):
-                    found.append(Case(sender, receivers, multicast, lost_share, coding))
+                    file = Case(sender, receivers, multicast, lost_share, coding)
+                    found += [file, replace(file, stream=True)]
             for coding in OTHER_CODINGS:
                 found.append(Case(sender, receivers, multicast, 0.05, coding))
         if sender != receiver:
@@ -325,7 +346,7 @@ def report(outcome: Outcome) -> None:
     how = "multicast" if outcome.multicast else "unicast"
     print(
         f"{outcome.sender:<10} {'+'.join(outcome.receivers):<20} {how:<9}"
-        f" {outcome.lost_share:>4.0%} {outcome.coding:<10} {outcome.goodput_bps / 1e6:>7.2f}"
+        f" {outcome.lost_share:>4.0%} {outcome.coding:<16} {outcome.goodput_bps / 1e6:>7.2f}"
         f"  {outcome.verdict} {outcome.note}",
         flush=True,
     )
@@ -340,10 +361,10 @@ def run_all(given: argparse.Namespace, programs: Programs) -> int:
         pairs += [(SLOWLIGHT, LIBNORM), (LIBNORM, SLOWLIGHT)]
     out: Path = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    source = out / "source.bin"
+    source = out / SOURCE
     source.write_bytes(random.Random(1).randbytes(given.size))
     outcomes = []
-    print(f"{'sender':<10} {'receivers':<20} {'':<9} loss {'parity':<10} {'Mbit/s':>7}")
+    print(f"{'sender':<10} {'receivers':<20} {'':<9} loss {'parity':<16} {'Mbit/s':>7}")
     for case in cases(pairs):
         if given.only not in case.name():
             continue

@@ -340,7 +340,8 @@ class Sender : Session {
       if (at < content.size() && !next(event, end)) fail("the stream was not sent in time");
     }
     NormStreamFlush(stream, true, NORM_FLUSH_ACTIVE);
-    if (!wants_ack()) NormStreamClose(stream, true);
+    // Its end is a segment like others, and acknowledged like them.
+    NormStreamClose(stream, true);
   }
 
   // The library sends DATA and STREAM objects from here.
@@ -380,7 +381,7 @@ class Receiver : Session {
           if (NormObjectGetType(event.object) == NORM_OBJECT_STREAM) take(event.object);
           break;
         case NORM_RX_OBJECT_COMPLETED:
-          if (NormObjectGetType(event.object) != NORM_OBJECT_STREAM) store(event.object);
+          store(event.object);
           is_done = true;
           break;
         default:
@@ -431,26 +432,33 @@ class Receiver : Session {
         break;
       }
       case NORM_OBJECT_STREAM:
+        stream.close();
+        if (rename(stream_path().c_str(), target().c_str()) != 0) fail("cannot rename the stream");
+        break;
       case NORM_OBJECT_NONE:
         break;
     }
   }
 
   // Appends what a stream has. Its end, once read, is the event "completed".
-  void take(NormObjectHandle stream) {
-    std::ofstream file(target(), std::ios::binary | std::ios::app);
+  // Its name may come later.
+  void take(NormObjectHandle object) {
+    if (!stream.is_open()) stream.open(stream_path(), std::ios::binary);
     char buffer[65536];
     for (;;) {
       unsigned int length = sizeof buffer;
-      if (!NormStreamRead(stream, buffer, &length)) fail("the stream broke");
+      if (!NormStreamRead(object, buffer, &length)) fail("the stream broke");
       if (length == 0) return;
-      file.write(buffer, length);
+      stream.write(buffer, length);
     }
   }
+
+  std::string stream_path() const { return options.path + "/stream.part"; }
 
   bool is_started = false;
   Clock::time_point start;
   std::string name = "received.bin";
+  std::ofstream stream;
 };
 
 }  // namespace

@@ -28,8 +28,13 @@ pub(crate) struct Args {
     listen: String,
 
     /// Directory that receives the files
-    #[arg(long, value_name = "DIR")]
-    root: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "stream")]
+    root: Option<PathBuf>,
+
+    /// NORM: receive a stream into this file, or - for standard output, and end when it ends, with
+    /// exit code 1 if something of it is missing; files are not received
+    #[arg(long, value_name = "FILE", conflicts_with = "root")]
+    stream: Option<PathBuf>,
 
     /// Entity number of this end [default: the MIB's, or 2]
     #[arg(long, value_name = "ID")]
@@ -101,14 +106,22 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
             .then(|| args.group.of_norm())
             .transpose()?,
         beacons: beacons(&args, family, listen)?,
-        root: args.root,
+        root: args.root.unwrap_or_default(),
         entity: args.entity,
         once: args.once,
         peers_max: args.peers_max,
         gets: args.serve,
         deletes: args.allow_delete,
     };
-    Ok(session::serve(args.options, service))
+    ensure!(
+        family == Family::Norm || args.stream.is_none(),
+        "--stream is for NORM, not for {}",
+        args.options.protocol
+    );
+    Ok(match args.stream {
+        Some(to) => session::receive_stream(args.options, &service, &to),
+        None => session::serve(args.options, service),
+    })
 }
 
 /// The beacons to send, if any are wanted.
@@ -129,13 +142,14 @@ fn beacons(args: &Args, family: Family, listen: SocketAddr) -> Result<Option<ses
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     let listen = resolve(&args.listen)?;
+    let root = args.root.clone().context("--stream is for NORM; give --root")?;
     ensure!(!args.serve && !args.allow_delete, "--serve and --allow-delete are for Saratoga");
     ensure!(beacons(&args, Family::Cfdp, listen)?.is_none(), "--beacon is for Saratoga");
     let mut config = args.options.entity(args.entity, 2)?;
     let number = config.entity;
     let peers = args.peer.iter().map(|text| known_peer(text)).collect::<Result<Vec<_>>>()?;
     let waker = rt::Waker::new().context("cannot start")?;
-    let mut store = rt::FileStore::open(rt::StoreConfig::new(&args.root), &waker)?;
+    let mut store = rt::FileStore::open(rt::StoreConfig::new(&root), &waker)?;
     store.sweep("rx-", "cfdp-").context("cannot look through the working files")?;
     // The driver numbers the paths of its static peers from zero, one for each address.
     let mut addresses: Vec<SocketAddr> = Vec::new();
@@ -160,10 +174,10 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     screen.say(format_args!(
         "receiving on {} into {} as entity {}",
         driver.local(),
-        args.root.display(),
+        root.display(),
         number
     ));
-    Ok((driver, Receiver::new(args, screen)))
+    Ok((driver, Receiver::new(args, root, screen)))
 }
 
 /// A peer's entity number and address.
@@ -220,10 +234,10 @@ impl UnderWay {
 }
 
 impl Receiver {
-    fn new(args: Args, screen: Screen) -> Self {
+    fn new(args: Args, root: PathBuf, screen: Screen) -> Self {
         Self {
             options: args.options,
-            root: args.root,
+            root,
             once: args.once,
             screen,
             under_way: BTreeMap::new(),

@@ -87,6 +87,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME")]
     linger: Option<Span>,
 
+    /// NORM: send the file as a stream, which may be a pipe, or - for standard input: what comes is
+    /// sent at once, and `slowlight recv --stream` delivers it as it comes
+    #[arg(long)]
+    stream: bool,
+
+    /// NORM: let what is new in a stream overwrite what receivers may lack, instead of waiting
+    #[arg(long, requires = "stream")]
+    push: bool,
+
     /// Saratoga: ask first whether the file is taken
     #[arg(long)]
     ask: bool,
@@ -129,6 +138,10 @@ impl Args {
 /// Sends the file; returns when the receiver has it, or with class 1 when it is sent.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.options.protocol.kind.family() != Family::Cfdp {
+        if args.stream {
+            let (ends, source) = stream(&args).map_err(transfer::usage)?;
+            return session::send_stream(args.options, ends, source, args.timeout);
+        }
         let (ends, wish) = other(&args).map_err(transfer::usage)?;
         return session::run(args.options, ends, wish, args.timeout);
     }
@@ -142,10 +155,21 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     sender.end()
 }
 
-/// What to send by another protocol, and between whom.
-fn other(args: &Args) -> Result<(Ends, Wish)> {
+/// What to send as a stream, and between whom.
+fn stream(args: &Args) -> Result<(Ends, session::Source)> {
+    let ends = ends(args)?;
+    let from = args.file.clone();
+    let called = from.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = args.remote.clone().unwrap_or_else(|| called.to_owned());
+    Ok((ends, session::Source { from, name, push: args.push }))
+}
+
+/// Between whom to send by another protocol than CFDP.
+fn ends(args: &Args) -> Result<Ends> {
     let protocol = &args.options.protocol;
     let is_saratoga = protocol.kind.family() == Family::Saratoga;
+    let is_norm = protocol.kind.family() == Family::Norm;
+    ensure!(is_norm || !args.stream, "--stream is for NORM, not for {protocol}");
     for (given, option) in [
         (args.class.is_some(), "--class"),
         (args.checksum.is_some(), "--checksum"),
@@ -165,18 +189,24 @@ fn other(args: &Args) -> Result<(Ends, Wish)> {
         Some(group) => group.address,
         None => resolve(args.address()?)?,
     };
+    let listen = transfer::from_address(args.listen.as_deref(), to)?;
+    let (entity, remote_entity) = (args.entity, args.remote_entity);
+    Ok(Ends { to, group, listen, entity, remote_entity })
+}
+
+/// What to send by another protocol, and between whom.
+fn other(args: &Args) -> Result<(Ends, Wish)> {
+    let ends = ends(args)?;
     let (root, name) = source(&args.file)?;
     let asked = args.file.file_name().and_then(|name| name.to_str()).unwrap_or(&name);
     let remote = args.remote.clone().unwrap_or_else(|| asked.to_owned());
-    let listen = transfer::from_address(args.listen.as_deref(), to)?;
-    let (entity, remote_entity) = (args.entity, args.remote_entity);
-    let wish = Wish::Send { root, name, remote, asks: args.ask, gives: args.give };
-    Ok((Ends { to, group, listen, entity, remote_entity }, wish))
+    Ok((ends, Wish::Send { root, name, remote, asks: args.ask, gives: args.give }))
 }
 
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     ensure!(args.group(&args.options.protocol)?.is_none(), "--group is for NORM");
+    ensure!(!args.stream, "--stream is for NORM");
     let to = resolve(args.address()?)?;
     ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address()?);
     ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");

@@ -5,9 +5,11 @@
 
 mod client;
 mod server;
+mod stream;
 
 pub(crate) use self::client::{Ends, Wish, run};
 pub(crate) use self::server::{Announce, Service, serve};
+pub(crate) use self::stream::{Source, receive as receive_stream, send as send_stream};
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -474,6 +474,32 @@ impl Form<norm::RepairBoundary> for Boundary {
     }
 }
 
+/// Where a NORM receiver begins with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Join {
+    /// At its beginning, if that is still to be had.
+    Beginning,
+    /// Where it is first heard of.
+    Heard,
+}
+
+impl Form<norm::Join> for Join {
+    fn of(value: &norm::Join) -> Option<Self> {
+        Some(match value {
+            norm::Join::Beginning => Self::Beginning,
+            norm::Join::Heard => Self::Heard,
+        })
+    }
+
+    fn value(&self) -> norm::Join {
+        match self {
+            Self::Beginning => norm::Join::Beginning,
+            Self::Heard => norm::Join::Heard,
+        }
+    }
+}
+
 /// Declares a table: its keys with their forms, each of which stands for the field of that name of
 /// an engine's settings, and what else is in it. Generates `of_fields`, the table of settings, and
 /// `apply_fields`, which changes settings to what a table says; both leave out what else is in it.

@@ -3,7 +3,7 @@
 use proto::norm;
 use serde::{Deserialize, Serialize};
 
-use super::form::{Asking, Boundary, Code, End, Estimate, Form, Switch, Sync, table};
+use super::form::{Asking, Boundary, Code, End, Estimate, Form, Join, Switch, Sync, table};
 use super::{at_least, not_often, some};
 use crate::quantity::{Rate, Size, Span};
 use crate::text::SpecError;
@@ -99,6 +99,11 @@ table! {
         nacking: Asking,
         /// When it asks: at the end of a `block` or of an `object`.
         repair_boundary: Boundary,
+        /// Where a stream is begun to be received, `beginning` or `heard`, or `off`: streams are not
+        /// received.
+        streams: Switch<Join>,
+        /// Silence after which a stream is given up of which nothing is missing.
+        stream_silence: Span,
     }
 }
 
@@ -113,6 +118,8 @@ table! {
         receivers: usize,
         /// An object.
         object: Size,
+        /// A stream that is kept, sent or received.
+        stream: Size,
         /// Blocks that came in part.
         assembly: Size,
         /// Received data that waits to be written.

@@ -185,14 +185,15 @@ pub struct ReceiverConfig {
     /// Silence after which a stream is given up of which nothing is missing, if that is longer: its
     /// sender probes the round trip from time to time as long as it is there.
     pub stream_silence: Duration,
-    /// Where a stream is begun to be received.
-    pub join: Join,
     /// What is received of a sender that began before (RFC 5740 §5.2).
     pub sync: SyncPolicy,
     /// What is asked for.
     pub nacking: Nacking,
     /// When something is asked for.
     pub repair_boundary: RepairBoundary,
+    /// Whether streams are received, and where one is begun. Who receives them must fetch them: what
+    /// nobody fetches keeps all else from being received.
+    pub streams: Option<Join>,
 }
 
 /// Where a stream is begun to be received that was under way before.
@@ -249,10 +250,10 @@ impl Default for ReceiverConfig {
             robust_factor: 20,
             inactivity: None,
             stream_silence: Duration::from_secs(3600),
-            join: Join::Beginning,
             sync: SyncPolicy::Object,
             nacking: Nacking::Normal,
             repair_boundary: RepairBoundary::Block,
+            streams: None,
         }
     }
 }

@@ -229,11 +229,14 @@ impl Incoming {
         let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len)
             .map_err(|error| Failure::Settings(error.to_string()))?;
         let is_stream = flags.contains(Flags::STREAM);
+        if is_stream && core.config.receiver.streams.is_none() {
+            return Err(Failure::Settings("streams are not received".to_owned()));
+        }
         let is_file = flags.contains(Flags::FILE) || is_stream;
         let most = core.config.limits.object;
         let half = core.config.limits.assembly / 2;
         let most = if is_file { most } else { most.min(half as u64) };
-        if fti.object_size > most {
+        if fti.object_size > most && !is_stream {
             core.limit_reached(Limit::Object);
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }

@@ -429,7 +429,11 @@ impl Receiver {
         }
         match message {
             Body::Info(info) => !info.flags.contains(Flags::REPAIR),
-            Body::Data(data) => data.id.block == 0 && !data.flags.contains(Flags::REPAIR),
+            Body::Data(data) => {
+                // A stream may be joined anywhere.
+                let is_first = data.id.block == 0 || data.flags.contains(Flags::STREAM);
+                is_first && !data.flags.contains(Flags::REPAIR)
+            }
             Body::Command(Command::Flush { ackers, .. }) => {
                 ackers.iter().any(|node| node == core.node)
             }

@@ -144,12 +144,12 @@ impl Stream {
     }
 
     /// Takes note of a block that is heard of; where the stream begins here if it is the first.
-    fn hear(&mut self, block: u32, join: Join) -> u64 {
+    fn hear(&mut self, block: u32, join: Option<Join>) -> u64 {
         if self.next.is_none() {
             // Numbers before the first one must be possible.
             let origin = u64::from(self.mask) + 1;
             self.newest = origin + u64::from(block);
-            let is_kept = u64::from(block) < self.kept && join == Join::Beginning;
+            let is_kept = u64::from(block) < self.kept && join == Some(Join::Beginning);
             let first = if is_kept { origin } else { self.newest };
             self.next = Some(Place { block: first, symbol: 0 });
             self.through = Place { block: self.newest, symbol: 0 };
@@ -516,7 +516,7 @@ impl Incoming {
     /// The sender says that this was its last segment so far.
     pub(crate) fn on_flush(&mut self, core: &Core, id: PayloadId) {
         let Some(stream) = self.stream.as_mut().filter(|stream| !stream.has_ended) else { return };
-        let block = stream.hear(id.block, core.config.receiver.join);
+        let block = stream.hear(id.block, core.config.receiver.streams);
         let symbol = id.symbol.saturating_add(1);
         let place = if symbol >= stream.block_len {
             Place { block: block + 1, symbol: 0 }
@@ -556,7 +556,7 @@ impl Incoming {
             core.limit_reached(Limit::WriteBuffer);
             return true;
         }
-        let number = stream.hear(data.id.block, core.config.receiver.join);
+        let number = stream.hear(data.id.block, core.config.receiver.streams);
         stream.through = stream.through.max(Place { block: number, symbol: 0 });
         let Some(next) = stream.next else { return true };
         if number < next.block || stream.has_ended {

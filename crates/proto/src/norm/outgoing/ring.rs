@@ -47,7 +47,7 @@ pub(crate) struct Ring {
     begins_message: bool,
     /// Octets that were written.
     written: u64,
-    /// Octets that were sent at least once.
+    /// Octets up to the end of the last segment that was sent.
     sent: u64,
     end: End,
     /// Blocks before this one may make room for others.
@@ -176,7 +176,7 @@ impl Ring {
             || block == self.next.block && self.next.symbol >= self.size.block_len
     }
 
-    /// Octets that were sent at least once.
+    /// Octets up to the end of the last segment that was sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
@@ -356,11 +356,18 @@ impl Ring {
     /// A new segment, or parity of a block whose segments all went, was sent.
     pub(super) fn new_sent(&mut self, at: Time) {
         if self.next.symbol < self.size.block_len {
-            let len = self.segment(self.next).map_or(0, |segment| segment.len() as u64);
-            self.sent += len.saturating_sub(STREAM_HEADER_LEN as u64);
+            self.sent = self.octets_through(self.next).unwrap_or(self.sent);
         }
         self.touch(self.next.block, at);
         self.next.symbol += 1;
+    }
+
+    /// Octets up to the end of a segment that is here.
+    pub(super) fn octets_through(&self, place: Place) -> Option<u64> {
+        let (header, _) = StreamHeader::decode(self.segment(place)?).ok()?;
+        let end = header.offset.wrapping_add(u32::from(header.len));
+        // What is here is not as far back as offsets wrap.
+        Some(self.written - u64::from((self.written as u32).wrapping_sub(end)))
     }
 
     /// All of the block that is sent went, with its parity.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::norm::{PayloadId, STREAM_HEADER_LEN, StreamHeader};
+use wire::norm::{PayloadId, STREAM_HEADER_LEN};
 
 use super::ring::{Place, Ring, Size};
 use super::{
@@ -382,11 +382,6 @@ impl Outgoing {
     /// Octets of the stream up to a segment, counted from 1.
     pub(crate) fn octets_before(&self, segment: u64) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
-        let header = ring.segment(ring.place(segment)).map(StreamHeader::decode);
-        let end = match header {
-            Some(Ok((header, _))) => header.offset.wrapping_add(u32::from(header.len)),
-            Some(Err(_)) | None => return ring.sent(),
-        };
-        ring.sent() - u64::from((ring.sent() as u32).wrapping_sub(end))
+        ring.octets_through(ring.place(segment)).unwrap_or_else(|| ring.sent())
     }
 }

@@ -116,7 +116,7 @@ impl Sender {
         };
         if at > stream.told_of() {
             let octets = stream.octets_before(at);
-            let wait = if self.is_group { flow.next.since(now) } else { Default::default() };
+            let wait = flow.next.since(now);
             let due = wait.is_zero();
             let is_end = is_idle;
             flow.mark = Some(Mark { at, octets, is_end, after: None, sent: 0, since: None, due });
@@ -262,7 +262,8 @@ impl Sender {
         mark.sent += 1;
         mark.since.get_or_insert(now);
         let wait = self.voice.twice();
-        flow.next = now + wait;
+        // No more questions, and answers, than one a round trip.
+        flow.next = now + if self.is_group { wait } else { wait / 2 };
         self.base.alarm(&mut core.kernel, Alarm::Watermark, now, wait);
         true
     }

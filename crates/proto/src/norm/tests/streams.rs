@@ -5,9 +5,10 @@ use std::time::Duration;
 use engine::Rng;
 use wire::norm::{Body, Command, Message, STREAM_HEADER_LEN, StreamHeader};
 
-use super::world::{World, content};
+use super::world::{PATH, World, content};
 use crate::norm::{
-    Config, Content, Failure, Indication, Join, ObjectId, Piece, Scheme, StreamOptions,
+    Config, Content, EndGame, Failure, Indication, Join, ObjectId, Piece, RequestError, Scheme,
+    SendRequest, StreamOptions,
 };
 
 /// Nothing happens for so long but probes.
@@ -18,6 +19,7 @@ fn quiet() -> Config {
     let mut config = Config::default();
     config.sender.probe_interval_min = Duration::from_secs(100);
     config.sender.probe_interval_max = Duration::from_secs(100);
+    config.receiver.streams = Some(Join::Beginning);
     config
 }
 
@@ -29,7 +31,7 @@ fn small() -> Config {
     (sender.block_len, sender.parity) = (4, 2);
     sender.segment_size = Some(100);
     sender.tail_parity = false;
-    config.receiver.join = Join::Heard;
+    config.receiver.streams = Some(Join::Heard);
     config
 }
 
@@ -147,6 +149,30 @@ impl Pipe {
             }
         }
         all
+    }
+
+    /// What was read, in one run between two gaps each: where it begins, and its octets.
+    fn runs(&self) -> Vec<(u64, Vec<u8>)> {
+        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut gap = None;
+        for piece in &self.read {
+            match (piece, runs.last_mut()) {
+                (Piece::Octets { offset, octets, .. }, Some((from, run))) if gap.is_none() => {
+                    assert_eq!(*offset, *from + run.len() as u64);
+                    run.extend_from_slice(octets);
+                }
+                (Piece::Octets { offset, octets, .. }, _) => {
+                    assert!(gap.take().is_none_or(|gap| gap == *offset));
+                    runs.push((*offset, octets.to_vec()));
+                }
+                (Piece::Gap { from, to }, Some((start, run))) => {
+                    assert_eq!(*from, *start + run.len() as u64);
+                    gap = Some(*to);
+                }
+                (Piece::Gap { .. }, None) => panic!("a gap before the first octet"),
+            }
+        }
+        runs
     }
 
     /// What was sent, without times, probes of the round trip and answers to them.
@@ -319,7 +345,7 @@ fn a_block_that_is_not_full_is_mended_by_its_segments() {
 #[test]
 fn a_block_that_is_lost_is_sent_again() {
     let mut config = small();
-    config.receiver.join = Join::Beginning;
+    config.receiver.streams = Some(Join::Beginning);
     let lost: &[_] =
         &[("0/0 0+100", 0), ("0/1 100+100", 0), ("0/2 200+100", 0), ("0/3 300+100", 0)];
     let lines = [
@@ -349,7 +375,7 @@ fn a_block_that_is_lost_is_sent_again() {
 fn losses_of_everything_are_made_up_for() {
     for seed in 0..30 {
         let mut config = small();
-        config.receiver.join = Join::Beginning;
+        config.receiver.streams = Some(Join::Beginning);
         config.sender.auto_parity = (seed % 3) as u16;
         config.sender.fec = match seed % 4 {
             0 => Scheme::NoCode,
@@ -409,4 +435,203 @@ fn messages_are_found() {
         Piece::Gap { .. } => Vec::new(),
     });
     assert_eq!(starts.collect::<Vec<_>>(), [0, 30, 90]);
+}
+
+#[test]
+fn a_writer_that_is_too_fast_waits() {
+    for end in [EndGame::Acknowledged, EndGame::Flush] {
+        let mut config = small();
+        config.sender.end = end;
+        // Three blocks.
+        let mut pipe = Pipe::with(&config, 1_250);
+        let octets = content(20_000);
+        pipe.write(&octets);
+        assert!(pipe.waiting.len() >= 20_000 - 1_300, "{}", pipe.waiting.len());
+        pipe.run();
+        assert_eq!(pipe.waiting.len(), 0);
+        pipe.close();
+        pipe.run();
+        assert!(pipe.octets() == octets);
+        assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
+    }
+}
+
+#[test]
+fn with_push_the_newest_octets_count() {
+    let options = StreamOptions { buffer: 1_200, push: true };
+    let mut pipe = Pipe::of([small(), small()], options);
+    pipe.write(&content(400));
+    pipe.run();
+    let octets = content(10_000);
+    pipe.write(&octets[400..]);
+    assert!(pipe.waiting.is_empty());
+    pipe.run();
+    pipe.close();
+    pipe.run();
+    // Two blocks of three were still to be sent, and the end needs a third.
+    let runs = pipe.runs();
+    let [(0, first), (offset, rest)] = &runs[..] else { panic!("{runs:?}") };
+    assert!(first[..] == octets[..400] && rest[..] == octets[*offset as usize..]);
+    assert!((8_700..=9_200).contains(offset), "{offset}");
+    let end = pipe.world.finished(1).expect("it ended");
+    assert!(end.result.is_ok() && !end.is_confirmed, "a gap is told of");
+}
+
+#[test]
+fn what_was_overwritten_is_refused_and_the_gap_told() {
+    let mut config = small();
+    config.sender.parity = 0;
+    config.sender.fec = Scheme::NoCode;
+    let options = StreamOptions { buffer: 1_200, push: true };
+    let mut pipe = Pipe::of([config.clone(), config], options);
+    // The reader hears of the second block when the first makes room for the fourth.
+    pipe.world.lose =
+        Box::new(|_, _, datagram| brief(datagram).is_some_and(|words| words.starts_with("0/1 ")));
+    let octets = content(800);
+    pipe.write(&octets[..400]);
+    pipe.run_for(Duration::from_millis(20));
+    pipe.write(&octets[400..]);
+    pipe.run_for(Duration::from_millis(20));
+    pipe.write(&[7; 400]);
+    pipe.write(&[8; 400]);
+    pipe.run();
+    pipe.close();
+    pipe.run();
+    assert!(pipe.told().contains(&"> SQUELCH 1".to_owned()), "{:#?}", pipe.told());
+    let runs = pipe.runs();
+    let [(0, first), (200, rest)] = &runs[..] else { panic!("{runs:?}") };
+    assert!(first[..] == octets[..100] && rest[..600] == octets[200..] && rest.len() == 1_400);
+}
+
+#[test]
+fn who_joins_late_begins_at_a_block() {
+    for (join, first) in [(Join::Heard, 800), (Join::Beginning, 0)] {
+        let mut config = small();
+        config.receiver.streams = Some(join);
+        // Nobody is there to acknowledge.
+        config.sender.end = EndGame::Flush;
+        let mut pipe = Pipe::with(&config, 4_000);
+        let octets = content(2_000);
+        pipe.world.lose = Box::new(|side, _, _| side == 0);
+        pipe.write(&octets[..1_000]);
+        pipe.run_for(Duration::from_millis(5));
+        pipe.world.lose = Box::new(|_, _, _| false);
+        pipe.write(&octets[1_000..]);
+        pipe.run();
+        pipe.close();
+        pipe.run();
+        assert!(pipe.runs() == [(first, octets[first as usize..].to_vec())], "{:?}", pipe.runs());
+        assert_eq!(pipe.world.finished(1).expect("it ended").size, 2_000 - first);
+    }
+}
+
+#[test]
+fn what_nobody_reads_holds_back() {
+    let mut config = small();
+    config.limits.write_buffer = 2_000;
+    config.limits.stream = 1_700;
+    let options = StreamOptions { buffer: 1_700, push: false };
+    let mut pipe = Pipe::of([config.clone(), config], options);
+    pipe.reads = false;
+    let octets = content(30_000);
+    pipe.write(&octets);
+    pipe.run_for(Duration::from_secs(5));
+    assert!(!pipe.waiting.is_empty());
+    let held = pipe.world.sides[1].engine.memory();
+    assert!(held < 8_000, "{held} octets");
+    pipe.reads = true;
+    let readable = pipe.world.sides[1].indications.iter().find_map(|told| match told {
+        Indication::Readable { id } => Some(*id),
+        _ => None,
+    });
+    pipe.fetch(readable.expect("it was told"));
+    pipe.run();
+    pipe.close();
+    pipe.run();
+    assert!(pipe.octets() == octets);
+}
+
+#[test]
+fn numbers_of_blocks_wrap() {
+    // Sixteen bits, with one segment of one octet a block.
+    let mut config = small();
+    config.sender.fec = Scheme::NoCode;
+    (config.sender.block_len, config.sender.parity) = (1, 0);
+    config.sender.segment_size = Some(1);
+    let mut pipe = Pipe::with(&config, 2_000);
+    pipe.world.logging = false;
+    pipe.world.lose = super::world::lose_one_in(50, 3);
+    let octets = content(70_000);
+    pipe.write(&octets);
+    pipe.run();
+    pipe.close();
+    pipe.run();
+    assert!(pipe.octets() == octets);
+    assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
+}
+
+#[test]
+fn only_one_stream_at_a_time_and_only_where_it_is_wanted() {
+    let mut config = small();
+    let options = StreamOptions { buffer: 1 << 30, push: false };
+    let mut world = World::with(&config);
+    let request = |content| SendRequest { peer: PATH, content, info: "x".into() };
+    let send = |world: &mut World, content| world.sides[0].engine.send(world.now, request(content));
+    let refused = send(&mut world, Content::Stream(options));
+    assert!(matches!(refused, Err(RequestError::Settings(_))), "{refused:?}");
+    let options = StreamOptions { buffer: 4_000, push: false };
+    let id = send(&mut world, Content::Stream(options)).expect("it is sound");
+    let refused = send(&mut world, Content::Data(vec![1].into()));
+    assert_eq!(refused, Err(RequestError::Stream));
+    let engine = &mut world.sides[0].engine;
+    engine.close(world.now, id).expect("it is open");
+    let refused = engine.write(world.now, id, &[1]);
+    assert_eq!(refused, Err(RequestError::NotWritable(id)));
+    config.receiver.streams = None;
+    let mut pipe = Pipe::with(&config, 4_000);
+    pipe.write(&[1; 100]);
+    pipe.run_for(Duration::from_secs(1));
+    let end = pipe.ends()[1].clone();
+    assert_eq!(end, Some(Err(Failure::Settings("streams are not received".to_owned()))));
+}
+
+#[test]
+fn a_stream_that_rests_goes_on() {
+    let mut config = small();
+    config.sender.probe_interval_max = Duration::from_secs(1_000);
+    let mut pipe = Pipe::with(&config, 4_000);
+    let octets = content(3_000);
+    pipe.write(&octets[..1_000]);
+    pipe.flush();
+    pipe.run_for(Duration::from_secs(86_400));
+    pipe.write(&octets[1_000..]);
+    pipe.run();
+    pipe.close();
+    pipe.run();
+    assert!(pipe.octets() == octets);
+    // Its sender dies.
+    let mut pipe = Pipe::with(&config, 4_000);
+    pipe.write(&octets[..1_000]);
+    pipe.run_for(Duration::from_secs(10));
+    pipe.world.lose = Box::new(|side, _, _| side == 0);
+    pipe.run_for(Duration::from_secs(7_300));
+    assert_eq!(pipe.ends()[1], Some(Err(Failure::Silence)));
+}
+
+#[test]
+fn receivers_that_do_not_answer_end_it() {
+    let mut config = small();
+    config.sender.patience = Duration::from_secs(20);
+    let mut pipe = Pipe::with(&config, 4_000);
+    pipe.write(&[1; 1_000]);
+    pipe.run_for(Duration::from_secs(10));
+    pipe.world.lose = Box::new(|side, _, _| side == 1);
+    pipe.write(&[1; 1_000]);
+    pipe.run_for(Duration::from_secs(200));
+    assert_eq!(pipe.ends()[0], Some(Err(Failure::Unacknowledged { missing: 1, known: 1 })));
+    let mut pipe = Pipe::with(&config, 4_000);
+    pipe.world.lose = Box::new(|side, _, _| side == 1);
+    pipe.write(&[1; 1_000]);
+    pipe.run_for(Duration::from_secs(200));
+    assert_eq!(pipe.ends()[0], Some(Err(Failure::NoReceiver)));
 }
