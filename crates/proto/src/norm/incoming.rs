@@ -672,7 +672,8 @@ impl Incoming {
         }
         let is_info_due = !self.asked.has_info(since);
         let Some(shape) = &self.shape else { return is_info_due };
-        if is_info_due && self.lacks_info() {
+        // Where parity is sent unasked, NORM_INFO is sent more than once with the first block.
+        if is_info_due && self.lacks_info() && block.is_none_or(|block| block > 0) {
             return true;
         }
         if self.is_info_only {

@@ -357,9 +357,22 @@ impl Outgoing {
         voice: &mut Voice,
         burst: &mut Burst<'_>,
     ) -> Turn {
-        let Some(shape) = self.shape.as_ref().filter(|_| self.info_due) else {
+        let Some(shape) = self.shape.take() else { return Turn::Over };
+        let turn = self.emit_info_of(core, voice, burst, &shape);
+        self.shape = Some(shape);
+        turn
+    }
+
+    fn emit_info_of(
+        &mut self,
+        core: &mut Core,
+        voice: &mut Voice,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Turn {
+        if !self.info_due {
             return Turn::Over;
-        };
+        }
         if !self.has_info() {
             self.info_due = false;
             return Turn::Over;
@@ -408,11 +421,11 @@ impl Outgoing {
     }
 
     fn emit_segments(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> Turn {
-        if self.emit_info(core, voice, burst) == Turn::More {
-            return Turn::More;
-        }
         let Some(shape) = self.shape.take() else { return Turn::Over };
         let turn = loop {
+            if self.emit_info_of(core, voice, burst, &shape) == Turn::More {
+                break Turn::More;
+            }
             if self.ring.is_some() {
                 break self.emit_stream(core, voice, burst, &shape);
             }
@@ -479,6 +492,11 @@ impl Outgoing {
         }
         self.at.symbol += 1;
         self.has_begun = true;
+        // It is asked for when the second block begins: before that, it is said three times.
+        let block_len = shape.partition.block_len(0);
+        if at.block == 0 && (at.symbol == block_len / 2 || at.symbol + 1 == block_len) {
+            self.repeat_info(core, shape);
+        }
         None
     }
 
@@ -516,9 +534,15 @@ impl Outgoing {
         }
         self.at = Position { block: self.at.block + 1, symbol: 0 };
         let every = core.config.sender.info_every;
-        let is_coded = shape.coding.auto_parity() > 0;
         let is_last = self.at.block >= shape.partition.blocks();
-        if is_coded && every > 0 && (self.at.block.is_multiple_of(every) || is_last) {
+        if every > 0 && self.at.block.is_multiple_of(every) || is_last {
+            self.repeat_info(core, shape);
+        }
+    }
+
+    /// NORM_INFO goes out again where parity is sent unasked, so that nobody need ask for it.
+    fn repeat_info(&mut self, core: &Core, shape: &Shape) {
+        if shape.coding.auto_parity() > 0 && core.config.sender.info_every > 0 {
             self.info_due = !self.info.is_empty();
         }
     }

@@ -1,0 +1,163 @@
+//! NORM over modelled links: as it was measured in 2011, how soon it ends, how close it comes to
+//! the bound, and that proactive parity needs no request. More seeds with `SLOWLIGHT_SEEDS`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod runs;
+
+use std::time::Duration;
+
+use engine::Time;
+use lab::run::{self, Recorders};
+use lab::scenario::Scenario;
+use rayon::prelude::*;
+use slowlight_lab as lab;
+use wire::norm::{Body, Command, Message};
+
+use runs::{Shared, row, run_once};
+
+fn seeds(default: u64) -> u64 {
+    std::env::var("SLOWLIGHT_SEEDS").map_or(default, |text| text.parse().unwrap())
+}
+
+/// The ports of the nodes "a" and "b".
+const SENDER: u16 = 2501;
+const RECEIVER: u16 = 2502;
+
+/// A file from a to b.
+fn world(protocol: &str, seed: u64, size: &str, link: &str) -> String {
+    format!(
+        "seed = {seed}
+        capture.at = \"a\"
+        [[links]]\nfrom = \"a\"\nto = \"b\"\n{link}
+        [[links]]\nfrom = \"b\"\nto = \"a\"\n{link}
+        [[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"{size}\"\nname = \"testfile.10k\"
+        protocol = \"{protocol}\""
+    )
+}
+
+/// What was sent and heard at the sender: when, whether it sent it, and the octets.
+fn exchange(text: &str, sink: &Shared) -> Vec<(Time, bool, Vec<u8>)> {
+    let run = run_once(text, sink.recorders());
+    assert!(run.transfers[0].verified, "{run:?}");
+    let records = sink.records();
+    let packets = records.iter().map(|record| {
+        let datagram = record.udp().unwrap();
+        (record.at, datagram.udp.source == SENDER, datagram.data.to_vec())
+    });
+    packets.collect()
+}
+
+/// When the last new data left, and each flush, with the greatest round trip that it tells.
+fn end(packets: &[(Time, bool, Vec<u8>)]) -> (Time, Vec<(Time, Duration)>) {
+    let (mut data, mut flushes) = (Time::ZERO, Vec::new());
+    for (at, is_sent, octets) in packets {
+        match Message::decode(octets).unwrap().body {
+            Body::Data(_) if *is_sent => (data, flushes) = (*at, Vec::new()),
+            Body::Command(Command::Flush { sender, .. }) => {
+                flushes.push((*at, wire::norm::rtt(sender.grtt)));
+            }
+            _ => {}
+        }
+    }
+    (data, flushes)
+}
+
+#[test]
+fn ten_kilobytes_as_the_library_of_2011_sent_them() {
+    let link = "rate = \"1024 kbit/s\"\ndelay = \"1250 ms\"\nper = 1e-4\ndatagram = \"1100 B\"";
+    let tails: Vec<_> = (1..=seeds(20))
+        .into_par_iter()
+        .map(|seed| {
+            let packets =
+                exchange(&world("norm/nrl-2011", seed, "10 kB", link), &Shared::default());
+            for (_, is_sent, octets) in &packets {
+                let message = Message::decode(octets).unwrap();
+                let (name, expected): (_, &[usize]) = match &message.body {
+                    Body::Info(_) => ("INFO", &[40]),
+                    // The last segment has 784 octets.
+                    Body::Data(_) => ("DATA", &[1056, 816]),
+                    Body::Command(Command::Flush { .. }) => ("FLUSH", &[20]),
+                    Body::Command(Command::Cc { .. }) => ("CC", &[28]),
+                    Body::Nack(_) => ("NACK", &[48]),
+                    Body::Ack(_) => ("ACK", &[36]),
+                    other => panic!("{other:?}"),
+                };
+                assert!(expected.contains(&octets.len()), "{name} of {} octets", octets.len());
+                assert_eq!(*is_sent, !matches!(name, "NACK" | "ACK"), "{name}");
+            }
+            let (data, flushes) = end(&packets);
+            assert_eq!(flushes.len(), 20, "seed {seed}");
+            for pair in flushes.windows(2) {
+                let [(first, grtt), (next, _)] = pair else { unreachable!("two of them") };
+                let gap = next.since(*first);
+                assert!(gap.abs_diff(2 * *grtt) < Duration::from_millis(1), "{gap:?} {grtt:?}");
+            }
+            let last = packets.iter().rfind(|(_, is_sent, _)| *is_sent).unwrap().0;
+            last.since(data).as_secs_f64()
+        })
+        .collect();
+    let (least, most) = tails.iter().fold((f64::MAX, 0.0_f64), |(a, b), t| (a.min(*t), b.max(*t)));
+    println!("after the data: {least:.1} to {most:.1} s");
+    assert!(tails.iter().all(|tail| (70.0..=82.0).contains(tail)), "{tails:?}");
+}
+
+#[test]
+fn with_the_defaults_it_ends_within_three_round_trips_and_a_second() {
+    let delays = [0, 25, 250, 600, 1250, 10_000, 240_000];
+    let worlds: Vec<_> = delays
+        .into_iter()
+        .flat_map(|delay| ["10 kB", "1 MB"].map(|size| (delay, size)))
+        .flat_map(|(delay, size)| (1..=seeds(5)).map(move |seed| (delay, size, seed)))
+        .collect();
+    worlds.into_par_iter().for_each(|(delay, size, seed)| {
+        let link = format!("rate = \"10 Mbit/s\"\ndelay = \"{delay} ms\"");
+        let sink = Shared::default();
+        let packets = exchange(&world("norm", seed, size, &link), &sink);
+        let (data, _) = end(&packets);
+        let last = packets.last().unwrap().0;
+        let answers = sink.sent_between(RECEIVER, data.as_secs_f64(), last.as_secs_f64() + 1e-6);
+        assert!(answers > 0, "the end is acknowledged");
+        let took = last.since(data);
+        let round_trip = Duration::from_millis(2 * delay);
+        assert!(took < 3 * round_trip + Duration::from_secs(1), "{delay} ms {size}: {took:?}");
+    });
+}
+
+#[test]
+fn ten_megabytes_at_four_error_rates() {
+    for per in [0.0, 1e-5, 1e-4, 1e-3] {
+        let row = row("norm", "25 ms", per, u32::try_from(seeds(5)).unwrap());
+        assert_eq!(row.completed, row.runs, "{per}: {:?}", row.failures);
+        let efficiency = row.efficiency.unwrap();
+        println!("packet errors {per}: efficiency {efficiency:.4}, {} RTS", row.packets_rts);
+        assert!((0.95..1.0).contains(&efficiency), "{per}: {efficiency}");
+    }
+}
+
+#[test]
+fn proactive_parity_needs_no_request_where_one_packet_in_ten_is_lost() {
+    let text = "rate = \"10 Mbit/s\"\ndelay = \"1250 ms\"\ndatagram = \"1024 B\"\nper = 0.1";
+    let scenario = |seed| {
+        let text = world("norm-fec", seed, "10 MB", text).replace("capture.at = \"a\"\n", "");
+        let scenario: Scenario = toml::from_str(&text).unwrap();
+        scenario.resolved().unwrap()
+    };
+    let contents = run::contents(&scenario(1)).unwrap();
+    let runs: Vec<_> = (1..=10 * seeds(2))
+        .into_par_iter()
+        .map(|seed| {
+            let run = run::run(&scenario(seed), &contents, Recorders::default()).unwrap();
+            assert!(run.succeeded(), "{run:?}");
+            let transfer = &run.transfers[0];
+            let share = transfer.delivered_s.unwrap() / transfer.bound_s.unwrap();
+            (share, transfer.nacks_rts.unwrap())
+        })
+        .collect();
+    let late = runs.iter().filter(|(share, _)| *share > 1.20).count();
+    let asked = runs.iter().filter(|(_, nacks)| *nacks > 0).count();
+    let most = runs.iter().map(|(share, _)| *share).fold(0.0, f64::max);
+    println!("{} runs, {most:.3} of the bound at most, {asked} with requests", runs.len());
+    // One run in a hundred may be later, or ask.
+    assert!(late * 100 <= runs.len() && asked * 100 <= runs.len(), "{late} {asked} {runs:?}");
+}
