@@ -258,6 +258,70 @@ pub fn multicast_worst_losses(receivers: f64, packets: u32, p: f64) -> f64 {
     sum
 }
 
+/// How long receivers wait at random before they ask for repairs (RFC 5401 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    /// The longest wait, in seconds.
+    pub most: f64,
+    /// The size of the group as receivers are told.
+    pub group: f64,
+    /// Seconds until a receiver hears another's request.
+    pub delay: f64,
+}
+
+impl Backoff {
+    /// F(t), the probability that a wait is over by t: (e^(λt/T) − 1) / (e^λ − 1) with
+    /// λ = ln(group) + 1.
+    #[must_use]
+    pub fn over_by(&self, t: f64) -> f64 {
+        let lambda = self.group.max(1.0).ln() + 1.0;
+        ((lambda * t / self.most).exp_m1() / lambda.exp_m1()).clamp(0.0, 1.0)
+    }
+
+    /// The wait with F(t) = `probability`.
+    #[must_use]
+    pub fn wait(&self, probability: f64) -> f64 {
+        let lambda = self.group.max(1.0).ln() + 1.0;
+        self.most / lambda * (probability * lambda.exp_m1()).ln_1p()
+    }
+
+    /// Expected requests for repairs of a block of `packets` packets, of which each of `receivers`
+    /// receivers loses its own with probability p. Who lacks n asks unless another that lacks as
+    /// many was heard before its wait was over: M · Σ_n P(X = n) · ∫ f(t) · [1 − P(X ≥ n) · F(t − c)]^(M − 1) dt,
+    /// the count of Nonnenmacher and Biersack for a loss that all share where P(X ≥ 1) is 1.
+    #[must_use]
+    pub fn requests(&self, receivers: f64, packets: u32, p: f64) -> f64 {
+        const STEPS: u32 = 2000;
+        let masses = binomial(packets, p);
+        let mut at_least = 1.0 - masses.first().copied().unwrap_or(1.0);
+        let mut sum = 0.0;
+        for mass in masses.into_iter().skip(1) {
+            let alone = (0..STEPS).map(|step| {
+                let wait = self.wait((f64::from(step) + 0.5) / f64::from(STEPS));
+                (1.0 - at_least * self.over_by(wait - self.delay)).powf(receivers - 1.0)
+            });
+            sum += mass * alone.sum::<f64>() / f64::from(STEPS);
+            at_least = (at_least - mass).max(0.0);
+        }
+        receivers * sum
+    }
+}
+
+/// P(X = j) of X Binomial(n, p), for j from 0 to n.
+fn binomial(n: u32, p: f64) -> Vec<f64> {
+    if p <= 0.0 || p >= 1.0 {
+        let certain = if p > 0.0 { n } else { 0 };
+        return (0..=n).map(|j| f64::from(u32::from(j == certain))).collect();
+    }
+    let mut log_mass = f64::from(n) * (-p).ln_1p();
+    let mut masses = vec![log_mass.exp()];
+    for j in 0..n {
+        log_mass += (f64::from(n - j) / f64::from(j + 1)).ln() + p.ln() - (-p).ln_1p();
+        masses.push(log_mass.exp());
+    }
+    masses
+}
+
 /// The probability to have received `packets` packets after n were sent, each lost with
 /// probability p < 1, for n = K, K + 1 and on: under an ideal erasure code the file is whole then,
 /// whichever they are. P(N ≤ n), where P(N = n) = C(n − 1, K − 1)·(1 − p)^K·p^(n − K). Ends where

@@ -5,11 +5,17 @@
 
 mod runs;
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use engine::Time;
+use lab::compare::{Plan, compare};
+use lab::link_spec::LinkSpec;
+use lab::preset::Preset;
+use lab::quantity::Probability;
 use lab::run::{self, Recorders};
 use lab::scenario::Scenario;
+use lab::theory;
 use rayon::prelude::*;
 use slowlight_lab as lab;
 use wire::norm::{Body, Command, Message};
@@ -160,4 +166,114 @@ fn proactive_parity_needs_no_request_where_one_packet_in_ten_is_lost() {
     println!("{} runs, {most:.3} of the bound at most, {asked} with requests", runs.len());
     // One run in a hundred may be later, or ask.
     assert!(late * 100 <= runs.len() && asked * 100 <= runs.len(), "{late} {asked} {runs:?}");
+}
+
+/// What `receivers` receivers with one loss in a hundred ask for and get, a block, without parity
+/// that nobody asked for: repairs, and requests.
+fn of_group(receivers: u32, seeds: u64) -> (f64, f64) {
+    let text = |seed| {
+        format!(
+            r#"
+            seed = {seed}
+            groups.fleet.count = {receivers}
+            [nodes.earth.mib.sender]
+            tail_parity = false
+            group_size = {receivers}
+            backoff = 1
+            [[links]]
+            from = "earth"
+            to = "hub"
+            rate = "1 Mbit/s"
+            delay = "12.5 ms"
+            datagram = "1024 B"
+            [[links]]
+            from = "hub"
+            to = "earth"
+            delay = "12.5 ms"
+            [[links]]
+            from = "hub"
+            to = "fleet"
+            delay = "12.5 ms"
+            per = 0.01
+            [[links]]
+            from = "fleet"
+            to = "hub"
+            delay = "12.5 ms"
+            [[transfers]]
+            from = "earth"
+            to = "fleet"
+            protocol = "norm"
+            size = "{SIZE} B"
+            "#
+        )
+    };
+    let runs = (1..=seeds).into_par_iter().map(|seed| {
+        let run = run_once(&text(seed), Recorders::default());
+        assert!(run.succeeded(), "{run:?}");
+        let transfer = &run.transfers[0];
+        (transfer.repairs_str.unwrap() as f64, transfer.nacks_rts.unwrap() as f64)
+    });
+    let (repairs, requests) = runs.reduce(|| (0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let blocks = (BLOCKS * seeds) as f64;
+    (repairs / blocks, requests / blocks)
+}
+
+/// Blocks of 64 segments of 992 octets.
+const BLOCKS: u64 = 30;
+const SIZE: u64 = BLOCKS * 64 * 992;
+
+#[test]
+fn repairs_and_requests_of_groups_are_what_theory_says() {
+    for (receivers, runs) in [(1, 30), (10, 10), (100, 2)] {
+        let (repairs, requests) = of_group(receivers, runs);
+        let many = f64::from(receivers);
+        // Repairs are lost, too.
+        let least = theory::multicast_worst_losses(many, 64, 0.01);
+        let worst = theory::multicast_worst_losses(many, 64 + least.ceil() as u32, 0.01);
+        // A greatest round trip of 50 ms and what hosts take, as messages tell it, and the way from
+        // one receiver to another. One receiver of a group waits, too.
+        let backoff = theory::Backoff { most: 0.0618, group: many.max(10.0), delay: 0.025 };
+        let expected = backoff.requests(many, 64, 0.01);
+        println!(
+            "{receivers} receivers: {repairs:.2} repairs a block, theory {worst:.2}; \
+             {requests:.2} requests, theory {expected:.2}"
+        );
+        assert!((0.9..1.15).contains(&(repairs / worst)), "{receivers}: {repairs} {worst}");
+        assert!(
+            (0.85..1.25).contains(&(requests / expected)),
+            "{receivers}: {requests} {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_hundred_receivers_cost_little_more_than_one() {
+    // One in a hundred packets is lost at each; sending again what any of them lacks would cost 64 %.
+    let goodput = |receivers, delay: &str| {
+        let mut link = Preset::find("terrestrial").unwrap();
+        for hop in &mut link.hops {
+            let delay = Some(delay.parse().unwrap());
+            *hop =
+                LinkSpec { per: Some(Probability(0.01)), delay, ..LinkSpec::default() }.over(hop);
+        }
+        let plan = Plan {
+            link,
+            protocols: vec!["norm".parse().unwrap()],
+            content: run::made_up(1, 0, 10_000_000).unwrap(),
+            name: "file".to_owned(),
+            receivers,
+            runs: 2,
+            seed: 1,
+            inactivity: None,
+            jobs: None,
+        };
+        let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().unwrap();
+        assert_eq!(rows[0].completed, 2, "{:?}", rows[0].failures);
+        rows[0].goodput_bps.unwrap().mean
+    };
+    for delay in ["25 ms", "250 ms"] {
+        let share = goodput(100, delay) / goodput(1, delay);
+        println!("{delay}: {share:.3} of one receiver's goodput");
+        assert!((0.9..1.0).contains(&share), "{delay}: {share}");
+    }
 }

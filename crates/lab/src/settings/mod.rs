@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::form::{Bits, Code, End, FileSum, Switch, Version};
+pub use self::form::{Bits, Code, End, Estimate, FileSum, Switch, Version};
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::ltp::LtpSettings;
 pub use self::norm::NormSettings;

@@ -267,3 +267,43 @@ proptest! {
         prop_assert!(seconds(0.0) >= 0.025);
     }
 }
+
+#[test]
+fn requests_of_a_group() {
+    // Nobody to be heard: each receiver that lacks something asks.
+    let deaf = Backoff { most: 1.0, group: 100.0, delay: 2.0 };
+    let lossy = 1.0 - 0.99_f64.powi(64);
+    assert!((deaf.requests(100.0, 64, 0.01) - 100.0 * lossy).abs() < 1e-6);
+    assert!((deaf.requests(1.0, 64, 0.01) - lossy).abs() < 1e-9);
+    assert!(deaf.requests(100.0, 64, 0.0) == 0.0);
+    // The distribution is the one that waits are drawn from.
+    for probability in [0.1, 0.5, 0.9] {
+        assert!((deaf.over_by(deaf.wait(probability)) - probability).abs() < 1e-12);
+    }
+    assert!(deaf.over_by(-1.0) == 0.0 && deaf.over_by(2.0) == 1.0);
+    // Against a count of many groups.
+    let backoff = Backoff { delay: 0.4, ..deaf };
+    let mut rng = Rng::new(1, "requests");
+    let mut asked = 0;
+    for _ in 0..2000 {
+        let mut waits: Vec<_> = (0..100)
+            .map(|_| {
+                let lacks = (0..64).filter(|_| rng.unit() < 0.01).count();
+                (backoff.wait(rng.unit()), lacks)
+            })
+            .filter(|(_, lacks)| *lacks > 0)
+            .collect();
+        waits.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut heard: Vec<(f64, usize)> = Vec::new();
+        for (wait, lacks) in waits {
+            if !heard.iter().any(|(at, most)| at + 0.4 < wait && *most >= lacks) {
+                heard.push((wait, lacks));
+                asked += 1;
+            }
+        }
+    }
+    let (count, formula) = (f64::from(asked) / 2000.0, backoff.requests(100.0, 64, 0.01));
+    // Who is silent because it heard others keeps nobody from asking, which the formula takes for
+    // as good as asking itself.
+    assert!((0.95..1.05).contains(&(count / formula)), "{count} {formula}");
+}
