@@ -4,23 +4,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Rng, Time};
-use proto::norm::{Config, Content, EndGame, Limits, Node, ReceiverConfig, Scheme, SendRequest};
+use proto::norm::{
+    Config, Content, EndGame, Join, Limits, Nacking, Node, ReceiverConfig, RepairBoundary, Scheme,
+    SendRequest, StreamOptions, SyncPolicy,
+};
 
 use crate::nodes::{DESTINATION, PATH, Play, Protocol, play, source};
 use crate::script::Script;
 
-/// A script for two NORM nodes that send files and octets to each other.
+/// A script for two NORM nodes that send files, octets and streams to each other, and talk.
 ///
 /// # Panics
 /// If a node breaks the contract or delivers a wrong file.
 pub fn norm_node(data: &[u8]) {
     let mut script = Script(data);
-    let options = script.or_zero();
-    play(Norm { options }, &mut script);
+    let (options, more) = (script.or_zero(), script.or_zero());
+    play(Norm { options, more }, &mut script);
 }
 
 struct Norm {
     options: u8,
+    more: u8,
 }
 
 impl Protocol for Norm {
@@ -39,6 +43,7 @@ impl Protocol for Norm {
             objects: 4,
             receivers: 3,
             object: 1 << 16,
+            stream: 2048,
             assembly: 4096,
             write_buffer: 2048,
             write_piece: 512,
@@ -47,11 +52,19 @@ impl Protocol for Norm {
             read_piece: 512,
             repairs: 8,
             replies: 8,
+            commands: 3,
         };
+        let more = |bit: u8| self.more & 1 << bit != 0;
         let receiver = ReceiverConfig {
             silent: has(6),
             unicast_nack: has(7),
             robust_factor: 3,
+            sync: [SyncPolicy::Object, SyncPolicy::Current, SyncPolicy::All, SyncPolicy::All]
+                [usize::from(self.more & 3)],
+            nacking: [Nacking::Normal, Nacking::Normal, Nacking::InfoOnly, Nacking::None]
+                [usize::from(self.more >> 2 & 3)],
+            repair_boundary: if more(4) { RepairBoundary::Object } else { RepairBoundary::Block },
+            streams: Some(if more(5) { Join::Heard } else { Join::Beginning }),
             ..ReceiverConfig::default()
         };
         let mut config = Config { node: 1 + side as u32, limits, receiver, ..Config::default() };
@@ -67,6 +80,8 @@ impl Protocol for Norm {
         sender.robust_factor = 3;
         sender.fti_in_data = !has(4);
         sender.end = if has(5) { EndGame::Flush } else { EndGame::Acknowledged };
+        sender.congestion_control = more(6);
+        sender.group_size = more(7).then_some(3);
         sender.grtt_max = Duration::from_secs(10);
         Node::new(config, Rng::new(2 * restarts + side as u64, "norm"))
     }
@@ -80,22 +95,38 @@ impl Play for Norm {
     fn request(&self, node: &mut Node, now: Time, _side: usize, script: &mut Script<'_>) {
         let op = script.or_zero();
         match op % 8 {
-            0..=4 => {
+            0..=3 => {
                 let info = if op > 127 { "" } else { DESTINATION };
                 let info = Bytes::from_static(info.as_bytes());
                 let content = Content::File(source());
                 // Too many at once are refused.
                 let _ = node.send(now, SendRequest { peer: PATH, content, info });
             }
+            4 => {
+                let options = StreamOptions { buffer: 1024, push: op > 127 };
+                let content = Content::Stream(options);
+                let _ = node.send(now, SendRequest { peer: PATH, content, info: Bytes::new() });
+            }
             5 => {
                 let len = usize::from(script.or_zero());
                 let content = Content::Data(Bytes::copy_from_slice(script.bytes(len)));
                 let _ = node.send(now, SendRequest { peer: PATH, content, info: Bytes::new() });
             }
+            6 => talk(node, now, op >> 3, script),
             _ => {
                 let nth = usize::from(op >> 3) % 8;
                 let id = node.objects().nth(nth).map(|report| report.id);
-                let _ = id.map(|id| node.cancel(now, id));
+                let Some(id) = id else { return };
+                let octets = usize::from(script.or_zero());
+                // Most of it is refused: objects that are no streams, or not this node's.
+                match script.or_zero() % 6 {
+                    0 => _ = node.cancel(now, id),
+                    1 => _ = node.flush(now, id),
+                    2 => _ = node.close(now, id),
+                    3 => _ = node.begin_message(now, id),
+                    4 => _ = node.read(now, id),
+                    _ => _ = node.write(now, id, script.bytes(octets)),
+                }
             }
         }
     }
@@ -103,5 +134,19 @@ impl Play for Norm {
     fn record(&self, _script: &mut Script<'_>) -> Option<(String, Vec<u8>)> {
         // Nothing of an object is kept.
         None
+    }
+}
+
+/// What nodes say to each other beside objects. Most of it is refused.
+fn talk(node: &mut Node, now: Time, what: u8, script: &mut Script<'_>) {
+    let (kind, number) = (script.or_zero(), script.or_zero());
+    let len = usize::from(script.or_zero()) % 64;
+    let octets = Bytes::copy_from_slice(script.bytes(len));
+    match what % 5 {
+        0 => _ = node.command(now, PATH, octets, Some(u32::from(number) % 4)),
+        1 => _ = node.hush(PATH, u64::from(number)),
+        2 => _ = node.ask(now, PATH, kind, &[u32::from(number) % 4]),
+        3 => _ = node.answer(now, (PATH, 1 + u32::from(number) % 2), (kind, number), octets),
+        _ => node.end(now, PATH),
     }
 }
