@@ -96,6 +96,11 @@ pub(crate) struct Args {
     #[arg(long, requires = "stream")]
     push: bool,
 
+    /// NORM: say this to the applications of receivers, ahead of the file; libnorm hears it more than
+    /// once; may be repeated
+    #[arg(long, value_name = "TEXT", conflicts_with = "stream")]
+    command: Vec<String>,
+
     /// Saratoga: ask first whether the file is taken
     #[arg(long)]
     ask: bool,
@@ -170,6 +175,7 @@ fn ends(args: &Args) -> Result<Ends> {
     let is_saratoga = protocol.kind.family() == Family::Saratoga;
     let is_norm = protocol.kind.family() == Family::Norm;
     ensure!(is_norm || !args.stream, "--stream is for NORM, not for {protocol}");
+    ensure!(is_norm || args.command.is_empty(), "--command is for NORM, not for {protocol}");
     for (given, option) in [
         (args.class.is_some(), "--class"),
         (args.checksum.is_some(), "--checksum"),
@@ -200,7 +206,8 @@ fn other(args: &Args) -> Result<(Ends, Wish)> {
     let (root, name) = source(&args.file)?;
     let asked = args.file.file_name().and_then(|name| name.to_str()).unwrap_or(&name);
     let remote = args.remote.clone().unwrap_or_else(|| asked.to_owned());
-    Ok((ends, Wish::Send { root, name, remote, asks: args.ask, gives: args.give }))
+    let (asks, gives, commands) = (args.ask, args.give, args.command.clone());
+    Ok((ends, Wish::Send { root, name, remote, asks, gives, commands }))
 }
 
 /// Everything that can be wrong with the command is found out here.
@@ -211,6 +218,7 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address()?);
     ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
     ensure!(!args.ask && !args.give, "--ask and --give are for Saratoga");
+    ensure!(args.command.is_empty(), "--command is for NORM; CFDP has --message");
     let (root, name) = source(&args.file)?;
     let listen = transfer::from_address(args.listen.as_deref(), to)?;
     let mut config = args.options.entity(args.entity, 1)?;

@@ -5,8 +5,6 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,6 +15,7 @@ use lab::protocol::{Family, Kind};
 use lab::quantity::Span;
 use proto::{ltp, norm, saratoga};
 
+use super::leave::leave;
 use super::{Ended, Id, LINGER, Notice, Rights, cancel, counts, notice, random, under_way};
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
@@ -33,6 +32,8 @@ pub(crate) enum Wish {
         asks: bool,
         /// Whether to delete it here once it is there.
         gives: bool,
+        /// What to say to the applications of receivers.
+        commands: Vec<String>,
     },
     /// Fetch a file into the directory `root`, as `name`.
     Get {
@@ -98,17 +99,11 @@ pub(crate) fn run(
         prepare(options, ends, wish, timeout).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, engine, event| client.on(now, engine, event))?;
-    if let Phase::Going(id) = client.phase {
-        // It does not outlive this process: the peer shall not wait for it.
-        let now = driver.now();
-        cancel(driver.engine_mut(), now, id);
-        let until = now + LINGER;
-        let go_on = Arc::new(AtomicBool::new(false));
-        driver.run(&go_on, |now, engine, _| {
-            let over = now >= until || under_way(engine).is_empty();
-            if over { rt::Control::Stop } else { rt::Control::Continue }
-        })?;
-    }
+    let left = match client.phase {
+        Phase::Going(id) => Some(id),
+        Phase::Loading | Phase::Over(..) | Phase::Refused(_) | Phase::Late(_) => None,
+    };
+    leave(&mut driver, left, client.options.light_time())?;
     client.end()
 }
 
@@ -333,7 +328,10 @@ impl Client {
             (AnyEngine::Saratoga(node, _), Wish::Delete(name)) => {
                 Ok(Id::Saratoga(node.delete(now, peer, name.clone())?))
             }
-            (AnyEngine::Norm(node, _), Wish::Send { name, remote, .. }) => {
+            (AnyEngine::Norm(node, _), Wish::Send { name, remote, commands, .. }) => {
+                for command in commands {
+                    node.command(now, peer, command.clone().into(), None)?;
+                }
                 let request = norm::SendRequest {
                     peer,
                     content: norm::Content::File(FileName::file(name)?),
@@ -372,7 +370,8 @@ impl Client {
             }
             Notice::Said(text) => self.screen.say(text),
             Notice::Noted(text) => tracing::debug!("{text}"),
-            Notice::Nothing => {}
+            // Who sends hears no commands.
+            Notice::Command(_) | Notice::Nothing => {}
         }
     }
 

@@ -4,12 +4,16 @@
 //! process; what came of a file by Saratoga does.
 
 mod client;
+mod leave;
+mod said;
 mod server;
 mod stream;
 
 pub(crate) use self::client::{Ends, Wish, run};
 pub(crate) use self::server::{Announce, Service, serve};
 pub(crate) use self::stream::{Source, receive as receive_stream, send as send_stream};
+
+use self::said::Said;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -36,6 +40,8 @@ enum Notice {
     Ended(Ended),
     /// What a directory holds.
     Listing(Vec<saratoga::Listed>),
+    /// What an application says to all that hear it.
+    Command(Said),
     /// Something for people to know.
     Said(String),
     /// Something for a log.
@@ -150,11 +156,10 @@ fn of_norm(indication: norm::Indication) -> Notice {
         }
         norm::Indication::LimitReached(limit) => Notice::Noted(format!("limit reached: {limit:?}")),
         norm::Indication::Command { node, octets, .. } => {
-            let said = String::from_utf8_lossy(&octets);
-            Notice::Noted(format!("sender {node:08x} says {said:?}"))
+            Notice::Command(Said { sender: node, octets })
         }
         norm::Indication::SenderEnded { node, .. } => {
-            Notice::Noted(format!("sender {node:08x} ended its session"))
+            Notice::Said(format!("sender {node:08x} ended its session"))
         }
         norm::Indication::Started { .. }
         | norm::Indication::Info { .. }

@@ -243,6 +243,9 @@ impl Server {
             }
             Notice::Said(text) => self.screen.say(text),
             Notice::Noted(text) => tracing::debug!("{text}"),
+            Notice::Command(said) => {
+                self.failure = said.tell(&self.options, &self.screen).err();
+            }
             Notice::Listing(_) | Notice::Nothing => {}
         }
     }

@@ -15,7 +15,8 @@ use lab::quantity::Span;
 use proto::norm;
 
 use super::client::Ends;
-use super::{Ended, LINGER, Notice, Rights, Service, cancel, counts, notice, random};
+use super::leave::leave;
+use super::{Ended, LINGER, Notice, Rights, Service, counts, notice, random};
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
 
@@ -69,19 +70,8 @@ pub(crate) fn send(
     };
     let stop = transfer::stop_flag()?;
     driver.run(&stop, |now, engine, event| writer.on(now, engine, event))?;
-    if let (None, Some(id)) = (&writer.end, writer.id) {
-        // Nobody shall wait for what does not come any more.
-        let now = driver.now();
-        cancel(driver.engine_mut(), now, super::Id::Norm(id));
-        let until = now + LINGER;
-        let go_on = std::sync::atomic::AtomicBool::new(false);
-        driver.run(
-            &go_on,
-            |now, _, _| {
-                if now >= until { rt::Control::Stop } else { rt::Control::Continue }
-            },
-        )?;
-    }
+    let left = writer.id.filter(|_| writer.end.is_none()).map(super::Id::Norm);
+    leave(&mut driver, left, writer.options.light_time())?;
     writer.end()
 }
 
@@ -249,7 +239,10 @@ impl Writer {
             }
             Notice::Said(text) => self.screen.say(text),
             Notice::Noted(text) => tracing::debug!("{text}"),
-            Notice::Receiving { .. } | Notice::Listing(_) | Notice::Nothing => {}
+            Notice::Receiving { .. }
+            | Notice::Listing(_)
+            | Notice::Command(_)
+            | Notice::Nothing => {}
         }
     }
 
@@ -426,6 +419,7 @@ impl Reader {
             other => match notice(AnyIndication::Norm(other)) {
                 Notice::Said(text) => self.screen.say(text),
                 Notice::Noted(text) => tracing::debug!("{text}"),
+                Notice::Command(said) => said.tell(&self.options, &self.screen)?,
                 Notice::Receiving { .. }
                 | Notice::Ended(_)
                 | Notice::Listing(_)

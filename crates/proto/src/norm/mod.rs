@@ -278,13 +278,15 @@ impl Node {
 
     /// Ends the session on a path (RFC 5740 §4.2.3.2): what is under way is given up, and receivers are
     /// told so as often as `robust_factor` says. They depend on that in nothing; it spares them to ask a
-    /// sender that is gone. What is sent later is of another session.
-    pub fn end(&mut self, now: Time, peer: PathId) {
-        let Some(handle) = self.senders.get(&peer).copied() else { return };
-        if let Some(Session::Sender(sender)) = self.slots.get_mut(handle) {
-            sender.end(&mut self.core, now);
-        }
+    /// sender that is gone. What is sent later is of another session. `false` if there is none to end;
+    /// else [`Indication::SessionEnded`] tells when that is said.
+    pub fn end(&mut self, now: Time, peer: PathId) -> bool {
+        let handle = self.senders.get(&peer).copied();
+        let session = handle.and_then(|handle| self.slots.get_mut(handle));
+        let Some(Session::Sender(sender)) = session else { return false };
+        sender.end(&mut self.core, now);
         self.free_places();
+        true
     }
 
     /// Octets that one message on a path takes behind its header.

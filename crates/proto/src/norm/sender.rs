@@ -472,6 +472,12 @@ impl Sender {
     }
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        // What is no more is said before the end of all, which others do not understand.
+        if let Some(at) = self.squelch
+            && !self.emit_squelch(core, burst, at)
+        {
+            return Turn::More;
+        }
         if !self.commands.is_empty() {
             if !self.commands.emit(core, &mut self.voice, &mut self.base, burst) {
                 return Turn::More;
@@ -482,11 +488,6 @@ impl Sender {
             return Turn::More;
         }
         if self.adv_due && !self.emit_repair_adv(core, burst) {
-            return Turn::More;
-        }
-        if let Some(at) = self.squelch
-            && !self.emit_squelch(core, burst, at)
-        {
             return Turn::More;
         }
         if self.flush.as_ref().is_some_and(|flush| flush.due) && !self.emit_flush(core, burst) {

@@ -28,14 +28,13 @@ impl Sender {
         result
     }
 
-    /// Ends the session: what is under way is given up.
+    /// Ends the session: what is under way is given up, which is said by itself, too: libnorm does not
+    /// heed the end.
     pub(crate) fn end(&mut self, core: &mut Core, now: Time) {
         let all: Vec<_> = self.objects.iter().map(|object| object.id.number).collect();
         for number in all {
             self.cancel(core, now, number, Failure::Cancelled);
         }
-        // The end says more than that.
-        self.squelch = None;
         self.command(core, |commands, _, core| commands.end(core, now));
     }
 

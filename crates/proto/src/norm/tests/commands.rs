@@ -228,13 +228,15 @@ fn questions_that_are_no_application_s_are_passed_over() {
 
 #[test]
 fn an_end_spares_receivers_their_questions() {
-    for told in [true, false] {
+    for (told, heeded) in [(true, true), (true, false), (false, false)] {
         let mut group = Group::of(2, &Config::default());
+        let is_squelch = |body: &Body<'_>| matches!(body, Body::Command(Command::Squelch { .. }));
+        group.lose = Box::new(move |_, _, _, message| !heeded && is_squelch(&message.body));
         group.send(0, &content(500_000), "copy");
         group.run_for(Duration::from_millis(200));
         if told {
             let now = group.now;
-            group.hosts[0].node.end(now, GROUP);
+            assert!(group.hosts[0].node.end(now, GROUP));
             assert_eq!(
                 group.hosts[0].node.command(now, GROUP, Bytes::new(), None),
                 Err(RequestError::Ending)
@@ -249,7 +251,11 @@ fn an_end_spares_receivers_their_questions() {
         group.run();
         for host in 1..=2 {
             let end = &group.finished(host)[0].result;
-            let failure = if told { Failure::Ended } else { Failure::Silence };
+            let failure = match (told, heeded) {
+                (true, true) => Failure::Abandoned,
+                (true, false) => Failure::Ended,
+                (false, _) => Failure::Silence,
+            };
             assert_eq!(end, &Err(failure), "{:#?}", group.transcript());
             let ended = Indication::SenderEnded { peer: GROUP, node: 1 };
             let count = group.hosts[host].indications.iter().filter(|other| **other == ended);
@@ -259,6 +265,8 @@ fn an_end_spares_receivers_their_questions() {
         if told {
             let over = Indication::SessionEnded { peer: GROUP };
             assert!(group.hosts[0].indications.contains(&over));
+            assert_eq!(group.count(0, is_squelch), 1, "libnorm heeds nothing else");
+            assert!(!group.hosts[0].node.end(group.now, GROUP), "it is over");
             // Another session on the same path.
             let file = content(50_000);
             group.send(0, &file, "later");

@@ -1,0 +1,101 @@
+//! NORM over real sockets on loopback, by the program itself.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use proto::norm::message::{Body, Command, Message};
+use serde_json::{Value, json};
+
+use super::process::{Place, await_that, check, make, silent};
+
+/// What is heard on a socket until nothing comes for a second.
+fn heard(socket: &UdpSocket, what: impl Fn(&Body<'_>) -> bool) -> usize {
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut datagram = [0; 65536];
+    let mut count = 0;
+    while let Ok(len) = socket.recv(&mut datagram) {
+        count += usize::from(what(&Message::decode(&datagram[..len]).unwrap().body));
+    }
+    count
+}
+
+fn is_end(body: &Body<'_>) -> bool {
+    matches!(body, Body::Command(Command::Eot { .. }))
+}
+
+#[test]
+fn commands_are_heard_and_the_end_of_the_session() {
+    let place = Place::new();
+    make(&place.here("file"), 300_000);
+    let (receiver, address) = place.recv("norm", "127.0.0.1:0", &[]);
+    let said =
+        ["--rate", "50 Mbit/s", "--entity", "7", "--command", "two\nlines", "--command", "b"];
+    let sender = place.send("norm", "file", &address, &said).end();
+    assert_eq!(sender.complete()["delivery"], "complete");
+    await_that("the file", || place.root("file").exists());
+    receiver.interrupt();
+    let receiver = receiver.end();
+    check(&place.root("file"), 300_000);
+    let lines: Vec<Value> =
+        receiver.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let commands = lines.iter().filter(|line| line.get("command").is_some());
+    let commands: Vec<_> = commands.cloned().collect();
+    let expected =
+        [json!({ "sender": 7, "command": "two\nlines" }), json!({ "sender": 7, "command": "b" })];
+    assert_eq!(commands, expected, "each is repeated, and told once");
+    assert_eq!(lines.len(), 3, "and the file: {}", receiver.out);
+    assert!(receiver.said.contains(r#"sender 00000007 says "two\nlines""#), "{}", receiver.said);
+    assert!(receiver.said.contains("sender 00000007 ended its session"), "{}", receiver.said);
+}
+
+#[test]
+fn a_sender_that_is_stopped_or_gives_up_says_so() {
+    for timeout in [None, Some("300 ms")] {
+        let place = Place::new();
+        make(&place.here("file"), 1_000_000);
+        let (socket, address) = silent();
+        let more = ["--rate", "1 Mbit/s", "--timeout", timeout.unwrap_or("1 min")];
+        let sender = place.send("norm", "file", &address, &more);
+        // It has begun.
+        socket.recv(&mut [0; 65536]).unwrap();
+        if timeout.is_none() {
+            sender.interrupt();
+        }
+        let began = Instant::now();
+        let why = if timeout.is_none() { "stopped" } else { "the time given is over" };
+        sender.end().failed(&format!("not finished: {why}"));
+        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(heard(&socket, is_end) > 0);
+    }
+}
+
+#[test]
+fn streams_end_their_session() {
+    let place = Place::new();
+    make(&place.here("file"), 100_000);
+    let (socket, address) = silent();
+    let settings = place.here("settings.toml");
+    std::fs::write(&settings, "[sender]\nend = \"flush\"\nrobust_factor = 2\n").unwrap();
+    let settings = settings.to_str().unwrap();
+    let more = ["--rate", "50 Mbit/s", "--stream", "--mib", settings];
+    let sender = place.send("norm", "file", &address, &more).end();
+    assert_eq!(sender.complete()["delivery"], "unreported");
+    assert!(heard(&socket, is_end) > 0);
+}
+
+#[test]
+fn commands_are_of_norm_and_have_an_end() {
+    let place = Place::new();
+    make(&place.here("file"), 1);
+    let long = "x".repeat(70_000);
+    for (protocol, command, why) in [
+        ("ltp", "hello", "--command is for NORM, not for ltp"),
+        ("cfdp", "hello", "--command is for NORM; CFDP has --message"),
+        ("norm", &*long, "of which one message takes"),
+    ] {
+        let more = ["--rate", "1 Mbit/s", "--command", command];
+        let ended = place.send(protocol, "file", "127.0.0.1:9", &more).end();
+        assert_eq!(ended.code, Some(2), "{}", ended.said);
+        assert!(ended.said.contains(why), "{why}: {}", ended.said);
+    }
+}
