@@ -2,10 +2,10 @@
 
 Both directions x {unicast, multicast to two receivers} x {0, 1, 5, 20 % of the datagrams lost at
 each host} x {parity as repair only, proactive parity, too}; then, with 5 % lost, other codes, no
-code, and receivers of both kinds in one group; then congestion control, where no rate is given.
-Expected is that all ends say "complete" and that
-every receiver has the same file. A capture of what passed the sender's interface, and what the
-programs said, stay where that was not so, and the result names them.
+code, and receivers of both kinds in one group; then what applications say, and congestion control,
+where no rate is given. Expected is that all ends say "complete" and that every receiver has the
+same file. A capture of what passed the sender's interface, and what the programs said, stay where
+that was not so, and the result names them.
 
 With `--self` libnorm also talks to itself, which shows what is its own limit. Needs root or
 unprivileged user namespaces; where there are none, it says so and leaves everything out.
@@ -39,6 +39,8 @@ SCHEMES = {2: "rs16", 5: "rs8", 129: "rs8-129"}
 LOST_SHARES = (0.0, 0.01, 0.05, 0.20)
 # What is sent, and what it is called where it arrives.
 SOURCE = "source.bin"
+# What applications say where they say something.
+COMMAND = "well begun"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Case:
     heeds_congestion: bool = False
     # Whether the file's octets go as a stream.
     stream: bool = False
+    # Whether the sender's application says something to those of receivers.
+    commands: bool = False
 
     def name(self) -> str:
         """A name for files and tables."""
@@ -84,7 +88,7 @@ class Case:
 
     def pace_and_coding(self) -> str:
         """What differs beside who speaks with whom."""
-        kind = "-stream" if self.stream else ""
+        kind = "-stream" if self.stream else "-command" if self.commands else ""
         return ("congestion" if self.heeds_congestion else self.coding.name) + kind
 
 
@@ -156,6 +160,8 @@ def send_command(
         limit = ["--timeout", str(programs.limit_s)]
         if case.stream:
             limit += ["--object", "stream", "--buffer", str(stream_buffer(case))]
+        if case.commands:
+            limit += ["--command", COMMAND]
         return [str(programs.libnorm), "send", str(file), *ends, *pace, *code, *acks, *limit]
     to = ["--group", group, "--interface", hosts[0].interface] if case.multicast else [group]
     settings = folder / "sender.toml"
@@ -164,6 +170,7 @@ def send_command(
     pace = [] if case.heeds_congestion else ["--rate", f"{programs.rate_bps} bit/s"]
     pace += ["--timeout", f"{programs.limit_s} s"]
     kind = ["--stream"] if case.stream else []
+    kind += ["--command", COMMAND] if case.commands else []
     return [str(programs.slowlight), "send", str(file), *to, *shared, *pace, *kind]
 
 
@@ -259,7 +266,8 @@ def run(case: Case, programs: Programs, source: Path, folder: Path) -> Outcome:
     wanted = digest(source)
     same = [digest(root / source.name) == wanted for root in roots]
     seconds = reported_seconds(folder / "send.out", elapsed)
-    judgement = judge(case, same, exits)
+    said = [folder / f"recv{number}.out" for number in range(1, len(case.receivers) + 1)]
+    judgement = judge(case, same, exits, [tells_command(output) for output in said])
     return Outcome(
         sender=case.sender,
         receivers=list(case.receivers),
@@ -276,8 +284,15 @@ def run(case: Case, programs: Programs, source: Path, folder: Path) -> Outcome:
     )
 
 
-def judge(case: Case, same: list[bool], exits: list[int]) -> Judgement:
-    """Whether a run ended as expected: every file the same, and every end says so."""
+def tells_command(output: Path) -> bool:
+    """Whether a receiver told what the sender's application said, in a line of its own."""
+    lines = output.read_text().splitlines()
+    told = f'"command":"{COMMAND}"'
+    return any(told in line.replace('": "', '":"') for line in lines)
+
+
+def judge(case: Case, same: list[bool], exits: list[int], heard: list[bool]) -> Judgement:
+    """Whether a run ended as expected: every file the same, commands heard, and every end says so."""
     if UNSUPPORTED in exits:
         return Judgement("unsupported")
     ends = [f"the sender {case.sender}"]
@@ -287,6 +302,9 @@ def judge(case: Case, same: list[bool], exits: list[int]) -> Judgement:
         for end, is_same in zip(ends[1:], same, strict=True)
         if not is_same
     ]
+    for end, has_heard in zip(ends[1:], heard, strict=True):
+        if has_heard != case.commands:
+            faults.append(f"{end} {'heard no' if case.commands else 'made up a'} command")
     for end, code in zip(ends, exits, strict=True):
         if code in (WAITED, HUNG):
             faults.append(f"{end} {'had to be interrupted' if code == WAITED else 'hung'}")
@@ -309,7 +327,12 @@ def cases(senders_and_receivers: list[tuple[str, str]]) -> list[Case]:
                 found.append(Case(sender, receivers, multicast, 0.05, coding))
         if sender != receiver:
             found.append(Case(sender, (LIBNORM, SLOWLIGHT), True, 0.05, REPAIR))
-        for receivers in ((receiver,), (receiver, receiver), (LIBNORM, SLOWLIGHT)):
+        if sender != receiver:
+            for receivers in ((receiver,), (LIBNORM, SLOWLIGHT)):
+                many = len(receivers) > 1
+                found.append(Case(sender, receivers, many, 0.05, REPAIR, commands=True))
+        mixed = [(LIBNORM, SLOWLIGHT)] if sender != receiver else []
+        for receivers in ((receiver,), (receiver, receiver), *mixed):
             for lost_share in (0.0, 0.01):
                 heeding = Case(sender, receivers, len(receivers) > 1, lost_share, REPAIR, True)
                 found.append(heeding)

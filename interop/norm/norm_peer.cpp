@@ -62,6 +62,8 @@ struct Options {
   int ttl = 1;
   std::string object = "file";
   bool info = true;
+  // What the sender's application says to those of receivers, as often as is robust.
+  std::string command;
   bool auto_ack = false;
   std::vector<NormNodeId> ack;
   double timeout_s = 60;
@@ -159,6 +161,8 @@ void read_value(const std::string& key, const std::string& value, Options& optio
     options.auto_parity = static_cast<unsigned char>(std::stoul(value));
   } else if (key == "--fec") {
     options.fec_id = static_cast<UINT8>(std::stoul(value));
+  } else if (key == "--command") {
+    options.command = value;
   } else if (key == "--object") {
     options.object = value;
   } else if (key == "--ack") {
@@ -267,6 +271,10 @@ class Sender : Session {
   int run() {
     const auto start = Clock::now();
     const auto end = deadline(options.timeout_s);
+    if (!options.command.empty()) {
+      const auto length = static_cast<unsigned int>(options.command.size());
+      if (!NormSendCommand(session, options.command.data(), length, true)) fail("no command");
+    }
     const NormObjectHandle object = enqueue();
     if (object == NORM_OBJECT_INVALID) fail("cannot enqueue the object");
     if (options.object == "stream") write_stream(object, end);
@@ -377,6 +385,9 @@ class Receiver : Session {
         case NORM_RX_OBJECT_INFO:
           take_name(event.object);
           break;
+        case NORM_RX_CMD_NEW:
+          tell_command(event.sender);
+          break;
         case NORM_RX_OBJECT_UPDATED:
           if (NormObjectGetType(event.object) == NORM_OBJECT_STREAM) take(event.object);
           break;
@@ -416,6 +427,15 @@ class Receiver : Session {
     const auto length = NormObjectGetInfo(object, buffer, sizeof buffer);
     const auto found = base_name(std::string(buffer, length));
     if (!found.empty() && found != "." && found != "..") name = found;
+  }
+
+  // Prints a line of JSON; commands of tests need no escapes.
+  static void tell_command(NormNodeHandle sender) {
+    char buffer[9000];
+    unsigned int length = sizeof buffer;
+    if (!NormNodeGetCommand(sender, buffer, &length)) return;
+    std::printf("{\"command\": \"%.*s\"}\n", static_cast<int>(length), buffer);
+    std::fflush(stdout);
   }
 
   std::string target() const { return options.path + "/" + name; }
