@@ -1,5 +1,6 @@
 //! An object that is received: blocks as they come, what they lack, and the file they go to.
 
+mod block;
 mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,6 +13,7 @@ use wire::norm::{
     Data, Flags, Form, Fti, Info, Position, Request, RequestFlags, RequestWriter, Scheme,
 };
 
+use self::block::Block;
 use self::stream::Stream;
 use super::asked::Asked;
 use super::bits::{Bits, runs};
@@ -97,23 +99,6 @@ pub(crate) enum State {
     Done,
     /// It was given up.
     Failed,
-}
-
-/// A block that came in part.
-#[derive(Debug)]
-struct Block {
-    /// Source segments in their places, as far as the last that came, and parity in the places of
-    /// segments that did not come.
-    buffer: BytesMut,
-    have: Bits,
-    /// Parity segments, and whose places they have.
-    parity: Vec<(u16, u16)>,
-    cost: usize,
-    /// Symbols that other receivers asked for.
-    heard: Bits,
-    /// When it was last asked for, and whether something of it came since.
-    asked_at: Option<Time>,
-    is_answered: bool,
 }
 
 /// How far a sender is, or what a request is about: objects, blocks, and symbols before it.
@@ -379,14 +364,25 @@ impl Incoming {
                 core.limit_reached(Limit::Repairs);
                 return true;
             }
-            if core.assembling + core.reserved + cost > limits.assembly {
+            let room = limits.assembly.saturating_sub(core.assembling + core.reserved);
+            let small = Block::direct_cost(block_len);
+            let state = if cost <= room {
+                let buffer = core.kernel.room.take_buffer(full);
+                Block::new(buffer, cost)
+            } else if small <= room && self.store != Store::Memory {
+                core.limit_reached(Limit::Assembly);
+                Block::direct(small)
+            } else {
                 return false;
-            }
-            core.assembling += cost;
-            let buffer = core.kernel.room.take_buffer(full);
-            self.blocks.insert(block, Block::new(buffer, cost));
+            };
+            core.assembling += state.cost;
+            self.blocks.insert(block, state);
         }
         let Some(state) = self.blocks.get_mut(&block) else { return true };
+        if state.is_direct {
+            self.pass_on(core, (block, block_len), symbol, segment, payload);
+            return true;
+        }
         if !state.have.insert(symbol) {
             core.stats.duplicate_data += 1;
             return true;
@@ -403,6 +399,59 @@ impl Incoming {
             self.block_came(core, block);
         }
         true
+    }
+
+    /// Writes a segment of a block for which there is no room.
+    fn pass_on(
+        &mut self,
+        core: &mut Core,
+        (number, block_len): (u32, u16),
+        symbol: u16,
+        segment: usize,
+        payload: &[u8],
+    ) {
+        let (Some(block), Some(shape)) = (self.blocks.get_mut(&number), &self.shape) else {
+            return;
+        };
+        let is_full = core.kernel.room.unwritten > core.config.limits.write_buffer;
+        if symbol >= block_len || is_full {
+            core.stats.data_dropped += 1;
+            if is_full {
+                core.limit_reached(Limit::WriteBuffer);
+            }
+            return;
+        }
+        if !block.have.insert(symbol) {
+            core.stats.duplicate_data += 1;
+            return;
+        }
+        let is_whole = block.have.len() >= u32::from(block_len);
+        let at = shape.partition.block_offset(number) + u64::from(symbol) * segment as u64;
+        self.received += payload.len() as u64;
+        if is_whole && let Some(block) = self.blocks.remove(&number) {
+            core.assembling -= block.cost;
+            self.whole.insert(u64::from(number), u64::from(number) + 1);
+        }
+        self.store(core, at, Bytes::copy_from_slice(payload));
+        self.check_complete(core);
+    }
+
+    /// Puts octets in their place in the object.
+    fn store(&mut self, core: &mut Core, start: u64, bytes: Bytes) {
+        match self.store {
+            Store::Memory => {
+                self.data.insert(start, bytes);
+            }
+            Store::Opening(_) | Store::None => {
+                core.kernel.room.unwritten += bytes.len() + PIECE_COST;
+                self.parked.push_back((start, bytes));
+            }
+            Store::Open(_, file) => {
+                core.kernel.room.unwritten += bytes.len() + PIECE_COST;
+                self.write(core, file, start, bytes);
+            }
+            Store::Closed(_) | Store::Gone => {}
+        }
     }
 
     fn is_whole(&self, block: u32) -> bool {
@@ -430,20 +479,7 @@ impl Incoming {
         self.whole.insert(u64::from(number), u64::from(number) + 1);
         let bytes = block.buffer.freeze();
         core.kernel.room.keep_buffer(&bytes);
-        match self.store {
-            Store::Memory => {
-                self.data.insert(start, bytes);
-            }
-            Store::Opening(_) | Store::None => {
-                core.kernel.room.unwritten += bytes.len() + PIECE_COST;
-                self.parked.push_back((start, bytes));
-            }
-            Store::Open(_, file) => {
-                core.kernel.room.unwritten += bytes.len() + PIECE_COST;
-                self.write(core, file, start, bytes);
-            }
-            Store::Closed(_) | Store::Gone => {}
-        }
+        self.store(core, start, bytes);
         self.check_complete(core);
     }
 
@@ -903,96 +939,6 @@ impl Incoming {
     /// Whether it is here, whole and safe.
     pub(crate) fn is_here(&self) -> bool {
         self.state == State::Done
-    }
-}
-
-impl Block {
-    fn new(buffer: BytesMut, cost: usize) -> Self {
-        Self {
-            buffer,
-            have: Bits::new(),
-            parity: Vec::new(),
-            cost,
-            heard: Bits::new(),
-            asked_at: None,
-            is_answered: true,
-        }
-    }
-
-    #[inline]
-    fn put(&mut self, at: usize, payload: &[u8]) {
-        match self.buffer.len() {
-            len if len == at => self.buffer.extend_from_slice(payload),
-            len => {
-                if len < at + payload.len() {
-                    self.buffer.resize(at + payload.len(), 0);
-                }
-                self.buffer[at..at + payload.len()].copy_from_slice(payload);
-            }
-        }
-    }
-
-    /// Puts a parity segment into the place of a source segment.
-    fn put_whole(&mut self, place: u16, segment: usize, payload: &[u8]) {
-        let at = usize::from(place) * segment;
-        self.put(at, payload);
-        if self.buffer.len() < at + segment {
-            self.buffer.resize(at + segment, 0);
-        }
-        self.buffer[at + payload.len()..at + segment].fill(0);
-    }
-
-    /// The place of a source segment that did not come, and that no parity has.
-    fn free_place(&self, block_len: u16) -> Option<u16> {
-        let is_free = |place: &u16| self.parity.iter().all(|(_, taken)| taken != place);
-        self.have.missing(block_len).find(is_free)
-    }
-
-    /// Moves parity out of the place of a source segment that came.
-    #[inline]
-    fn make_place(&mut self, symbol: u16, block_len: u16, segment: usize) {
-        let Some(which) = self.parity.iter().position(|(_, place)| *place == symbol) else {
-            return;
-        };
-        // As long as the block is not complete, there are as many places as segments.
-        let Some(place) = self.free_place(block_len) else { return };
-        let (from, to) = (usize::from(symbol) * segment, usize::from(place) * segment);
-        if self.buffer.len() < to + segment {
-            self.buffer.resize(to + segment, 0);
-        }
-        self.buffer.copy_within(from..from + segment, to);
-        self.parity[which].1 = place;
-    }
-
-    fn was_asked(&self, since: Time) -> bool {
-        self.asked_at.is_some_and(|at| at >= since)
-    }
-
-    /// Whether others asked for all that is wanted. Any parity mends any loss, so that of parity only
-    /// how much they asked for counts.
-    fn is_heard(&self, wanted: &[u16], block_len: u16) -> bool {
-        let parity = wanted.iter().filter(|symbol| **symbol >= block_len).count();
-        let heard = self.heard.iter().filter(|symbol| *symbol >= block_len).count();
-        let mut explicit = wanted.iter().filter(|symbol| **symbol < block_len);
-        heard >= parity && explicit.all(|symbol| self.heard.contains(*symbol))
-    }
-
-    /// Octets of it that came as they are.
-    fn counted(&self, shape: &Shape, number: u32) -> u64 {
-        let lens = self.have.iter().map(|symbol| shape.partition.segment_len(number, symbol));
-        lens.map(u64::from).sum()
-    }
-
-    /// The symbols to ask for.
-    fn wanted(&self, block_len: u16, parity: u16) -> Vec<u16> {
-        let lacks = usize::from(block_len).saturating_sub(self.have.len() as usize);
-        let fresh = (block_len..block_len + parity).filter(|at| !self.have.contains(*at));
-        let fresh: Vec<_> = fresh.take(lacks).collect();
-        // So many of the segments themselves as parity cannot make up for.
-        let rest = lacks - fresh.len();
-        let missing: Vec<_> = self.have.missing(block_len).collect();
-        let explicit = &missing[missing.len().saturating_sub(rest)..];
-        explicit.iter().copied().chain(fresh).collect()
     }
 }
 

@@ -165,6 +165,34 @@ fn little_room_for_blocks_costs_only_repairs() {
 }
 
 #[test]
+fn without_room_for_blocks_what_came_is_not_asked_for_again() {
+    for (loss, blocks) in [(20, 8), (3, 5), (3, 6), (2, 5)] {
+        let mut config = Config::default();
+        (config.sender.block_len, config.sender.parity) = (20, 20);
+        config.sender.tail_parity = false;
+        config.sender.segment_size = Some(960);
+        config.limits.assembly = 20_000 * blocks + 1000;
+        let mut world = World::with(&config);
+        world.lose = lose_one_in(loss, blocks as u64);
+        let file = content(3_000_000);
+        world.send(&file);
+        let mut most = 0;
+        while world.finished(0).is_none() && world.now < Time::from_secs(300) {
+            world.run_until(world.now + Duration::from_millis(20));
+            most = most.max(world.sides[1].engine.memory());
+        }
+        world.run();
+        world.assert_delivered(&file);
+        assert_eq!(has_limit(&world, Limit::Assembly), loss < 20);
+        // Nothing that came was in vain: so many datagrams came as the file has segments.
+        let stats = world.sides[1].engine.stats();
+        assert_eq!((stats.data_dropped, stats.duplicate_data), (0, 0), "{stats:?}");
+        assert_eq!(stats.received.data, 3125);
+        assert!(most < config.limits.assembly + (64 << 10), "{most}");
+    }
+}
+
+#[test]
 fn what_can_never_be_held_is_refused() {
     let mut config = Config::default();
     config.limits.assembly = 100_000;
