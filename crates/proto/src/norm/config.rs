@@ -157,8 +157,8 @@ impl Default for SenderConfig {
 /// How a sender ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndGame {
-    /// NORM_CMD(FLUSH) goes out `robust_factor` times, twice the greatest round trip apart, unless
-    /// receivers ask for repairs (RFC 5740 §5.1.1).
+    /// NORM_CMD(FLUSH) goes out `robust_factor` times, twice the greatest round trip apart and 50 ms at
+    /// the least, unless receivers ask for repairs (RFC 5740 §5.1.1).
     Flush,
     /// The same, but each receiver that was heard of is asked to acknowledge (§5.5.3), and once
     /// all did, it is over. In a large group these acknowledgements are many, and a receiver that
@@ -180,7 +180,7 @@ pub struct ReceiverConfig {
     /// `NORM_ROBUST_FACTOR`.
     pub robust_factor: u32,
     /// Silence after which objects are given up; `None` asks as often as `robust_factor` says, each
-    /// time after twice that many of the greatest round trip.
+    /// time after twice that many of the greatest round trip, or an hour if that is less.
     pub inactivity: Option<Duration>,
     /// Silence after which a stream is given up of which nothing is missing, if that is longer: its
     /// sender probes the round trip from time to time as long as it is there.

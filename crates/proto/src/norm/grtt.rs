@@ -9,6 +9,14 @@ use wire::norm;
 /// Rounds of probes with a smaller greatest round trip before it is believed.
 const DECREASE_AFTER: u32 = 3;
 
+/// How many times as great as the estimate an answer may be to be believed. What is greater is
+/// believed so far, and the rest in the rounds of probes that follow: one odd answer must not hold up
+/// a group for long.
+const RISE_MAX: u32 = 10;
+
+/// What is always believed, because a busy host may answer so late.
+const RISE_FREE: Duration = Duration::from_millis(100);
+
 /// A sender's estimate.
 #[derive(Debug)]
 pub(crate) struct Grtt {
@@ -17,6 +25,8 @@ pub(crate) struct Grtt {
     peak: Option<Duration>,
     /// Rounds in a row whose answers were smaller.
     smaller: u32,
+    /// Most that an answer may say in the round of probes under way.
+    believed: Duration,
     /// The time of one segment at the rate: it cannot be less.
     least: Duration,
     most: Duration,
@@ -24,7 +34,16 @@ pub(crate) struct Grtt {
 
 impl Grtt {
     pub(crate) fn new(initial: Duration, least: Duration, most: Duration) -> Self {
-        Self { measured: initial, peak: None, smaller: 0, least, most }
+        let mut grtt =
+            Self { measured: initial, peak: None, smaller: 0, believed: most, least, most };
+        grtt.round_begins();
+        grtt
+    }
+
+    /// Answers are believed so far in the round of probes that begins.
+    fn round_begins(&mut self) {
+        let now = self.measured.max(self.least);
+        self.believed = now.saturating_mul(RISE_MAX).max(RISE_FREE).min(self.most);
     }
 
     /// The time of one segment is another.
@@ -42,36 +61,45 @@ impl Grtt {
         norm::rtt(self.quantised())
     }
 
-    /// A receiver answered. A greater round trip is believed at once, by three quarters.
+    /// A receiver answered. A greater round trip is believed at once, by three quarters; what of it is
+    /// credible.
     ///
     /// 0.25 s and an answer after 2.5 s: 0.25 · 0.25 + 0.75 · 2.5 = 1.9375 s.
-    pub(crate) fn answered(&mut self, took: Duration) {
-        let took = took.min(self.most);
+    pub(crate) fn answered(&mut self, took: Duration) -> Duration {
+        let took = took.min(self.believed);
         if self.peak.is_some_and(|peak| took <= peak) {
-            return;
+            return took;
         }
         self.peak = Some(took);
         if took > self.measured {
             self.measured = self.measured / 4 + took * 3 / 4;
             self.smaller = 0;
         }
+        took
     }
 
     /// The only receiver answered: its round trip is the greatest.
     pub(crate) fn believe(&mut self, took: Duration) {
-        self.measured = self.measured / 4 + took.min(self.most) * 3 / 4;
+        self.measured = self.measured / 4 + took.min(self.believed) * 3 / 4;
     }
 
     /// The greatest round trip has passed since this was last asked: a smaller one is believed step
     /// by step (RFC 4654 §3.2), as often as the reference implementation does.
     pub(crate) fn decay(&mut self) {
-        let Some(peak) = self.peak.take() else { return };
-        self.measured = self.measured.min(peak.max(self.measured * 9 / 10));
+        if let Some(peak) = self.peak.take() {
+            self.measured = self.measured.min(peak.max(self.measured * 9 / 10));
+        }
+        self.round_begins();
     }
 
     /// A round of probes is over. A smaller round trip is believed slowly, because those who have
     /// the greatest may just not have been heard.
     pub(crate) fn round_over(&mut self) {
+        self.learn_smaller();
+        self.round_begins();
+    }
+
+    fn learn_smaller(&mut self) {
         let Some(peak) = self.peak.take() else { return };
         if peak >= self.measured {
             self.smaller = 0;
@@ -130,6 +158,22 @@ mod tests {
             grtt.round_over();
         }
         assert!(grtt.advertised() > SECOND / 4, "rounds without an answer say nothing");
+    }
+
+    #[test]
+    fn one_odd_answer_is_not_believed() {
+        let before = Duration::from_millis(25);
+        let mut grtt = Grtt::new(before, Duration::ZERO, 1000 * SECOND);
+        (0..5).for_each(|_| assert_eq!(grtt.answered(900 * SECOND), before * 10));
+        assert!(grtt.advertised() < before * 10, "{:?}", grtt.advertised());
+        // Nor for long: a true one is learnt in some rounds.
+        let mut rounds = 0;
+        while grtt.advertised() < 800 * SECOND {
+            grtt.answered(900 * SECOND);
+            grtt.round_over();
+            rounds += 1;
+        }
+        assert!((4..8).contains(&rounds), "{rounds}");
     }
 
     #[test]

@@ -272,7 +272,8 @@ pub struct Finished {
     pub result: Result<(), Failure>,
     /// Receivers that acknowledged it, at a sender.
     pub acknowledged: u32,
-    /// Whether every receiver that was to acknowledge did; or, at a receiver, that it is there.
+    /// Whether every receiver that was to acknowledge did; or, at a receiver, that it is there. Never
+    /// once more receivers were heard than [`Limits::receivers`](super::Limits): some were not asked.
     pub is_confirmed: bool,
     /// What NORM_INFO said.
     pub info: Bytes,

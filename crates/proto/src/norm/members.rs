@@ -13,6 +13,8 @@ pub(crate) struct Members {
     heard: BTreeMap<NodeId, Member>,
     /// How often receivers that were not heard of were asked, as long as nobody new was.
     unheard: Polls,
+    /// Whether there were more than are remembered.
+    are_more: bool,
 }
 
 /// A receiver that was heard of.
@@ -23,6 +25,8 @@ struct Member {
     /// The first object that it heard of, if it says so: it acknowledges nothing before.
     first: Option<u16>,
     polls: Polls,
+    /// When it was last heard.
+    heard_at: Time,
 }
 
 /// Questions to which no answer came.
@@ -76,7 +80,7 @@ impl Members {
     /// The same receivers, of which none acknowledged anything.
     pub(crate) fn afresh(&self) -> Self {
         let heard = self.heard.keys().map(|node| (*node, Member::default())).collect();
-        Self { heard, unheard: Polls::default() }
+        Self { heard, unheard: Polls::default(), are_more: self.are_more }
     }
 
     /// What all receivers acknowledged, if those are as many as there should be.
@@ -99,19 +103,42 @@ impl Members {
         self.heard.len() * (size_of::<Member>() + size_of::<NodeId>())
     }
 
-    pub(crate) fn contains(&self, node: NodeId) -> bool {
-        self.heard.contains_key(&node)
-    }
-
     /// Those that were heard of.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.heard.keys().copied()
     }
 
+    /// A receiver was heard; whether it is one that was heard before.
+    pub(crate) fn heard(&mut self, node: NodeId, now: Time) -> bool {
+        let member = self.heard.get_mut(&node);
+        member.map(|member| member.heard_at = now).is_some()
+    }
+
     /// A receiver was heard for the first time.
-    pub(crate) fn insert(&mut self, node: NodeId) {
-        self.heard.insert(node, Member::default());
+    pub(crate) fn insert(&mut self, node: NodeId, now: Time) {
+        self.heard.insert(node, Member { heard_at: now, ..Member::default() });
         self.unheard = Polls::default();
+    }
+
+    /// There are more receivers than are remembered: forgets the one that was not heard for the longest
+    /// time, and not since a moment, of those that never acknowledged anything. `None` if none is such.
+    pub(crate) fn make_room(&mut self, since: Time) -> Option<NodeId> {
+        self.are_more = true;
+        let silent = self.heard.iter().filter(|(_, member)| member.through.is_none());
+        let least = silent.min_by_key(|(_, member)| member.heard_at);
+        let node = least.filter(|(_, member)| member.heard_at < since).map(|(node, _)| *node)?;
+        self.remove(node);
+        Some(node)
+    }
+
+    /// Forgets a receiver.
+    pub(crate) fn remove(&mut self, node: NodeId) {
+        self.heard.remove(&node);
+    }
+
+    /// Whether there were more receivers than are remembered.
+    pub(crate) fn are_more(&self) -> bool {
+        self.are_more
     }
 
     /// A receiver has everything up to an object, from `first` on if it says so; whether that is news.
@@ -197,6 +224,7 @@ impl Members {
     pub(crate) fn keep(&mut self, last: u64) {
         self.heard.retain(|_, member| member.through >= Some(last));
         self.unheard = Polls::default();
+        self.are_more = false;
     }
 }
 
@@ -210,7 +238,7 @@ mod tests {
 
     fn of_two() -> Members {
         let mut members = Members::default();
-        [A, B].into_iter().for_each(|node| members.insert(node));
+        [A, B].into_iter().for_each(|node| members.insert(node, Time::ZERO));
         members
     }
 
@@ -248,7 +276,7 @@ mod tests {
         members.lacks(B, 1);
         assert!(!members.is_in_vain(1, 0, (late, MOST)), "it lives");
         members.keep(1);
-        assert!(members.contains(A) && !members.contains(B));
+        assert_eq!(members.iter().collect::<Vec<_>>(), [A]);
     }
 
     #[test]
@@ -263,7 +291,20 @@ mod tests {
         [A, B].into_iter().for_each(|node| assert!(members.acknowledge(node, 1, None)));
         let late = now + MOST.patience;
         assert!(members.is_in_vain(1, 3, (late, MOST)));
-        members.insert(NodeId(3));
+        members.insert(NodeId(3), late);
         assert!(!members.is_in_vain(1, 4, (late, MOST)), "another may come as well");
+    }
+
+    #[test]
+    fn who_is_silent_makes_room() {
+        let mut members = of_two();
+        let [early, late] = [1, 5].map(Time::from_secs);
+        assert!(members.heard(B, late) && !members.heard(NodeId(3), late));
+        assert!(!members.are_more());
+        assert_eq!(members.make_room(early), Some(A), "it was heard before that");
+        assert_eq!(members.make_room(late), None, "the other one was heard since");
+        assert!(members.are_more());
+        members.acknowledge(B, 1, None);
+        assert_eq!(members.make_room(Time::MAX), None, "who acknowledged is kept");
     }
 }

@@ -34,6 +34,7 @@ mod tests;
 mod voice;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
@@ -497,7 +498,10 @@ impl Node {
             }
             self.forget(key);
         }
-        if self.receivers.len() >= self.core.config.limits.senders && !self.forget_idle() {
+        if self.receivers.len() >= self.core.config.limits.senders
+            && !self.forget_idle()
+            && !self.forget_silent(now)
+        {
             self.core.limit_reached(Limit::Senders);
             return None;
         }
@@ -521,6 +525,22 @@ impl Node {
         });
         let Some((key, _)) = idle else { return false };
         let key = *key;
+        self.forget(key);
+        true
+    }
+
+    /// Forgets a sender that was not heard for some time: the one of which least was received, so that
+    /// those who only began do not keep others out.
+    fn forget_silent(&mut self, now: Time) -> bool {
+        let silent = self.receivers.iter().filter_map(|(key, handle)| {
+            let Some(Session::Receiver(receiver)) = self.slots.get(*handle) else { return None };
+            let is_silent = now.since(receiver.base.last_heard) >= SILENT_MIN;
+            is_silent.then(|| (receiver.worth(), *key, *handle))
+        });
+        let Some((_, key, handle)) = silent.min() else { return false };
+        if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
+            receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
+        }
         self.forget(key);
         true
     }
@@ -621,6 +641,9 @@ impl Node {
         self.free_places();
     }
 }
+
+/// How long a sender is silent at the least before another may take its place.
+const SILENT_MIN: Duration = Duration::from_secs(10);
 
 /// Octets of NORM_ACK before what an application answers, with EXT_CC.
 const ANSWER_HEADER: usize = 36;

@@ -27,6 +27,10 @@ use crate::timer::TICK;
 /// Octets of NORM_NACK before its requests, with EXT_CC.
 const NACK_HEADER: usize = 36;
 
+/// Most time of silence before a sender is asked for what is missing: what it says of the round trip
+/// may be false.
+const SILENCE_MAX: Duration = Duration::from_secs(3600);
+
 /// How long messages of a sender's former life are ignored at the least.
 const FORMER_MIN: Duration = Duration::from_secs(1);
 
@@ -185,6 +189,13 @@ impl Receiver {
         objects + self.objects.len() * size_of::<Incoming>() + over + self.answers.memory()
     }
 
+    /// How much would be lost with it: the objects that it sent, the octets of those under way, and when
+    /// it last spoke.
+    pub(crate) fn worth(&self) -> (u64, u64, Time) {
+        let octets = self.objects.values().map(|object| object.report().progress).sum();
+        (self.done.covered(), octets, self.base.last_heard)
+    }
+
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.objects.is_empty()
@@ -247,7 +258,7 @@ impl Receiver {
 
     fn inactivity(&self, core: &Core) -> Duration {
         let robust = core.config.receiver.robust_factor;
-        let round = (self.grtt * 2 * robust).max(Duration::from_secs(1));
+        let round = (self.grtt * 2 * robust).clamp(Duration::from_secs(1), SILENCE_MAX);
         core.config.receiver.inactivity.map_or(round, |limit| round.min(limit)).max(TICK)
     }
 

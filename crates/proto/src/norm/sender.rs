@@ -1,28 +1,29 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
 mod heed;
+mod requests;
 mod stream;
 mod talk;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::{PathId, Time};
 use wire::norm::{
-    self, Ack, Body, CcFeedback, Command, Extensions, FIELD_BITS_ASSUMED, Form, Nack, NodeId,
-    NodeList, ObjectList, PayloadId, Position, RequestFlags, RequestWriter, SendTime,
+    Ack, Body, CcFeedback, Command, Extensions, FIELD_BITS_ASSUMED, Nack, NodeId, NodeList,
+    ObjectList, PayloadId, Position, RequestWriter,
 };
 
 use self::stream::Flow;
 use super::coding::{Coding, first_id};
 use super::commands::Commands;
 use super::config::EndGame;
-use super::core::{Alarm, Core, since_sent};
+use super::core::{Alarm, Core};
 use super::group_size::{self, GroupSize};
 use super::grtt::Grtt;
-use super::indication::{Failure, Finished, Indication, Limit, Report};
+use super::indication::{Failure, Finished, Indication, Report};
 use super::members::{Members, Persistence, Standing};
-use super::outgoing::{Cut, Outgoing, Symbols, Told};
+use super::outgoing::{Cut, Outgoing, Told};
 use super::receiver::EXT_BEGAN;
 use super::voice::Voice;
 use crate::kernel::Base;
@@ -31,15 +32,12 @@ use crate::path::{Burst, Class, Path, Turn};
 /// Octets of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
 const FLUSH_HEADER: usize = 24;
 
+/// Least time between flushes that nobody acknowledges: over a path of microseconds all of them would
+/// be said before a receiver that is not scheduled just then could ask for anything.
+const FLUSH_GAP_MIN: Duration = Duration::from_millis(50);
+
 /// Most time between flushes that wait for receivers far away.
 const FLUSH_GAP_MAX: Duration = Duration::from_secs(60);
-
-/// Most objects that one range of a request may name.
-const OBJECTS_MAX: u16 = 1023;
-
-/// The segments that one NACK asks for, by object and block. A receiver may need several requests
-/// for those of one block.
-type Asked = BTreeMap<(u16, u32), Symbols>;
 
 /// A sender on one path.
 #[derive(Debug)]
@@ -75,6 +73,8 @@ struct Probe {
     sequence: u16,
     interval: Duration,
     due: bool,
+    /// When the first one left: no answer can be older.
+    first_at: Option<Time>,
     /// When the last one left.
     sent_at: Time,
     /// When the greatest round trip was last looked at.
@@ -450,7 +450,9 @@ impl Sender {
             core.free.push(object.handle());
             last = Some(object.id.number);
             let standing = self.members.standing(object.id.number, core.config.sender.receivers);
-            let is_confirmed = standing.have > 0 && standing.have >= self.members.len();
+            let is_confirmed = standing.have > 0
+                && standing.have >= self.members.len()
+                && !self.members.are_more();
             finished(core, &object, result(standing), (standing.have, is_confirmed));
         }
         if let Some(last) = last.filter(|_| self.objects.is_empty()) {
@@ -538,6 +540,9 @@ impl Sender {
             object.told = Some(Told { first: first.unwrap_or(burst.departure()), is_again });
         }
         let mut wait = self.voice.twice();
+        if core.config.sender.end == EndGame::Flush {
+            wait = wait.max(FLUSH_GAP_MIN);
+        }
         let answers = self.segment_time(core) * self.members.len();
         self.next_flush = burst.departure() + wait.max(answers);
         if let Some(flush) = self.flush.as_ref() {
@@ -619,42 +624,6 @@ impl Sender {
         last.tail = u64::try_from(tail).unwrap_or(u64::MAX);
     }
 
-    /// Takes note of who is there, and how long the way takes.
-    fn heard(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        node: NodeId,
-        (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
-    ) {
-        let took = Some(response).filter(|response| response.is_some());
-        let took = took.and_then(|response| since_sent(now, response));
-        if let Some(took) = took {
-            self.voice.grtt.answered(took);
-            let took = took.min(core.config.sender.grtt_max);
-            self.base.seat.sample(&mut core.kernel.paths, took);
-        }
-        self.heed(core, now, node, (cc, took, is_private));
-        if self.members.contains(node) {
-            return;
-        }
-        if self.members.len() as usize >= core.config.limits.receivers {
-            core.limit_reached(Limit::Receivers);
-            return;
-        }
-        self.members.insert(node);
-        self.heard_on_stream(node);
-        self.judge_group(core);
-        if core.config.sender.end == EndGame::Acknowledged
-            && !self.is_group
-            && let Some(flush) = self.flush.as_mut().filter(|flush| flush.sent > 0)
-        {
-            // Only now is it known whom to ask.
-            flush.due = true;
-            self.base.want(&mut core.kernel, Class::Control);
-        }
-    }
-
     /// A receiver acknowledges (§4.3.2). `is_private` if the others did not hear it.
     pub(crate) fn on_ack(
         &mut self,
@@ -702,16 +671,7 @@ impl Sender {
         is_private: bool,
     ) {
         self.heard(core, now, node, (nack.grtt_response, nack.cc, is_private));
-        let mut any = false;
-        let mut asked = Asked::new();
-        for request in nack.requests.iter() {
-            any |= self.mark(core, now, &request, &mut asked);
-        }
-        for ((object, block), symbols) in &asked {
-            let object = self.objects.iter_mut().find(|other| other.number() == *object);
-            any |= object.is_some_and(|object| object.mark(core, *block, symbols));
-        }
-        if !any {
+        if !self.note_requests(core, now, nack) {
             return;
         }
         let named = |number| {
@@ -738,95 +698,6 @@ impl Sender {
             self.base.alarm(&mut core.kernel, Alarm::Aggregate, now, wait);
         }
         self.check_flush(core, now);
-    }
-
-    /// Notes what one request asks for, segments in `asked`; whether there is any of the rest.
-    fn mark(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        request: &norm::Request<'_>,
-        asked: &mut Asked,
-    ) -> bool {
-        let flags = request.flags;
-        let mut any = false;
-        for (first, last) in request.ranges() {
-            if flags.contains(RequestFlags::OBJECT) {
-                any |= self.mark_objects(core, now, first, last.object, true);
-                continue;
-            }
-            if flags.contains(RequestFlags::INFO) {
-                any |= self.mark_objects(core, now, first, last.object, false);
-            }
-            if !flags.contains(RequestFlags::BLOCK) && !flags.contains(RequestFlags::SEGMENT) {
-                continue;
-            }
-            let mut objects = self.objects.iter_mut();
-            let Some(object) = objects.find(|object| object.number() == first.object) else {
-                self.refuse_unknown(core, first.object, first);
-                continue;
-            };
-            let block = first.id.block;
-            let has_left = object.has_left(block);
-            if flags.contains(RequestFlags::BLOCK) {
-                any |= object.mark_blocks(core, block, last.id.block);
-            }
-            if has_left {
-                self.refuse(core, first.object, first.id);
-            }
-            if has_left || flags.contains(RequestFlags::BLOCK) {
-                continue;
-            }
-            let Some(object) = self.objects.iter().find(|other| other.number() == first.object)
-            else {
-                continue;
-            };
-            let most = object.symbols(block);
-            // A block has no such segment: that is no reason to send others.
-            if most == 0 || request.form != Form::Erasures && first.id.symbol >= most {
-                continue;
-            }
-            let symbols = asked.entry((first.object, block)).or_default();
-            match request.form {
-                // A count, in the place of a number.
-                Form::Erasures => symbols.count += u32::from(first.id.symbol),
-                Form::Items | Form::Ranges | Form::Other(_) => {
-                    (first.id.symbol..=last.id.symbol.min(most - 1)).for_each(|symbol| {
-                        symbols.named.insert(symbol);
-                    });
-                }
-            }
-        }
-        any
-    }
-
-    /// Notes that a receiver has nothing of some objects, or not their NORM_INFO.
-    fn mark_objects(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        first: Position,
-        last: u16,
-        all: bool,
-    ) -> bool {
-        let mut any = false;
-        let count = last.wrapping_sub(first.object).min(OBJECTS_MAX);
-        for number in 0..=count {
-            let number = first.object.wrapping_add(number);
-            let object = self.objects.iter_mut().find(|object| object.number() == number);
-            let Some(object) = object else {
-                self.refuse_unknown(core, number, first);
-                continue;
-            };
-            any |= object.mark_info(now);
-            if all {
-                any |= object.mark_all(core);
-            }
-        }
-        if any {
-            self.base.want(&mut core.kernel, Class::Repair);
-        }
-        any
     }
 
     /// A receiver asks for what is no longer here (§4.2.3, SQUELCH).

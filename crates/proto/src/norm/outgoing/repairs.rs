@@ -2,7 +2,7 @@
 
 use engine::Time;
 
-use super::{Core, Mark, Outgoing, Shape, Voice};
+use super::{Core, Limit, Mark, Outgoing, Shape, Voice};
 use crate::norm::repaired::{Repaired, Wanted};
 
 impl Outgoing {
@@ -104,9 +104,7 @@ impl Outgoing {
             if lacking <= left {
                 let spare = if is_last { repaired.spare(lacking, block_len) } else { 0 };
                 let rows = repaired.take(lacking, spare, parity);
-                if !rows.is_empty() {
-                    self.plans.entry(block).or_default().extend(rows);
-                }
+                self.plan(core, shape, block, rows);
                 return;
             }
         }
@@ -119,21 +117,48 @@ impl Outgoing {
         self.repair_explicitly(core, shape, block, mark);
     }
 
+    /// Queues parity segments, counted from the first one, but for those that are queued.
+    fn plan(
+        &mut self,
+        core: &mut Core,
+        shape: &Shape,
+        block: u32,
+        rows: impl Iterator<Item = u16>,
+    ) {
+        let reading = self.reading.iter().find(|(other, _)| *other == block);
+        let is_read = |row: &u16| reading.is_some_and(|(_, rows)| rows.contains(row));
+        let block_len = shape.block_len(block);
+        let is_ready = |row: &u16| {
+            let place = (block, block_len + row);
+            self.ready.iter().any(|(id, _)| (id.block, id.symbol) == place)
+        };
+        let rows: Vec<_> = rows.filter(|row| !is_read(row) && !is_ready(row)).collect();
+        if rows.is_empty() {
+            return;
+        }
+        let is_planned = self.plans.contains_key(&block);
+        if !is_planned && self.plans.len() >= core.config.limits.repairs {
+            // Who lacks it asks for it again.
+            core.limit_reached(Limit::Repairs);
+            return;
+        }
+        let plan = self.plans.entry(block).or_default();
+        for row in rows {
+            if !plan.contains(&row) {
+                plan.push(row);
+            }
+        }
+    }
+
     /// Queues the segments themselves, and parity that was asked for by number.
-    fn repair_explicitly(&mut self, core: &Core, shape: &Shape, block: u32, mark: &Mark) {
+    fn repair_explicitly(&mut self, core: &mut Core, shape: &Shape, block: u32, mark: &Mark) {
         let block_len = shape.block_len(block);
         let end = block_len + shape.coding.parity();
         let Some(repaired) = self.repaired.get_mut(&block) else { return };
         let parity = mark.symbols.iter().filter(|symbol| (block_len..end).contains(symbol));
         let rows: Vec<_> = parity.filter(|symbol| repaired.again(*symbol)).collect();
-        if !rows.is_empty() {
-            let plan = self.plans.entry(block).or_default();
-            rows.iter().map(|symbol| symbol - block_len).for_each(|row| {
-                if !plan.contains(&row) {
-                    plan.push(row);
-                }
-            });
-        }
+        self.plan(core, shape, block, rows.into_iter().map(|symbol| symbol - block_len));
+        let Some(repaired) = self.repaired.get_mut(&block) else { return };
         let is_asked = |symbol: &u16| mark.is_whole || mark.symbols.contains(*symbol);
         let symbols = (0..block_len).filter(is_asked).filter(|symbol| repaired.again(*symbol));
         let symbols: Vec<_> = symbols.collect();

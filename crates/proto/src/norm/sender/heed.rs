@@ -4,15 +4,23 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::norm::{self, Body, CcFeedback, CcFlags, CcNodes, Command, Extensions, NodeId};
+use wire::norm::{self, Body, CcFeedback, CcFlags, CcNodes, Command, Extensions, NodeId, SendTime};
 
 use super::Sender;
+use crate::norm::config::EndGame;
 use crate::norm::congestion::{Beginning, Congestion};
-use crate::norm::core::{Alarm, Core, send_time};
+use crate::norm::core::{Alarm, Core, send_time, since_sent};
+use crate::norm::indication::Limit;
 use crate::path::{Burst, Class, Path};
 
 /// Least time between two probes with congestion control.
 const PROBES_APART: Duration = Duration::from_millis(10);
+
+/// How much faster a receiver's clock may seem to run while it waits before it answers.
+const CLOCK_SLACK: Duration = Duration::from_millis(1);
+
+/// How long a receiver is silent at the least before another may take its place.
+const SILENT_MIN: Duration = Duration::from_secs(1);
 
 impl Sender {
     /// Begins to heed congestion, if that is wanted.
@@ -74,6 +82,7 @@ impl Sender {
             return false;
         }
         self.probe.due = false;
+        self.probe.first_at.get_or_insert(at);
         self.probe.sent_at = at;
         let most = self.voice.grtt.advertised() * u32::from(self.voice.backoff.max(4));
         self.group_size.probed(sequence, at, most, self.voice.group_size());
@@ -140,6 +149,51 @@ impl Sender {
         }
         self.probe.due = true;
         self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    /// How long the way there and back takes, by an answer that tells when its probe was sent, with
+    /// the time that the receiver waited added to that.
+    fn took(&self, now: Time, response: SendTime) -> Option<Duration> {
+        let took = since_sent(now, response.is_some().then_some(response)?)?;
+        // Before the first probe there was nothing to answer.
+        let most = now.since(self.probe.first_at?) + CLOCK_SLACK;
+        (took <= most).then_some(took)
+    }
+
+    /// Takes note of who is there, and how long the way takes.
+    pub(super) fn heard(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
+    ) {
+        let took = self.took(now, response);
+        if let Some(took) = took {
+            let took = self.voice.grtt.answered(took);
+            self.base.seat.sample(&mut core.kernel.paths, took);
+        }
+        self.heed(core, now, node, (cc, took, is_private));
+        if self.members.heard(node, now) {
+            return;
+        }
+        if self.members.len() as usize >= core.config.limits.receivers {
+            core.limit_reached(Limit::Receivers);
+            let before = now - self.voice.twice().max(SILENT_MIN);
+            let Some(former) = self.members.make_room(before) else { return };
+            self.gone_from_stream(former);
+        }
+        self.members.insert(node, now);
+        self.heard_on_stream(node, now);
+        self.judge_group(core);
+        if core.config.sender.end == EndGame::Acknowledged
+            && !self.is_group
+            && let Some(flush) = self.flush.as_mut().filter(|flush| flush.sent > 0)
+        {
+            // Only now is it known whom to ask.
+            flush.due = true;
+            self.base.want(&mut core.kernel, Class::Control);
+        }
     }
 
     /// A receiver reports of congestion. `took` is the round trip, if it says that; `is_private` if

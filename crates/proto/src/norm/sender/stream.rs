@@ -58,9 +58,16 @@ impl Sender {
     }
 
     /// A receiver was heard for the first time.
-    pub(super) fn heard_on_stream(&mut self, node: NodeId) {
+    pub(super) fn heard_on_stream(&mut self, node: NodeId, now: Time) {
         if let Some(flow) = self.flow.as_mut() {
-            flow.members.insert(node);
+            flow.members.insert(node, now);
+        }
+    }
+
+    /// A receiver is forgotten for another.
+    pub(super) fn gone_from_stream(&mut self, node: NodeId) {
+        if let Some(flow) = self.flow.as_mut() {
+            flow.members.remove(node);
         }
     }
 

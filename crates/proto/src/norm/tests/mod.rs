@@ -4,6 +4,7 @@ mod answers;
 mod commands;
 mod conformance;
 mod congestion;
+mod forged;
 mod group;
 mod groups;
 mod policies;
