@@ -28,6 +28,10 @@ const DATA_LEAST: [u32; 2] = [1, 4];
 const LENGTH_WEIGHT: f64 = 0.05;
 const LENGTH_ASSUMED: f64 = 1024.0;
 
+/// Runs of missing messages that are told apart: where late ones would make them more, what is
+/// between them counts as one.
+const GAPS_MAX: usize = 64;
+
 /// Silence after which a sender began anew, in round trips and in times between two messages
 /// (RFC 4654 §4.3.1).
 const IDLE: u32 = 10;
@@ -218,7 +222,11 @@ impl Reception {
         else {
             return;
         };
-        let gap = self.gaps.remove(at);
+        let gap = self.gaps[at];
+        if self.gaps.len() >= GAPS_MAX && gap.first < number && number + 1 < gap.end {
+            return;
+        }
+        self.gaps.remove(at);
         let parts = [Gap { end: number, ..gap }, Gap { first: number + 1, ..gap }];
         self.gaps.extend(parts.into_iter().filter(|gap| gap.first < gap.end));
     }
@@ -521,6 +529,22 @@ mod tests {
         }
         assert_eq!(reception.fair(RTT, 1.0).1, CcFlags::START);
         assert!(reception.gaps.is_empty());
+    }
+
+    #[test]
+    fn what_comes_late_does_not_make_gaps_without_end() {
+        let mut reception = Reception::new();
+        arrives(&mut reception, millis(0), 0);
+        arrives(&mut reception, millis(1), 30_000);
+        for number in (1..15_000).map(|n| n * 2) {
+            arrives(&mut reception, millis(2), number);
+            assert!(reception.gaps.len() <= GAPS_MAX, "{number}: {}", reception.gaps.len());
+        }
+        // At the edge of one nothing is told apart.
+        let before = reception.gaps.iter().map(|gap| gap.end - gap.first).sum::<u64>();
+        arrives(&mut reception, millis(3), 29_999);
+        let after = reception.gaps.iter().map(|gap| gap.end - gap.first).sum::<u64>();
+        assert_eq!((before - after, reception.gaps.len()), (1, GAPS_MAX));
     }
 
     #[test]
