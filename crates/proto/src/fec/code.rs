@@ -78,18 +78,7 @@ impl Code {
         parity: usize,
         path: Path,
     ) -> Result<Self, CodeError> {
-        let max = field.symbols_max();
-        if source == 0 {
-            return Err(CodeError::NoSource);
-        }
-        if source.saturating_add(parity) > max {
-            return Err(CodeError::TooLong { source_symbols: source, parity, max });
-        }
-        let path = if path.is_available() { path } else { Path::Portable };
-        let tables = field.tables();
-        let weights = weights(tables, source);
-        let products = products(tables, source, parity);
-        let mut inner = Inner { field, path, source, parity, weights, products, kept: Vec::new() };
+        let mut inner = Inner::new(field, source, parity, path)?;
         if source * parity <= KEPT_MAX {
             inner.kept = (0..source)
                 .flat_map(|esi| (0..parity).map(move |row| (esi, row)))
@@ -97,6 +86,32 @@ impl Code {
                 .collect();
         }
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The same code, for recovery alone: that needs no coefficients of parity, so none are kept, and
+    /// the code is made in no time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Code::new`].
+    pub fn for_recovery(field: Field, source: usize, parity: usize) -> Result<Self, CodeError> {
+        Ok(Self { inner: Arc::new(Inner::new(field, source, parity, Path::best())?) })
+    }
+
+    /// Whether there is such a code.
+    ///
+    /// # Errors
+    ///
+    /// As [`Code::new`].
+    pub fn check(field: Field, source: usize, parity: usize) -> Result<(), CodeError> {
+        let max = field.symbols_max();
+        if source == 0 {
+            return Err(CodeError::NoSource);
+        }
+        if source.saturating_add(parity) > max {
+            return Err(CodeError::TooLong { source_symbols: source, parity, max });
+        }
+        Ok(())
     }
 
     /// The field of the elements.
@@ -182,6 +197,16 @@ impl Code {
 }
 
 impl Inner {
+    /// A code that keeps no coefficients.
+    fn new(field: Field, source: usize, parity: usize, path: Path) -> Result<Self, CodeError> {
+        Code::check(field, source, parity)?;
+        let path = if path.is_available() { path } else { Path::Portable };
+        let tables = field.tables();
+        let weights = weights(tables, source);
+        let products = products(tables, source, parity);
+        Ok(Self { field, path, source, parity, weights, products, kept: Vec::new() })
+    }
+
     /// Lagrange's basis polynomial of the source symbol's point, at the parity symbol's point.
     fn coefficient(&self, esi: usize, row: usize) -> u16 {
         let tables = self.field.tables();

@@ -7,7 +7,7 @@ use crate::ranges::Ranges;
 
 /// Ranges of blocks that are remembered as asked for by others. What is beyond them is asked for
 /// once more than it would have to be.
-const HEARD_MAX: usize = 1024;
+pub(crate) const HEARD_MAX: usize = 1024;
 
 /// What of an object was asked for, but for blocks that came in part.
 #[derive(Debug, Default)]

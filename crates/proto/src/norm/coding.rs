@@ -19,8 +19,10 @@ pub(crate) fn first_id(scheme: Scheme) -> PayloadId {
 #[derive(Clone, Debug)]
 pub(crate) struct Coding {
     scheme: Scheme,
-    /// `None` if blocks have no parity.
+    /// `None` if blocks have no parity, and of what is received: what that says is cheap to say, and
+    /// the code is made when something is to be recovered.
     code: Option<Code>,
+    field: Option<Field>,
     block_len: u16,
     parity: u16,
     auto_parity: u16,
@@ -36,6 +38,12 @@ impl Coding {
         }
         let mut coding = Self::of(config.fec, config.block_len, parity)?;
         coding.auto_parity = auto_parity;
+        coding.code = match coding.kind() {
+            Some((field, source, parity)) => {
+                Some(Code::new(field, source, parity).map_err(|error| error.to_string())?)
+            }
+            None => None,
+        };
         Ok(coding)
     }
 
@@ -44,7 +52,10 @@ impl Coding {
         if scheme == Scheme::ReedSolomonM && fti.field_bits != 16 {
             return None;
         }
-        Self::of(scheme, fti.block_len, fti.parity).ok()
+        // Of segments of an odd length other implementations send parity that lacks half an element:
+        // such objects are received as if they had none.
+        let is_cut = scheme == Scheme::ReedSolomonM && fti.segment_size % 2 == 1;
+        Self::of(scheme, fti.block_len, if is_cut { 0 } else { fti.parity }).ok()
     }
 
     fn of(scheme: Scheme, block_len: u16, parity: u16) -> Result<Self, String> {
@@ -61,22 +72,28 @@ impl Coding {
         if block_len > most {
             return Err(format!("a block has at most {most} segments"));
         }
-        let code = match field.filter(|_| parity > 0) {
-            Some(field) => {
-                let code = Code::new(field, usize::from(block_len), usize::from(parity));
-                Some(code.map_err(|error| error.to_string())?)
-            }
-            None => None,
-        };
-        Ok(Self { scheme, code, block_len, parity, auto_parity: 0 })
+        let field = field.filter(|_| parity > 0);
+        if let Some(field) = field {
+            let (source, parity) = (usize::from(block_len), usize::from(parity));
+            Code::check(field, source, parity).map_err(|error| error.to_string())?;
+        }
+        Ok(Self { scheme, code: None, field, block_len, parity, auto_parity: 0 })
     }
 
     pub(crate) fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    pub(crate) fn code(&self) -> Option<&Code> {
-        self.code.as_ref()
+    /// The field of its code, and the source and parity segments of a block; `None` if there is no
+    /// parity.
+    pub(crate) fn kind(&self) -> Option<(Field, usize, usize)> {
+        let field = self.field?;
+        Some((field, usize::from(self.block_len), usize::from(self.parity)))
+    }
+
+    /// Coefficients that are computed when as much of a block is recovered as can be.
+    pub(crate) fn work(&self) -> usize {
+        self.kind().map_or(0, |(_, source, parity)| source * parity.min(source))
     }
 
     pub(crate) fn block_len(&self) -> u16 {
@@ -152,5 +169,30 @@ impl Coding {
         let made =
             rows.iter().map(|&row| (row, Bytes::copy_from_slice(encoder.parity(row.into()))));
         made.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_say_makes_no_code() {
+        let fti = |segment_size, block_len, parity| Fti {
+            object_size: 1,
+            segment_size,
+            block_len,
+            parity,
+            field_bits: 16,
+            instance: 0,
+        };
+        let coding = Coding::from_fti(Scheme::ReedSolomonM, &fti(4, 1024, 1023));
+        let coding = coding.expect("there is such a code");
+        assert!(coding.code.is_none());
+        assert_eq!(coding.kind(), Some((Field::Gf16, 1024, 1023)));
+        assert_eq!(coding.work(), 1024 * 1023);
+        let odd = Coding::from_fti(Scheme::ReedSolomonM, &fti(5, 1024, 1023));
+        assert_eq!(odd.map(|coding| (coding.kind(), coding.parity())), Some((None, 0)));
+        assert!(Coding::from_fti(Scheme::ReedSolomonM, &fti(4, 65_000, 1000)).is_none());
     }
 }

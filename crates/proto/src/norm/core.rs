@@ -8,7 +8,7 @@ use wire::norm::{Body, Message, NodeId, SendTime};
 
 use super::config::Config;
 use super::indication::{Indication, Limit, Stats};
-use crate::fec::{Code, Decoder};
+use crate::fec::{Code, Decoder, Field};
 use crate::kernel::{self, Reported, bounds};
 use crate::path::{Burst, Handle};
 
@@ -146,18 +146,22 @@ impl Core {
         }
     }
 
-    /// A decoder for a code and segments of `segment` octets. It is large, so there is only one.
-    pub(crate) fn decoder(&mut self, code: &Code, segment: usize) -> Option<&mut Decoder> {
+    /// A decoder for a code, by its field and its source and parity segments, and for segments of
+    /// `segment` octets. It is large, so there is only one, and its code is the only one too.
+    pub(crate) fn decoder(
+        &mut self,
+        (field, source, parity): (Field, usize, usize),
+        segment: usize,
+    ) -> Option<&mut Decoder> {
         let same = |(len, decoder): &(usize, Decoder)| {
             let kept = decoder.code();
             *len == segment
-                && (kept.field(), kept.source(), kept.parity())
-                    == (code.field(), code.source(), code.parity())
+                && (kept.field(), kept.source(), kept.parity()) == (field, source, parity)
         };
         if !self.decoder.as_ref().is_some_and(same) {
             self.decoder = None;
-            let decoder = Decoder::new(code.clone(), segment).ok()?;
-            self.decoder = Some((segment, decoder));
+            let code = Code::for_recovery(field, source, parity).ok()?;
+            self.decoder = Some((segment, Decoder::new(code, segment).ok()?));
         }
         self.decoder.as_mut().map(|(_, decoder)| decoder)
     }
@@ -165,7 +169,8 @@ impl Core {
     /// Octets that the decoder holds.
     pub(crate) fn decoder_memory(&self) -> usize {
         self.decoder.as_ref().map_or(0, |(segment, decoder)| {
-            (decoder.code().source() + decoder.code().parity()) * segment
+            // The code has a number of eight octets for each segment.
+            (decoder.code().source() + decoder.code().parity()) * (segment + 8)
         })
     }
 

@@ -29,6 +29,10 @@ use crate::storage::Storage as _;
 /// between that tells the same, after which it is given up: what was learnt was damaged.
 const CONTRADICTIONS_MAX: u32 = 8;
 
+/// Coefficients that may have to be computed to recover a block, some hundredths of a second: blocks
+/// of many short segments, with as much parity, take little room and more than a second.
+const WORK_MAX: usize = 1 << 22;
+
 /// What a piece of data costs beside its octets.
 const PIECE_COST: usize = 64;
 
@@ -226,7 +230,7 @@ impl Incoming {
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }
         let symbols = usize::from(fti.block_len) + usize::from(coding.parity());
-        if symbols * usize::from(fti.segment_size) + PIECE_COST > half {
+        if symbols * usize::from(fti.segment_size) + PIECE_COST > half || coding.work() > WORK_MAX {
             core.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }
@@ -296,9 +300,13 @@ impl Incoming {
         };
         let (block, symbol) = (data.id.block, data.id.symbol);
         let block_len = shape.partition.block_len(block);
-        let most = u32::from(block_len) + u32::from(shape.coding.parity());
+        let most = u32::from(block_len) + u32::from(shape.fti.parity);
         if block >= shape.partition.blocks() || u32::from(symbol) >= most {
             self.contradict(core);
+            return true;
+        }
+        if symbol >= block_len && shape.coding.parity() == 0 {
+            core.stats.data_dropped += 1;
             return true;
         }
         if self.is_whole(block) {
@@ -496,7 +504,7 @@ impl Incoming {
         if missing.is_empty() {
             return true;
         }
-        let decoder = coding.code().and_then(|code| core.decoder(code, segment));
+        let decoder = coding.kind().and_then(|kind| core.decoder(kind, segment));
         let Some(decoder) = decoder else { return false };
         decoder.start(block_len);
         for symbol in block.have.iter().take_while(|symbol| *symbol < block_len) {

@@ -2,7 +2,7 @@
 //! end that is known, its octets are delivered in order as they come, and its sender keeps only the
 //! last of them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use engine::Time;
@@ -15,8 +15,10 @@ use super::{
     Block, Coding, Core, Failure, Incoming, Indication, Limit, PIECE_COST, Partition, Shape, State,
     runs,
 };
-use crate::norm::config::Join;
+use crate::norm::asked::HEARD_MAX;
+use crate::norm::config::{Join, Limits};
 use crate::norm::indication::Piece;
+use crate::ranges::Ranges;
 use crate::storage::Storage as _;
 
 /// Octets collected into one piece as long as nobody fetches them.
@@ -48,10 +50,10 @@ pub(super) struct Stream {
     /// The sender was here: all segments before are known to have been sent.
     through: Place,
     blocks: BTreeMap<u64, Part>,
-    /// Blocks of which nothing came, and when they were asked for.
-    asked: BTreeMap<u64, Time>,
+    /// Blocks of which nothing came: the first, the one behind the last, and when they were asked for.
+    asked: Vec<(u64, u64, Time)>,
     /// Those that others asked for.
-    heard: BTreeSet<u64>,
+    heard: Ranges,
     /// Octets before the next to deliver.
     offset: Option<u64>,
     ready: VecDeque<Piece>,
@@ -83,13 +85,14 @@ struct Last {
 struct Contradiction;
 
 impl Stream {
-    fn new(fti: &Fti, coding: &Coding, limit: usize) -> Option<Self> {
+    fn new(fti: &Fti, coding: &Coding, limits: &Limits) -> Option<Self> {
         let symbol_len = STREAM_HEADER_LEN + usize::from(fti.segment_size);
         let block = u64::from(fti.block_len) * u64::from(fti.segment_size);
         let mask = coding.scheme().block_mask(16);
         let most = u64::from(mask / 4).max(2);
         let kept = fti.object_size.checked_div(block)?.clamp(1, most);
-        let window = limit / (usize::from(fti.block_len) * symbol_len).max(1);
+        let window = limits.stream / (usize::from(fti.block_len) * symbol_len).max(1);
+        let window = window.min(limits.repairs);
         (window > 0).then(|| Self {
             block_len: fti.block_len,
             parity: coding.parity(),
@@ -101,8 +104,8 @@ impl Stream {
             newest: 0,
             through: Place::default(),
             blocks: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            heard: BTreeSet::new(),
+            asked: Vec::new(),
+            heard: Ranges::new(),
             offset: None,
             ready: VecDeque::new(),
             last: None,
@@ -116,7 +119,8 @@ impl Stream {
     pub(super) fn memory(&self) -> usize {
         let blocks = self.blocks.values().map(|part| part.block.cost + size_of::<Part>());
         // The octets to read are counted where written ones are.
-        blocks.sum::<usize>() + (self.asked.len() + self.heard.len()) * 32 + size_of::<Self>()
+        let asked = self.asked.capacity() * size_of::<(u64, u64, Time)>() + self.heard.len() * 32;
+        blocks.sum::<usize>() + asked + size_of::<Self>()
     }
 
     pub(super) fn delivered(&self) -> u64 {
@@ -181,25 +185,40 @@ impl Stream {
         part.map_or(Vec::new(), |part| part.block.wanted(self.block_len, self.parity))
     }
 
-    /// Whether a block lacks something.
-    fn lacks_of(&self, number: u64) -> bool {
-        let part = self.blocks.get(&number);
-        if part.is_none() && number < self.through.block {
-            return true;
-        }
-        !self.wanted(number, part).is_empty()
+    /// The block at the end of what was sent if no more of it is known than that it was begun.
+    fn tail(&self) -> Option<u64> {
+        let block = self.through.block;
+        (self.expected().contains(&block) && !self.blocks.contains_key(&block)).then_some(block)
     }
 
-    /// When something of a block was last asked for.
-    fn asked_at(&self, number: u64) -> Option<Time> {
-        let of_part = self.blocks.get(&number).and_then(|part| part.block.asked_at);
-        of_part.max(self.asked.get(&number).copied())
+    /// Blocks of which nothing came that were asked for since a moment.
+    fn asked_since(&self, since: Time) -> Ranges {
+        let mut ranges = Ranges::new();
+        for (first, end, _) in self.asked.iter().filter(|(_, _, at)| *at >= since) {
+            ranges.insert(*first, *end);
+        }
+        ranges
     }
 
     /// Whether something is missing that was not asked for since a moment.
     pub(super) fn lacks(&self, since: Time) -> bool {
-        let was_asked = |number| self.asked_at(number).is_some_and(|at| at >= since);
-        self.expected().any(|number| !was_asked(number) && self.lacks_of(number))
+        let (expected, known) = (self.expected(), self.asked_since(since));
+        let is_due = |tail: &u64| !known.contains(*tail) && !self.wanted(*tail, None).is_empty();
+        let tail = self.tail();
+        if tail.as_ref().is_some_and(is_due) {
+            return true;
+        }
+        let mut at = expected.start;
+        for (number, part) in self.blocks.range(expected.clone()) {
+            let is_due = !part.block.was_asked(since);
+            if known.gaps(at, *number).next().is_some()
+                || is_due && !self.wanted(*number, Some(part)).is_empty()
+            {
+                return true;
+            }
+            at = number + 1;
+        }
+        known.gaps(at, tail.unwrap_or(expected.end)).next().is_some()
     }
 
     /// Asks for what is missing; `false` if there was no room for all.
@@ -209,48 +228,58 @@ impl Stream {
         position: impl Fn(u32, u16) -> Position,
         (now, since): (Time, Time),
     ) -> bool {
-        let mut empty: Vec<u64> = Vec::new();
-        for number in self.expected() {
-            if self.asked_at(number).is_some_and(|at| at >= since) || !self.lacks_of(number) {
-                continue;
+        self.asked.retain(|(_, _, at)| *at >= since);
+        let (expected, tail) = (self.expected(), self.tail());
+        let mut covered = self.asked_since(since);
+        let tail_due = tail.filter(|tail| !covered.contains(*tail));
+        for (first, end) in self.heard.iter() {
+            covered.insert(first, end);
+        }
+        let mut parts = Vec::new();
+        for (number, part) in self.blocks.range(expected.clone()) {
+            covered.insert(*number, number + 1);
+            if !part.block.was_asked(since) && !self.wanted(*number, Some(part)).is_empty() {
+                parts.push(*number);
             }
-            let part = self.blocks.get(&number);
-            if part.is_none() && number < self.through.block {
-                if !self.heard.contains(&number) {
-                    empty.push(number);
+        }
+        parts.extend(tail_due.filter(|tail| !self.wanted(*tail, None).is_empty()));
+        let end = tail.unwrap_or(expected.end);
+        let empty: Vec<_> = covered.gaps(expected.start, end).collect();
+        let mut empty = empty.into_iter().peekable();
+        for number in parts {
+            while let Some(run) = empty.next_if(|(first, _)| *first < number) {
+                if !self.request_blocks(writer, &position, run, now) {
+                    return false;
                 }
-                continue;
             }
-            if !self.request_blocks(writer, &position, &std::mem::take(&mut empty), now)
-                || !self.request_part(writer, &position, number, now)
-            {
+            if !self.request_part(writer, &position, number, now) {
                 return false;
             }
         }
-        self.request_blocks(writer, &position, &empty, now)
+        empty.all(|run| self.request_blocks(writer, &position, run, now))
     }
 
     fn request_blocks(
         &mut self,
         writer: &mut RequestWriter<'_>,
         position: &impl Fn(u32, u16) -> Position,
-        blocks: &[u64],
+        (mut first, end): (u64, u64),
         now: Time,
     ) -> bool {
-        let mask = u64::from(self.mask);
-        let follows = |a: &u64, b: &u64| a + 1 == *b && b & mask != 0;
-        for run in blocks.chunk_by(follows) {
-            let went = if let [first, _, .., last] = run {
-                let (first, last) = (position(self.wire(*first), 0), position(self.wire(*last), 0));
-                writer.range(RequestFlags::BLOCK, first, last).is_ok()
+        while first < end {
+            // A range does not wrap.
+            let stop = end.min((first | u64::from(self.mask)) + 1);
+            let item = |number: u64| position(self.wire(number), 0);
+            let went = if stop - first > 2 {
+                writer.range(RequestFlags::BLOCK, item(first), item(stop - 1)).is_ok()
             } else {
-                let item = |number: &u64| position(self.wire(*number), 0);
-                run.iter().all(|number| writer.item(RequestFlags::BLOCK, item(number)).is_ok())
+                (first..stop).all(|number| writer.item(RequestFlags::BLOCK, item(number)).is_ok())
             };
             if !went {
                 return false;
             }
-            self.asked.extend(run.iter().map(|number| (*number, now)));
+            self.asked.push((first, stop, now));
+            first = stop;
         }
         true
     }
@@ -264,7 +293,7 @@ impl Stream {
     ) -> bool {
         let part = self.blocks.get(&number);
         let wanted = self.wanted(number, part);
-        let is_heard = self.heard.contains(&number)
+        let is_heard = self.heard.contains(number)
             || part.is_some_and(|part| part.block.is_heard(&wanted, self.block_len));
         let wire = self.wire(number);
         for (first, last) in runs(wanted.into_iter().filter(|_| !is_heard)) {
@@ -282,7 +311,7 @@ impl Stream {
         }
         match self.blocks.get_mut(&number) {
             Some(part) => part.block.asked_at = Some(now),
-            None => drop(self.asked.insert(number, now)),
+            None => self.asked.push((number, number + 1, now)),
         }
         true
     }
@@ -292,10 +321,12 @@ impl Stream {
         let (from, flags) = (first.id.block, request.flags);
         if flags.contains(RequestFlags::BLOCK) {
             let count = last.id.block.wrapping_sub(from) & self.mask;
-            let is_meant = |block: u32| block.wrapping_sub(from) & self.mask <= count;
-            let heard = self.expected().filter(|number| is_meant(self.wire(*number)));
-            let heard: Vec<_> = heard.collect();
-            self.heard.extend(heard);
+            let (start, expected) = (self.unwrap(from), self.expected());
+            let end = (start + u64::from(count) + 1).min(expected.end);
+            let start = start.max(expected.start);
+            if self.heard.len() < HEARD_MAX || !self.heard.would_add_range(start, end) {
+                self.heard.insert(start, end);
+            }
             return;
         }
         let number = self.unwrap(from);
@@ -315,7 +346,7 @@ impl Stream {
     }
 
     pub(super) fn forget_heard(&mut self) {
-        self.heard.clear();
+        self.heard = Ranges::new();
         for part in self.blocks.values_mut() {
             part.block.heard = super::Bits::new();
         }
@@ -365,8 +396,7 @@ impl Stream {
         if let Some(part) = self.blocks.remove(&number) {
             core.assembling -= part.block.cost;
         }
-        self.asked.remove(&number);
-        self.heard.remove(&number);
+        self.heard.remove(number, number + 1);
     }
 
     /// Appends a segment to what can be read.
@@ -431,8 +461,8 @@ impl Stream {
                 self.next = Some(Place { block: next, symbol: 0 });
             }
         }
-        self.asked = self.asked.split_off(&block);
-        self.heard = self.heard.split_off(&block);
+        self.asked.retain(|(_, end, _)| *end > block);
+        self.heard.remove(0, block);
         self.deliver(core)
     }
 
@@ -447,7 +477,6 @@ impl Stream {
         }
         core.assembling += cost;
         let buffer = core.kernel.room.take_buffer(full);
-        self.asked.remove(&number);
         self.blocks.insert(number, Part { block: Block::new(buffer, cost), is_whole: false });
         true
     }
@@ -481,7 +510,7 @@ impl Incoming {
         fti: Fti,
         (coding, partition): (Coding, Partition),
     ) -> Result<(), Failure> {
-        let Some(stream) = Stream::new(&fti, &coding, core.config.limits.stream) else {
+        let Some(stream) = Stream::new(&fti, &coding, &core.config.limits) else {
             core.limit_reached(Limit::Stream);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         };
@@ -544,11 +573,15 @@ impl Incoming {
         let (Some(shape), Some(stream)) = (&self.shape, self.stream.as_mut()) else { return true };
         let (symbol, len) = (data.id.symbol, data.payload.len());
         let is_source = symbol < stream.block_len;
-        let fits = u32::from(symbol) < u32::from(stream.block_len) + u32::from(stream.parity)
+        let fits = u32::from(symbol) < u32::from(stream.block_len) + u32::from(shape.fti.parity)
             && (1..=stream.symbol_len).contains(&len)
             && (!is_source || StreamHeader::decode(data.payload).is_ok());
         if shape.scheme != data.fec || !fits {
             self.contradict(core);
+            return true;
+        }
+        if !is_source && stream.parity == 0 {
+            core.stats.data_dropped += 1;
             return true;
         }
         if core.kernel.room.unwritten > core.config.limits.write_buffer {
