@@ -38,6 +38,10 @@ const FORMER_MIN: Duration = Duration::from_secs(1);
 /// library asks for.
 const SYNC_BACK: u64 = 255;
 
+/// Time for repairs at the least, whatever the sender says its round trip is: else each message of
+/// one that says next to nothing would be answered by all the requests there are.
+const HOLDOFF_LEAST: Duration = Duration::from_millis(1);
+
 /// Messages of one round of requests at most; what is left is asked for in the next.
 const NACKS_MAX: u32 = 16;
 
@@ -273,7 +277,9 @@ impl Receiver {
         }
     }
 
-    /// The objects that begin when a message names this one: it, and what came before it unseen.
+    /// The objects that begin when a message names this one: it, and what came before it unseen. Where
+    /// that is more than may ever be under way at once, those are the last of it: to wait for room
+    /// would be in vain.
     pub(crate) fn to_begin(&self, core: &Core, number: u16) -> std::ops::Range<u64> {
         let number = self.unwrap(number);
         let room = core.config.limits.objects.saturating_sub(self.objects.len()) as u64;
@@ -282,10 +288,14 @@ impl Receiver {
             (None, SyncPolicy::Current | SyncPolicy::Object) => number,
             (None, SyncPolicy::All) => number - SYNC_BACK.min(room.saturating_sub(1)),
         };
-        if first > number || number - first >= room {
+        if first > number {
             return 0..0;
         }
-        first..number + 1
+        let unseen = number + 1 - first;
+        if unseen > core.config.limits.objects as u64 {
+            return number + 1 - room..number + 1;
+        }
+        if unseen > room { 0..0 } else { first..number + 1 }
     }
 
     /// Begins objects in the places made for them, and tells the one that a message names; `None`
@@ -305,14 +315,24 @@ impl Receiver {
             self.objects.insert(number, object);
         }
         if !places.is_empty() {
-            if self.newest.is_none() {
-                self.first = first;
+            match self.newest {
+                None => self.first = first,
+                Some(newest) if newest + 1 < first => self.skip(core, newest + 1..first),
+                Some(_) => {}
             }
             self.newest = Some(number);
         } else if self.newest.is_none_or(|newest| number > newest) {
             core.limit_reached(Limit::Objects);
         }
         self.objects.contains_key(&number).then_some(number)
+    }
+
+    /// So many objects were never heard of that there is no room for these: they shall not seem to
+    /// have been delivered.
+    fn skip(&mut self, core: &mut Core, unseen: std::ops::Range<u64>) {
+        self.failed.insert(unseen.start, unseen.end);
+        self.refused = self.refused.max(Some(unseen.end - 1));
+        core.limit_reached(Limit::Objects);
     }
 
     fn advance(&mut self, object: u64, block: u64) {
@@ -480,7 +500,7 @@ impl Receiver {
         // A sender that says where its end is has nothing else to send: either the repairs went
         // before this, or it did not hear that they are wanted.
         let is_patient = self.is_alone() || self.backoff >= BACKOFF_OF_MANY;
-        let wait = if is_patient { self.holdoff() } else { self.grtt };
+        let wait = if is_patient { self.holdoff() } else { self.grtt.max(HOLDOFF_LEAST) };
         self.check_repairs_after(core, now, wait);
     }
 
@@ -604,7 +624,7 @@ impl Receiver {
 
     /// How long repairs take to come, at the least.
     fn holdoff(&self) -> Duration {
-        match self.is_alone() {
+        let wait = match self.is_alone() {
             true => self.grtt + self.grtt / 4,
             false => {
                 let most = self.grtt * (u32::from(self.backoff) + 2);
@@ -612,7 +632,8 @@ impl Receiver {
                 let known = self.answered_in.filter(|_| self.backoff < BACKOFF_OF_MANY);
                 known.map_or(most, |wait| (wait + self.grtt / 4).clamp(self.grtt * 5 / 4, most))
             }
-        }
+        };
+        wait.max(HOLDOFF_LEAST)
     }
 
     /// Learns how long repairs take that were asked for at a moment.

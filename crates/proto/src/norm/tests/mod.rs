@@ -7,6 +7,7 @@ mod congestion;
 mod forged;
 mod group;
 mod groups;
+mod hostile;
 mod policies;
 mod random;
 mod stores;

@@ -239,6 +239,11 @@ impl Play {
         }
         self.world.lose = Box::new(|_, _, _| false);
         self.world.run();
+        // Whatever happened before, what is sent now arrives.
+        self.apply(&Op::Send(9_000, true));
+        self.world.run();
+        let last = format!("copy-{}", self.sent);
+        assert!(self.world.sides[1].store.get(&name(&last)).is_some(), "{last} did not arrive");
         for side in &self.world.sides {
             assert_eq!(side.engine.objects().count(), 0);
             let held = side.engine.memory();

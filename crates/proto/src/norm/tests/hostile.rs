@@ -1,0 +1,260 @@
+//! Senders whose messages cost little and could cost their receivers much.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{PathInfo, Rng, Time};
+use wire::norm::{
+    Body, Command, Extensions, Flags, Fti, Message, NodeId, NodeList, PayloadId, RequestFlags,
+    Scheme, Sender,
+};
+
+use super::world::{World, content};
+use crate::norm::{Config, Content, EndGame, Failure, Finished, Indication, Join, Limit, Node};
+
+/// The side that receives; what it hears is made up, or comes from the other one.
+const HERE: usize = 1;
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// What is asked for: from one symbol of a block to another.
+type Wish = (RequestFlags, (u32, u16), (u32, u16));
+
+/// A node that hears a sender of which there is nothing but what a test makes up.
+struct Prey {
+    world: World,
+    sender: Sender,
+    sequence: u16,
+    scheme: Scheme,
+    fti: Fti,
+    flags: Flags,
+}
+
+impl Prey {
+    fn new(scheme: Scheme, (block_len, parity): (u16, u16), segment_size: u16, size: u64) -> Self {
+        let mut seed = 8470;
+        let nodes = [Config::default(), Config::default()].map(|mut config| {
+            seed += 1;
+            config.receiver.streams = Some(Join::Heard);
+            Node::new(Config { node: seed, ..config }, Rng::new(1, "norm"))
+        });
+        // As fast as can be.
+        let info = PathInfo { owlt: Some(MILLI), ..PathInfo::datagram(1024) };
+        let field_bits = if scheme == Scheme::ReedSolomonM { 16 } else { 8 };
+        let (object_size, instance) = (size, 0);
+        Self {
+            world: World::between(nodes, info),
+            sender: Sender { instance: 7, grtt: 0x94, backoff: 0, group_size: 2 },
+            sequence: 0,
+            scheme,
+            fti: Fti { object_size, segment_size, block_len, parity, field_bits, instance },
+            flags: Flags::NONE,
+        }
+    }
+
+    fn hear(&mut self, body: Body<'_>) {
+        let message = Message { sequence: self.sequence, source: NodeId(99), body };
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut datagram = vec![0; message.encoded_len()];
+        message.encode(&mut datagram).expect("it can be said");
+        self.world.hear(HERE, &datagram);
+    }
+
+    fn data(&mut self, object: u16, (block, symbol): (u32, u16), payload: &[u8]) {
+        self.hear(Body::Data(wire::norm::Data {
+            sender: self.sender,
+            flags: self.flags,
+            fec: self.scheme,
+            object,
+            id: PayloadId { block, symbol, block_len: None },
+            fti: Some(self.fti),
+            others: Extensions::NONE,
+            payload,
+        }));
+    }
+
+    fn flush(&mut self, object: u16, (block, symbol): (u32, u16)) {
+        self.hear(Body::Command(Command::Flush {
+            sender: self.sender,
+            fec: self.scheme,
+            object,
+            id: PayloadId { block, symbol, block_len: None },
+            others: Extensions::NONE,
+            ackers: NodeList::NONE,
+        }));
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let until = self.world.now + time;
+        self.world.run_until(until);
+    }
+
+    /// What was asked for since a moment: blocks and segments, first and last.
+    fn asked(&self, since: Time) -> Vec<Wish> {
+        let mut asked = Vec::new();
+        for (at, side, datagram, _) in &self.world.log {
+            let message = Message::decode(datagram).expect("nodes send messages");
+            if let Body::Nack(nack) = message.body
+                && *side == HERE
+                && *at >= since
+            {
+                for request in nack.requests.iter() {
+                    let name = |id: PayloadId| (id.block, id.symbol);
+                    let ranges = request.ranges();
+                    asked.extend(ranges.map(|(a, b)| (request.flags, name(a.id), name(b.id))));
+                }
+            }
+        }
+        asked
+    }
+
+    fn ends(&self) -> Vec<&Finished> {
+        let ends = self.world.sides[HERE].indications.iter();
+        ends.filter_map(|it| match it {
+            Indication::Finished(end) => Some(end),
+            _ => None,
+        })
+        .collect()
+    }
+
+    fn memory(&self) -> usize {
+        self.world.sides[HERE].engine.memory()
+    }
+}
+
+#[test]
+fn what_was_missed_for_long_does_not_end_what_comes() {
+    let mut config = Config::default();
+    config.sender.end = EndGame::Flush;
+    (config.sender.robust_factor, config.receiver.robust_factor) = (2, 2);
+    let mut world = World::with(&config);
+    world.logging = false;
+    let send = |world: &mut World, number: usize| {
+        let info = number.to_string();
+        world.request(Content::Data(content(50).into()), &info);
+    };
+    send(&mut world, 0);
+    world.run();
+    world.lose = Box::new(|from, _, _| from == 0);
+    for some in [1..151, 151..301] {
+        some.for_each(|number| send(&mut world, number));
+        world.run();
+    }
+    world.lose = Box::new(|_, _, _| false);
+    send(&mut world, 301);
+    world.run();
+    let here = world.sides[HERE].indications.iter().filter_map(|it| match it {
+        Indication::Finished(end) if end.result.is_ok() => Some(end.info.clone()),
+        _ => None,
+    });
+    assert_eq!(here.collect::<Vec<Bytes>>(), ["0", "301"]);
+    assert!(world.sides[HERE].indications.contains(&Indication::LimitReached(Limit::Objects)));
+    assert_eq!(world.sides[HERE].engine.objects().count(), 0);
+}
+
+#[test]
+fn what_was_missed_for_long_is_not_acknowledged() {
+    let mut config = Config::default();
+    config.limits.objects = 4;
+    config.sender.patience = Duration::from_secs(20);
+    let mut sender = config.clone();
+    sender.limits.objects = 100;
+    let mut world = World::new([sender, config]);
+    world.request(Content::Data(content(50).into()), "first");
+    world.run();
+    let sent: Vec<_> = (0..20).map(|n| n.to_string()).collect();
+    world.lose = Box::new(|from, _, _| from == 0);
+    for info in &sent {
+        world.request(Content::Data(content(50).into()), info);
+    }
+    world.run_until(world.now + Duration::from_secs(1));
+    world.lose = Box::new(|_, _, _| false);
+    world.run();
+    let of = |side: usize, confirmed: bool| {
+        let ends = world.sides[side].indications.iter();
+        let ends = ends.filter_map(|it| match it {
+            Indication::Finished(end) if end.result.is_ok() && end.is_confirmed == confirmed => {
+                Some(end.info.clone())
+            }
+            _ => None,
+        });
+        ends.collect::<Vec<_>>()
+    };
+    let (here, there) = (of(HERE, true), of(0, true));
+    assert!(here.iter().any(|info| info == "19"), "{here:?}");
+    assert!(there.iter().all(|info| here.contains(info)), "{there:?} {here:?}");
+}
+
+#[test]
+fn codes_that_take_too_long_are_refused() {
+    let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 32_767), 2, 60_000);
+    prey.data(1, (0, 0), &[1; 2]);
+    let ends = prey.ends();
+    assert!(matches!(ends[..], [Finished { result: Err(Failure::Settings(_)), .. }]), "{ends:?}");
+    // As many segments with little parity are not too many.
+    let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 100), 2, 60_000);
+    prey.data(1, (0, 0), &[1; 2]);
+    assert!(prey.ends().is_empty());
+}
+
+#[test]
+fn parity_of_odd_segments_is_not_used() {
+    let mut prey = Prey::new(Scheme::ReedSolomonM, (4, 2), 101, 404);
+    let octets = content(404);
+    let segment = |symbol: u16| &octets[usize::from(symbol) * 101..][..101];
+    prey.data(1, (0, 4), &[9; 101]);
+    prey.data(1, (0, 0), segment(0));
+    prey.data(1, (0, 2), segment(2));
+    prey.data(1, (0, 5), &[9; 101]);
+    prey.flush(1, (0, 3));
+    prey.wait(MILLI);
+    let of = |symbol| (RequestFlags::SEGMENT, (0, symbol), (0, symbol));
+    assert_eq!(prey.asked(Time::ZERO), [of(1), of(3)]);
+    prey.data(1, (0, 3), segment(3));
+    assert!(prey.ends().is_empty());
+    prey.data(1, (0, 1), segment(1));
+    let ends = prey.ends();
+    assert_eq!(ends.len(), 1);
+    assert_eq!(ends[0].data.as_deref(), Some(&octets[..]));
+}
+
+#[test]
+fn a_stream_that_is_far_ahead_costs_little() {
+    let mut prey = Prey::new(Scheme::ReedSolomon8, (1, 1), 1, 1 << 22);
+    prey.flags = Flags::STREAM;
+    let segment = |offset: u32| {
+        let header = wire::norm::StreamHeader { len: 1, message_start: 0, offset };
+        let mut octets = header.encode().to_vec();
+        octets.push(7);
+        octets
+    };
+    prey.data(1, (0, 0), &segment(0));
+    prey.wait(MILLI);
+    assert!(prey.ends().is_empty());
+    let before = prey.memory();
+    prey.data(1, (1_800_000, 0), &segment(1_800_000));
+    prey.flush(1, (1_900_000, 0));
+    prey.wait(MILLI);
+    // No more than is ever kept.
+    let asked = prey.asked(Time::ZERO);
+    assert!(matches!(asked[..], [(RequestFlags::BLOCK, (1, 0), (65_536, 0))]), "{asked:?}");
+    assert!(prey.memory() < before + 2000, "{} {before}", prey.memory());
+}
+
+#[test]
+fn a_round_trip_of_nothing_does_not_make_receivers_shout() {
+    let mut prey = Prey::new(Scheme::ReedSolomon8, (1, 0), 10, 100_000);
+    prey.sender.grtt = 0;
+    for block in 0..400 {
+        prey.data(1, (block * 2, 0), &[1; 10]);
+    }
+    prey.wait(100 * MILLI);
+    let since = prey.world.now;
+    for block in 800..816 {
+        prey.data(1, (block, 0), &[1; 10]);
+        prey.wait(MILLI / 20);
+    }
+    // Each of 400 is asked for once again, and not for every message.
+    let asked = prey.asked(since).len();
+    assert!((1..=450).contains(&asked), "{asked}");
+}
