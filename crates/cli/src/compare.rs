@@ -12,24 +12,20 @@ use engine::FileName;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::SpecError;
 use lab::compare::{self, Plan, Row};
-use lab::link_spec::{LinkSpec, Queue, Window};
+use lab::link_spec::{LinkSpec, Window};
 use lab::preset::Preset;
 use lab::protocol::{Kind, Protocol};
-use lab::quantity::{Probability, Rate, Size, Span};
+use lab::quantity::{Size, Span};
 use lab::stats::Summary;
 use serde::Serialize;
 
-use crate::Usage;
+use crate::link_options::LinkOptions;
 use crate::show;
 use crate::transfer::stop_flag;
 
 /// Options of `compare`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Link to start from: a name (see `slowlight links`) or a file like theirs
-    #[arg(long, value_name = "NAME|FILE", default_value = "terrestrial")]
-    link: String,
-
     /// File to send; its bytes cross and the copy is verified
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     file: Option<PathBuf>,
@@ -70,112 +66,10 @@ pub(crate) struct Args {
 
     // Flattened groups come last: their headings hold for every option after them.
     #[command(flatten)]
-    forward: Forward,
-
-    #[command(flatten)]
-    back: Back,
-}
-
-/// Changes to the link; with several hops they hold for each of them.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Link")]
-struct Forward {
-    /// Line rate, like "10 Mbit/s"; 0 is without limit
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    rate: Option<Rate>,
-
-    /// One-way delay, like "250 ms"
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    delay: Option<Span>,
-
-    /// Probability to lose a packet, whatever its length
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    per: Option<Probability>,
-
-    /// Bit error rate
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    ber: Option<Probability>,
-
-    /// Largest IP packet, like "1500B"
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    mtu: Option<Size>,
-
-    /// Most bytes of protocol data in a datagram, like "1024B"
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    datagram: Option<Size>,
-
-    /// How much may wait, like "1000 packets" or "64 KiB"
-    #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
-    queue: Option<Queue>,
-
-    /// An outage of both directions: begin and length, like "10 s+30 s"; may be repeated
-    #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
-    outage: Vec<Window>,
-}
-
-/// What the way back does differently.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Way back, like the way there if left out")]
-struct Back {
-    /// Line rate
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    return_rate: Option<Rate>,
-
-    /// One-way delay
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    return_delay: Option<Span>,
-
-    /// Probability to lose a packet
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    return_per: Option<Probability>,
-
-    /// Bit error rate
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    return_ber: Option<Probability>,
+    link: LinkOptions,
 }
 
 impl Args {
-    fn link(&self) -> anyhow::Result<Preset> {
-        let forward = LinkSpec {
-            rate: self.forward.rate,
-            delay: self.forward.delay,
-            per: self.forward.per,
-            ber: self.forward.ber,
-            mtu: self.forward.mtu,
-            datagram: self.forward.datagram,
-            queue: self.forward.queue,
-            outages: self.outages()?,
-            ..LinkSpec::default()
-        };
-        let back = LinkSpec {
-            rate: self.back.return_rate,
-            delay: self.back.return_delay,
-            per: self.back.return_per,
-            ber: self.back.return_ber,
-            ..LinkSpec::default()
-        };
-        let mut preset = Preset::find(&self.link)?;
-        for hop in &mut preset.hops {
-            let way_back = back.clone().over(&hop.back.take().map(|b| *b).unwrap_or_default());
-            *hop = LinkSpec { back: Some(Box::new(way_back)), ..forward.clone().over(hop) };
-        }
-        Ok(preset)
-    }
-
-    /// The outages in the order of time.
-    fn outages(&self) -> anyhow::Result<Option<Vec<Window>>> {
-        let mut outages = self.forward.outage.clone();
-        outages.sort_by_key(|outage| outage.at);
-        for pair in outages.windows(2) {
-            let &[before, after] = pair else { continue };
-            if before.at.duration() + before.lasts.duration() > after.at.duration() {
-                let message = format!("--outage \"{before}\" and \"{after}\" overlap");
-                return Err(Usage(message).into());
-            }
-        }
-        Ok(Some(outages).filter(|outages| !outages.is_empty()))
-    }
-
     fn content(&self) -> anyhow::Result<(String, Bytes)> {
         let Some(path) = &self.file else {
             let content = lab::run::made_up(self.seed, 0, self.size.bytes())?;
@@ -204,7 +98,7 @@ impl Args {
             new
         });
         Ok(Plan {
-            link: self.link()?,
+            link: self.link.preset()?,
             protocols: protocols.collect(),
             content,
             name,
@@ -287,7 +181,7 @@ fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
     writeln!(
         err,
         "{size} over {}{to}, {} runs a protocol from seed {}",
-        args.link, plan.runs, plan.seed
+        args.link.name(), plan.runs, plan.seed
     )?;
     for hop in &plan.link.hops {
         let (there, back) = (line_of(hop), line_of(&hop.way_back()));

@@ -9,7 +9,9 @@
 mod ask;
 mod compare;
 mod decode;
+mod emulate;
 mod generate;
+mod link_options;
 mod links;
 mod operations;
 mod peers;
@@ -56,6 +58,10 @@ enum Command {
     Cfdp(operations::Args),
     /// Show what a capture or hexadecimal digits say, one line a PDU
     Decode(decode::Args),
+    /// Run programs over emulated links, in real time
+    Emu(emulate::Args),
+    /// Run a program at one end of an emulated link
+    Link(emulate::LinkArgs),
     /// List the links that have names, or show one
     Links(links::Args),
     /// Print a script that completes slowlight's commands in a shell
@@ -102,6 +108,8 @@ fn main() -> ExitCode {
         Command::Peers(args) => peers::run(&args),
         Command::Cfdp(args) => operations::run(args),
         Command::Decode(args) => decode::run(&args),
+        Command::Emu(args) => emulate::run(&args),
+        Command::Link(args) => emulate::link(&args),
         Command::Links(args) => links::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),

@@ -117,31 +117,18 @@ impl Plan {
     pub fn scenario(&self, protocol: &Protocol, seed: u64) -> Result<Scenario, SpecError> {
         let many = self.receivers > 1;
         let (far, to) = if many { STAR } else { (ENDS.1, ENDS.1) };
-        let count = self.link.hops.len();
-        let node = |index: usize| match index {
-            0 => ENDS.0.to_owned(),
-            _ if index == count => far.to_owned(),
-            _ => format!("relay-{index}"),
-        };
-        let ends = |spec: LinkSpec, from: String, to: String| LinkSpec {
-            from: Some(from),
-            to: Some(to),
-            back: None,
-            ..spec
-        };
-        let between = |spec: LinkSpec, from: usize, to: usize| ends(spec, node(from), node(to));
-        let mut links = Vec::new();
-        for (index, hop) in self.link.hops.iter().enumerate() {
-            let (there, back) = (hop.clone(), hop.way_back());
-            if many && index + 1 == count {
-                let (there, branch) = parted(there);
-                let (back, branch_back) = parted_back(back);
-                links.extend([between(there, index, count), between(back, count, index)]);
-                let (hub, all) = (STAR.0.to_owned(), STAR.1.to_owned());
-                links.extend([ends(branch, hub.clone(), all.clone()), ends(branch_back, all, hub)]);
-            } else {
-                links.extend([between(there, index, index + 1), between(back, index + 1, index)]);
-            }
+        let mut links = self.link.chain(ENDS.0, far);
+        if many && let (Some(back), Some(there)) = (links.pop(), links.pop()) {
+            let (there, branch) = parted(there);
+            let (back, branch_back) = parted_back(back);
+            let ends = |spec: LinkSpec, from: &str, to: &str| LinkSpec {
+                from: Some(from.to_owned()),
+                to: Some(to.to_owned()),
+                ..spec
+            };
+            let (branch, branch_back) =
+                (ends(branch, STAR.0, STAR.1), ends(branch_back, STAR.1, STAR.0));
+            links.extend([there, back, branch, branch_back]);
         }
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
         let ends = Node { inactivity: self.inactivity, ..Node::default() };

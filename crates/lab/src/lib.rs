@@ -4,6 +4,7 @@
 
 pub mod bound;
 pub mod compare;
+pub mod emulation;
 pub mod engines;
 pub mod groups;
 pub mod link_spec;

@@ -417,10 +417,16 @@ impl LinkSpec {
         self.back.as_deref().cloned().unwrap_or_default().over(&forward)
     }
 
+    /// Bytes of the largest IP packet.
+    #[must_use]
+    pub fn mtu_bytes(&self) -> u64 {
+        self.mtu.unwrap_or(MTU).bytes()
+    }
+
     /// Largest UDP payload: what the MTU leaves after IP and UDP headers, or the datagram cap.
     #[must_use]
     pub fn payload_max(&self) -> u64 {
-        let mtu = self.mtu.unwrap_or(MTU).bytes();
+        let mtu = self.mtu_bytes();
         let cap = self.datagram.unwrap_or(DATAGRAM).bytes();
         mtu.saturating_sub(crate::theory::IP_UDP_BYTES).min(cap).max(1)
     }

@@ -71,6 +71,28 @@ impl Preset {
         text::parse::<Self>(text, origin)?.checked(origin)
     }
 
+    /// The links of a scenario from `near` to `far` and back, hop by hop; between two hops is a node
+    /// `relay-1` and so on.
+    #[must_use]
+    pub fn chain(&self, near: &str, far: &str) -> Vec<LinkSpec> {
+        let node = |index: usize| match index {
+            0 => near.to_owned(),
+            _ if index == self.hops.len() => far.to_owned(),
+            _ => format!("relay-{index}"),
+        };
+        let between = |spec: LinkSpec, from: usize, to: usize| LinkSpec {
+            from: Some(node(from)),
+            to: Some(node(to)),
+            back: None,
+            ..spec
+        };
+        let both = |(index, hop): (usize, &LinkSpec)| {
+            let there = between(hop.clone(), index, index + 1);
+            [there, between(hop.way_back(), index + 1, index)]
+        };
+        self.hops.iter().enumerate().flat_map(both).collect()
+    }
+
     fn checked(self, origin: &str) -> Result<Self, SpecError> {
         if self.hops.is_empty() {
             return Err(SpecError::invalid(format!("{origin}: a link needs at least one hop")));

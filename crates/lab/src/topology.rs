@@ -121,6 +121,12 @@ impl<'a> Topology<'a> {
         self.names.iter().position(|known| *known == name)
     }
 
+    /// Whether a node hands on packets of others.
+    #[must_use]
+    pub fn forwards(&self, node: usize) -> bool {
+        self.forwards[node] && self.leaving[node].len() > 1
+    }
+
     /// Where a link begins and ends.
     #[must_use]
     pub fn ends(&self, link: usize) -> (usize, usize) {

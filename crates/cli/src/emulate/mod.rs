@@ -1,0 +1,228 @@
+//! `slowlight emu` and `slowlight link`.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus};
+
+use anyhow::{Context as _, anyhow};
+use emu::{Report, Stage, World};
+use lab::emulation;
+use lab::scenario::Scenario;
+
+use crate::Usage;
+use crate::link_options::LinkOptions;
+
+/// The variable in which a program finds the address of the other end.
+const PEER: &str = "SLOWLIGHT_PEER";
+/// What a shell reports for a program that is not there.
+const NOT_FOUND: u8 = 127;
+
+/// Options of `emu`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make the hosts and links of a scenario and run a program on one of them
+    Run(RunArgs),
+    /// Open a shell at one end of a link
+    Shell(ShellArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// The world, as TOML
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+
+    /// Seed, in place of the scenario's
+    #[arg(long, allow_hyphen_values = true, value_parser = crate::seed)]
+    seed: Option<u64>,
+
+    /// The host to run the program on; the first transfer's sender, or the first link's, if left out
+    #[arg(long, value_name = "HOST")]
+    on: Option<String>,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ShellArgs {
+    /// The first seed of the link's errors
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
+    seed: u64,
+
+    #[command(flatten)]
+    link: LinkOptions,
+}
+
+/// Options of `link`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LinkArgs {
+    /// Seed of the link's errors
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
+    seed: u64,
+
+    /// A program to run at the far end meanwhile, in a shell
+    #[arg(long, value_name = "CMD")]
+    server: Vec<OsString>,
+
+    /// The program and its arguments; the other end is called `far`, and its address is in
+    /// $SLOWLIGHT_PEER
+    #[arg(last = true, required = true, value_name = "CMD")]
+    program: Vec<OsString>,
+
+    #[command(flatten)]
+    link: LinkOptions,
+}
+
+/// What runs in a world.
+struct Work {
+    scenario: Scenario,
+    host: String,
+    peer: Option<String>,
+    servers: Vec<OsString>,
+    program: Vec<OsString>,
+}
+
+/// Runs `emu`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Action::Run(args) => args.work()?.run(),
+        Action::Shell(args) => args.work()?.run(),
+    }
+}
+
+/// Runs `link`.
+pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
+    Work {
+        scenario: emulation::between_two(&args.link.preset()?, args.seed)?,
+        host: emulation::ENDS.0.to_owned(),
+        peer: Some(emulation::ENDS.1.to_owned()),
+        servers: args.server.clone(),
+        program: args.program.clone(),
+    }
+    .run()
+}
+
+impl RunArgs {
+    fn work(&self) -> anyhow::Result<Work> {
+        let mut scenario = Scenario::read(&self.scenario)?;
+        if let Some(seed) = self.seed {
+            scenario.seed = seed;
+        }
+        let scenario =
+            scenario.resolved().with_context(|| self.scenario.display().to_string())?;
+        let transfer = scenario.transfers.first();
+        let sender = transfer.map(|transfer| transfer.from.clone());
+        let first = scenario.links.first().and_then(|link| link.from.clone());
+        let host = self.on.clone().or(sender).or(first);
+        let host = host.ok_or_else(|| Usage("the scenario has no link".to_owned()))?;
+        if !scenario.nodes.contains_key(&host) {
+            let known: Vec<_> = scenario.nodes.keys().map(String::as_str).collect();
+            let message = format!("--on {host}: no such host (hosts: {})", known.join(", "));
+            return Err(Usage(message).into());
+        }
+        let peer = transfer.filter(|transfer| transfer.from == host);
+        let peer = peer.and_then(|transfer| transfer.to.names().next()).map(str::to_owned);
+        let program = self.program.clone();
+        Ok(Work { host, peer, servers: Vec::new(), program, scenario })
+    }
+}
+
+impl ShellArgs {
+    fn work(&self) -> anyhow::Result<Work> {
+        let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
+        Ok(Work {
+            scenario: emulation::between_two(&self.link.preset()?, self.seed)?,
+            host: emulation::ENDS.0.to_owned(),
+            peer: Some(emulation::ENDS.1.to_owned()),
+            servers: Vec::new(),
+            program: vec![shell],
+        })
+    }
+}
+
+impl Work {
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        let plan = emulation::plan(&self.scenario)?;
+        match emu::isolate()? {
+            // Codes of processes are octets.
+            Stage::Over(code) => return Ok(ExitCode::from(code.clamp(0, 255) as u8)),
+            Stage::Inside => {}
+        }
+        emu::name_hosts(&plan.hosts)?;
+        let world = World::start(&plan)?;
+        let status = self.carry_out(&world);
+        let report = world.stop()?;
+        self.tell(&report)?;
+        status
+    }
+
+    fn carry_out(&self, world: &World) -> anyhow::Result<ExitCode> {
+        let host = |name: &str| world.hosts().iter().find(|host| host.plan().name == name);
+        let peer = self.peer.as_deref().and_then(host);
+        let mut servers = Vec::new();
+        for server in &self.servers {
+            let Some(peer) = peer else { break };
+            let mut command = Command::new("/bin/sh");
+            peer.command(command.arg("-c").arg(server));
+            servers.push(emu::unmarked(&mut command).process_group(0).spawn()?);
+        }
+        let near = host(&self.host).ok_or_else(|| anyhow!("there is no host {}", self.host))?;
+        let [program, arguments @ ..] = self.program.as_slice() else {
+            return Err(Usage("which program?".to_owned()).into());
+        };
+        let mut command = Command::new(program);
+        near.command(command.args(arguments));
+        if let Some(peer) = peer {
+            command.env(PEER, peer.plan().address.to_string());
+        }
+        let status = match emu::unmarked(&mut command).status() {
+            Ok(status) => code(status),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let program = program.to_string_lossy();
+                writeln!(io::stderr(), "error: {program}: no such program")?;
+                ExitCode::from(NOT_FOUND)
+            }
+            Err(error) => return Err(error).context(program.to_string_lossy().into_owned()),
+        };
+        for mut server in servers {
+            server.kill()?;
+            server.wait()?;
+        }
+        Ok(status)
+    }
+
+    /// Tells what the links did, and whether they did it in time.
+    fn tell(&self, report: &Report) -> io::Result<()> {
+        let mut err = io::stderr().lock();
+        for (spec, link) in self.scenario.links.iter().zip(&report.links) {
+            let name = |name: &Option<String>| name.clone().unwrap_or_default();
+            let (delivered, lost) = (link.stats.delivered.packets, link.stats.lost_total());
+            writeln!(
+                err,
+                "{} -> {}: {delivered} packets, {} lost; late by {} us (half), {} us (99 of 100)",
+                name(&spec.from),
+                name(&spec.to),
+                lost.packets,
+                link.lateness.quantile(0.5).as_micros(),
+                link.lateness.quantile(0.99).as_micros(),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// What a shell would report.
+fn code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    ExitCode::from(code.unwrap_or(1).clamp(0, 255) as u8)
+}

@@ -1,0 +1,218 @@
+//! Where the segments of a packet are, and how some of them look as a packet of their own.
+
+use std::ops::Range;
+
+use wire::ip::{fold, sum};
+
+use super::vnet::{Checksum, Cut, Kind, Vnet};
+
+/// The longest headers, IP and transport together, of a packet that can be cut.
+pub(crate) const HEADER_MAX: usize = 256;
+
+const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;
+const TCP_LEN: usize = 20;
+const UDP_LEN: usize = 8;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+/// A packet, perhaps of many segments, as far as it has to be understood to tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    len: usize,
+    checksum: Option<Checksum>,
+    cut: Option<Pieces>,
+}
+
+/// A packet of several segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pieces {
+    how: Cut,
+    /// Where the transport header begins.
+    transport: usize,
+    /// Where the payload begins.
+    header: usize,
+    count: u16,
+}
+
+/// A packet that is none of IP, or whose lengths contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unreadable packet: {0}")]
+pub(crate) struct Unreadable(&'static str);
+
+impl Shape {
+    /// The shape of a packet that came with this header of the device.
+    pub(crate) fn of(vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
+        let least = match packet.first().map(|octet| octet >> 4) {
+            Some(4) => IPV4_LEN,
+            Some(6) => IPV6_LEN,
+            Some(_) | None => return Err(Unreadable("neither IPv4 nor IPv6")),
+        };
+        if packet.len() < least {
+            return Err(Unreadable("shorter than its IP header"));
+        }
+        if let Some(checksum) = vnet.checksum {
+            let at = usize::from(checksum.start) + usize::from(checksum.offset);
+            if at + 2 > packet.len() {
+                return Err(Unreadable("its checksum is behind its end"));
+            }
+        }
+        let cut = vnet.cut.map(|how| Pieces::of(how, vnet, packet)).transpose()?;
+        // One segment is an ordinary packet, which the kernel need not be told how to cut.
+        let cut = cut.filter(|pieces| pieces.count > 1);
+        Ok(Self { len: packet.len(), checksum: vnet.checksum, cut })
+    }
+
+    /// Segments of the packet, at least 1.
+    pub(crate) fn segments(&self) -> u16 {
+        self.cut.map_or(1, |pieces| pieces.count)
+    }
+
+    /// Octets of segment `index` as an IP packet of its own.
+    pub(crate) fn segment_len(&self, index: u16) -> usize {
+        let Some(pieces) = &self.cut else { return self.len };
+        let payload = self.payload(index..index + 1);
+        pieces.header + payload.len()
+    }
+
+    /// Where the octets are that follow the header in a packet of these segments: all of them, for
+    /// a packet that is not cut.
+    pub(crate) fn payload(&self, segments: Range<u16>) -> Range<usize> {
+        let Some(pieces) = &self.cut else { return 0..self.len };
+        let at = |index: u16| {
+            let before = usize::from(index) * usize::from(pieces.how.segment);
+            (pieces.header + before).min(self.len)
+        };
+        at(segments.start)..at(segments.end)
+    }
+
+    /// The headers of a packet of these segments, and what the device is to be told of it. What
+    /// follows the headers is [`payload`](Self::payload). Without a cut there is no header apart.
+    pub(crate) fn header(
+        &self,
+        packet: &[u8],
+        segments: Range<u16>,
+        out: &mut [u8; HEADER_MAX],
+    ) -> (Vnet, usize) {
+        let Some(pieces) = &self.cut else {
+            return (Vnet { checksum: self.checksum, ..Vnet::default() }, 0);
+        };
+        let header = &mut out[..pieces.header];
+        header.copy_from_slice(&packet[..pieces.header]);
+        let payload = self.payload(segments.clone()).len();
+        pieces.mend_ip(header, segments.start, payload);
+        pieces.mend_transport(header, &segments, payload);
+        let several = segments.len() > 1;
+        let ecn = pieces.how.ecn && segments.start == 0;
+        let vnet = Vnet {
+            checksum: self.checksum,
+            cut: several.then_some(Cut { ecn, ..pieces.how }),
+            header_len: if several { pieces.header as u16 } else { 0 },
+        };
+        (vnet, pieces.header)
+    }
+}
+
+impl Pieces {
+    fn of(how: Cut, vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
+        // The kernel leaves the checksum of what is to be cut to whoever cuts it.
+        let checksum = vnet.checksum.ok_or(Unreadable("to be cut, with a complete checksum"))?;
+        let transport = usize::from(checksum.start);
+        let ip = match (how.kind, packet[0] >> 4) {
+            (Kind::TcpV4 | Kind::Udp, 4) => usize::from(packet[0] & 0x0f) * 4,
+            (Kind::TcpV6 | Kind::Udp, 6) => IPV6_LEN,
+            _ => return Err(Unreadable("not of the IP version that it is to be cut as")),
+        };
+        let (least, offset) = match how.kind {
+            Kind::TcpV4 | Kind::TcpV6 => (TCP_LEN, 16),
+            Kind::Udp => (UDP_LEN, 6),
+        };
+        if ip < IPV4_LEN || transport < ip || usize::from(checksum.offset) != offset {
+            return Err(Unreadable("its checksum is not where its transport has it"));
+        }
+        if transport + least > packet.len() {
+            return Err(Unreadable("shorter than its transport header"));
+        }
+        let header = transport
+            + match how.kind {
+                Kind::TcpV4 | Kind::TcpV6 => usize::from(packet[transport + 12] >> 4) * 4,
+                Kind::Udp => UDP_LEN,
+            };
+        if header < transport + least || header > packet.len().min(HEADER_MAX) {
+            return Err(Unreadable("its transport header has an impossible length"));
+        }
+        let count = (packet.len() - header).div_ceil(usize::from(how.segment));
+        let count = u16::try_from(count).map_err(|_| Unreadable("too many segments"))?;
+        Ok(Self { how, transport, header, count: count.max(1) })
+    }
+
+    /// Length, and for IPv4 identification and checksum, as the kernel gives them when it cuts.
+    fn mend_ip(&self, header: &mut [u8], first: u16, payload: usize) {
+        let len = header.len() + payload;
+        if header[0] >> 4 == 6 {
+            put(header, 4, (len - IPV6_LEN) as u16);
+            return;
+        }
+        put(header, 2, len as u16);
+        let id = u16::from_be_bytes([header[4], header[5]]);
+        put(header, 4, id.wrapping_add(first));
+        put(header, 10, 0);
+        let ip = usize::from(header[0] & 0x0f) * 4;
+        let checksum = !fold(sum(&header[..ip]));
+        put(header, 10, checksum);
+    }
+
+    fn mend_transport(&self, header: &mut [u8], segments: &Range<u16>, payload: usize) {
+        let at = self.transport;
+        let len = header.len() - at + payload;
+        match self.how.kind {
+            Kind::TcpV4 | Kind::TcpV6 => {
+                let octets = u32::from(segments.start) * u32::from(self.how.segment);
+                let word = &mut header[at + 4..at + 8];
+                let sequence = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+                word.copy_from_slice(&sequence.wrapping_add(octets).to_be_bytes());
+                if segments.end < self.count {
+                    header[at + 13] &= !(FIN | PSH);
+                }
+                if segments.start > 0 {
+                    header[at + 13] &= !CWR;
+                }
+                let pseudo = pseudo_sum(header, TCP, len);
+                put(header, at + 16, pseudo);
+            }
+            Kind::Udp => {
+                put(header, at + 4, len as u16);
+                let pseudo = pseudo_sum(header, UDP, len);
+                put(header, at + 6, pseudo);
+            }
+        }
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, word: u16) {
+    bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
+}
+
+/// The sum of the pseudo header, folded and not complemented: what stands in place of a checksum
+/// that is still to be made.
+fn pseudo_sum(header: &[u8], protocol: u8, len: usize) -> u16 {
+    let addresses = if header[0] >> 4 == 6 { 8..IPV6_LEN } else { 12..IPV4_LEN };
+    fold(sum(&header[addresses]) + u64::from(protocol) + len as u64)
+}
+
+/// Makes the checksum of a packet that its sender left to its device. Before bits are flipped this
+/// has to be done, or damaged data would get a good checksum.
+pub(crate) fn complete(packet: &mut [u8], checksum: Checksum) {
+    let start = usize::from(checksum.start);
+    let at = start + usize::from(checksum.offset);
+    let made = !fold(sum(&packet[start..]));
+    // UDP says 0 for "none" (RFC 768); of a complete checksum it is the other zero.
+    let made = if made == 0 && usize::from(checksum.offset) == 6 { 0xffff } else { made };
+    put(packet, at, made);
+}
+
+#[cfg(test)]
+mod tests;

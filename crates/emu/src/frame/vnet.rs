@@ -1,0 +1,123 @@
+//! The header that a TUN device puts in front of each packet (`struct virtio_net_hdr`).
+
+/// Octets of the header.
+pub(crate) const LEN: usize = 10;
+
+const NEEDS_CSUM: u8 = 1;
+/// The packet leaves with congestion window reduced set: only its first segment may.
+const GSO_ECN: u8 = 0x80;
+
+/// What the kernel says of a packet, and wants to be told: in the order of octets of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Vnet {
+    /// From where to where the checksum is still to be made; what stands in its place is the sum of
+    /// the pseudo header.
+    pub(crate) checksum: Option<Checksum>,
+    /// What the packet is to be cut into.
+    pub(crate) cut: Option<Cut>,
+    /// Octets of all headers, as far as the kernel knows.
+    pub(crate) header_len: u16,
+}
+
+/// A checksum that is still to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checksum {
+    /// Where what it covers begins: the transport header.
+    pub(crate) start: u16,
+    /// Where it stands, from there.
+    pub(crate) offset: u16,
+}
+
+/// How a packet is to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) kind: Kind,
+    /// Octets of payload in each segment but the last.
+    pub(crate) segment: u16,
+    /// Whether the first segment says that the congestion window was reduced.
+    pub(crate) ecn: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    TcpV4,
+    TcpV6,
+    Udp,
+}
+
+impl Vnet {
+    /// The header at the front of what a device gave; `None` if this is none that was asked for.
+    pub(crate) fn decode(bytes: &[u8; LEN]) -> Option<Self> {
+        let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        let kind = match bytes[1] & !GSO_ECN {
+            0 => None,
+            1 => Some(Kind::TcpV4),
+            4 => Some(Kind::TcpV6),
+            5 => Some(Kind::Udp),
+            _ => return None,
+        };
+        let ecn = bytes[1] & GSO_ECN != 0;
+        let cut = kind.map(|kind| Cut { kind, segment: word(4), ecn });
+        if cut.is_some_and(|cut| cut.segment == 0) {
+            return None;
+        }
+        let checksum = Checksum { start: word(6), offset: word(8) };
+        let checksum = (bytes[0] & NEEDS_CSUM != 0).then_some(checksum);
+        Some(Self { checksum, cut, header_len: word(2) })
+    }
+
+    pub(crate) fn encode(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        let mut put = |at: usize, word: u16| {
+            bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+        };
+        put(2, self.header_len);
+        if let Some(cut) = self.cut {
+            put(4, cut.segment);
+        }
+        if let Some(checksum) = self.checksum {
+            put(6, checksum.start);
+            put(8, checksum.offset);
+            bytes[0] = NEEDS_CSUM;
+        }
+        bytes[1] = self.cut.map_or(0, |cut| {
+            let kind = match cut.kind {
+                Kind::TcpV4 => 1,
+                Kind::TcpV6 => 4,
+                Kind::Udp => 5,
+            };
+            kind | if cut.ecn { GSO_ECN } else { 0 }
+        });
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_decodes_to_the_same() {
+        for kind in [None, Some(Kind::TcpV4), Some(Kind::TcpV6), Some(Kind::Udp)] {
+            for ecn in [false, true] {
+                let cut = kind.map(|kind| Cut { kind, segment: 1448, ecn });
+                let checksum = Some(Checksum { start: 20, offset: 16 });
+                let vnet = Vnet { checksum, cut, header_len: 52 };
+                assert_eq!(Vnet::decode(&vnet.encode()), Some(vnet));
+            }
+        }
+        let plain = Vnet::default();
+        assert_eq!(plain.encode(), [0; LEN]);
+        assert_eq!(Vnet::decode(&[0; LEN]), Some(plain));
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_refused() {
+        // UDP fragmentation offload, and segments of nothing.
+        let mut bytes = [0; LEN];
+        bytes[1] = 3;
+        assert_eq!(Vnet::decode(&bytes), None);
+        bytes[1] = 1;
+        assert_eq!(Vnet::decode(&bytes), None);
+    }
+}

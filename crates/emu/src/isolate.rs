@@ -1,0 +1,236 @@
+//! Namespaces around the emulator itself: whatever happens to it, nothing of it is left.
+//!
+//! [`isolate`] starts the program again inside, and again inside of that:
+//!
+//! 1. the *outer* process, which the user started, waits and hands signals on;
+//! 2. the *first* process of a process namespace waits for whatever ends in there;
+//! 3. the *inner* process is the emulator, and what it starts are its children.
+//!
+//! When the outer process dies the kernel kills the first, and with it everything in its process
+//! namespace, and with that go all network namespaces and devices. Who is not root gets a user
+//! namespace, too, in which he is.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::process::{Pid, Signal};
+use rustix::thread::UnshareFlags;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// The variable that tells a process which one it is.
+const STAGE: &str = "SLOWLIGHT_EMU_STAGE";
+/// What a command reports that was ended by signal 9, as shells do.
+const SIGNALLED: i32 = 128;
+
+/// Which process this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The emulator: go on.
+    Inside,
+    /// Everything is over: exit with this code.
+    Over(i32),
+}
+
+/// Why there can be no emulator here.
+#[derive(Debug, thiserror::Error)]
+pub enum IsolateError {
+    /// A user namespace is forbidden.
+    #[error(
+        "this needs root, or a user namespace, and the system forbids that: {error}\n{}",
+        remedy(.setting)
+    )]
+    Forbidden {
+        /// What the system said.
+        error: io::Error,
+        /// The setting that forbids it, as far as one is known to, and the value that would not.
+        setting: Option<(&'static str, &'static str)>,
+    },
+    /// Something else failed.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+fn remedy(setting: &Option<(&'static str, &'static str)>) -> String {
+    match setting {
+        Some((name, value)) => format!("allow it: sysctl -w {name}={value} (as root)"),
+        None => "run it as root".to_owned(),
+    }
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> IsolateError {
+    move |error| IsolateError::System { what, error }
+}
+
+/// Goes on in namespaces of its own. To be called while the process has one thread, before anything
+/// is opened that matters: the program runs anew inside, with the same arguments.
+///
+/// # Errors
+/// [`IsolateError`] says what is forbidden, and how it is allowed.
+pub fn isolate() -> Result<Stage, IsolateError> {
+    match std::env::var(STAGE).as_deref() {
+        Ok("first") => first().map(Stage::Over),
+        Ok("inner") => {
+            die_with_parent().map_err(system("binding the emulator to its first process"))?;
+            Ok(Stage::Inside)
+        }
+        Ok(_) | Err(_) => outer().map(Stage::Over),
+    }
+}
+
+/// Takes the mark of [`isolate`] away from a command, which may be this program again.
+pub fn unmarked(command: &mut Command) -> &mut Command {
+    command.env_remove(STAGE)
+}
+
+#[expect(unsafe_code, reason = "namespaces, and what is done between fork and exec")]
+fn outer() -> Result<i32, IsolateError> {
+    if !rustix::process::geteuid().is_root() {
+        become_root()?;
+    }
+    let namespaces = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
+    // SAFETY: the descriptor table stays shared, and the process has one thread.
+    let unshared = unsafe { rustix::thread::unshare_unsafe(namespaces) };
+    unshared.map_err(|errno| system("making namespaces")(errno.into()))?;
+    let mut command = again("first").map_err(system("finding this program"))?;
+    // SAFETY: two system calls; nothing is allocated or locked.
+    unsafe {
+        command.pre_exec(die_with_parent);
+    }
+    let signals = signals().map_err(system("taking signals"))?;
+    let mut child = command.spawn().map_err(system("starting the first process"))?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let waited = until_over(signals, pid, || child.try_wait());
+    Ok(code(waited.map_err(system("waiting for the first process"))?))
+}
+
+/// Takes the signals that ask for the end, and those of children.
+fn signals() -> io::Result<Signals> {
+    Signals::new([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
+}
+
+/// Waits until `is_over` says with which status the child ended, and hands it what asks for the end
+/// meanwhile; but not a terminal's interrupt, which all processes of the terminal get. There is no
+/// thread for this: whose children are in another process namespace can have none.
+fn until_over(
+    mut signals: Signals,
+    child: Option<Pid>,
+    mut is_over: impl FnMut() -> io::Result<Option<ExitStatus>>,
+) -> io::Result<ExitStatus> {
+    loop {
+        // The child may have ended before its signal was listened for.
+        if let Some(status) = is_over()? {
+            return Ok(status);
+        }
+        for number in signals.wait() {
+            let signal = match number {
+                SIGTERM => Signal::TERM,
+                SIGHUP => Signal::HUP,
+                _ => continue,
+            };
+            if let Some(child) = child {
+                let _ = rustix::process::kill_process(child, signal);
+            }
+        }
+    }
+}
+
+/// Makes a user namespace in which this user is root.
+#[expect(unsafe_code, reason = "namespaces")]
+fn become_root() -> Result<(), IsolateError> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    // SAFETY: the descriptor table stays shared, and the process has one thread.
+    let unshared = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) };
+    unshared.map_err(|errno| forbidden(errno.into()))?;
+    let write = |name: &str, text: String| {
+        fs::write(Path::new("/proc/self").join(name), text).map_err(forbidden)
+    };
+    write("setgroups", "deny".to_owned())?;
+    write("uid_map", format!("0 {} 1\n", uid.as_raw()))?;
+    write("gid_map", format!("0 {} 1\n", gid.as_raw()))
+}
+
+/// The settings that are known to forbid user namespaces, and what allows them.
+const SETTINGS: [(&str, &str); 3] = [
+    ("kernel.apparmor_restrict_unprivileged_userns", "0"),
+    ("kernel.unprivileged_userns_clone", "1"),
+    ("user.max_user_namespaces", "10000"),
+];
+
+fn forbidden(error: io::Error) -> IsolateError {
+    let forbids = |(name, allows): &&(&str, &str)| {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let Ok(value) = fs::read_to_string(path) else { return false };
+        match *name {
+            "user.max_user_namespaces" => value.trim() == "0",
+            _ => value.trim() != *allows,
+        }
+    };
+    let setting = SETTINGS.iter().find(forbids).copied();
+    IsolateError::Forbidden { error, setting }
+}
+
+fn first() -> Result<i32, IsolateError> {
+    prepare_mounts().map_err(system("preparing file systems"))?;
+    let mut command = again("inner").map_err(system("finding this program"))?;
+    let signals = signals().map_err(system("taking signals"))?;
+    let child = command.spawn().map_err(system("starting the emulator"))?;
+    let inner = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let waited = until_over(signals, inner, || collect(inner));
+    Ok(code(waited.map_err(system("waiting for the emulator"))?))
+}
+
+/// Waits for all that has ended. What was left behind by programs that ended is forgotten.
+fn collect(inner: Option<Pid>) -> io::Result<Option<ExitStatus>> {
+    use rustix::process::{WaitOptions, waitpid};
+    loop {
+        match waitpid(None, WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if Some(pid) == inner => {
+                return Ok(Some(ExitStatus::from_raw(status.as_raw())));
+            }
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Nothing that is mounted in here is seen outside; processes are those of in here.
+fn prepare_mounts() -> io::Result<()> {
+    use rustix::mount::{mount, mount_change};
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None)?;
+    Ok(())
+}
+
+/// This program, with its arguments, as another of the three.
+fn again(stage: &str) -> io::Result<Command> {
+    // Where the program's file was replaced meanwhile, this is still the one that runs.
+    let mut command = Command::new("/proc/self/exe");
+    let mut arguments = std::env::args_os();
+    command.arg0(arguments.next().unwrap_or_else(|| OsString::from("slowlight")));
+    command.args(arguments).env(STAGE, stage);
+    Ok(command)
+}
+
+/// Has the kernel kill this process when the one that started it dies.
+fn die_with_parent() -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    Ok(())
+}
+
+/// What a shell would report.
+fn code(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal)).unwrap_or(1)
+}

@@ -1,0 +1,29 @@
+//! The real-time world: modelled links between network namespaces, which unmodified programs use.
+//!
+//! A [`Plan`] says which hosts there are and how they are linked; [`World::start`] makes them. Each
+//! host is a network namespace, each end of a link a TUN device in it. One thread reads what hosts
+//! send, lets a [`link::Link`] decide when and whether it arrives, and hands it over then: the same
+//! code that the simulator uses. Packets that stand for many segments (up to 64 KB) are never cut:
+//! each segment has its own time and fate, and neighbours that arrive together are handed over as
+//! one packet again.
+//!
+//! Namespaces and devices have no name outside. When the process ends, however it ends, nothing of
+//! them is left.
+
+mod frame;
+mod isolate;
+mod lateness;
+mod namespace;
+mod priority;
+mod pump;
+mod store;
+mod tun;
+mod world;
+
+#[cfg(test)]
+mod trial;
+
+pub use self::isolate::{IsolateError, Stage, isolate, unmarked};
+pub use self::lateness::Lateness;
+pub use self::pump::{ChangeError, LinkReport, Report};
+pub use self::world::{Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts};

@@ -1,0 +1,489 @@
+//! The one loop that carries packets over all links.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use engine::Time;
+use link::{Config, ConfigError, Departure, Fate, Link};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+use crate::frame::vnet::Vnet;
+use crate::frame::{HEADER_MAX, Shape, complete};
+use crate::lateness::Lateness;
+use crate::store::{PacketId, Store};
+use crate::tun::{Packet, Tun};
+
+/// Packets that are read from one device before the links are looked at again.
+const READS: usize = 32;
+/// A due time nearer than this is waited for without sleep: to be woken takes as long.
+const SPIN: Duration = Duration::from_micros(30);
+/// A real-time thread that ran this long without a pause takes one, before the kernel makes it
+/// pause for 50 ms.
+const RUN_MAX: Duration = Duration::from_micros(900);
+const PAUSE: Duration = Duration::from_micros(60);
+
+/// One segment of a packet that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    packet: PacketId,
+    index: u16,
+}
+
+/// A device and where what its host sends goes.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) tun: Tun,
+    pub(crate) way: Way,
+}
+
+/// Over which links packets leave a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// All over this one.
+    One(usize),
+    /// Each over the link towards its destination; what is for a group goes over all of them.
+    Hub { to: BTreeMap<IpAddr, usize>, all: Vec<usize> },
+    /// None: a link in the other direction alone.
+    Nowhere,
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    link: Link<Segment>,
+    to: usize,
+    lateness: Lateness,
+    refused: u64,
+}
+
+impl Pipe {
+    pub(crate) fn new(link: config::Carrier, to: usize) -> Self {
+        Self { link: link.0, to, lateness: Lateness::new(), refused: 0 }
+    }
+}
+
+/// Keeps what a link carries private to this module.
+pub(crate) mod config {
+    use super::{Config, ConfigError, Link, Segment};
+
+    /// A link that carries packets of this crate.
+    #[derive(Debug)]
+    pub(crate) struct Carrier(pub(super) Link<Segment>);
+
+    impl Carrier {
+        pub(crate) fn new(config: Config, rng: engine::Rng) -> Result<Self, ConfigError> {
+            Link::new(config, rng).map(Self)
+        }
+    }
+}
+
+/// What became of the packets of one link.
+#[derive(Clone, Debug)]
+pub struct LinkReport {
+    /// What was pushed, and what became of it.
+    pub stats: link::Stats,
+    /// How much later than their logical times packets were handed over.
+    pub lateness: Lateness,
+    /// Packets that a host would not take, as it does with those whose IP version was damaged.
+    pub refused: u64,
+    /// Packets that wait for the line.
+    pub waiting: usize,
+}
+
+/// What became of all packets.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// One for each link, in their order.
+    pub links: Vec<LinkReport>,
+    /// Packets that no link took, because the memory for packets was full.
+    pub no_memory: u64,
+    /// Packets of devices that were none of IP, or that led nowhere.
+    pub unreadable: u64,
+}
+
+enum Order {
+    Change(usize, Box<dyn FnOnce(&Config) -> Config + Send>, Sender<Result<(), ConfigError>>),
+    Report(Sender<Report>),
+    Stop,
+}
+
+/// Tells a running [`Pump`] what to do, from any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    orders: Sender<Order>,
+    event: Arc<OwnedFd>,
+}
+
+impl Handle {
+    /// Changes a link from now on.
+    pub(crate) fn change(
+        &self,
+        link: usize,
+        change: impl FnOnce(&Config) -> Config + Send + 'static,
+    ) -> Result<(), ChangeError> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::Change(link, Box::new(change), answer));
+        result.recv().map_err(|_| ChangeError::Stopped)?.map_err(ChangeError::Config)
+    }
+
+    /// What became of all packets; `None` if the pump has stopped.
+    pub(crate) fn report(&self) -> Option<Report> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::Report(answer));
+        result.recv().ok()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.order(Order::Stop);
+    }
+
+    fn order(&self, order: Order) {
+        // A pump that has stopped drops the order, and with it the way to answer.
+        let _ = self.orders.send(order);
+        // It can only fail when 2^64 - 2 wake-ups are unread: the pump wakes anyway.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+}
+
+/// Why a link was not changed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ChangeError {
+    /// It would be no link.
+    #[error(transparent)]
+    Config(ConfigError),
+    /// The emulator has stopped.
+    #[error("the emulator has stopped")]
+    Stopped,
+}
+
+/// Carries packets between devices.
+pub(crate) struct Pump {
+    ports: Vec<Port>,
+    pipes: Vec<Pipe>,
+    store: Store,
+    started: Instant,
+    orders: Receiver<Order>,
+    event: Arc<OwnedFd>,
+    /// Whether the thread's priority is one that the kernel throttles.
+    real_time: bool,
+    no_memory: u64,
+    unreadable: u64,
+    scratch: Vec<u8>,
+}
+
+impl Pump {
+    pub(crate) fn new(
+        ports: Vec<Port>,
+        pipes: Vec<Pipe>,
+        memory: u64,
+    ) -> io::Result<(Self, Handle)> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let event = Arc::new(event);
+        let (sender, orders) = crossbeam_channel::unbounded();
+        let handle = Handle { orders: sender, event: Arc::clone(&event) };
+        let pump = Self {
+            ports,
+            pipes,
+            store: Store::new(memory),
+            started: Instant::now(),
+            orders,
+            event,
+            real_time: false,
+            no_memory: 0,
+            unreadable: 0,
+            scratch: Vec::new(),
+        };
+        Ok((pump, handle))
+    }
+
+    /// Carries packets until it is told to stop. `real_time` says that the thread runs with a
+    /// priority of that kind.
+    pub(crate) fn run(mut self, real_time: bool) -> io::Result<Report> {
+        self.real_time = real_time;
+        let mut slept = Instant::now();
+        loop {
+            let mut busy = false;
+            for pipe in 0..self.pipes.len() {
+                busy |= self.deliver(pipe)?;
+            }
+            for port in 0..self.ports.len() {
+                busy |= self.take(port)?;
+            }
+            let must_pause = real_time && slept.elapsed() > RUN_MAX;
+            if busy && !must_pause {
+                continue;
+            }
+            let next = self.pipes.iter().filter_map(|pipe| pipe.link.next()).min();
+            let left = next.map(|at| at.since(self.now()));
+            let sleep = match left {
+                Some(left) if must_pause => Some(left.max(PAUSE)),
+                Some(left) if left <= SPIN => continue,
+                Some(left) => Some(left - SPIN),
+                None => None,
+            };
+            let told = self.sleep(sleep)?;
+            slept = Instant::now();
+            if told && !self.obey() {
+                return Ok(self.report());
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.started.elapsed()
+    }
+
+    /// Waits for a packet, an order or the end of the time. Returns whether there are orders.
+    fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        let ports = self.ports.iter().map(|port| PollFd::new(&port.tun, PollFlags::IN));
+        let event = PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN);
+        let mut fds: Vec<_> = [event].into_iter().chain(ports).collect();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(fds[0].revents().contains(PollFlags::IN)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Carries out what was ordered; `false` if that is to stop.
+    fn obey(&mut self) -> bool {
+        let mut count = [0u8; 8];
+        let _ = rustix::io::read(&self.event, &mut count);
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Change(index, change, answer)) => {
+                    let now = self.now();
+                    let link = &mut self.pipes[index].link;
+                    let config = change(link.config());
+                    let _ = answer.send(link.set_config(now, config));
+                }
+                Ok(Order::Report(answer)) => {
+                    let _ = answer.send(self.report());
+                }
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        let of = |pipe: &Pipe| LinkReport {
+            stats: pipe.link.stats().clone(),
+            lateness: pipe.lateness.clone(),
+            refused: pipe.refused,
+            waiting: pipe.link.waiting(),
+        };
+        let links = self.pipes.iter().map(of).collect();
+        Report { links, no_memory: self.no_memory, unreadable: self.unreadable }
+    }
+
+    /// Takes what a host sends and hands it to its links.
+    fn take(&mut self, port: usize) -> io::Result<bool> {
+        for done in 0..READS {
+            let Some(room) = self.store.room() else {
+                return self.discard(port);
+            };
+            let packet = match self.ports[port].tun.read(room)? {
+                None => return Ok(done > 0),
+                Some(packet) => packet,
+            };
+            let shape = match packet {
+                Packet::Unreadable => None,
+                Packet::Whole(vnet, len) => {
+                    Shape::of(&vnet, &room[..len]).ok().map(|shape| (len, shape))
+                }
+            };
+            let Some((len, shape)) = shape else {
+                self.unreadable += 1;
+                continue;
+            };
+            let destination = destination(&room[..len]);
+            self.push(port, destination, len, shape);
+        }
+        Ok(true)
+    }
+
+    fn push(&mut self, port: usize, destination: Option<IpAddr>, len: usize, shape: Shape) {
+        let single;
+        let pipes: &[usize] = match &self.ports[port].way {
+            Way::Nowhere => &[],
+            Way::One(pipe) => std::slice::from_ref(pipe),
+            Way::Hub { to, all } => match destination {
+                Some(address) if address.is_multicast() => all,
+                Some(address) => {
+                    single = to.get(&address).copied();
+                    single.as_slice()
+                }
+                None => &[],
+            },
+        };
+        let count = u32::from(shape.segments());
+        let references = count * pipes.len() as u32;
+        if references == 0 {
+            self.unreadable += u64::from(count);
+            return;
+        }
+        let Some(packet) = self.store.keep(len, shape, references) else { return };
+        let now = Time::ZERO + self.started.elapsed();
+        let mut rejected = 0;
+        for &pipe in pipes {
+            let link = &mut self.pipes[pipe].link;
+            for index in 0..shape.segments() {
+                let segment = Segment { packet, index };
+                if link.push(now, shape.segment_len(index), segment).is_err() {
+                    rejected += 1;
+                }
+            }
+        }
+        if rejected > 0 {
+            self.store.release(packet, rejected);
+        }
+    }
+
+    /// Reads and forgets one packet, for which there is no memory.
+    fn discard(&mut self, port: usize) -> io::Result<bool> {
+        let mut nowhere = vec![0; crate::tun::PACKET_MAX];
+        let Some(packet) = self.ports[port].tun.read(&mut nowhere)? else { return Ok(false) };
+        let segments = match packet {
+            Packet::Unreadable => 1,
+            Packet::Whole(vnet, len) => {
+                Shape::of(&vnet, &nowhere[..len]).map_or(1, |shape| shape.segments())
+            }
+        };
+        self.no_memory += u64::from(segments);
+        Ok(true)
+    }
+
+    /// Hands over what is due, neighbours that were one packet before as one again.
+    fn deliver(&mut self, index: usize) -> io::Result<bool> {
+        if self.pipes[index].link.next().is_none_or(|at| at > self.now()) {
+            return Ok(false);
+        }
+        let now = self.now();
+        let mut run: Option<Run> = None;
+        while let Some(departure) = self.pipes[index].link.pop(now) {
+            let Departure { at, item: segment, fate, .. } = departure;
+            if let Some(run) = &mut run
+                && fate == Fate::Delivered
+                && run.packet == segment.packet
+                && run.segments.end == segment.index
+            {
+                run.segments.end += 1;
+                continue;
+            }
+            if let Some(run) = run.take() {
+                self.hand_over(index, &run)?;
+            }
+            match fate {
+                Fate::Delivered => {
+                    let segments = segment.index..segment.index + 1;
+                    run = Some(Run { packet: segment.packet, segments, due: at });
+                }
+                Fate::Lost(_) => self.store.release(segment.packet, 1),
+                Fate::Damaged(damage) => {
+                    self.hand_over_damaged(index, segment, &damage, at)?;
+                    self.pipes[index].link.recycle(damage);
+                }
+            }
+        }
+        if let Some(run) = run {
+            self.hand_over(index, &run)?;
+        }
+        Ok(true)
+    }
+
+    fn hand_over(&mut self, index: usize, run: &Run) -> io::Result<()> {
+        let bytes = self.store.bytes(run.packet);
+        let shape = self.store.shape(run.packet);
+        let mut header = [0; HEADER_MAX];
+        let (vnet, len) = shape.header(bytes, run.segments.clone(), &mut header);
+        let payload = &bytes[shape.payload(run.segments.clone())];
+        let count = run.segments.len() as u32;
+        let pipe = &mut self.pipes[index];
+        let written = self.ports[pipe.to].tun.write(&vnet, &header[..len], payload);
+        pipe.wrote(written, self.started, run.due, count)?;
+        self.store.release(run.packet, count);
+        Ok(())
+    }
+
+    fn hand_over_damaged(
+        &mut self,
+        index: usize,
+        segment: Segment,
+        damage: &link::Damage,
+        due: Time,
+    ) -> io::Result<()> {
+        let bytes = self.store.bytes(segment.packet);
+        let shape = self.store.shape(segment.packet);
+        let segments = segment.index..segment.index + 1;
+        let mut header = [0; HEADER_MAX];
+        let (vnet, len) = shape.header(bytes, segments.clone(), &mut header);
+        let whole = &mut self.scratch;
+        whole.clear();
+        whole.extend_from_slice(&header[..len]);
+        whole.extend_from_slice(&bytes[shape.payload(segments)]);
+        if let Some(checksum) = vnet.checksum {
+            complete(whole, checksum);
+        }
+        damage.apply(whole);
+        let pipe = &mut self.pipes[index];
+        let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], whole);
+        pipe.wrote(written, self.started, due, 1)?;
+        self.store.release(segment.packet, 1);
+        Ok(())
+    }
+}
+
+impl Pipe {
+    fn wrote(
+        &mut self,
+        written: io::Result<()>,
+        started: Instant,
+        due: Time,
+        count: u32,
+    ) -> io::Result<()> {
+        match written {
+            Ok(()) => {
+                let now = Time::ZERO + started.elapsed();
+                self.lateness.record(now.since(due), count);
+                Ok(())
+            }
+            // A damaged header; an interface that is down; a host's full backlog.
+            Err(error) if is_of_the_packet(&error) => {
+                self.refused += u64::from(count);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_of_the_packet(error: &io::Error) -> bool {
+    let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
+    known.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Segments that were neighbours in one packet, and are due.
+struct Run {
+    packet: PacketId,
+    segments: Range<u16>,
+    due: Time,
+}
+
+fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(Ipv4Addr::from(*packet.get(16..20)?.first_chunk()?).into()),
+        6 => Some(Ipv6Addr::from(*packet.get(24..40)?.first_chunk()?).into()),
+        _ => None,
+    }
+}

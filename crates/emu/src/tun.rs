@@ -1,0 +1,108 @@
+//! A TUN device that passes packets of many segments whole.
+
+use std::ffi::c_ulong;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::frame::vnet::{self, Vnet};
+
+/// The most octets of one packet.
+pub(crate) const PACKET_MAX: usize = 65_536;
+
+const DEVICE: &str = "/dev/net/tun";
+/// The longest name of a network device (`IFNAMSIZ` with its zero).
+const NAME_MAX: usize = 15;
+
+/// One end of a link: what its host sends is read, and what is written its host receives. It
+/// vanishes with the last descriptor of it.
+#[derive(Debug)]
+pub(crate) struct Tun {
+    file: File,
+}
+
+/// What a device gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packet {
+    /// A packet of so many octets.
+    Whole(Vnet, usize),
+    /// Something that was not asked for.
+    Unreadable,
+}
+
+impl Tun {
+    /// Makes a device of this name in the calling thread's network namespace.
+    pub(crate) fn create(name: &str) -> io::Result<Self> {
+        let mut open = OpenOptions::new();
+        open.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+        let file = open.open(DEVICE).map_err(|error| {
+            let why = format!("{DEVICE}: {error}");
+            io::Error::new(error.kind(), why)
+        })?;
+        attach(&file, name)?;
+        // Segments of UDP since Linux 6.2; those of TCP always.
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+        let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        if offload(&file, tcp | udp).is_err() {
+            offload(&file, tcp)?;
+        }
+        Ok(Self { file })
+    }
+
+    /// The next packet that the host sends, without waiting for one.
+    pub(crate) fn read(&self, packet: &mut [u8]) -> io::Result<Option<Packet>> {
+        let mut header = [0; vnet::LEN];
+        let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(packet)];
+        let read = match rustix::io::readv(&self.file, &mut parts) {
+            Ok(read) => read,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(len) = read.checked_sub(vnet::LEN) else { return Ok(Some(Packet::Unreadable)) };
+        let decoded = Vnet::decode(&header);
+        Ok(Some(decoded.map_or(Packet::Unreadable, |vnet| Packet::Whole(vnet, len))))
+    }
+
+    /// Hands the host a packet, in two parts. It goes through the host's whole receive path before
+    /// this returns.
+    pub(crate) fn write(&self, vnet: &Vnet, front: &[u8], rest: &[u8]) -> io::Result<()> {
+        let header = vnet.encode();
+        let parts = [IoSlice::new(&header), IoSlice::new(front), IoSlice::new(rest)];
+        rustix::io::writev(&self.file, &parts)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Gives the descriptor a device of this name.
+#[expect(unsafe_code, reason = "an ioctl that no crate wraps")]
+fn attach(file: &File, name: &str) -> io::Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX || name.bytes().any(|octet| octet == 0) {
+        let why = format!("{name:?} is no name of a device: it has 1 to {NAME_MAX} octets");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    // SAFETY: `ifreq` is plain data, for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives until the call returns.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[expect(unsafe_code, reason = "an ioctl that no crate wraps")]
+fn offload(file: &File, flags: libc::c_uint) -> io::Result<()> {
+    // SAFETY: TUNSETOFFLOAD takes its argument by value.
+    let result =
+        unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, c_ulong::from(flags)) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,437 @@
+//! Hosts, links between them, and the thread that carries their packets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::thread::JoinHandle;
+
+use engine::Rng;
+use link::{Config, ConfigError};
+
+use crate::namespace::Namespace;
+use crate::priority;
+use crate::pump::{ChangeError, Handle, Pipe, Port, Pump, Report, Way, config::Carrier};
+use crate::tun::Tun;
+
+/// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
+const DEVICE_QUEUE: u32 = 100_000;
+/// The most octets of a device's name.
+const NAME_MAX: usize = 15;
+
+/// A world to be made.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its hosts.
+    pub hosts: Vec<HostPlan>,
+    /// Its links, one for each direction.
+    pub links: Vec<LinkPlan>,
+    /// Links from one host that share a device there: what is sent to a group goes over all of
+    /// them, anything else over the one towards its destination.
+    pub hubs: Vec<Vec<usize>>,
+    /// Over which link each host sends to which other.
+    pub routes: Vec<Route>,
+    /// Where the errors of the links come from.
+    pub seed: u64,
+    /// Octets that packets on their way may take; what is more is lost and counted.
+    pub memory: u64,
+}
+
+/// A host to be made.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// What it is called.
+    pub name: String,
+    /// Its address, whatever the link.
+    pub address: Ipv4Addr,
+    /// Its address in IPv6.
+    pub address6: Ipv6Addr,
+    /// Whether it forwards packets of others.
+    pub forwards: bool,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct LinkPlan {
+    /// The number of the host that sends.
+    pub from: usize,
+    /// The number of the host that receives.
+    pub to: usize,
+    /// What it does to packets.
+    pub config: Config,
+    /// Octets of the largest IP packet.
+    pub mtu: u32,
+}
+
+/// How a host reaches another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The host.
+    pub at: usize,
+    /// The other.
+    pub to: usize,
+    /// The number of the link that it sends over.
+    pub over: usize,
+}
+
+/// Why a world was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// The plan contradicts itself.
+    #[error("{0}")]
+    Plan(String),
+    /// A link is none.
+    #[error("the link from {from} to {to}: {error}")]
+    Link {
+        /// Who sends over it.
+        from: String,
+        /// Who receives.
+        to: String,
+        /// What is wrong with it.
+        error: ConfigError,
+    },
+    /// The system refused something.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// A host.
+#[derive(Debug)]
+pub struct Host {
+    plan: HostPlan,
+    namespace: Namespace,
+}
+
+impl Host {
+    /// What it was planned as.
+    #[must_use]
+    pub fn plan(&self) -> &HostPlan {
+        &self.plan
+    }
+
+    /// Has the command run on it.
+    pub fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        self.namespace.command(command)
+    }
+
+    /// Runs something on it, in a thread of its own: sockets that are opened there are the host's.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn within<T: Send>(&self, run: impl FnOnce() -> T + Send) -> io::Result<T> {
+        self.namespace.within(run)
+    }
+
+    /// The number of the descriptor of its network namespace, for others to enter it.
+    #[must_use]
+    pub fn descriptor(&self) -> i32 {
+        self.namespace.as_raw_fd()
+    }
+}
+
+/// A world that runs.
+#[derive(Debug)]
+pub struct World {
+    hosts: Vec<Host>,
+    handle: Handle,
+    thread: Option<JoinHandle<io::Result<Report>>>,
+    real_time: bool,
+}
+
+impl World {
+    /// Makes hosts and links, and begins to carry packets.
+    ///
+    /// # Errors
+    /// [`WorldError`] says what was wrong with the plan, or what the system refused.
+    pub fn start(plan: &Plan) -> Result<Self, WorldError> {
+        let devices = Devices::of(plan)?;
+        let hosts = plan.hosts.iter().map(make_host).collect::<Result<Vec<_>, _>>()?;
+        let mut ports = Vec::new();
+        for device in &devices.list {
+            let tun = hosts[device.host].namespace.within(|| Tun::create(&device.name));
+            let tun = tun.and_then(|tun| tun);
+            let what = || format!("{}: making device {}", plan.hosts[device.host].name, device.name);
+            let tun = tun.map_err(|error| WorldError::System { what: what(), error })?;
+            ports.push(Port { tun, way: device.way(plan) });
+        }
+        for (index, host) in hosts.iter().enumerate() {
+            configure(plan, &devices, index, host)?;
+        }
+        let pipes = pipes(plan, &devices)?;
+        let made = Pump::new(ports, pipes, plan.memory);
+        let (pump, handle) = made.map_err(system("starting the links"))?;
+        let (told, real_time) = crossbeam_channel::bounded(1);
+        let thread = std::thread::Builder::new().name("links".to_owned());
+        let thread = thread.spawn(move || {
+            let real_time = priority::raise();
+            let _ = told.send(real_time);
+            pump.run(real_time)
+        });
+        let thread = Some(thread.map_err(system("starting the links"))?);
+        let real_time = real_time.recv().unwrap_or(false);
+        Ok(Self { hosts, handle, thread, real_time })
+    }
+
+    /// Its hosts, in the order of the plan.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// Whether the links run with a priority above all programs'.
+    #[must_use]
+    pub fn is_real_time(&self) -> bool {
+        self.real_time
+    }
+
+    /// Tells the links what to do, from any thread.
+    #[must_use]
+    pub fn links(&self) -> Links {
+        Links(self.handle.clone())
+    }
+
+    /// Ends it, and says what became of all packets.
+    ///
+    /// # Errors
+    /// What stopped the links before, if something did.
+    pub fn stop(mut self) -> io::Result<Report> {
+        self.handle.stop();
+        let thread = self.thread.take().ok_or_else(|| io::Error::other("stopped before"))?;
+        thread.join().map_err(|_| io::Error::other("the links' thread failed"))?
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.handle.stop();
+    }
+}
+
+/// Changes links while they run, and looks at them.
+#[derive(Clone, Debug)]
+pub struct Links(Handle);
+
+impl Links {
+    /// Changes what a link does from now on; see [`link::Link::set_config`].
+    ///
+    /// # Errors
+    /// [`ChangeError`] if it would be no link, or is gone.
+    pub fn change(
+        &self,
+        link: usize,
+        change: impl FnOnce(&Config) -> Config + Send + 'static,
+    ) -> Result<(), ChangeError> {
+        self.0.change(link, change)
+    }
+
+    /// What became of all packets so far; `None` if the world has ended.
+    #[must_use]
+    pub fn report(&self) -> Option<Report> {
+        self.0.report()
+    }
+}
+
+fn system(what: &str) -> impl FnOnce(io::Error) -> WorldError + '_ {
+    move |error| WorldError::System { what: what.to_owned(), error }
+}
+
+fn make_host(plan: &HostPlan) -> Result<Host, WorldError> {
+    let namespace = Namespace::create();
+    let namespace = namespace.map_err(system("making a network namespace"))?;
+    Ok(Host { plan: plan.clone(), namespace })
+}
+
+fn pipes(plan: &Plan, devices: &Devices) -> Result<Vec<Pipe>, WorldError> {
+    let pipe = |link: &LinkPlan| {
+        let (from, to) = (&plan.hosts[link.from].name, &plan.hosts[link.to].name);
+        // The simulator's links have the same names, so the same seed gives the same errors.
+        let rng = Rng::new(plan.seed, &format!("link {from} {to} 0"));
+        let carrier = Carrier::new(link.config.clone(), rng).map_err(|error| {
+            WorldError::Link { from: from.clone(), to: to.clone(), error }
+        })?;
+        Ok(Pipe::new(carrier, devices.at(link.to, link.from)))
+    };
+    plan.links.iter().map(pipe).collect()
+}
+
+/// A device of a host, for the links to and from one neighbour or a hub.
+#[derive(Debug)]
+struct Device {
+    host: usize,
+    name: String,
+    neighbours: BTreeSet<usize>,
+    /// The links that leave here.
+    links: Vec<usize>,
+    mtu: u32,
+}
+
+#[derive(Debug)]
+struct Devices {
+    list: Vec<Device>,
+    /// The device of a host for what comes from, or goes to, another.
+    towards: BTreeMap<(usize, usize), usize>,
+}
+
+impl Devices {
+    fn of(plan: &Plan) -> Result<Self, WorldError> {
+        let mut devices = Self { list: Vec::new(), towards: BTreeMap::new() };
+        for hub in &plan.hubs {
+            let Some(first) = hub.first() else { continue };
+            let host = plan.links[*first].from;
+            let members = hub.iter().map(|&link| plan.links[link].to).collect();
+            devices.add(plan, host, members, "hub");
+        }
+        let mut seen = BTreeSet::new();
+        for (index, link) in plan.links.iter().enumerate() {
+            let ends = (link.from, link.to);
+            let names = [&plan.hosts[ends.0].name, &plan.hosts[ends.1].name];
+            if !seen.insert(ends) {
+                let [from, to] = names;
+                return Err(WorldError::Plan(format!(
+                    "there are two links from {from} to {to}; the emulator has one a direction"
+                )));
+            }
+            for (host, peer, name) in [(ends.0, ends.1, names[1]), (ends.1, ends.0, names[0])] {
+                if !devices.towards.contains_key(&(host, peer)) {
+                    devices.add(plan, host, BTreeSet::from([peer]), name);
+                }
+                let device = &mut devices.list[devices.towards[&(host, peer)]];
+                device.mtu = device.mtu.min(link.mtu);
+            }
+            devices.list[devices.towards[&ends]].links.push(index);
+        }
+        Ok(devices)
+    }
+
+    fn add(&mut self, plan: &Plan, host: usize, neighbours: BTreeSet<usize>, name: &str) {
+        let mut unique = shortened(name, "");
+        let taken = |name: &str| {
+            name == "lo" || self.list.iter().any(|d| d.host == host && d.name == name)
+        };
+        let mut number = 1;
+        while taken(&unique) {
+            number += 1;
+            unique = shortened(name, &number.to_string());
+        }
+        for &peer in &neighbours {
+            self.towards.insert((host, peer), self.list.len());
+        }
+        let links = Vec::with_capacity(plan.hubs.len());
+        self.list.push(Device { host, name: unique, neighbours, links, mtu: 65_535 });
+    }
+
+    fn at(&self, host: usize, peer: usize) -> usize {
+        self.towards[&(host, peer)]
+    }
+}
+
+/// A device's name: letters, digits, dots and dashes of `name`, and `tail`.
+fn shortened(name: &str, tail: &str) -> String {
+    let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let mut short: String = name.chars().filter(allowed).take(NAME_MAX - tail.len()).collect();
+    if short.is_empty() || short.starts_with('.') {
+        "link".clone_into(&mut short);
+    }
+    short + tail
+}
+
+impl Device {
+    fn way(&self, plan: &Plan) -> Way {
+        match self.links.as_slice() {
+            [] => Way::Nowhere,
+            [only] if self.neighbours.len() == 1 => Way::One(*only),
+            all => {
+                let mut to = BTreeMap::new();
+                for &link in all {
+                    let host = &plan.hosts[plan.links[link].to];
+                    to.insert(IpAddr::V4(host.address), link);
+                    to.insert(IpAddr::V6(host.address6), link);
+                }
+                for route in plan.routes.iter().filter(|route| all.contains(&route.over)) {
+                    let host = &plan.hosts[route.to];
+                    to.entry(IpAddr::V4(host.address)).or_insert(route.over);
+                    to.entry(IpAddr::V6(host.address6)).or_insert(route.over);
+                }
+                Way::Hub { to, all: all.to_vec() }
+            }
+        }
+    }
+}
+
+fn configure(
+    plan: &Plan,
+    devices: &Devices,
+    index: usize,
+    host: &Host,
+) -> Result<(), WorldError> {
+    let HostPlan { name, address, address6, forwards } = &plan.hosts[index];
+    let mut lines = vec![
+        "link set lo up".to_owned(),
+        format!("addr add {address}/32 dev lo"),
+        format!("addr add {address6}/128 dev lo nodad"),
+    ];
+    for device in devices.list.iter().filter(|device| device.host == index) {
+        let Device { name, mtu, .. } = device;
+        lines.push(format!(
+            "link set {name} mtu {mtu} txqueuelen {DEVICE_QUEUE} multicast on up"
+        ));
+    }
+    for route in plan.routes.iter().filter(|route| route.at == index) {
+        let link = &plan.links[route.over];
+        let device = &devices.list[devices.at(link.from, link.to)].name;
+        let to = &plan.hosts[route.to];
+        lines.push(format!("route add {}/32 dev {device} src {address}", to.address));
+        lines.push(format!("route add {}/128 dev {device} src {address6}", to.address6));
+    }
+    // Where a host has one way out, groups are there; with several, programs have to say.
+    if let Some(device) = devices.list.iter().find(|device| device.host == index) {
+        lines.push(format!("route add 224.0.0.0/4 dev {} src {address}", device.name));
+    }
+    let what = || format!("{name}: configuring its network");
+    let failed = |error| WorldError::System { what: what(), error };
+    let forwarding = if *forwards { "1" } else { "0" };
+    let parameters = [
+        // No neighbours are looked for on a point-to-point link, and no packets but the programs'.
+        ("net.ipv6.conf.all.router_solicitations", "0"),
+        ("net.ipv6.conf.default.router_solicitations", "0"),
+        ("net.ipv6.conf.default.addr_gen_mode", "1"),
+        ("net.ipv4.ip_forward", forwarding),
+        ("net.ipv6.conf.all.forwarding", forwarding),
+        // What comes over another link than answers leave by is right where ways differ.
+        ("net.ipv4.conf.all.rp_filter", "0"),
+        ("net.ipv4.conf.default.rp_filter", "0"),
+        // The window that a fast link with a long delay needs: a quarter of a gigabyte.
+        ("net.ipv4.tcp_rmem", "4096 131072 268435456"),
+        ("net.ipv4.tcp_wmem", "4096 65536 268435456"),
+        // Nothing of one run shall be remembered in the next.
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+    ];
+    for (parameter, value) in parameters {
+        host.namespace.sysctl(parameter, value).map_err(failed)?;
+    }
+    host.namespace.ip(&lines).map_err(failed)
+}
+
+/// Gives the hosts their names, for every program in here: what `/etc/hosts` says is hidden. A name
+/// is that of the IPv4 address, so that packets are as long as in the simulator; with `-6` behind it
+/// it is that of the IPv6 address.
+///
+/// # Errors
+/// The system refused.
+pub fn name_hosts(hosts: &[HostPlan]) -> io::Result<()> {
+    let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+    for HostPlan { name, address, address6, .. } in hosts {
+        text += &format!("{address} {name}\n{address6} {name}-6\n");
+    }
+    let path = std::env::temp_dir().join(format!("slowlight-hosts-{}", std::process::id()));
+    std::fs::write(&path, text)?;
+    let bound = rustix::mount::mount_bind(&path, "/etc/hosts");
+    std::fs::remove_file(&path)?;
+    Ok(bound?)
+}

@@ -1,0 +1,178 @@
+//! What a scenario is in the emulator's words.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::link_spec::LinkSpec;
+use crate::preset::Preset;
+use crate::scenario::{Capture, Limits, Scenario};
+use crate::text::SpecError;
+use crate::topology::Topology;
+
+/// What packets on their way may take, unless said otherwise.
+pub const MEMORY: u64 = 1 << 30;
+
+/// The world of a resolved scenario. Hosts have the numbers and addresses of the nodes, in the order
+/// of their names, links those of the scenario; ways are those that the simulator takes.
+///
+/// # Errors
+///
+/// When the scenario is not resolved, or has links that the emulator cannot have.
+pub fn plan(scenario: &Scenario) -> Result<emu::Plan, SpecError> {
+    let topology = Topology::new(scenario)?;
+    let mut hosts = Vec::new();
+    for (index, (name, node)) in scenario.nodes.iter().enumerate() {
+        let address = node.address.ok_or_else(|| {
+            SpecError::invalid(format!("nodes.{name}: has no address; resolve the scenario first"))
+        })?;
+        let forwards = topology.forwards(index);
+        let (name, address6) = (name.clone(), address6(address));
+        hosts.push(emu::HostPlan { name, address, address6, forwards });
+    }
+    let mut links = Vec::new();
+    for (index, spec) in scenario.links.iter().enumerate() {
+        let (from, to) = topology.ends(index);
+        links.push(emu::LinkPlan { from, to, config: spec.config()?, mtu: mtu(spec)? });
+    }
+    let routes = (0..hosts.len()).flat_map(|at| routes(&topology, at, hosts.len())).collect();
+    let hubs = hubs(scenario, &topology);
+    Ok(emu::Plan { hosts, links, hubs, routes, seed: scenario.seed, memory: MEMORY })
+}
+
+/// The ends of a link that is no scenario's.
+pub const ENDS: (&str, &str) = ("near", "far");
+
+/// A world of two ends and a link between them, of one hop or more; nobody transfers anything.
+///
+/// # Errors
+///
+/// When the link contradicts itself.
+pub fn between_two(link: &Preset, seed: u64) -> Result<Scenario, SpecError> {
+    Scenario {
+        seed,
+        about: link.about.clone(),
+        limits: Limits::default(),
+        capture: Capture::default(),
+        nodes: BTreeMap::new(),
+        groups: BTreeMap::new(),
+        links: link.chain(ENDS.0, ENDS.1),
+        transfers: Vec::new(),
+    }
+    .resolved()
+}
+
+/// The IPv6 address of a node: its IPv4 address behind a prefix of a local site (RFC 4193).
+#[must_use]
+pub fn address6(address: Ipv4Addr) -> Ipv6Addr {
+    let [a, b, c, d] = address.octets();
+    let word = |high, low| u16::from_be_bytes([high, low]);
+    Ipv6Addr::new(0xfd73, 0x6c6f, 0x7700, 0, 0, 0, word(a, b), word(c, d))
+}
+
+fn mtu(spec: &LinkSpec) -> Result<u32, SpecError> {
+    let bytes = spec.mtu_bytes();
+    // IPv6 asks for 1,280 (RFC 8200 §5), and an IPv4 packet is no larger than 65,535.
+    let mtu = u32::try_from(bytes).ok().filter(|mtu| (68..=65_535).contains(mtu));
+    mtu.ok_or_else(|| {
+        SpecError::invalid(format!(
+            "mtu: {bytes} bytes; the emulator carries packets of 68 to 65535"
+        ))
+    })
+}
+
+fn routes(topology: &Topology<'_>, at: usize, hosts: usize) -> Vec<emu::Route> {
+    let tree = topology.tree(at);
+    let others = (0..hosts).filter(|to| *to != at);
+    let route = |to| Some(emu::Route { at, to, over: *tree.route(to)?.first()? });
+    others.filter_map(route).collect()
+}
+
+/// Where one table of the scenario leads to a whole group, what is sent to the group is sent once.
+fn hubs(scenario: &Scenario, topology: &Topology<'_>) -> Vec<Vec<usize>> {
+    let mut hubs = Vec::new();
+    for group in scenario.groups.values() {
+        let members: Vec<_> =
+            group.members.iter().filter_map(|member| topology.node(member)).collect();
+        let of_members = |link: usize| members.contains(&topology.ends(link).1);
+        for from in 0..scenario.nodes.len() {
+            let leaves = |link: &usize| topology.ends(*link).0 == from && of_members(*link);
+            let links: Vec<_> = (0..scenario.links.len()).filter(leaves).collect();
+            if links.len() > 1 && !hubs.contains(&links) {
+                hubs.push(links);
+            }
+        }
+    }
+    hubs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn resolved(text: &str) -> Scenario {
+        Scenario::parse(text, "test").unwrap().resolved().unwrap()
+    }
+
+    #[test]
+    fn hosts_links_and_ways_are_those_of_the_scenario() {
+        let scenario = resolved(
+            r#"
+            seed = 7
+            transfers = []
+            links = [
+                { from = "lander", to = "relay", rate = "1 Mbit/s", delay = "1 s", mtu = "1400B" },
+                { from = "relay", to = "lander", delay = "1 s" },
+                { from = "relay", to = "earth", delay = "2 s" },
+                { from = "earth", to = "relay", delay = "2 s" },
+            ]
+            "#,
+        );
+        let plan = plan(&scenario).unwrap();
+        let names: Vec<_> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(names, ["earth", "lander", "relay"]);
+        assert_eq!(plan.hosts[1].address, Ipv4Addr::new(10, 0, 0, 2));
+        assert_eq!(plan.hosts[1].address6.to_string(), "fd73:6c6f:7700::a00:2");
+        assert!(plan.hosts.iter().all(|host| host.forwards));
+        let first = &plan.links[0];
+        assert_eq!((first.from, first.to, first.mtu), (1, 2, 1400));
+        assert_eq!(first.config.delay, link::Delay::Constant(Duration::from_secs(1)));
+        let way = |at, to| plan.routes.iter().find(|r| (r.at, r.to) == (at, to)).unwrap().over;
+        assert_eq!((way(1, 0), way(0, 1), way(2, 0)), (0, 3, 2));
+        assert!(plan.hubs.is_empty());
+    }
+
+    #[test]
+    fn links_to_a_group_share_a_device() {
+        let scenario = resolved(
+            r#"
+            seed = 1
+            groups.fleet.count = 3
+            links = [
+                { from = "ground", to = "fleet", delay = "1 s" },
+                { from = "fleet", to = "ground", delay = "1 s" },
+            ]
+            transfers = [{ from = "ground", to = "fleet", protocol = "norm" }]
+            "#,
+        );
+        let plan = plan(&scenario).unwrap();
+        assert_eq!(plan.hubs.len(), 1);
+        let to: Vec<_> = plan.hubs[0].iter().map(|link| plan.links[*link].to).collect();
+        assert_eq!(to.len(), 3);
+        assert!(plan.hubs[0].iter().all(|link| plan.hosts[plan.links[*link].from].name == "ground"));
+    }
+
+    #[test]
+    fn packets_that_cannot_be_are_refused() {
+        let scenario = resolved(
+            r#"
+            seed = 1
+            transfers = []
+            links = [{ from = "a", to = "b", mtu = "1 MB" }]
+            "#,
+        );
+        let error = plan(&scenario).unwrap_err().to_string();
+        assert!(error.contains("68 to 65535"), "{error}");
+    }
+}
