@@ -181,7 +181,9 @@ fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
     writeln!(
         err,
         "{size} over {}{to}, {} runs a protocol from seed {}",
-        args.link.name(), plan.runs, plan.seed
+        args.link.name(),
+        plan.runs,
+        plan.seed
     )?;
     for hop in &plan.link.hops {
         let (there, back) = (line_of(hop), line_of(&hop.way_back()));

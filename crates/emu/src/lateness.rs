@@ -1,5 +1,6 @@
 //! How late packets were.
 
+use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -8,7 +9,7 @@ use hdrhistogram::Histogram;
 const MOST: u64 = 60_000_000_000;
 
 /// How much later than their logical times packets were handed over, to three significant digits.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lateness(Histogram<u64>);
 
 impl Lateness {
@@ -38,6 +39,16 @@ impl Lateness {
     #[must_use]
     pub fn most(&self) -> Duration {
         Duration::from_nanos(self.0.max())
+    }
+}
+
+impl fmt::Debug for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lateness")
+            .field("packets", &self.packets())
+            .field("half", &self.quantile(0.5))
+            .field("most", &self.most())
+            .finish()
     }
 }
 

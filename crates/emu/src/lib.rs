@@ -20,10 +20,9 @@ mod store;
 mod tun;
 mod world;
 
-#[cfg(test)]
-mod trial;
-
 pub use self::isolate::{IsolateError, Stage, isolate, unmarked};
 pub use self::lateness::Lateness;
 pub use self::pump::{ChangeError, LinkReport, Report};
-pub use self::world::{Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts};
+pub use self::world::{
+    Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts,
+};

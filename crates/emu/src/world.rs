@@ -156,7 +156,8 @@ impl World {
         for device in &devices.list {
             let tun = hosts[device.host].namespace.within(|| Tun::create(&device.name));
             let tun = tun.and_then(|tun| tun);
-            let what = || format!("{}: making device {}", plan.hosts[device.host].name, device.name);
+            let what =
+                || format!("{}: making device {}", plan.hosts[device.host].name, device.name);
             let tun = tun.map_err(|error| WorldError::System { what: what(), error })?;
             ports.push(Port { tun, way: device.way(plan) });
         }
@@ -244,19 +245,47 @@ fn system(what: &str) -> impl FnOnce(io::Error) -> WorldError + '_ {
 fn make_host(plan: &HostPlan) -> Result<Host, WorldError> {
     let namespace = Namespace::create();
     let namespace = namespace.map_err(system("making a network namespace"))?;
+    // Before there are devices: some of it devices take over when they are made.
+    for (parameter, value) in parameters(plan.forwards) {
+        let set = namespace.sysctl(parameter, value);
+        let what = || format!("{}: configuring its network", plan.name);
+        set.map_err(|error| WorldError::System { what: what(), error })?;
+    }
     Ok(Host { plan: plan.clone(), namespace })
 }
 
+/// What differs from a kernel's defaults.
+fn parameters(forwards: bool) -> [(&'static str, &'static str); 10] {
+    let forwarding = if forwards { "1" } else { "0" };
+    [
+        // A link carries what programs send, and nothing that a kernel sends of its own accord:
+        // no search for neighbours or routers, and no addresses that would need one.
+        ("net.ipv6.conf.default.addr_gen_mode", "1"),
+        ("net.ipv6.conf.default.accept_dad", "0"),
+        ("net.ipv6.conf.default.router_solicitations", "0"),
+        ("net.ipv4.ip_forward", forwarding),
+        ("net.ipv6.conf.all.forwarding", forwarding),
+        // What comes over another link than answers leave by is right where ways differ.
+        ("net.ipv4.conf.all.rp_filter", "0"),
+        ("net.ipv4.conf.default.rp_filter", "0"),
+        // The window that a fast link with a long delay needs: a quarter of a gigabyte.
+        ("net.ipv4.tcp_rmem", "4096 131072 268435456"),
+        ("net.ipv4.tcp_wmem", "4096 65536 268435456"),
+        // Nothing of one run shall be remembered in the next.
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+    ]
+}
+
 fn pipes(plan: &Plan, devices: &Devices) -> Result<Vec<Pipe>, WorldError> {
-    let pipe = |link: &LinkPlan| {
-        let (from, to) = (&plan.hosts[link.from].name, &plan.hosts[link.to].name);
-        // The simulator's links have the same names, so the same seed gives the same errors.
-        let rng = Rng::new(plan.seed, &format!("link {from} {to} 0"));
-        let carrier = Carrier::new(link.config.clone(), rng).map_err(|error| {
-            WorldError::Link { from: from.clone(), to: to.clone(), error }
-        })?;
-        Ok(Pipe::new(carrier, devices.at(link.to, link.from)))
-    };
+    let pipe =
+        |link: &LinkPlan| {
+            let (from, to) = (&plan.hosts[link.from].name, &plan.hosts[link.to].name);
+            // The simulator's links have the same names, so the same seed gives the same errors.
+            let rng = Rng::new(plan.seed, &format!("link {from} {to} 0"));
+            let carrier = Carrier::new(link.config.clone(), rng)
+                .map_err(|error| WorldError::Link { from: from.clone(), to: to.clone(), error })?;
+            Ok(Pipe::new(carrier, devices.at(link.to, link.from)))
+        };
     plan.links.iter().map(pipe).collect()
 }
 
@@ -311,9 +340,8 @@ impl Devices {
 
     fn add(&mut self, plan: &Plan, host: usize, neighbours: BTreeSet<usize>, name: &str) {
         let mut unique = shortened(name, "");
-        let taken = |name: &str| {
-            name == "lo" || self.list.iter().any(|d| d.host == host && d.name == name)
-        };
+        let taken =
+            |name: &str| name == "lo" || self.list.iter().any(|d| d.host == host && d.name == name);
         let mut number = 1;
         while taken(&unique) {
             number += 1;
@@ -364,23 +392,20 @@ impl Device {
     }
 }
 
-fn configure(
-    plan: &Plan,
-    devices: &Devices,
-    index: usize,
-    host: &Host,
-) -> Result<(), WorldError> {
-    let HostPlan { name, address, address6, forwards } = &plan.hosts[index];
-    let mut lines = vec![
-        "link set lo up".to_owned(),
-        format!("addr add {address}/32 dev lo"),
-        format!("addr add {address6}/128 dev lo nodad"),
-    ];
-    for device in devices.list.iter().filter(|device| device.host == index) {
-        let Device { name, mtu, .. } = device;
-        lines.push(format!(
-            "link set {name} mtu {mtu} txqueuelen {DEVICE_QUEUE} multicast on up"
-        ));
+fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Result<(), WorldError> {
+    let HostPlan { name, address, address6, .. } = &plan.hosts[index];
+    let mut lines = vec!["link set lo up".to_owned()];
+    let own: Vec<_> = devices.list.iter().filter(|device| device.host == index).collect();
+    for Device { name, mtu, .. } in &own {
+        lines.push(format!("link set {name} mtu {mtu} txqueuelen {DEVICE_QUEUE} multicast on up"));
+    }
+    // A socket that is bound to an address sends to groups over the device that has it: where a host
+    // has several, programs have to say which.
+    let first = own.first().map_or("lo", |device| &device.name);
+    lines.push(format!("addr add {address}/32 dev {first}"));
+    lines.push(format!("addr add {address6}/128 dev {first} nodad"));
+    if let Some(device) = own.first() {
+        lines.push(format!("route add 224.0.0.0/4 dev {} src {address}", device.name));
     }
     for route in plan.routes.iter().filter(|route| route.at == index) {
         let link = &plan.links[route.over];
@@ -389,32 +414,8 @@ fn configure(
         lines.push(format!("route add {}/32 dev {device} src {address}", to.address));
         lines.push(format!("route add {}/128 dev {device} src {address6}", to.address6));
     }
-    // Where a host has one way out, groups are there; with several, programs have to say.
-    if let Some(device) = devices.list.iter().find(|device| device.host == index) {
-        lines.push(format!("route add 224.0.0.0/4 dev {} src {address}", device.name));
-    }
     let what = || format!("{name}: configuring its network");
     let failed = |error| WorldError::System { what: what(), error };
-    let forwarding = if *forwards { "1" } else { "0" };
-    let parameters = [
-        // No neighbours are looked for on a point-to-point link, and no packets but the programs'.
-        ("net.ipv6.conf.all.router_solicitations", "0"),
-        ("net.ipv6.conf.default.router_solicitations", "0"),
-        ("net.ipv6.conf.default.addr_gen_mode", "1"),
-        ("net.ipv4.ip_forward", forwarding),
-        ("net.ipv6.conf.all.forwarding", forwarding),
-        // What comes over another link than answers leave by is right where ways differ.
-        ("net.ipv4.conf.all.rp_filter", "0"),
-        ("net.ipv4.conf.default.rp_filter", "0"),
-        // The window that a fast link with a long delay needs: a quarter of a gigabyte.
-        ("net.ipv4.tcp_rmem", "4096 131072 268435456"),
-        ("net.ipv4.tcp_wmem", "4096 65536 268435456"),
-        // Nothing of one run shall be remembered in the next.
-        ("net.ipv4.tcp_no_metrics_save", "1"),
-    ];
-    for (parameter, value) in parameters {
-        host.namespace.sysctl(parameter, value).map_err(failed)?;
-    }
     host.namespace.ip(&lines).map_err(failed)
 }
 

@@ -160,7 +160,9 @@ mod tests {
         assert_eq!(plan.hubs.len(), 1);
         let to: Vec<_> = plan.hubs[0].iter().map(|link| plan.links[*link].to).collect();
         assert_eq!(to.len(), 3);
-        assert!(plan.hubs[0].iter().all(|link| plan.hosts[plan.links[*link].from].name == "ground"));
+        assert!(
+            plan.hubs[0].iter().all(|link| plan.hosts[plan.links[*link].from].name == "ground")
+        );
     }
 
     #[test]

@@ -118,8 +118,7 @@ impl RunArgs {
         if let Some(seed) = self.seed {
             scenario.seed = seed;
         }
-        let scenario =
-            scenario.resolved().with_context(|| self.scenario.display().to_string())?;
+        let scenario = scenario.resolved().with_context(|| self.scenario.display().to_string())?;
         let transfer = scenario.transfers.first();
         let sender = transfer.map(|transfer| transfer.from.clone());
         let first = scenario.links.first().and_then(|link| link.from.clone());

@@ -1,0 +1,277 @@
+//! Worlds with real packets in them. They take root, or a user namespace in which one is root;
+//! elsewhere they say so and pass.
+
+#![expect(clippy::print_stderr, reason = "tests say what was left out")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use link::{Config, Delay, ErrorKind, ErrorModel, OnError, Rate};
+use slowlight_emu::{Host, HostPlan, LinkPlan, Plan, Route, World};
+
+const PORT: u16 = 4000;
+
+/// The world, unless the system forbids it to this user.
+fn start(plan: &Plan) -> Option<World> {
+    match World::start(plan) {
+        Ok(world) => Some(world),
+        Err(error) if std::env::var_os("CI").is_none() && !is_root() => {
+            eprintln!("skipped: worlds need root here: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn host(index: usize) -> HostPlan {
+    let number = index as u8 + 1;
+    HostPlan {
+        name: format!("host-{number}"),
+        address: Ipv4Addr::new(10, 0, 0, number),
+        address6: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, number.into()),
+        forwards: true,
+    }
+}
+
+/// Hosts in a row, with links of one kind there and of another back.
+fn row(hosts: usize, there: &Config, back: &Config) -> Plan {
+    let mut links = Vec::new();
+    for from in 0..hosts - 1 {
+        let link =
+            |from, to, config: &Config| LinkPlan { from, to, config: config.clone(), mtu: 1500 };
+        links.extend([link(from, from + 1, there), link(from + 1, from, back)]);
+    }
+    let mut routes = Vec::new();
+    for at in 0..hosts {
+        for to in (0..hosts).filter(|to| *to != at) {
+            let over = if to > at { 2 * at } else { 2 * at - 1 };
+            routes.push(Route { at, to, over });
+        }
+    }
+    let hosts = (0..hosts).map(host).collect();
+    Plan { hosts, links, hubs: Vec::new(), routes, seed: 1, memory: 64 << 20 }
+}
+
+fn delayed(delay: Duration) -> Config {
+    Config { delay: Delay::Constant(delay), ..Config::default() }
+}
+
+fn losing(packets: &[u64]) -> Config {
+    Config {
+        errors: vec![ErrorModel::dropping(ErrorKind::DropList(packets.to_vec()))],
+        ..Config::default()
+    }
+}
+
+fn udp(host: &Host, address: IpAddr) -> UdpSocket {
+    let socket = host.within(|| UdpSocket::bind((address, PORT))).unwrap().unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket
+}
+
+/// Both ends of a connection between two hosts.
+fn connection(from: &Host, to: &Host, address: IpAddr) -> (TcpStream, TcpStream) {
+    let listener = to.within(|| TcpListener::bind((address, PORT))).unwrap().unwrap();
+    let connected = from.within(|| TcpStream::connect((address, PORT))).unwrap().unwrap();
+    (connected, listener.accept().unwrap().0)
+}
+
+/// Octets of which no two pieces are alike.
+fn content(len: usize) -> Vec<u8> {
+    let mut rng = engine::Rng::new(7, "content");
+    (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
+}
+
+/// Sends it over a connection and returns what came out.
+fn carry(from: TcpStream, mut to: TcpStream, bytes: &[u8]) -> Vec<u8> {
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut from = from;
+            from.write_all(bytes).unwrap();
+        });
+        let mut received = Vec::new();
+        to.read_to_end(&mut received).unwrap();
+        received
+    })
+}
+
+#[test]
+fn datagrams_take_the_delay_in_order_in_both_versions() {
+    let delay = Duration::from_millis(40);
+    let Some(world) = start(&row(2, &delayed(delay), &Config::default())) else { return };
+    let [near, far] = world.hosts() else { panic!("two hosts") };
+    for v6 in [false, true] {
+        let of = |host: &Host| match v6 {
+            false => IpAddr::V4(host.plan().address),
+            true => IpAddr::V6(host.plan().address6),
+        };
+        let (sender, receiver) = (udp(near, of(near)), udp(far, of(far)));
+        let begun = Instant::now();
+        for number in 0..60_u8 {
+            sender.send_to(&[number; 700], (of(far), PORT)).unwrap();
+        }
+        let mut bytes = [0; 2000];
+        for number in 0..60_u8 {
+            let (len, from) = receiver.recv_from(&mut bytes).unwrap();
+            assert_eq!((len, bytes[0]), (700, number));
+            assert_eq!(from, SocketAddr::new(of(near), PORT));
+            assert!(begun.elapsed() >= delay, "{:?}", begun.elapsed());
+        }
+        assert!(begun.elapsed() < delay * 10);
+    }
+    let report = world.stop().unwrap();
+    assert!(report.links[0].stats.delivered.packets >= 120);
+    assert_eq!(report.links[0].lateness.packets(), report.links[0].stats.delivered.packets);
+}
+
+#[test]
+fn exactly_the_packets_of_a_list_are_lost() {
+    let Some(world) = start(&row(2, &losing(&[2, 5, 6]), &Config::default())) else { return };
+    let [near, far] = world.hosts() else { panic!("two hosts") };
+    let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
+    let (sender, receiver) = (udp(near, a), udp(far, b));
+    for number in 0..10_u8 {
+        sender.send_to(&[number], (b, PORT)).unwrap();
+    }
+    let mut bytes = [0; 10];
+    let arrived: Vec<_> =
+        (0..7).map(|_| receiver.recv(&mut bytes).map(|_| bytes[0]).unwrap()).collect();
+    assert_eq!(arrived, [0, 1, 3, 4, 7, 8, 9]);
+    assert_eq!(world.stop().unwrap().links[0].stats.lost_total().packets, 3);
+}
+
+#[test]
+fn a_row_of_hosts_forwards_and_a_packet_too_large_is_told_to_its_sender() {
+    let mut plan = row(3, &delayed(Duration::from_millis(5)), &delayed(Duration::from_millis(5)));
+    plan.links[2].mtu = 1300;
+    plan.links[3].mtu = 1300;
+    let Some(world) = start(&plan) else { return };
+    let bytes = content(3_000_000);
+    for address in
+        [IpAddr::V4(world.hosts()[2].plan().address), IpAddr::V6(world.hosts()[2].plan().address6)]
+    {
+        // Path MTU discovery has to find what the second link takes.
+        let (from, to) = connection(&world.hosts()[0], &world.hosts()[2], address);
+        assert!(carry(from, to, &bytes) == bytes);
+    }
+    let report = world.stop().unwrap();
+    let second = &report.links[2].stats;
+    assert!(second.delivered.bytes / second.delivered.packets <= 1300);
+}
+
+#[test]
+fn tcp_survives_loss_at_the_rate_of_the_link() {
+    let config = Config {
+        rate: Rate::Constant(100_000_000),
+        errors: vec![ErrorModel::dropping(ErrorKind::PerPacket(0.01))],
+        ..delayed(Duration::from_millis(2))
+    };
+    let Some(world) = start(&row(2, &config, &config)) else { return };
+    let bytes = content(5_000_000);
+    let address = IpAddr::V4(world.hosts()[1].plan().address);
+    let (from, to) = connection(&world.hosts()[0], &world.hosts()[1], address);
+    let begun = Instant::now();
+    assert!(carry(from, to, &bytes) == bytes);
+    // 5 MB take 400 ms at 100 Mbit/s.
+    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    let report = world.stop().unwrap();
+    assert!(report.links[0].stats.lost_total().packets > 5);
+}
+
+/// Where damage is delivered, checksums have to be those of the sender's data: otherwise TCP would
+/// take damaged data for good.
+#[test]
+fn damage_is_found_by_the_checksum_of_tcp() {
+    let errors =
+        vec![ErrorModel { kind: ErrorKind::BitErrorRate(3e-7), on_error: OnError::Damage }];
+    let config = Config { errors, ..delayed(Duration::from_millis(1)) };
+    let Some(world) = start(&row(2, &config, &Config::default())) else { return };
+    let bytes = content(20_000_000);
+    let address = IpAddr::V4(world.hosts()[1].plan().address);
+    let (from, to) = connection(&world.hosts()[0], &world.hosts()[1], address);
+    assert!(carry(from, to, &bytes) == bytes);
+    let report = world.stop().unwrap();
+    let damaged = report.links[0].stats.damaged.packets;
+    // 160 million bits and what was sent again: about 48 flips.
+    assert!((15..150).contains(&damaged), "{damaged} packets were damaged");
+}
+
+#[test]
+fn a_group_hears_what_is_sent_once() {
+    let link = |from, to| LinkPlan { from, to, config: Config::default(), mtu: 1500 };
+    let mut links: Vec<_> = (1..4).map(|to| link(0, to)).collect();
+    links.extend((1..4).map(|from| link(from, 0)));
+    links[1].config = losing(&[0]);
+    let routes = (1..4).flat_map(|other| {
+        [Route { at: 0, to: other, over: other - 1 }, Route { at: other, to: 0, over: other + 2 }]
+    });
+    let plan = Plan {
+        hosts: (0..4).map(host).collect(),
+        links,
+        hubs: vec![vec![0, 1, 2]],
+        routes: routes.collect(),
+        seed: 1,
+        memory: 16 << 20,
+    };
+    let Some(world) = start(&plan) else { return };
+    let group = Ipv4Addr::new(224, 1, 2, 3);
+    let members: Vec<_> = world.hosts()[1..]
+        .iter()
+        .map(|host| {
+            let socket = udp(host, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            host.within(|| socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED))
+                .unwrap()
+                .unwrap();
+            socket
+        })
+        .collect();
+    let sender = udp(&world.hosts()[0], IpAddr::V4(world.hosts()[0].plan().address));
+    // Joining sends packets of its own, which the routes lead to the sender alone.
+    sender.send_to(b"1", (group, PORT)).unwrap();
+    sender.send_to(b"2", (group, PORT)).unwrap();
+    let mut bytes = [0; 8];
+    for (index, member) in members.iter().enumerate() {
+        let expected: &[&[u8]] = if index == 1 { &[b"2"] } else { &[b"1", b"2"] };
+        for datagram in expected {
+            let len = member.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..len], *datagram, "member {index}");
+        }
+    }
+    // To one member, one way.
+    let one = world.hosts()[2].plan().address;
+    sender.send_to(b"you", (one, PORT)).unwrap();
+    let len = members[1].recv(&mut bytes).unwrap();
+    assert_eq!(&bytes[..len], b"you");
+    let report = world.stop().unwrap();
+    assert_eq!(report.links[0].stats.pushed.packets + 1, report.links[1].stats.pushed.packets);
+}
+
+#[test]
+fn links_change_while_they_run() {
+    let Some(world) = start(&row(2, &Config::default(), &Config::default())) else { return };
+    let [near, far] = world.hosts() else { panic!("two hosts") };
+    let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
+    let (sender, receiver) = (udp(near, a), udp(far, b));
+    let mut bytes = [0; 8];
+    let links = world.links();
+    let delay = Duration::from_millis(150);
+    links
+        .change(0, move |config| Config { delay: Delay::Constant(delay), ..config.clone() })
+        .unwrap();
+    let begun = Instant::now();
+    sender.send_to(b"x", (b, PORT)).unwrap();
+    receiver.recv(&mut bytes).unwrap();
+    assert!(begun.elapsed() >= delay);
+    let nonsense = links.change(0, |config| Config { rate: Rate::Constant(0), ..config.clone() });
+    assert!(nonsense.is_err());
+    assert!(links.report().unwrap().links[0].stats.delivered.packets >= 1);
+    world.stop().unwrap();
+    assert!(links.report().is_none());
+}
