@@ -1,6 +1,6 @@
 //! Formats of bytes: what is decoded can be encoded, and decodes to the same again.
 
-use sim::pcap::Reader;
+use pcap::Reader;
 use wire::EncodeError;
 use wire::cfdp::{Body, Pdu, UserOperation};
 use wire::ip::{self, Ipv4};

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use lab::protocol::{Family, Protocol};
 use lab::text::SpecError;
-use sim::pcap::{Checksum, Reader, Record};
+use pcap::{Checksum, Reader, Record};
 use wire::cfdp::Pdu;
 use wire::ltp::Segment;
 use wire::{DecodeError, norm, saratoga};

@@ -10,16 +10,17 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("engine", &[]),
     ("wire", &[]),
     ("proto", &["engine", "wire"]),
     ("link", &["engine", "wire"]),
-    ("sim", &["engine", "wire", "proto", "link"]),
+    ("pcap", &["engine", "wire"]),
+    ("sim", &["engine", "wire", "proto", "link", "pcap"]),
     ("rt", &["engine", "wire", "proto"]),
-    ("emu", &["engine", "wire", "link", "rt"]),
-    ("lab", &["engine", "wire", "proto", "link", "sim", "emu", "rt"]),
-    ("cli", &["engine", "wire", "proto", "link", "sim", "emu", "rt", "lab"]),
+    ("emu", &["engine", "wire", "link", "pcap", "rt"]),
+    ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt"]),
+    ("cli", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "lab"]),
 ];
 /// Crates without clock, socket, file, thread or hidden randomness; and so without variants.
 const PURE: [&str; 4] = ["engine", "wire", "proto", "link"];

@@ -10,6 +10,7 @@
 //! Namespaces and devices have no name outside. When the process ends, however it ends, nothing of
 //! them is left.
 
+mod capture;
 mod frame;
 mod isolate;
 mod lateness;
@@ -20,9 +21,10 @@ mod store;
 mod tun;
 mod world;
 
+pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::isolate::{IsolateError, Stage, isolate, unmarked};
 pub use self::lateness::Lateness;
-pub use self::pump::{ChangeError, LinkReport, Report};
+pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::world::{
     Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts,
 };

@@ -5,15 +5,17 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use engine::Time;
-use link::{Config, ConfigError, Departure, Fate, Link};
+use link::{Config, ConfigError, Departure, Fate, Link, LossCause};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
+use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
 use crate::frame::vnet::Vnet;
 use crate::frame::{HEADER_MAX, Shape, complete};
 use crate::lateness::Lateness;
@@ -28,6 +30,8 @@ const SPIN: Duration = Duration::from_micros(30);
 /// pause for 50 ms.
 const RUN_MAX: Duration = Duration::from_micros(900);
 const PAUSE: Duration = Duration::from_micros(60);
+/// How long a capture may wait to hear what becomes of packets that wait for the line.
+const TELL: Duration = Duration::from_millis(50);
 
 /// One segment of a packet that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ struct Segment {
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) tun: Tun,
+    /// What it is called, for captures.
+    pub(crate) device: Device,
     pub(crate) way: Way,
 }
 
@@ -61,11 +67,14 @@ pub(crate) struct Pipe {
     to: usize,
     lateness: Lateness,
     refused: u64,
+    /// Packets that the link took, and of which a capture was told what becomes.
+    taken: u64,
+    decided: u64,
 }
 
 impl Pipe {
     pub(crate) fn new(link: config::Carrier, to: usize) -> Self {
-        Self { link: link.0, to, lateness: Lateness::new(), refused: 0 }
+        Self { link: link.0, to, lateness: Lateness::new(), refused: 0, taken: 0, decided: 0 }
     }
 }
 
@@ -111,7 +120,36 @@ pub struct Report {
 enum Order {
     Change(usize, Box<dyn FnOnce(&Config) -> Config + Send>, Sender<Result<(), ConfigError>>),
     Report(Sender<Report>),
+    Capture(CapturePlan, Sender<Result<(), CaptureError>>),
+    EndCapture(Sender<Option<Finished>>),
     Stop,
+}
+
+/// What is to be captured, and where to.
+struct CapturePlan {
+    hosts: Option<Vec<String>>,
+    folder: PathBuf,
+    limits: CaptureLimits,
+}
+
+/// Why a capture did not begin, or was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// There is one already.
+    #[error("a capture is running already; stop it first")]
+    Running,
+    /// There is none.
+    #[error("no capture is running")]
+    None,
+    /// A host that is none.
+    #[error("there is no host {0:?} with a link to capture")]
+    Host(String),
+    /// Its folder or a file.
+    #[error("the capture: {0}")]
+    Files(#[from] io::Error),
+    /// The emulator has stopped.
+    #[error("the emulator has stopped")]
+    Stopped,
 }
 
 /// Tells a running [`Pump`] what to do, from any thread.
@@ -138,6 +176,26 @@ impl Handle {
         let (answer, result) = crossbeam_channel::bounded(1);
         self.order(Order::Report(answer));
         result.recv().ok()
+    }
+
+    /// Begins to capture what these hosts, or all, send and receive.
+    pub(crate) fn capture(
+        &self,
+        hosts: Option<Vec<String>>,
+        folder: PathBuf,
+        limits: CaptureLimits,
+    ) -> Result<(), CaptureError> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::Capture(CapturePlan { hosts, folder, limits }, answer));
+        result.recv().map_err(|_| CaptureError::Stopped)?
+    }
+
+    /// Ends the capture, and waits until it is written.
+    pub(crate) fn end_capture(&self) -> Result<CaptureReport, CaptureError> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::EndCapture(answer));
+        let finished = result.recv().map_err(|_| CaptureError::Stopped)?;
+        Ok(finished.ok_or(CaptureError::None)?.wait()?)
     }
 
     pub(crate) fn stop(&self) {
@@ -169,6 +227,8 @@ pub(crate) struct Pump {
     pipes: Vec<Pipe>,
     store: Store,
     started: Instant,
+    started_of_day: SystemTime,
+    tap: Option<Tap>,
     orders: Receiver<Order>,
     event: Arc<OwnedFd>,
     /// Whether the thread's priority is one that the kernel throttles.
@@ -193,6 +253,8 @@ impl Pump {
             pipes,
             store: Store::new(memory),
             started: Instant::now(),
+            started_of_day: SystemTime::now(),
+            tap: None,
             orders,
             event,
             real_time: false,
@@ -220,6 +282,7 @@ impl Pump {
             if busy && !must_pause {
                 continue;
             }
+            self.tell_decided();
             let next = self.pipes.iter().filter_map(|pipe| pipe.link.next()).min();
             let left = next.map(|at| at.since(self.now()));
             let sleep = match left {
@@ -228,10 +291,17 @@ impl Pump {
                 Some(left) => Some(left - SPIN),
                 None => None,
             };
+            let waits = self.tap.is_some() && self.pipes.iter().any(|pipe| pipe.link.waiting() > 0);
+            let sleep =
+                if waits { Some(sleep.map_or(TELL, |sleep| sleep.min(TELL))) } else { sleep };
             let told = self.sleep(sleep)?;
             slept = Instant::now();
             if told && !self.obey() {
-                return Ok(self.report());
+                let report = self.report();
+                if let Some(tap) = self.tap.take() {
+                    tap.finish().wait()?;
+                }
+                return Ok(report);
             }
         }
     }
@@ -270,9 +340,47 @@ impl Pump {
                 Ok(Order::Report(answer)) => {
                     let _ = answer.send(self.report());
                 }
+                Ok(Order::Capture(plan, answer)) => {
+                    let _ = answer.send(self.begin_capture(&plan));
+                }
+                Ok(Order::EndCapture(answer)) => {
+                    let _ = answer.send(self.tap.take().map(Tap::finish));
+                }
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
+        }
+    }
+
+    fn begin_capture(&mut self, plan: &CapturePlan) -> Result<(), CaptureError> {
+        if self.tap.is_some() {
+            return Err(CaptureError::Running);
+        }
+        let hosts = plan.hosts.iter().flatten();
+        let known = |host: &String| self.ports.iter().any(|port| port.device.host == *host);
+        if let Some(unknown) = hosts.clone().find(|host| !known(host)) {
+            return Err(CaptureError::Host(unknown.clone()));
+        }
+        let wanted = |port: &Port| {
+            let all = plan.hosts.as_ref();
+            all.is_none_or(|hosts| hosts.contains(&port.device.host)).then(|| port.device.clone())
+        };
+        let devices = self.ports.iter().map(wanted).collect();
+        self.tap = Some(Tap::start(devices, &plan.folder, plan.limits, self.started_of_day)?);
+        let now = self.now();
+        for pipe in &mut self.pipes {
+            while pipe.link.next_decided(now).is_some() {}
+            pipe.decided = pipe.taken - pipe.link.waiting() as u64;
+        }
+        Ok(())
+    }
+
+    /// Tells the capture what becomes of packets whose transmission has begun.
+    fn tell_decided(&mut self) {
+        let Some(tap) = &mut self.tap else { return };
+        let now = Time::ZERO + self.started.elapsed();
+        for (index, pipe) in self.pipes.iter_mut().enumerate() {
+            pipe.tell_decided(index, now, tap);
         }
     }
 
@@ -339,14 +447,33 @@ impl Pump {
         }
         let Some(packet) = self.store.keep(len, shape, references) else { return };
         let now = Time::ZERO + self.started.elapsed();
+        let mut tap = self.tap.as_mut().filter(|tap| tap.wants(port));
         let mut rejected = 0;
-        for &pipe in pipes {
-            let link = &mut self.pipes[pipe].link;
-            for index in 0..shape.segments() {
+        for index in 0..shape.segments() {
+            let (mut open, mut refused) = (Vec::new(), Vec::new());
+            for &number in pipes {
+                let pipe = &mut self.pipes[number];
                 let segment = Segment { packet, index };
-                if link.push(now, shape.segment_len(index), segment).is_err() {
-                    rejected += 1;
+                match pipe.link.push(now, shape.segment_len(index), segment) {
+                    Ok(()) => {
+                        if tap.is_some() {
+                            open.push((number, pipe.taken));
+                        }
+                        pipe.taken += 1;
+                    }
+                    Err(refusal) => {
+                        rejected += 1;
+                        if tap.is_some() {
+                            refused
+                                .push(format!("not taken by the link: {}", refusal.cause.name()));
+                        }
+                    }
                 }
+            }
+            if let Some(tap) = &mut tap {
+                let mut bytes = Vec::new();
+                copy_segment(&self.store, packet, index, &mut bytes);
+                tap.sent(port, now, bytes, open, refused);
             }
         }
         if rejected > 0 {
@@ -374,6 +501,10 @@ impl Pump {
             return Ok(false);
         }
         let now = self.now();
+        if let Some(tap) = &mut self.tap {
+            // What is popped now must have been told of.
+            self.pipes[index].tell_decided(index, now, tap);
+        }
         let mut run: Option<Run> = None;
         while let Some(departure) = self.pipes[index].link.pop(now) {
             let Departure { at, item: segment, fate, .. } = departure;
@@ -415,7 +546,17 @@ impl Pump {
         let count = run.segments.len() as u32;
         let pipe = &mut self.pipes[index];
         let written = self.ports[pipe.to].tun.write(&vnet, &header[..len], payload);
-        pipe.wrote(written, self.started, run.due, count)?;
+        let at = pipe.wrote(written, self.started, run.due, count)?;
+        let port = pipe.to;
+        if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port))
+            && let Some(at) = at
+        {
+            for segment in run.segments.clone() {
+                let mut bytes = Vec::new();
+                copy_segment(&self.store, run.packet, segment, &mut bytes);
+                tap.received(port, at, bytes);
+            }
+        }
         self.store.release(run.packet, count);
         Ok(())
     }
@@ -427,48 +568,71 @@ impl Pump {
         damage: &link::Damage,
         due: Time,
     ) -> io::Result<()> {
-        let bytes = self.store.bytes(segment.packet);
-        let shape = self.store.shape(segment.packet);
-        let segments = segment.index..segment.index + 1;
-        let mut header = [0; HEADER_MAX];
-        let (vnet, len) = shape.header(bytes, segments.clone(), &mut header);
         let whole = &mut self.scratch;
         whole.clear();
-        whole.extend_from_slice(&header[..len]);
-        whole.extend_from_slice(&bytes[shape.payload(segments)]);
-        if let Some(checksum) = vnet.checksum {
-            complete(whole, checksum);
-        }
+        copy_segment(&self.store, segment.packet, segment.index, whole);
         damage.apply(whole);
         let pipe = &mut self.pipes[index];
         let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], whole);
-        pipe.wrote(written, self.started, due, 1)?;
+        let at = pipe.wrote(written, self.started, due, 1)?;
+        let port = pipe.to;
+        if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port))
+            && let Some(at) = at
+        {
+            tap.received(port, at, whole.clone());
+        }
         self.store.release(segment.packet, 1);
         Ok(())
     }
 }
 
 impl Pipe {
+    /// Tells a capture what becomes of packets whose transmission has begun by `now`.
+    fn tell_decided(&mut self, index: usize, now: Time, tap: &mut Tap) {
+        while let Some(departure) = self.link.next_decided(now) {
+            let says = match &departure.fate {
+                Fate::Delivered => None,
+                Fate::Damaged(_) => Some("damaged on the way".to_owned()),
+                Fate::Lost(cause) => Some(format!("lost on the way: {}", LossCause::name(*cause))),
+            };
+            tap.decided(index, self.decided, says);
+            self.decided += 1;
+        }
+    }
+
+    /// Counts what a host was handed; when it had it, unless it would not take it.
     fn wrote(
         &mut self,
         written: io::Result<()>,
         started: Instant,
         due: Time,
         count: u32,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<Time>> {
         match written {
             Ok(()) => {
                 let now = Time::ZERO + started.elapsed();
                 self.lateness.record(now.since(due), count);
-                Ok(())
+                Ok(Some(now))
             }
             // A damaged header; an interface that is down; a host's full backlog.
             Err(error) if is_of_the_packet(&error) => {
                 self.refused += u64::from(count);
-                Ok(())
+                Ok(None)
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Appends a segment as a packet of its own, with its checksum.
+fn copy_segment(store: &Store, packet: PacketId, index: u16, to: &mut Vec<u8>) {
+    let (bytes, shape) = (store.bytes(packet), store.shape(packet));
+    let mut header = [0; HEADER_MAX];
+    let (vnet, len) = shape.header(bytes, index..index + 1, &mut header);
+    to.extend_from_slice(&header[..len]);
+    to.extend_from_slice(&bytes[shape.payload(index..index + 1)]);
+    if let Some(checksum) = vnet.checksum {
+        complete(to, checksum);
     }
 }
 

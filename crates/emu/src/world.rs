@@ -4,15 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::process::Command;
 use std::thread::JoinHandle;
 
 use engine::Rng;
 use link::{Config, ConfigError};
 
+use crate::capture::{self, CaptureLimits, CaptureReport};
 use crate::namespace::Namespace;
 use crate::priority;
-use crate::pump::{ChangeError, Handle, Pipe, Port, Pump, Report, Way, config::Carrier};
+use crate::pump::{
+    CaptureError, ChangeError, Handle, Pipe, Port, Pump, Report, Way, config::Carrier,
+};
 use crate::tun::Tun;
 
 /// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
@@ -159,7 +163,9 @@ impl World {
             let what =
                 || format!("{}: making device {}", plan.hosts[device.host].name, device.name);
             let tun = tun.map_err(|error| WorldError::System { what: what(), error })?;
-            ports.push(Port { tun, way: device.way(plan) });
+            let host = plan.hosts[device.host].name.clone();
+            let name = device.name.clone();
+            ports.push(Port { tun, device: capture::Device { host, name }, way: device.way(plan) });
         }
         for (index, host) in hosts.iter().enumerate() {
             configure(plan, &devices, index, host)?;
@@ -229,6 +235,28 @@ impl Links {
         change: impl FnOnce(&Config) -> Config + Send + 'static,
     ) -> Result<(), ChangeError> {
         self.0.change(link, change)
+    }
+
+    /// Begins to capture what hosts send and receive: these, or all. Each has a file of its own below
+    /// `folder`, in which each of its devices is an interface.
+    ///
+    /// # Errors
+    /// [`CaptureError`] says what is in the way.
+    pub fn capture(
+        &self,
+        hosts: Option<Vec<String>>,
+        folder: &Path,
+        limits: CaptureLimits,
+    ) -> Result<(), CaptureError> {
+        self.0.capture(hosts, folder.to_owned(), limits)
+    }
+
+    /// Ends the capture, and waits until it is written.
+    ///
+    /// # Errors
+    /// There is none, or a file could not be written.
+    pub fn end_capture(&self) -> Result<CaptureReport, CaptureError> {
+        self.0.end_capture()
     }
 
     /// What became of all packets so far; `None` if the world has ended.

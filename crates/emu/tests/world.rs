@@ -4,13 +4,17 @@
 #![expect(clippy::print_stderr, reason = "tests say what was left out")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::Time;
 
 use link::{Config, Delay, ErrorKind, ErrorModel, OnError, Rate};
-use slowlight_emu::{Host, HostPlan, LinkPlan, Plan, Route, World};
+use slowlight_emu::{CaptureLimits, Host, HostPlan, LinkPlan, Plan, Route, World};
 
 const PORT: u16 = 4000;
 
@@ -274,4 +278,79 @@ fn links_change_while_they_run() {
     assert!(links.report().unwrap().links[0].stats.delivered.packets >= 1);
     world.stop().unwrap();
     assert!(links.report().is_none());
+}
+
+/// The packets of a capture: when, from which host, how many octets, and what is said of them.
+fn captured(path: &Path) -> Vec<(Time, u8, usize, Option<String>)> {
+    let reader = pcap::Reader::new(File::open(path).unwrap()).unwrap();
+    let records = reader.map(Result::unwrap);
+    records.map(|r| (r.at, r.bytes[15], r.bytes.len(), r.comment)).collect()
+}
+
+#[test]
+fn a_capture_says_what_became_of_each_packet() {
+    let config = Config { rate: Rate::Constant(1_000_000), ..losing(&[1]) };
+    let Some(world) = start(&row(2, &config, &Config::default())) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let links = world.links();
+    links.capture(None, folder.path(), CaptureLimits::default()).unwrap();
+    assert!(links.capture(None, folder.path(), CaptureLimits::default()).is_err());
+    let [near, far] = world.hosts() else { panic!("two hosts") };
+    let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
+    let (sender, receiver) = (udp(near, a), udp(far, b));
+    let mut bytes = [0; 2000];
+    // Each takes 8 ms, so that they wait for each other; answers come in between.
+    for _ in 0..5 {
+        sender.send_to(&[7; 972], (b, PORT)).unwrap();
+    }
+    for _ in 0..4 {
+        receiver.recv(&mut bytes).unwrap();
+        receiver.send_to(&[8; 72], (a, PORT)).unwrap();
+    }
+    for _ in 0..4 {
+        sender.recv(&mut bytes).unwrap();
+    }
+    let report = links.end_capture().unwrap();
+    assert_eq!((report.packets, report.missed, report.files.len()), (17, 0, 2));
+    assert!(links.end_capture().is_err());
+    let near = captured(&folder.path().join("host-1.pcapng"));
+    let far = captured(&folder.path().join("host-2.pcapng"));
+    assert!(near.is_sorted_by_key(|record| record.0) && far.is_sorted_by_key(|record| record.0));
+    let sent: Vec<_> = near.iter().filter(|r| r.1 == 1).collect();
+    assert_eq!(sent.iter().map(|r| r.2).collect::<Vec<_>>(), [1000; 5]);
+    let says: Vec<_> = sent.iter().map(|record| record.3.as_deref()).collect();
+    let lost = says[1].unwrap();
+    assert!(lost.starts_with("lost on the way: "), "{lost}");
+    assert_eq!((says[0], &says[2..]), (None, &[None; 3][..]));
+    assert_eq!(far.iter().filter(|r| r.1 == 1).count(), 4);
+    let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let age = today.as_secs_f64() - near[0].0.as_secs_f64();
+    assert!((0.0..60.0).contains(&age), "stamps are times of day, not {age} s off");
+}
+
+#[test]
+fn a_capture_keeps_within_its_limits() {
+    let Some(world) = start(&row(2, &Config::default(), &Config::default())) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let links = world.links();
+    let limits = CaptureLimits { file: 20_000, files: 2 };
+    links.capture(Some(vec!["host-2".to_owned()]), folder.path(), limits).unwrap();
+    let unknown = links.capture(Some(vec!["nobody".to_owned()]), folder.path(), limits);
+    assert!(unknown.is_err());
+    let [near, far] = world.hosts() else { panic!("two hosts") };
+    let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
+    let (sender, receiver) = (udp(near, a), udp(far, b));
+    let mut bytes = [0; 2000];
+    for _ in 0..100 {
+        sender.send_to(&[7; 972], (b, PORT)).unwrap();
+        receiver.recv(&mut bytes).unwrap();
+    }
+    let report = links.end_capture().unwrap();
+    assert_eq!((report.packets, report.files.len()), (100, 2));
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 2);
+    for path in &report.files {
+        assert!(path.metadata().unwrap().len() <= 20_000);
+        assert!(captured(path).len() >= 5);
+    }
 }

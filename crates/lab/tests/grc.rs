@@ -49,10 +49,10 @@ fn capture(scenario: &Scenario) -> (Run, Vec<u8>, Vec<Seen>) {
     assert!(run.succeeded(), "{run:?}");
     let bytes = sink.0.lock().unwrap().clone();
     let mut seen = Vec::new();
-    for record in sim::pcap::Reader::new(Cursor::new(bytes.clone())).unwrap() {
+    for record in pcap::Reader::new(Cursor::new(bytes.clone())).unwrap() {
         let record = record.unwrap();
         let datagram = record.udp().unwrap();
-        assert_eq!(datagram.checksum, sim::pcap::Checksum::Right);
+        assert_eq!(datagram.checksum, pcap::Checksum::Right);
         seen.push(Seen {
             at: record.at.as_secs_f64(),
             len: datagram.data.len(),

@@ -145,7 +145,7 @@ fn a_capture_at_a_relay_shows_both_of_its_sides() {
     assert!(run.succeeded(), "{run:?}");
     let bytes = kept.0.lock().unwrap().clone();
     let records: Vec<_> =
-        sim::pcap::Reader::new(&bytes[..]).unwrap().collect::<Result<_, _>>().unwrap();
+        pcap::Reader::new(&bytes[..]).unwrap().collect::<Result<_, _>>().unwrap();
     let on = |name: &str| {
         records.iter().filter(|record| record.interface_name.as_deref() == Some(name)).count()
     };

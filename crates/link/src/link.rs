@@ -28,6 +28,8 @@ pub struct Link<T> {
     waiting: VecDeque<Waiting<T>>,
     waiting_bytes: u64,
     flight: VecDeque<Departure<T>>,
+    /// How many at the end of `flight` [`Link::next_decided`] has not told of.
+    untold: usize,
     latest_arrival: Time,
     now: Time,
     stats: Stats,
@@ -102,6 +104,7 @@ impl<T> Link<T> {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             flight: VecDeque::new(),
+            untold: 0,
             latest_arrival: Time::ZERO,
             now: Time::ZERO,
             stats: Stats::default(),
@@ -171,6 +174,7 @@ impl<T> Link<T> {
         self.advance(now);
         self.flight.front().filter(|departure| departure.at <= now)?;
         let departure = self.flight.pop_front()?;
+        self.untold = self.untold.min(self.flight.len());
         let len = departure.len;
         self.stats.queued.remove(len);
         match &departure.fate {
@@ -181,6 +185,17 @@ impl<T> Link<T> {
             }
             Fate::Lost(cause) => self.stats.lose(*cause, len),
         }
+        Some(departure)
+    }
+
+    /// The next packet whose transmission has begun by `now`: what becomes of it is decided, though
+    /// it may take hours to get there. Packets come in the order of transmission, each once; one that
+    /// was popped before this told of it is left out. For captures at the near end.
+    pub fn next_decided(&mut self, now: Time) -> Option<&Departure<T>> {
+        self.advance(now);
+        let next = self.flight.len() - self.untold;
+        let departure = self.flight.get(next)?;
+        self.untold -= 1;
         Some(departure)
     }
 
@@ -390,6 +405,7 @@ impl<T> Link<T> {
             Outcome::Sent | Outcome::Cut => plan.released + self.config.delay.at(plan.released),
         };
         self.latest_arrival = self.latest_arrival.max(at);
+        self.untold += 1;
         self.flight.push_back(Departure {
             at: self.latest_arrival,
             pushed: packet.pushed,

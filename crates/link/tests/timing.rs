@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use engine::{Rng, Time};
 use link::{
-    Config, Delay, Departure, Fate, Framing, Interpolation, Link, LossCause, Queue, Rate, RateStep,
-    Release, TokenBucket,
+    Config, Delay, Departure, ErrorKind, ErrorModel, Fate, Framing, Interpolation, Link, LossCause,
+    Queue, Rate, RateStep, Release, TokenBucket,
 };
 use proptest::prelude::*;
 
@@ -423,4 +423,40 @@ fn the_default_link_is_a_perfect_wire() {
     assert_eq!((departure.item, departure.fate), (7, Fate::Delivered));
     assert_eq!((link.rate_at(now), link.delay_at(now), link.overhead()), (None, Duration::ZERO, 0));
     assert_eq!((link.next(), link.pop(Time::MAX)), (None, None));
+}
+
+#[test]
+fn what_is_decided_is_told_when_its_transmission_begins() {
+    let mut link = Link::new(
+        Config {
+            rate: Rate::Constant(8_000),
+            delay: Delay::Constant(Duration::from_hours(1)),
+            errors: vec![ErrorModel::dropping(ErrorKind::DropList(vec![1]))],
+            ..Config::default()
+        },
+        Rng::new(1, "test"),
+    )
+    .unwrap();
+    // Each takes a second.
+    for item in 0..4_u64 {
+        link.push(Time::ZERO, 1_000, item).unwrap();
+    }
+    let mut told = Vec::new();
+    for second in 0..4 {
+        let now = Time::from_secs(second);
+        while let Some(departure) = link.next_decided(now) {
+            told.push((second, departure.item, departure.fate.clone()));
+        }
+    }
+    let lost = Fate::Lost(LossCause::DropList);
+    let expected =
+        [(0, 0, Fate::Delivered), (1, 1, lost), (2, 2, Fate::Delivered), (3, 3, Fate::Delivered)];
+    assert_eq!(told, expected);
+    // What is popped untold is not told of later.
+    link.push(Time::from_secs(4), 1_000, 4).unwrap();
+    let end = Time::from_secs(3 * 3600);
+    assert_eq!(std::iter::from_fn(|| link.pop(end)).count(), 5);
+    assert_eq!(link.next_decided(end), None);
+    link.push(end, 1_000, 5).unwrap();
+    assert_eq!(link.next_decided(end).map(|departure| departure.item), Some(5));
 }

@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
 use engine::Time;
-
-use crate::pcap::{Direction, LinkType, Writer};
+use pcap::{Direction, LinkType, Writer};
 
 /// Everything some interfaces of a host send and receive.
 ///

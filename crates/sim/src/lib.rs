@@ -18,7 +18,6 @@ mod capture;
 mod host;
 mod net;
 mod packet;
-pub mod pcap;
 mod stack;
 mod stats;
 mod store;

@@ -6,11 +6,11 @@ use std::net::Ipv4Addr;
 
 use engine::{Rng, Time};
 use link::{ConfigError, Departure, Fate, Framing, Link, WhileDown};
+use pcap::LinkType;
 
 use crate::agenda::Agenda;
 use crate::capture::{Capture, Ends, Interface};
 use crate::packet::{Packet, Pool};
-use crate::pcap::LinkType;
 use crate::trace::{PacketFate, Trace, TraceRow};
 
 /// One direction of a link and where it leads.

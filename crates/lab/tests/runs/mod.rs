@@ -10,7 +10,7 @@ use lab::preset::Preset;
 use lab::quantity::Probability;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
-use sim::pcap::Record;
+use pcap::Record;
 use slowlight_lab as lab;
 
 /// 10 MB at 10 Mbit/s over a link with this delay and this share of packets lost.
@@ -75,6 +75,6 @@ impl Shared {
     /// The packets of the capture.
     pub(crate) fn records(&self) -> Vec<Record> {
         let octets = self.0.lock().unwrap().clone();
-        sim::pcap::Reader::new(Cursor::new(octets)).unwrap().map(Result::unwrap).collect()
+        pcap::Reader::new(Cursor::new(octets)).unwrap().map(Result::unwrap).collect()
     }
 }

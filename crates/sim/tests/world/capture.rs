@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::Time;
 use link::{ErrorKind, ErrorModel};
-use slowlight_sim::pcap::{Checksum, LinkType, Reader, Record};
+use pcap::{Checksum, LinkType, Reader, Record};
 use slowlight_sim::{Limit, LinkEnd, Outcome, TraceRow};
 
 use crate::toy::*;

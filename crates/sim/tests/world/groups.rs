@@ -9,7 +9,7 @@ use crate::toy::{EARTH, PORT, RELAY, Shared, info, line};
 use engine::{Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf};
 use link::{Delay, ErrorKind, ErrorModel, Outages, Queue, Rate, WhileDown, Window};
 use proptest::prelude::*;
-use slowlight_sim::pcap::Reader;
+use pcap::Reader;
 use slowlight_sim::{Action, EngineCall, HostConfig, HostId, Limit, LinkId, Outcome, World};
 
 const GROUP: PathId = PathId(0);
@@ -308,7 +308,7 @@ fn a_capture_shows_the_group_in_every_header() {
             Reader::new(Cursor::new(capture.bytes())).unwrap().map(Result::unwrap).collect();
         assert_eq!(records.len(), 3);
         for record in &records {
-            if record.link_type == slowlight_sim::pcap::LinkType::Ethernet {
+            if record.link_type == pcap::LinkType::Ethernet {
                 assert_eq!(record.bytes[..6], [0x01, 0x00, 0x5e, 1, 2, 3]);
             }
             // This checks both checksums.

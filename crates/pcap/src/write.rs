@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use engine::Time;
 
-use super::LinkType;
+use crate::LinkType;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;

@@ -11,7 +11,7 @@ use wire::ip::{Ipv4, PROTOCOL_UDP};
 use wire::udp::{self, Udp};
 use wire::{DecodeError, DecodeErrorKind};
 
-use super::LinkType;
+use crate::LinkType;
 
 /// Blocks and packets beyond this are taken for damage: 16 MiB.
 const LEN_MAX: u32 = 1 << 24;

@@ -14,6 +14,8 @@
 //! The block types are few and the crates at hand either ignore an interface's time resolution or
 //! are release candidates, so they are written out here.
 
+#![forbid(unsafe_code)]
+
 mod read;
 mod write;
 

@@ -1,0 +1,362 @@
+//! What hosts send and receive, as pcapng files with the fate of each packet.
+//!
+//! The thread of the links hands copies to a thread that writes. It never waits for that: what there
+//! is no room for is counted, and left out.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+use engine::Time;
+use pcap::{Direction, LinkType, Writer};
+
+/// Events that may wait for the writing thread.
+const EVENTS: usize = 1 << 16;
+/// Octets of packets that may wait for the fate of one sent before them; then it is written without.
+const WAITING_MAX: usize = 64 << 20;
+
+/// How much a capture may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureLimits {
+    /// Octets of one file; then a new one is begun.
+    pub file: u64,
+    /// Files a host, of which the oldest is removed for a new one.
+    pub files: usize,
+}
+
+impl Default for CaptureLimits {
+    /// 8 files of 256 MiB.
+    fn default() -> Self {
+        Self { file: 256 << 20, files: 8 }
+    }
+}
+
+/// What a capture held when it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureReport {
+    /// The files that are left, oldest first.
+    pub files: Vec<PathBuf>,
+    /// Packets written.
+    pub packets: u64,
+    /// Packets that were left out because the disk was too slow.
+    pub missed: u64,
+}
+
+/// A device whose packets are captured.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) host: String,
+    pub(crate) name: String,
+}
+
+/// What happened at a device.
+#[derive(Debug)]
+enum Event {
+    /// A packet left for so many links, whose fates are open.
+    Sent {
+        device: usize,
+        at: Time,
+        bytes: Vec<u8>,
+        open: Vec<(usize, u64)>,
+        refused: Vec<String>,
+    },
+    /// The fate of a link's packet is decided.
+    Decided {
+        link: usize,
+        number: u64,
+        says: Option<String>,
+    },
+    Received {
+        device: usize,
+        at: Time,
+        bytes: Vec<u8>,
+    },
+}
+
+/// The links' side of a capture.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    events: Sender<Event>,
+    /// Which devices are captured.
+    devices: Vec<bool>,
+    missed: u64,
+    thread: JoinHandle<io::Result<CaptureReport>>,
+}
+
+impl Tap {
+    /// Begins a capture of the devices with a place in it, in files below `folder`. `epoch` is the
+    /// time of day at [`Time::ZERO`].
+    pub(crate) fn start(
+        devices: Vec<Option<Device>>,
+        folder: &Path,
+        limits: CaptureLimits,
+        epoch: SystemTime,
+    ) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let wanted = devices.iter().map(Option::is_some).collect();
+        let (sender, receiver) = crossbeam_channel::bounded(EVENTS);
+        let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let recorder = Recorder::new(devices, folder, limits, Time::ZERO + epoch)?;
+        let thread = std::thread::Builder::new().name("capture".to_owned());
+        let thread = thread.spawn(move || recorder.run(&receiver))?;
+        Ok(Self { events: sender, devices: wanted, missed: 0, thread })
+    }
+
+    pub(crate) fn wants(&self, device: usize) -> bool {
+        self.devices[device]
+    }
+
+    /// A packet left a device at `at`, for links as the packets of these numbers; others refused it.
+    pub(crate) fn sent(
+        &mut self,
+        device: usize,
+        at: Time,
+        bytes: Vec<u8>,
+        open: Vec<(usize, u64)>,
+        refused: Vec<String>,
+    ) {
+        self.tell(Event::Sent { device, at, bytes, open, refused });
+    }
+
+    /// What will become of a link's packet; `None` if it will arrive as it was sent.
+    pub(crate) fn decided(&mut self, link: usize, number: u64, says: Option<String>) {
+        // Without this the packet's record would wait: there is room again when others were written.
+        let _ = self.events.send(Event::Decided { link, number, says });
+    }
+
+    pub(crate) fn received(&mut self, device: usize, at: Time, bytes: Vec<u8>) {
+        self.tell(Event::Received { device, at, bytes });
+    }
+
+    fn tell(&mut self, event: Event) {
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            self.events.try_send(event)
+        {
+            self.missed += 1;
+        }
+    }
+
+    /// Ends the capture; the result is there when everything is written.
+    pub(crate) fn finish(self) -> Finished {
+        Finished { thread: self.thread, missed: self.missed }
+    }
+}
+
+/// A capture that is being written to its end.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    thread: JoinHandle<io::Result<CaptureReport>>,
+    missed: u64,
+}
+
+impl Finished {
+    pub(crate) fn wait(self) -> io::Result<CaptureReport> {
+        let report = self.thread.join().map_err(|_| io::Error::other("the capture failed"))??;
+        Ok(CaptureReport { missed: self.missed, ..report })
+    }
+}
+
+/// The writing side.
+struct Recorder {
+    hosts: Vec<HostFile>,
+    /// For each device the number of its host's file, and its number there.
+    devices: Vec<Option<(usize, u32)>>,
+    /// For each link the packets whose fates are open: number, host's file, place in its queue.
+    open: Vec<VecDeque<(u64, usize, u64)>>,
+    epoch: Time,
+}
+
+/// The files of one host.
+struct HostFile {
+    folder: PathBuf,
+    name: String,
+    interfaces: Vec<String>,
+    limits: CaptureLimits,
+    writer: Writer<BufWriter<File>>,
+    written: u64,
+    number: u32,
+    files: VecDeque<PathBuf>,
+    packets: u64,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    /// Records that were written from `waiting`: the place of its first.
+    gone: u64,
+}
+
+struct Waiting {
+    interface: u32,
+    at: Time,
+    direction: Direction,
+    bytes: Vec<u8>,
+    /// Links that have not decided.
+    open: usize,
+    says: Vec<String>,
+}
+
+impl Recorder {
+    fn new(
+        devices: Vec<Option<Device>>,
+        folder: &Path,
+        limits: CaptureLimits,
+        epoch: Time,
+    ) -> io::Result<Self> {
+        let mut names: Vec<(String, Vec<String>)> = Vec::new();
+        let mut places = Vec::new();
+        for device in devices {
+            places.push(device.map(|device| {
+                let known = names.iter().position(|(host, _)| *host == device.host);
+                let host = known.unwrap_or_else(|| {
+                    names.push((device.host.clone(), Vec::new()));
+                    names.len() - 1
+                });
+                let interfaces = &mut names[host].1;
+                interfaces.push(device.name);
+                (host, interfaces.len() as u32 - 1)
+            }));
+        }
+        let file = |(name, interfaces)| HostFile::create(folder, name, interfaces, limits);
+        let hosts = names.into_iter().map(file).collect::<io::Result<_>>()?;
+        Ok(Self { hosts, devices: places, open: Vec::new(), epoch })
+    }
+
+    fn run(mut self, events: &Receiver<Event>) -> io::Result<CaptureReport> {
+        for event in events {
+            self.take(event)?;
+        }
+        let mut report = CaptureReport::default();
+        for mut host in self.hosts {
+            host.write_waiting(0)?;
+            host.writer.flush()?;
+            report.packets += host.packets;
+            report.files.extend(host.files);
+        }
+        Ok(report)
+    }
+
+    fn take(&mut self, event: Event) -> io::Result<()> {
+        let (device, at, direction, bytes, open, says) = match event {
+            Event::Sent { device, at, bytes, open, refused } => {
+                (device, at, Direction::Out, bytes, open, refused)
+            }
+            Event::Received { device, at, bytes } => {
+                (device, at, Direction::In, bytes, Vec::new(), Vec::new())
+            }
+            Event::Decided { link, number, says } => return self.decide(link, number, says),
+        };
+        let Some((host, interface)) = self.devices[device] else { return Ok(()) };
+        let file = &mut self.hosts[host];
+        let place = file.gone + file.waiting.len() as u64;
+        for &(link, number) in &open {
+            if self.open.len() <= link {
+                self.open.resize_with(link + 1, VecDeque::new);
+            }
+            self.open[link].push_back((number, host, place));
+        }
+        let at = self.epoch + at.since(Time::ZERO);
+        file.waiting_bytes += bytes.len();
+        let open = open.len();
+        file.waiting.push_back(Waiting { interface, at, direction, bytes, open, says });
+        file.write_waiting(WAITING_MAX)
+    }
+
+    fn decide(&mut self, link: usize, number: u64, says: Option<String>) -> io::Result<()> {
+        let Some(open) = self.open.get_mut(link) else { return Ok(()) };
+        // Packets that were left out, or sent before the capture began, have no record.
+        if open.front().is_none_or(|(first, ..)| *first != number) {
+            return Ok(());
+        }
+        let Some((_, host, place)) = open.pop_front() else { return Ok(()) };
+        let file = &mut self.hosts[host];
+        let index = place.checked_sub(file.gone).and_then(|index| usize::try_from(index).ok());
+        if let Some(record) = index.and_then(|index| file.waiting.get_mut(index)) {
+            record.open = record.open.saturating_sub(1);
+            record.says.extend(says);
+        }
+        file.write_waiting(WAITING_MAX)
+    }
+}
+
+impl HostFile {
+    fn create(
+        folder: &Path,
+        name: String,
+        interfaces: Vec<String>,
+        limits: CaptureLimits,
+    ) -> io::Result<Self> {
+        let path = folder.join(format!("{name}.pcapng"));
+        let writer = begin(&path, &interfaces)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            name,
+            interfaces,
+            limits,
+            writer,
+            written: 0,
+            number: 1,
+            files: VecDeque::from([path]),
+            packets: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            gone: 0,
+        })
+    }
+
+    /// Writes what is complete, in order of time, and what is not until no more than `keep` octets
+    /// wait.
+    fn write_waiting(&mut self, keep: usize) -> io::Result<()> {
+        while let Some(record) = self.waiting.front()
+            && (record.open == 0 || self.waiting_bytes > keep)
+        {
+            let Some(record) = self.waiting.pop_front() else { break };
+            self.gone += 1;
+            self.waiting_bytes -= record.bytes.len();
+            self.write(record)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, mut record: Waiting) -> io::Result<()> {
+        if record.open > 0 {
+            record.says.push("its fate was open when this was written".to_owned());
+        }
+        // A block has 32 octets around the packet, and options.
+        let says = record.says.join("; ");
+        let len = record.bytes.len() as u64 + says.len() as u64 + 64;
+        if self.written > 0 && self.written + len > self.limits.file {
+            self.rotate()?;
+        }
+        self.written += len;
+        self.packets += 1;
+        let comment = (!says.is_empty()).then_some(says.as_str());
+        let bytes = (&[][..], record.bytes.as_slice());
+        self.writer.packet(record.at, record.interface, record.direction, bytes, comment)
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        self.writer.flush()?;
+        while self.files.len() >= self.limits.files.max(1) {
+            let Some(oldest) = self.files.pop_front() else { break };
+            fs::remove_file(oldest)?;
+        }
+        self.number += 1;
+        let path = self.folder.join(format!("{}-{}.pcapng", self.name, self.number));
+        self.writer = begin(&path, &self.interfaces)?;
+        self.files.push_back(path);
+        self.written = 0;
+        Ok(())
+    }
+}
+
+fn begin(path: &Path, interfaces: &[String]) -> io::Result<Writer<BufWriter<File>>> {
+    let file = File::create(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    let mut writer = Writer::new(BufWriter::new(file))?;
+    for name in interfaces {
+        writer.interface(name, LinkType::Raw)?;
+    }
+    Ok(writer)
+}
