@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context as _, anyhow};
-use emu::{Report, Stage, World};
+use emu::{CaptureLimits, Report, Stage, World};
 use lab::emulation;
+use lab::quantity::Size;
 use lab::scenario::Scenario;
 
 use crate::Usage;
@@ -34,6 +35,22 @@ enum Action {
     Shell(ShellArgs),
 }
 
+/// What is recorded.
+#[derive(Clone, Debug, clap::Args)]
+struct Recording {
+    /// Capture what every host sends and receives, a pcapng a host, below this folder
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+
+    /// Begin a new file after so much
+    #[arg(long, value_name = "SIZE", default_value = "256 MiB", requires = "pcap")]
+    pcap_size: Size,
+
+    /// Keep so many files a host, the newest
+    #[arg(long, value_name = "N", default_value = "8", requires = "pcap", value_parser = clap::value_parser!(u16).range(1..))]
+    pcap_files: u16,
+}
+
 #[derive(Debug, clap::Args)]
 struct RunArgs {
     /// The world, as TOML
@@ -48,6 +65,9 @@ struct RunArgs {
     #[arg(long, value_name = "HOST")]
     on: Option<String>,
 
+    #[command(flatten)]
+    recording: Recording,
+
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     program: Vec<OsString>,
@@ -58,6 +78,9 @@ struct ShellArgs {
     /// The first seed of the link's errors
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
     seed: u64,
+
+    #[command(flatten)]
+    recording: Recording,
 
     #[command(flatten)]
     link: LinkOptions,
@@ -73,6 +96,9 @@ pub(crate) struct LinkArgs {
     /// A program to run at the far end meanwhile, in a shell
     #[arg(long, value_name = "CMD")]
     server: Vec<OsString>,
+
+    #[command(flatten)]
+    recording: Recording,
 
     /// The program and its arguments; the other end is called `far`, and its address is in
     /// $SLOWLIGHT_PEER
@@ -90,6 +116,7 @@ struct Work {
     peer: Option<String>,
     servers: Vec<OsString>,
     program: Vec<OsString>,
+    recording: Recording,
 }
 
 /// Runs `emu`.
@@ -108,8 +135,15 @@ pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
         peer: Some(emulation::ENDS.1.to_owned()),
         servers: args.server.clone(),
         program: args.program.clone(),
+        recording: args.recording.clone(),
     }
     .run()
+}
+
+impl Recording {
+    fn limits(&self) -> CaptureLimits {
+        CaptureLimits { file: self.pcap_size.bytes(), files: usize::from(self.pcap_files) }
+    }
 }
 
 impl RunArgs {
@@ -132,7 +166,8 @@ impl RunArgs {
         let peer = transfer.filter(|transfer| transfer.from == host);
         let peer = peer.and_then(|transfer| transfer.to.names().next()).map(str::to_owned);
         let program = self.program.clone();
-        Ok(Work { host, peer, servers: Vec::new(), program, scenario })
+        let recording = self.recording.clone();
+        Ok(Work { host, peer, servers: Vec::new(), program, recording, scenario })
     }
 }
 
@@ -145,6 +180,7 @@ impl ShellArgs {
             peer: Some(emulation::ENDS.1.to_owned()),
             servers: Vec::new(),
             program: vec![shell],
+            recording: self.recording.clone(),
         })
     }
 }
@@ -159,7 +195,19 @@ impl Work {
         }
         emu::name_hosts(&plan.hosts)?;
         let world = World::start(&plan)?;
+        if let Some(folder) = &self.recording.pcap {
+            world.links().capture(None, folder, self.recording.limits())?;
+        }
         let status = self.carry_out(&world);
+        if self.recording.pcap.is_some() {
+            let missed = world.links().end_capture()?.missed;
+            if missed > 0 {
+                writeln!(
+                    io::stderr(),
+                    "{missed} packets are not in the capture: the disk is too slow"
+                )?;
+            }
+        }
         let report = world.stop()?;
         self.tell(&report)?;
         status
