@@ -234,3 +234,20 @@ fn die_with_parent() -> io::Result<()> {
 fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal)).unwrap_or(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forbidden_says_how_it_is_allowed() {
+        let told = |setting| {
+            let error = io::Error::from_raw_os_error(libc::EPERM);
+            IsolateError::Forbidden { error, setting }.to_string()
+        };
+        let ubuntu = told(Some(SETTINGS[0]));
+        let remedy = "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
+        assert!(ubuntu.contains("not permitted") && ubuntu.contains(remedy), "{ubuntu}");
+        assert!(told(None).ends_with("run it as root"));
+    }
+}

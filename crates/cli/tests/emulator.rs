@@ -1,0 +1,194 @@
+//! `slowlight link` and `slowlight emu` as a user runs them: as root, without root, and killed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+/// A user that no machine has.
+const NOBODY: &str = "54321";
+
+fn slowlight(arguments: &[&str]) -> Output {
+    Command::new(SLOWLIGHT).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether there can be worlds here; says why not.
+fn possible() -> bool {
+    if fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
+        eprintln!("skipped: /dev/net/tun cannot be opened");
+        return false;
+    }
+    let tried = slowlight(&["link", "--", "true"]);
+    if tried.status.success() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "{}", text(&tried.stderr));
+    eprintln!("skipped: {}", text(&tried.stderr));
+    false
+}
+
+/// A program that says how long a datagram takes to the far end and back: it is echoed by `SERVER`.
+const ROUND_TRIP: &str = "import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(0.3)
+for attempt in range(50):
+    begun = time.monotonic()
+    s.sendto(b'x', (sys.argv[1], 4000))
+    try:
+        s.recv(10)
+        break
+    except TimeoutError:
+        pass
+print(time.monotonic() - begun)";
+
+const SERVER: &str = "exec python3 -c \"
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('', 4000))
+while True:
+    data, peer = s.recvfrom(2000)
+    s.sendto(data, peer)\"";
+
+#[test]
+fn a_program_sees_the_delay_of_the_link_and_its_code_is_that_of_the_command() {
+    if !possible() {
+        return;
+    }
+    let link = ["link", "--delay", "60ms", "--server", SERVER, "--"];
+    let output = slowlight(&[&link[..], &["python3", "-c", ROUND_TRIP, "far"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let seconds: f64 = text(&output.stdout).trim().parse().unwrap();
+    assert!((0.120..0.180).contains(&seconds), "{seconds} s");
+    assert!(text(&output.stderr).contains("near -> far"), "{}", text(&output.stderr));
+    let output = slowlight(&["link", "--", "sh", "-c", "echo $SLOWLIGHT_PEER; exit 7"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), "10.0.0.1\n".to_owned()));
+    let output = slowlight(&["link", "--", "no-such-program"]);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(text(&output.stderr).contains("no such program"));
+}
+
+#[test]
+fn a_scenario_has_its_hosts_and_a_wrong_name_is_told() {
+    if !possible() {
+        return;
+    }
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/far-side.toml");
+    let output = slowlight(&["emu", "run", scenario, "--", "cat", "/etc/hosts"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let hosts = text(&output.stdout);
+    assert!(["earth", "lander", "relay"].iter().all(|name| hosts.contains(name)), "{hosts}");
+    let output = slowlight(&["emu", "run", scenario, "--on", "mars", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    assert!(told.contains("no such host") && told.contains("lander"), "{told}");
+    let output = slowlight(&["emu", "run", "/no/such.toml", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+/// The command lines of all processes with a mark in them.
+fn marked(mark: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.map(|line| text(&line)).filter(|line| line.contains(mark)).collect()
+}
+
+/// How many of them sleep.
+fn asleep(mark: &str) -> usize {
+    marked(mark).iter().filter(|line| line.starts_with("sleep\0")).count()
+}
+
+/// A program that is killed with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_world_that_was_killed() {
+    if !possible() {
+        return;
+    }
+    // A background process of the program, and one that left its session.
+    let mark = format!("{}.5", 100_000 + std::process::id());
+    let program = format!("sleep {mark} & setsid sleep {mark} & sleep {mark}");
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["link", "--link", "geo", "--server", &format!("sleep {mark}"), "--"]);
+    command.args(["sh", "-c", &program]).stderr(Stdio::null());
+    let mut running = Running(command.spawn().unwrap());
+    wait_for("the world to run", || asleep(&mark) == 4);
+    running.0.kill().unwrap();
+    running.0.wait().unwrap();
+    wait_for("everything to be gone", || marked(&mark).is_empty());
+}
+
+#[test]
+fn a_terminated_world_ends_its_programs() {
+    if !possible() {
+        return;
+    }
+    let mark = format!("{}.25", 100_000 + std::process::id());
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["link", "--", "sleep", &mark]).stderr(Stdio::null());
+    let mut running = Running(command.spawn().unwrap());
+    wait_for("the world to run", || asleep(&mark) == 1);
+    let pid = running.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let status = running.0.wait().unwrap();
+    assert!(!status.success());
+    wait_for("everything to be gone", || marked(&mark).is_empty());
+}
+
+/// Runs a script in a mount namespace in which everybody may open `/dev/net/tun`, as somebody who is
+/// not root.
+fn as_nobody(folder: &Path, script: &str) -> Output {
+    let inside = format!(
+        "set -e; mount -t tmpfs none {0}; mkdir {0}/home; mknod -m 666 {0}/tun c 10 200
+        mount --bind {0}/tun /dev/net/tun; cp {SLOWLIGHT} {0}/slowlight; chmod 755 {0} {0}/slowlight
+        chown {NOBODY} {0}/home; cd {0}/home; export HOME={0}/home
+        exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c '{script}'",
+        folder.display()
+    );
+    Command::new("unshare").args(["-m", "sh", "-c", &inside]).output().unwrap()
+}
+
+#[test]
+fn who_is_not_root_has_worlds_too() {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| {
+        use std::os::unix::fs::MetadataExt as _;
+        own.uid() == 0
+    });
+    if !is_root {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "id -u; ../slowlight link --delay 30ms -- sh -c \"id -u; cat /proc/net/dev\"";
+    let output = as_nobody(folder.path(), script);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.starts_with(&format!("{NOBODY}\n0\n")), "{told}");
+    assert!(told.contains("far:"), "{told}");
+}
