@@ -22,11 +22,11 @@ const PORT: u16 = 4000;
 fn start(plan: &Plan) -> Option<World> {
     match World::start(plan) {
         Ok(world) => Some(world),
-        Err(error) if std::env::var_os("CI").is_none() && !is_root() => {
-            eprintln!("skipped: worlds need root here: {error}");
+        Err(error) if is_root() && Path::new("/dev/net/tun").exists() => panic!("{error}"),
+        Err(error) => {
+            eprintln!("skipped: worlds need root and /dev/net/tun: {error}");
             None
         }
-        Err(error) => panic!("{error}"),
     }
 }
 

@@ -59,7 +59,7 @@ fn bottleneck(queue: u32, delay: u32, sizes: &[&str], recorders: Recorders) -> R
 /// The rates that a sender's probes tell, in Mbit/s, and when.
 fn rates(capture: &Shared) -> Vec<(f64, f64)> {
     let records = capture.records();
-    let rate = |record: &sim::pcap::Record| {
+    let rate = |record: &pcap::Record| {
         let datagram = record.udp()?;
         match Message::decode(datagram.data).ok()?.body {
             Body::Command(Command::Cc { rate: Some(rate), .. }) => {
