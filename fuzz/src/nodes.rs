@@ -39,6 +39,9 @@ pub(crate) trait Protocol {
 
     /// Octets that it holds.
     fn memory(node: &Self::Node) -> usize;
+
+    /// Ends what an engine would otherwise keep up for as long as its user wants.
+    fn rest(_node: &mut Self::Node, _now: Time) {}
 }
 
 /// What else `play` needs of a protocol.
@@ -355,6 +358,8 @@ impl<P: Protocol> World<P> {
         for who in 0..2 {
             self.sides[who].is_slow = false;
             self.bring_up(who, MTU);
+            P::rest(&mut self.sides[who].node, self.now);
+            self.drain(who);
         }
         for _ in 0..WORK_MAX {
             let before = self.now;

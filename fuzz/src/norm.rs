@@ -89,6 +89,12 @@ impl Protocol for Norm {
     fn memory(node: &Node) -> usize {
         node.memory()
     }
+
+    fn rest(node: &mut Node, now: Time) {
+        let objects: Vec<_> = node.objects().map(|report| report.id).collect();
+        // What is no stream, or another's, is refused.
+        objects.into_iter().for_each(|id| _ = node.close(now, id));
+    }
 }
 
 impl Play for Norm {
