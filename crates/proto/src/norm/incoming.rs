@@ -209,7 +209,8 @@ impl Incoming {
         fti: Option<&Fti>,
     ) -> Result<(), Failure> {
         if let (Some(fti), Some(shape)) = (fti, &self.shape) {
-            return self.compare(*fti == shape.fti);
+            let learnt = (&shape.fti, shape.scheme, self.is_stream());
+            return self.compare((fti, scheme, flags.contains(Flags::STREAM)) == learnt);
         }
         self.announce(core);
         let Some(fti) = fti else { return Ok(()) };
@@ -235,8 +236,7 @@ impl Incoming {
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }
         if is_stream {
-            self.flags = flags;
-            return self.learn_stream(core, scheme, *fti, (coding, partition));
+            return self.learn_stream(core, (flags, scheme), *fti, (coding, partition));
         }
         if !is_file {
             // What has no place yet is asked for again, when others of its kind are complete.

@@ -377,7 +377,8 @@ impl Sender {
             Alarm::Pace => {}
             Alarm::Flush => self.flush_again(core, now),
             Alarm::Aggregate => self.commit(core, now),
-            Alarm::Room => self.make_room(core, now),
+            // There may be room for the end of a stream that was closed.
+            Alarm::Room => self.written(core, now),
             Alarm::Watermark => self.mark_again(core, now),
             Alarm::Squelch
             | Alarm::Nack

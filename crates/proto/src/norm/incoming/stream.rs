@@ -12,8 +12,8 @@ use wire::norm::{
 };
 
 use super::{
-    Block, Coding, Core, Failure, Incoming, Indication, Limit, PIECE_COST, Partition, Shape, State,
-    runs,
+    Block, Coding, Core, Failure, Flags, Incoming, Indication, Limit, PIECE_COST, Partition, Shape,
+    State, runs,
 };
 use crate::norm::asked::HEARD_MAX;
 use crate::norm::config::{Join, Limits};
@@ -506,7 +506,7 @@ impl Incoming {
     pub(super) fn learn_stream(
         &mut self,
         core: &mut Core,
-        scheme: Scheme,
+        (flags, scheme): (Flags, Scheme),
         fti: Fti,
         (coding, partition): (Coding, Partition),
     ) -> Result<(), Failure> {
@@ -515,6 +515,7 @@ impl Incoming {
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         };
         self.shape = Some(Shape { scheme, fti, partition, coding });
+        self.flags = flags;
         self.stream = Some(Box::new(stream));
         core.indicate(Indication::Stream { id: self.id, buffer: fti.object_size });
         Ok(())
@@ -552,7 +553,8 @@ impl Incoming {
         } else {
             Place { block, symbol }
         };
-        stream.through = stream.through.max(place);
+        // Where another message said more, that was damaged, or this is late and the next says so again.
+        stream.through = place;
     }
 
     /// The sender no longer has blocks before this one.

@@ -3,7 +3,7 @@
 use engine::Time;
 use wire::norm::{Ack, Body, Command, Extensions, FIELD_BITS_ASSUMED, NodeId, NodeList, Position};
 
-use super::{Alarm, Class, Core, EndGame, FLUSH_HEADER, Failure, Outgoing, Sender};
+use super::{Alarm, Class, Core, EndGame, FLUSH_GAP_MAX, FLUSH_HEADER, Failure, Outgoing, Sender};
 use crate::norm::indication::Indication;
 use crate::norm::members::Members;
 use crate::path::Burst;
@@ -71,7 +71,7 @@ impl Sender {
         }
     }
 
-    /// Something was written.
+    /// Something was written, or found room.
     pub(crate) fn written(&mut self, core: &mut Core, now: Time) {
         self.make_room(core, now);
         if self.stream().is_some_and(|stream| stream.has_new()) {
@@ -268,9 +268,11 @@ impl Sender {
         mark.due = false;
         mark.sent += 1;
         mark.since.get_or_insert(now);
-        let wait = self.voice.twice();
+        let rarer = mark.sent.saturating_sub(core.config.sender.robust_factor).min(16);
+        let twice = self.voice.twice();
+        let wait = (twice * (1 << rarer)).min(twice.max(FLUSH_GAP_MAX));
         // No more questions, and answers, than one a round trip.
-        flow.next = now + if self.is_group { wait } else { wait / 2 };
+        flow.next = now + if self.is_group { twice } else { twice / 2 };
         self.base.alarm(&mut core.kernel, Alarm::Watermark, now, wait);
         true
     }

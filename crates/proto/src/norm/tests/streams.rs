@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use engine::Rng;
+use engine::{Input, PathEvent, Rng};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use wire::norm::{Body, Command, Message, STREAM_HEADER_LEN, StreamHeader};
 
 use super::world::{PATH, World, content};
@@ -453,6 +455,13 @@ fn a_writer_that_is_too_fast_waits() {
         pipe.run();
         assert!(pipe.octets() == octets);
         assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
+        // The end waits for room like other segments.
+        let mut pipe = Pipe::with(&config, 1_250);
+        pipe.write(&octets[..1_200]);
+        pipe.close();
+        pipe.run();
+        assert!(pipe.octets() == octets[..1_200]);
+        assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
     }
 }
 
@@ -634,4 +643,127 @@ fn receivers_that_do_not_answer_end_it() {
     pipe.write(&[1; 1_000]);
     pipe.run_for(Duration::from_secs(200));
     assert_eq!(pipe.ends()[0], Some(Err(Failure::NoReceiver)));
+}
+
+/// What happens to a stream.
+#[derive(Clone, Debug)]
+enum Op {
+    Write(u16),
+    Message,
+    Flush,
+    /// Loses each of the next messages of a side for which a bit is set.
+    Lose(usize, u32),
+    /// A message of a side arrives once more, or late: so many before its last.
+    Again(usize, u8),
+    Outage(u16),
+    /// Nobody reads, or somebody does.
+    Stall,
+    Wait(u16),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0..3_000_u16).prop_map(Op::Write),
+        1 => Just(Op::Message),
+        2 => Just(Op::Flush),
+        4 => (0..2_usize, any::<u32>()).prop_map(|(side, bits)| Op::Lose(side, bits)),
+        3 => (0..2_usize, any::<u8>()).prop_map(|(side, back)| Op::Again(side, back)),
+        1 => (1..2_000_u16).prop_map(Op::Outage),
+        1 => Just(Op::Stall),
+        4 => (1..300_u16).prop_map(Op::Wait),
+    ]
+}
+
+impl Pipe {
+    fn apply(&mut self, op: &Op, octets: &mut Vec<u8>) {
+        match *op {
+            Op::Write(len) => {
+                let from = octets.len();
+                octets.extend_from_slice(&content(from + usize::from(len))[from..]);
+                self.write(&octets[from..]);
+            }
+            Op::Message => self.begin_message(),
+            Op::Flush => self.flush(),
+            Op::Lose(side, bits) => {
+                let mut left = bits;
+                self.world.lose = Box::new(move |from, _, _| {
+                    let is_lost = from == side && left & 1 == 1;
+                    left >>= u32::from(from == side);
+                    is_lost
+                });
+            }
+            Op::Again(side, back) => {
+                let mut said = self.world.log.iter().rev().filter(|(_, from, ..)| *from == side);
+                if let Some((_, _, datagram, _)) = said.nth(usize::from(back)).cloned() {
+                    self.world.hear(1 - side, &datagram);
+                }
+            }
+            Op::Outage(millis) => {
+                for side in 0..2 {
+                    self.world.input(side, Input::Path(PATH, PathEvent::Down));
+                }
+                self.run_for(Duration::from_millis(u64::from(millis)));
+                (0..2).for_each(|side| self.world.up(side));
+            }
+            Op::Stall => self.reads = !self.reads,
+            Op::Wait(millis) => self.run_for(Duration::from_millis(u64::from(millis))),
+        }
+        self.serve();
+    }
+
+    /// Reads what nobody did.
+    fn catch_up(&mut self) {
+        self.reads = true;
+        let ids = self.world.sides[1].engine.objects().map(|report| report.id);
+        for id in ids.collect::<Vec<_>>() {
+            self.fetch(id);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(21),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn whatever_happens_what_was_written_is_read(
+        ops in prop::collection::vec(op(), 1..40),
+        scheme in prop_oneof![
+            Just(Scheme::ReedSolomon8),
+            Just(Scheme::ReedSolomonM),
+            Just(Scheme::SmallBlockSystematic),
+            Just(Scheme::NoCode),
+        ],
+        auto_parity in 0..3_u16,
+        group in any::<bool>(),
+        buffer in 800..6_000_usize,
+    ) {
+        let mut config = small();
+        config.receiver.streams = Some(Join::Beginning);
+        (config.sender.fec, config.sender.auto_parity) = (scheme, auto_parity);
+        config.limits.write_buffer = 4_000;
+        if group {
+            config.groups = vec![PATH];
+        }
+        let mut pipe = Pipe::with(&config, buffer);
+        let mut octets = Vec::new();
+        for op in &ops {
+            pipe.apply(op, &mut octets);
+        }
+        pipe.catch_up();
+        pipe.world.lose = Box::new(|_, _, _| false);
+        pipe.run();
+        prop_assert!(pipe.waiting.is_empty());
+        pipe.close();
+        pipe.run();
+        prop_assert!(pipe.octets() == octets, "{:#?}", pipe.told());
+        prop_assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
+        for side in &pipe.world.sides {
+            prop_assert!(side.engine.memory() < 60_000, "{}", side.engine.memory());
+        }
+    }
 }
