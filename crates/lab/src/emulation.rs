@@ -134,7 +134,8 @@ mod tests {
         assert_eq!(names, ["earth", "lander", "relay"]);
         assert_eq!(plan.hosts[1].address, Ipv4Addr::new(10, 0, 0, 2));
         assert_eq!(plan.hosts[1].address6.to_string(), "fd73:6c6f:7700::a00:2");
-        assert!(plan.hosts.iter().all(|host| host.forwards));
+        let forwards: Vec<_> = plan.hosts.iter().map(|host| host.forwards).collect();
+        assert_eq!(forwards, [false, false, true], "who has one link has nothing to forward");
         let first = &plan.links[0];
         assert_eq!((first.from, first.to, first.mtu), (1, 2, 1400));
         assert_eq!(first.config.delay, link::Delay::Constant(Duration::from_secs(1)));

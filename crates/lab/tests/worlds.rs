@@ -144,8 +144,7 @@ fn a_capture_at_a_relay_shows_both_of_its_sides() {
     let run = run::run(&world, &run::contents(&world).unwrap(), recorders).unwrap();
     assert!(run.succeeded(), "{run:?}");
     let bytes = kept.0.lock().unwrap().clone();
-    let records: Vec<_> =
-        pcap::Reader::new(&bytes[..]).unwrap().collect::<Result<_, _>>().unwrap();
+    let records: Vec<_> = pcap::Reader::new(&bytes[..]).unwrap().collect::<Result<_, _>>().unwrap();
     let on = |name: &str| {
         records.iter().filter(|record| record.interface_name.as_deref() == Some(name)).count()
     };

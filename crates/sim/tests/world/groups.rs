@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::toy::{EARTH, PORT, RELAY, Shared, info, line};
 use engine::{Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf};
 use link::{Delay, ErrorKind, ErrorModel, Outages, Queue, Rate, WhileDown, Window};
-use proptest::prelude::*;
 use pcap::Reader;
+use proptest::prelude::*;
 use slowlight_sim::{Action, EngineCall, HostConfig, HostId, Limit, LinkId, Outcome, World};
 
 const GROUP: PathId = PathId(0);
