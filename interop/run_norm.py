@@ -304,8 +304,8 @@ def tells_command(output: Path) -> bool:
 def octets_before(source: Path, received: Path) -> int:
     """How many octets of a stream a receiver lacks that began late; 0 if that is not all it lacks.
 
-    The library delivers a stream from the first segment that it hears of on, and drops those before it
-    in the same block although it has them repaired.
+    The library delivers a stream from the first segment that it hears of on, and drops those before
+    it in the same block although it has them repaired.
     """
     if not received.exists():
         return 0
@@ -314,7 +314,7 @@ def octets_before(source: Path, received: Path) -> int:
 
 
 def judge(case: Case, same: list[bool], exits: list[int], heard: list[bool]) -> Judgement:
-    """Whether a run ended as expected: every file the same, commands heard, and every end says so."""
+    """Whether a run ended as expected: files the same, commands heard, and every end says so."""
     if UNSUPPORTED in exits:
         return Judgement("unsupported")
     ends = [f"the sender {case.sender}"]
@@ -340,7 +340,7 @@ def cases(senders_and_receivers: list[tuple[str, str]]) -> list[Case]:
     found = []
     for sender, receiver in senders_and_receivers:
         for multicast in (False, True):
-            receivers = (receiver, receiver) if multicast else (receiver,)
+            receivers: tuple[str, ...] = (receiver, receiver) if multicast else (receiver,)
             for lost_share in LOST_SHARES:
                 for coding in (REPAIR, PROACTIVE):
                     file = Case(sender, receivers, multicast, lost_share, coding)
