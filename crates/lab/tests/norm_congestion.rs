@@ -2,59 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bottleneck;
 mod runs;
 
 use lab::run::{Recorders, Run};
 use slowlight_lab as lab;
 use wire::norm::{self, Body, Command, Message};
 
+use bottleneck::bottleneck;
 use runs::{Shared, row, run_once};
-
-/// Senders that may send at 100 Mbit/s, because nothing tells them of the bottleneck that they share:
-/// 10 Mbit/s behind a queue of so many packets. Each begins 20 s after the one before.
-fn bottleneck(queue: u32, delay: u32, sizes: &[&str], recorders: Recorders) -> Run {
-    let mut nodes = String::from("seed = 3\n[nodes.far]\n[nodes.hub]\n");
-    let mut links = format!(
-        r#"
-        [[links]]
-        from = "hub"
-        to = "far"
-        rate = "10 Mbit/s"
-        delay = "{delay} ms"
-        queue = "{queue} packets"
-        [[links]]
-        from = "far"
-        to = "hub"
-        rate = "10 Mbit/s"
-        delay = "{delay} ms"
-        "#
-    );
-    for (index, size) in sizes.iter().enumerate() {
-        nodes += &format!("[nodes.near{index}]\nmib.rate = \"100 Mbit/s\"\n");
-        links += &format!(
-            r#"
-            [[links]]
-            from = "near{index}"
-            to = "hub"
-            rate = "100 Mbit/s"
-            [[links]]
-            from = "hub"
-            to = "near{index}"
-            rate = "100 Mbit/s"
-            [[transfers]]
-            from = "near{index}"
-            to = "far"
-            protocol = "norm/cc"
-            size = "{size}"
-            start = "{} s"
-            "#,
-            20 * index
-        );
-    }
-    let run = run_once(&(nodes + &links), recorders);
-    assert!(run.succeeded(), "{run:?}");
-    run
-}
 
 /// The rates that a sender's probes tell, in Mbit/s, and when.
 fn rates(capture: &Shared) -> Vec<(f64, f64)> {
@@ -97,7 +53,8 @@ fn it_finds_the_rate_of_a_bottleneck() {
         (600, 250, "100 MB", 0.02, 5.5),
     ] {
         let capture = Shared::default();
-        let run = bottleneck(queue, delay, &[size], capture.recorders());
+        let (packets, millis) = (format!("{queue} packets"), format!("{delay} ms"));
+        let run = bottleneck("norm/cc", &packets, &millis, &[size], capture.recorders());
         let (lost, goodput) = (lost(&run), goodput(&run, 0));
         println!("{queue} packets, {delay} ms, {size}: {lost:.4} lost, {goodput:.2} Mbit/s");
         assert!(lost < lost_most, "{lost}");
@@ -116,8 +73,9 @@ fn it_finds_the_rate_of_a_bottleneck() {
 fn two_share_a_bottleneck() {
     // The second has 10 MB to send while the first is at work.
     for (queue, delay) in [(50, 25), (50, 5), (20, 25)] {
-        let alone = bottleneck(queue, delay, &["10 MB"], Recorders::default());
-        let run = bottleneck(queue, delay, &["80 MB", "10 MB"], Recorders::default());
+        let (packets, millis) = (format!("{queue} packets"), format!("{delay} ms"));
+        let run = |sizes| bottleneck("norm/cc", &packets, &millis, sizes, Recorders::default());
+        let (alone, run) = (run(&["10 MB"][..]), run(&["80 MB", "10 MB"][..]));
         let share = goodput(&run, 1) / goodput(&alone, 0);
         let lost = lost(&run);
         println!("{queue} packets, {delay} ms: {lost:.4} lost, the newcomer has {share:.2} of it");

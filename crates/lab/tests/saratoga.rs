@@ -3,11 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bottleneck;
 mod runs;
 
 use lab::run::{Recorders, Run};
 use slowlight_lab as lab;
 
+use bottleneck::bottleneck;
 use runs::{Shared, row, run_once};
 
 #[test]
@@ -150,52 +152,6 @@ fn packets_of_the_program_of_2011() {
     assert!(near(status, 2.60), "{status}");
 }
 
-/// Senders that may send at 100 Mbit/s, because nothing tells them of the bottleneck that they share:
-/// 10 Mbit/s behind a queue of so many packets. Each begins 20 s after the one before.
-fn bottleneck(protocol: &str, queue: &str, delay: &str, sizes: &[&str]) -> Run {
-    let mut nodes = String::from("seed = 3\n[nodes.far]\n[nodes.hub]\n");
-    let mut links = format!(
-        r#"
-        [[links]]
-        from = "hub"
-        to = "far"
-        rate = "10 Mbit/s"
-        delay = "{delay}"
-        queue = "{queue}"
-        [[links]]
-        from = "far"
-        to = "hub"
-        rate = "10 Mbit/s"
-        delay = "{delay}"
-        "#
-    );
-    for (index, size) in sizes.iter().enumerate() {
-        nodes += &format!("[nodes.near{index}]\nmib.default.rate = \"100 Mbit/s\"\n");
-        links += &format!(
-            r#"
-            [[links]]
-            from = "near{index}"
-            to = "hub"
-            rate = "100 Mbit/s"
-            [[links]]
-            from = "hub"
-            to = "near{index}"
-            rate = "100 Mbit/s"
-            [[transfers]]
-            from = "near{index}"
-            to = "far"
-            protocol = "{protocol}"
-            size = "{size}"
-            start = "{} s"
-            "#,
-            20 * index
-        );
-    }
-    let run = run_once(&(nodes + &links), Recorders::default());
-    assert!(run.succeeded(), "{run:?}");
-    run
-}
-
 /// The share of its packets that a bottleneck lost.
 fn lost(run: &Run) -> f64 {
     let link = &run.links[0];
@@ -210,7 +166,7 @@ fn goodput(run: &Run, index: usize) -> f64 {
 
 #[test]
 fn a_sender_that_heeds_congestion_finds_the_rate_of_a_bottleneck() {
-    let without = bottleneck("saratoga", "50 packets", "25 ms", &["20 MB"]);
+    let without = bottleneck("saratoga", "50 packets", "25 ms", &["20 MB"], Recorders::default());
     println!("without: {:.4} lost, {:.2} Mbit/s", lost(&without), goodput(&without, 0));
     assert!(lost(&without) > 0.8, "nine of ten packets find no room");
     // With headers and frames the link carries 9.5 Mbit/s of a file. Slow start takes its part of a
@@ -224,7 +180,7 @@ fn a_sender_that_heeds_congestion_finds_the_rate_of_a_bottleneck() {
         (100, 250, "100 MB", 0.01, 5.0),
     ] {
         let (packets, millis) = (format!("{queue} packets"), format!("{delay} ms"));
-        let run = bottleneck("saratoga/tfrc", &packets, &millis, &[size]);
+        let run = bottleneck("saratoga/tfrc", &packets, &millis, &[size], Recorders::default());
         let (lost, goodput) = (lost(&run), goodput(&run, 0));
         let transfer = &run.transfers[0];
         let every = transfer.delivered_s.unwrap() / transfer.packets_rts.unwrap() as f64;
@@ -242,8 +198,9 @@ fn senders_that_heed_congestion_share_a_bottleneck() {
     // The second has 10 MB to send while the first is at work.
     for (queue, delay) in [("50 packets", "25 ms"), ("50 packets", "5 ms"), ("20 packets", "25 ms")]
     {
-        let alone = bottleneck("saratoga/tfrc", queue, delay, &["10 MB"]);
-        let run = bottleneck("saratoga/tfrc", queue, delay, &["80 MB", "10 MB"]);
+        let alone = bottleneck("saratoga/tfrc", queue, delay, &["10 MB"], Recorders::default());
+        let run =
+            bottleneck("saratoga/tfrc", queue, delay, &["80 MB", "10 MB"], Recorders::default());
         let share = goodput(&run, 1) / goodput(&alone, 0);
         println!(
             "{queue}, {delay}: {:.4} lost, the newcomer has {share:.2} of what it has alone",

@@ -1,0 +1,59 @@
+//! A link that several senders share.
+
+use slowlight_lab::run::{Recorders, Run};
+
+use crate::runs::run_once;
+
+/// Senders that may send at 100 Mbit/s, because nothing tells them of the bottleneck that they share:
+/// 10 Mbit/s behind a queue of so many packets. Each begins 20 s after the one before.
+pub(crate) fn bottleneck(
+    protocol: &str,
+    queue: &str,
+    delay: &str,
+    sizes: &[&str],
+    recorders: Recorders,
+) -> Run {
+    // Saratoga has settings for each peer.
+    let rate = if protocol.starts_with("norm") { "mib.rate" } else { "mib.default.rate" };
+    let mut nodes = String::from("seed = 3\n[nodes.far]\n[nodes.hub]\n");
+    let mut links = format!(
+        r#"
+        [[links]]
+        from = "hub"
+        to = "far"
+        rate = "10 Mbit/s"
+        delay = "{delay}"
+        queue = "{queue}"
+        [[links]]
+        from = "far"
+        to = "hub"
+        rate = "10 Mbit/s"
+        delay = "{delay}"
+        "#
+    );
+    for (index, size) in sizes.iter().enumerate() {
+        nodes += &format!("[nodes.near{index}]\n{rate} = \"100 Mbit/s\"\n");
+        links += &format!(
+            r#"
+            [[links]]
+            from = "near{index}"
+            to = "hub"
+            rate = "100 Mbit/s"
+            [[links]]
+            from = "hub"
+            to = "near{index}"
+            rate = "100 Mbit/s"
+            [[transfers]]
+            from = "near{index}"
+            to = "far"
+            protocol = "{protocol}"
+            size = "{size}"
+            start = "{} s"
+            "#,
+            20 * index
+        );
+    }
+    let run = run_once(&(nodes + &links), recorders);
+    assert!(run.succeeded(), "{run:?}");
+    run
+}
