@@ -64,6 +64,24 @@ while True:
     s.sendto(data, peer)\"";
 
 #[test]
+fn worlds_start_side_by_side() {
+    if !possible() {
+        return;
+    }
+    let start = || {
+        let mut command = Command::new(SLOWLIGHT);
+        command.args(["link", "--", "getent", "hosts", "far"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let started: Vec<Child> = (0..12).map(|_| start()).collect();
+    for child in started {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("far"), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
 fn a_program_sees_the_delay_of_the_link_and_its_code_is_that_of_the_command() {
     if !possible() {
         return;

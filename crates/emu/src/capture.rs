@@ -124,8 +124,8 @@ impl Tap {
 
     /// What will become of a link's packet; `None` if it will arrive as it was sent.
     pub(crate) fn decided(&mut self, link: usize, number: u64, says: Option<String>) {
-        // Without this the packet's record would wait: there is room again when others were written.
-        let _ = self.events.send(Event::Decided { link, number, says });
+        // Where there is no room for it, the next one tells that this was left out.
+        let _ = self.events.try_send(Event::Decided { link, number, says });
     }
 
     pub(crate) fn received(&mut self, device: usize, at: Time, bytes: Vec<u8>) {
@@ -245,7 +245,9 @@ impl Recorder {
             Event::Received { device, at, bytes } => {
                 (device, at, Direction::In, bytes, Vec::new(), Vec::new())
             }
-            Event::Decided { link, number, says } => return self.decide(link, number, says),
+            Event::Decided { link, number, says } => {
+                return self.decide(link, number, says.as_deref());
+            }
         };
         let Some((host, interface)) = self.devices[device] else { return Ok(()) };
         let file = &mut self.hosts[host];
@@ -263,20 +265,27 @@ impl Recorder {
         file.write_waiting(WAITING_MAX)
     }
 
-    fn decide(&mut self, link: usize, number: u64, says: Option<String>) -> io::Result<()> {
+    /// Packets that were left out, or sent before the capture began, have no record; decisions that
+    /// were left out are those before this one.
+    fn decide(&mut self, link: usize, number: u64, says: Option<&str>) -> io::Result<()> {
         let Some(open) = self.open.get_mut(link) else { return Ok(()) };
-        // Packets that were left out, or sent before the capture began, have no record.
-        if open.front().is_none_or(|(first, ..)| *first != number) {
-            return Ok(());
+        while let Some(&(decided, host, place)) =
+            open.front().filter(|(first, ..)| *first <= number)
+        {
+            open.pop_front();
+            let file = &mut self.hosts[host];
+            let index = place.checked_sub(file.gone).and_then(|index| usize::try_from(index).ok());
+            if let Some(record) = index.and_then(|index| file.waiting.get_mut(index)) {
+                record.open = record.open.saturating_sub(1);
+                if decided == number {
+                    record.says.extend(says.map(str::to_owned));
+                } else {
+                    record.says.push("what became of it was not recorded".to_owned());
+                }
+            }
+            file.write_waiting(WAITING_MAX)?;
         }
-        let Some((_, host, place)) = open.pop_front() else { return Ok(()) };
-        let file = &mut self.hosts[host];
-        let index = place.checked_sub(file.gone).and_then(|index| usize::try_from(index).ok());
-        if let Some(record) = index.and_then(|index| file.waiting.get_mut(index)) {
-            record.open = record.open.saturating_sub(1);
-            record.says.extend(says);
-        }
-        file.write_waiting(WAITING_MAX)
+        Ok(())
     }
 }
 
@@ -359,4 +368,34 @@ fn begin(path: &Path, interfaces: &[String]) -> io::Result<Writer<BufWriter<File
         writer.interface(name, LinkType::Raw)?;
     }
     Ok(writer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_that_was_left_out_holds_nothing_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = Device { host: "near".to_owned(), name: "far".to_owned() };
+        let (limits, epoch) = (CaptureLimits::default(), Time::ZERO);
+        let mut recorder = Recorder::new(vec![Some(device)], folder.path(), limits, epoch).unwrap();
+        for number in 0..3 {
+            let (bytes, open, refused) = (vec![0x45; 20], vec![(0, number)], Vec::new());
+            let at = Time::from_secs(number);
+            recorder.take(Event::Sent { device: 0, at, bytes, open, refused }).unwrap();
+        }
+        // What became of the first packet there was no room for.
+        let says = Some("lost on the way".to_owned());
+        recorder.take(Event::Decided { link: 0, number: 1, says }).unwrap();
+        assert_eq!((recorder.hosts[0].packets, recorder.hosts[0].waiting.len()), (2, 1));
+        recorder.take(Event::Decided { link: 0, number: 2, says: None }).unwrap();
+        recorder.hosts[0].writer.flush().unwrap();
+        let file = File::open(folder.path().join("near.pcapng")).unwrap();
+        let records = pcap::Reader::new(file).unwrap().map(Result::unwrap);
+        let says: Vec<_> = records.map(|record| record.comment).collect();
+        let says: Vec<_> = says.iter().map(Option::as_deref).collect();
+        let expected = [Some("what became of it was not recorded"), Some("lost on the way"), None];
+        assert_eq!(says, expected);
+    }
 }

@@ -111,7 +111,7 @@ fn outer() -> Result<i32, IsolateError> {
     let mut child = command.spawn().map_err(system("starting the first process"))?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let waited = until_over(signals, pid, || child.try_wait());
-    Ok(code(waited.map_err(system("waiting for the first process"))?))
+    Ok(exit_code(waited.map_err(system("waiting for the first process"))?))
 }
 
 /// Takes the signals that ask for the end, and those of children.
@@ -187,7 +187,7 @@ fn first() -> Result<i32, IsolateError> {
     let child = command.spawn().map_err(system("starting the emulator"))?;
     let inner = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let waited = until_over(signals, inner, || collect(inner));
-    Ok(code(waited.map_err(system("waiting for the emulator"))?))
+    Ok(exit_code(waited.map_err(system("waiting for the emulator"))?))
 }
 
 /// Waits for all that has ended. What was left behind by programs that ended is forgotten.
@@ -230,8 +230,9 @@ fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// What a shell would report.
-fn code(status: ExitStatus) -> i32 {
+/// The exit code that a shell would report.
+#[must_use]
+pub fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal)).unwrap_or(1)
 }
 

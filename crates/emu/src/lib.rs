@@ -22,7 +22,7 @@ mod tun;
 mod world;
 
 pub use self::capture::{CaptureLimits, CaptureReport};
-pub use self::isolate::{IsolateError, Stage, isolate, unmarked};
+pub use self::isolate::{IsolateError, Stage, exit_code, isolate, unmarked};
 pub use self::lateness::Lateness;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::world::{

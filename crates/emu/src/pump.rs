@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use engine::Time;
-use link::{Config, ConfigError, Departure, Fate, Link, LossCause};
+use engine::{Rng, Time};
+use link::{Config, ConfigError, Departure, Fate, Link};
+use rt::Clock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
@@ -20,7 +21,7 @@ use crate::frame::vnet::Vnet;
 use crate::frame::{HEADER_MAX, Shape, complete};
 use crate::lateness::Lateness;
 use crate::store::{PacketId, Store};
-use crate::tun::{Packet, Tun};
+use crate::tun::{PACKET_MAX, Packet, Tun};
 
 /// Packets that are read from one device before the links are looked at again.
 const READS: usize = 32;
@@ -73,23 +74,10 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn new(link: config::Carrier, to: usize) -> Self {
-        Self { link: link.0, to, lateness: Lateness::new(), refused: 0, taken: 0, decided: 0 }
-    }
-}
-
-/// Keeps what a link carries private to this module.
-pub(crate) mod config {
-    use super::{Config, ConfigError, Link, Segment};
-
-    /// A link that carries packets of this crate.
-    #[derive(Debug)]
-    pub(crate) struct Carrier(pub(super) Link<Segment>);
-
-    impl Carrier {
-        pub(crate) fn new(config: Config, rng: engine::Rng) -> Result<Self, ConfigError> {
-            Link::new(config, rng).map(Self)
-        }
+    /// An idle link that leads to the device of this number.
+    pub(crate) fn new(config: Config, rng: Rng, to: usize) -> Result<Self, ConfigError> {
+        let link = Link::new(config, rng)?;
+        Ok(Self { link, to, lateness: Lateness::new(), refused: 0, taken: 0, decided: 0 })
     }
 }
 
@@ -226,13 +214,11 @@ pub(crate) struct Pump {
     ports: Vec<Port>,
     pipes: Vec<Pipe>,
     store: Store,
-    started: Instant,
+    clock: Clock,
     started_of_day: SystemTime,
     tap: Option<Tap>,
     orders: Receiver<Order>,
     event: Arc<OwnedFd>,
-    /// Whether the thread's priority is one that the kernel throttles.
-    real_time: bool,
     no_memory: u64,
     unreadable: u64,
     scratch: Vec<u8>,
@@ -252,12 +238,11 @@ impl Pump {
             ports,
             pipes,
             store: Store::new(memory),
-            started: Instant::now(),
+            clock: Clock::start(),
             started_of_day: SystemTime::now(),
             tap: None,
             orders,
             event,
-            real_time: false,
             no_memory: 0,
             unreadable: 0,
             scratch: Vec::new(),
@@ -268,9 +253,12 @@ impl Pump {
     /// Carries packets until it is told to stop. `real_time` says that the thread runs with a
     /// priority of that kind.
     pub(crate) fn run(mut self, real_time: bool) -> io::Result<Report> {
-        self.real_time = real_time;
         let mut slept = Instant::now();
         loop {
+            // Looked at in every turn: where there is always a packet, there is never a sleep.
+            if !self.orders.is_empty() && !self.obey() {
+                return self.end();
+            }
             let mut busy = false;
             for pipe in 0..self.pipes.len() {
                 busy |= self.deliver(pipe)?;
@@ -284,7 +272,7 @@ impl Pump {
             }
             self.tell_decided();
             let next = self.pipes.iter().filter_map(|pipe| pipe.link.next()).min();
-            let left = next.map(|at| at.since(self.now()));
+            let left = next.map(|at| at.since(self.clock.now()));
             let sleep = match left {
                 Some(left) if must_pause => Some(left.max(PAUSE)),
                 Some(left) if left <= SPIN => continue,
@@ -294,24 +282,22 @@ impl Pump {
             let waits = self.tap.is_some() && self.pipes.iter().any(|pipe| pipe.link.waiting() > 0);
             let sleep =
                 if waits { Some(sleep.map_or(TELL, |sleep| sleep.min(TELL))) } else { sleep };
-            let told = self.sleep(sleep)?;
+            self.sleep(sleep)?;
             slept = Instant::now();
-            if told && !self.obey() {
-                let report = self.report();
-                if let Some(tap) = self.tap.take() {
-                    tap.finish().wait()?;
-                }
-                return Ok(report);
-            }
         }
     }
 
-    fn now(&self) -> Time {
-        Time::ZERO + self.started.elapsed()
+    /// Completes a capture that runs, and says what became of all packets.
+    fn end(mut self) -> io::Result<Report> {
+        let report = self.report();
+        if let Some(tap) = self.tap.take() {
+            tap.finish().wait()?;
+        }
+        Ok(report)
     }
 
-    /// Waits for a packet, an order or the end of the time. Returns whether there are orders.
-    fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
+    /// Waits for a packet, an order or the end of the time.
+    fn sleep(&self, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
@@ -320,19 +306,21 @@ impl Pump {
         let event = PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN);
         let mut fds: Vec<_> = [event].into_iter().chain(ports).collect();
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(fds[0].revents().contains(PollFlags::IN)),
+            Ok(_) | Err(Errno::INTR) => {
+                // What woke this is looked at in the next turn.
+                let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Carries out what was ordered; `false` if that is to stop.
     fn obey(&mut self) -> bool {
-        let mut count = [0u8; 8];
-        let _ = rustix::io::read(&self.event, &mut count);
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Change(index, change, answer)) => {
-                    let now = self.now();
+                    let now = self.clock.now();
                     let link = &mut self.pipes[index].link;
                     let config = change(link.config());
                     let _ = answer.send(link.set_config(now, config));
@@ -367,7 +355,7 @@ impl Pump {
         };
         let devices = self.ports.iter().map(wanted).collect();
         self.tap = Some(Tap::start(devices, &plan.folder, plan.limits, self.started_of_day)?);
-        let now = self.now();
+        let now = self.clock.now();
         for pipe in &mut self.pipes {
             while pipe.link.next_decided(now).is_some() {}
             pipe.decided = pipe.taken - pipe.link.waiting() as u64;
@@ -378,7 +366,7 @@ impl Pump {
     /// Tells the capture what becomes of packets whose transmission has begun.
     fn tell_decided(&mut self) {
         let Some(tap) = &mut self.tap else { return };
-        let now = Time::ZERO + self.started.elapsed();
+        let now = self.clock.now();
         for (index, pipe) in self.pipes.iter_mut().enumerate() {
             pipe.tell_decided(index, now, tap);
         }
@@ -446,7 +434,7 @@ impl Pump {
             return;
         }
         let Some(packet) = self.store.keep(len, shape, references) else { return };
-        let now = Time::ZERO + self.started.elapsed();
+        let now = self.clock.now();
         let mut tap = self.tap.as_mut().filter(|tap| tap.wants(port));
         let mut rejected = 0;
         for index in 0..shape.segments() {
@@ -483,8 +471,9 @@ impl Pump {
 
     /// Reads and forgets one packet, for which there is no memory.
     fn discard(&mut self, port: usize) -> io::Result<bool> {
-        let mut nowhere = vec![0; crate::tun::PACKET_MAX];
-        let Some(packet) = self.ports[port].tun.read(&mut nowhere)? else { return Ok(false) };
+        let nowhere = &mut self.scratch;
+        nowhere.resize(PACKET_MAX, 0);
+        let Some(packet) = self.ports[port].tun.read(nowhere)? else { return Ok(false) };
         let segments = match packet {
             Packet::Unreadable => 1,
             Packet::Whole(vnet, len) => {
@@ -497,10 +486,10 @@ impl Pump {
 
     /// Hands over what is due, neighbours that were one packet before as one again.
     fn deliver(&mut self, index: usize) -> io::Result<bool> {
-        if self.pipes[index].link.next().is_none_or(|at| at > self.now()) {
+        if self.pipes[index].link.next().is_none_or(|at| at > self.clock.now()) {
             return Ok(false);
         }
-        let now = self.now();
+        let now = self.clock.now();
         if let Some(tap) = &mut self.tap {
             // What is popped now must have been told of.
             self.pipes[index].tell_decided(index, now, tap);
@@ -546,7 +535,7 @@ impl Pump {
         let count = run.segments.len() as u32;
         let pipe = &mut self.pipes[index];
         let written = self.ports[pipe.to].tun.write(&vnet, &header[..len], payload);
-        let at = pipe.wrote(written, self.started, run.due, count)?;
+        let at = pipe.wrote(written, self.clock, run.due, count)?;
         let port = pipe.to;
         if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port))
             && let Some(at) = at
@@ -574,7 +563,7 @@ impl Pump {
         damage.apply(whole);
         let pipe = &mut self.pipes[index];
         let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], whole);
-        let at = pipe.wrote(written, self.started, due, 1)?;
+        let at = pipe.wrote(written, self.clock, due, 1)?;
         let port = pipe.to;
         if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port))
             && let Some(at) = at
@@ -593,7 +582,7 @@ impl Pipe {
             let says = match &departure.fate {
                 Fate::Delivered => None,
                 Fate::Damaged(_) => Some("damaged on the way".to_owned()),
-                Fate::Lost(cause) => Some(format!("lost on the way: {}", LossCause::name(*cause))),
+                Fate::Lost(cause) => Some(format!("lost on the way: {}", cause.name())),
             };
             tap.decided(index, self.decided, says);
             self.decided += 1;
@@ -604,13 +593,13 @@ impl Pipe {
     fn wrote(
         &mut self,
         written: io::Result<()>,
-        started: Instant,
+        clock: Clock,
         due: Time,
         count: u32,
     ) -> io::Result<Option<Time>> {
         match written {
             Ok(()) => {
-                let now = Time::ZERO + started.elapsed();
+                let now = clock.now();
                 self.lateness.record(now.since(due), count);
                 Ok(Some(now))
             }

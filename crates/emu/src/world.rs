@@ -1,9 +1,11 @@
 //! Hosts, links between them, and the thread that carries their packets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::fs::Permissions;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread::JoinHandle;
@@ -14,9 +16,7 @@ use link::{Config, ConfigError};
 use crate::capture::{self, CaptureLimits, CaptureReport};
 use crate::namespace::Namespace;
 use crate::priority;
-use crate::pump::{
-    CaptureError, ChangeError, Handle, Pipe, Port, Pump, Report, Way, config::Carrier,
-};
+use crate::pump::{CaptureError, ChangeError, Handle, Pipe, Port, Pump, Report, Way};
 use crate::tun::Tun;
 
 /// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
@@ -176,6 +176,7 @@ impl World {
         let (told, real_time) = crossbeam_channel::bounded(1);
         let thread = std::thread::Builder::new().name("links".to_owned());
         let thread = thread.spawn(move || {
+            rt::wake_exactly();
             let real_time = priority::raise();
             let _ = told.send(real_time);
             pump.run(real_time)
@@ -305,15 +306,13 @@ fn parameters(forwards: bool) -> [(&'static str, &'static str); 10] {
 }
 
 fn pipes(plan: &Plan, devices: &Devices) -> Result<Vec<Pipe>, WorldError> {
-    let pipe =
-        |link: &LinkPlan| {
-            let (from, to) = (&plan.hosts[link.from].name, &plan.hosts[link.to].name);
-            // The simulator's links have the same names, so the same seed gives the same errors.
-            let rng = Rng::new(plan.seed, &format!("link {from} {to} 0"));
-            let carrier = Carrier::new(link.config.clone(), rng)
-                .map_err(|error| WorldError::Link { from: from.clone(), to: to.clone(), error })?;
-            Ok(Pipe::new(carrier, devices.at(link.to, link.from)))
-        };
+    let pipe = |link: &LinkPlan| {
+        let (from, to) = (&plan.hosts[link.from].name, &plan.hosts[link.to].name);
+        // The simulator's links have the same names, so the same seed gives the same errors.
+        let rng = Rng::new(plan.seed, &format!("link {from} {to} 0"));
+        Pipe::new(link.config.clone(), rng, devices.at(link.to, link.from))
+            .map_err(|error| WorldError::Link { from: from.clone(), to: to.clone(), error })
+    };
     plan.links.iter().map(pipe).collect()
 }
 
@@ -458,9 +457,11 @@ pub fn name_hosts(hosts: &[HostPlan]) -> io::Result<()> {
     for HostPlan { name, address, address6, .. } in hosts {
         text += &format!("{address} {name}\n{address6} {name}-6\n");
     }
-    let path = std::env::temp_dir().join(format!("slowlight-hosts-{}", std::process::id()));
-    std::fs::write(&path, text)?;
-    let bound = rustix::mount::mount_bind(&path, "/etc/hosts");
-    std::fs::remove_file(&path)?;
-    Ok(bound?)
+    // A name of its own: process numbers say nothing here, every emulator has the same.
+    let mut file = tempfile::Builder::new().prefix("slowlight-hosts-").tempfile()?;
+    file.write_all(text.as_bytes())?;
+    // Programs of other users read it as well.
+    file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+    rustix::mount::mount_bind(file.path(), "/etc/hosts")?;
+    file.close()
 }

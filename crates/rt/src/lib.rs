@@ -28,4 +28,4 @@ pub use lite::UdpLite;
 pub use peers::Peers;
 pub use socket::{Buffers, ReceiveBuffers, Sent, Socket};
 pub use store::{Access, FileStore, StoreConfig, StoreError, free_octets};
-pub use wait::{Ready, Waker};
+pub use wait::{Ready, Waker, wake_exactly};

@@ -109,7 +109,7 @@ impl Waker {
 
 /// Asks the kernel to end the calling thread's waits as exactly as it can, in place of up to
 /// 50 microseconds late, its default.
-pub(crate) fn wake_exactly() {
+pub fn wake_exactly() {
     let slack = std::num::NonZeroU64::MIN;
     if let Err(error) = rustix::thread::set_current_timer_slack(Some(slack)) {
         tracing::debug!(%error, "timer slack stays at the kernel's default");

@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, anyhow};
 use emu::{CaptureLimits, Report, Stage, World};
@@ -75,7 +75,7 @@ struct RunArgs {
 
 #[derive(Debug, clap::Args)]
 struct ShellArgs {
-    /// The first seed of the link's errors
+    /// Seed of the link's errors
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
     seed: u64,
 
@@ -129,15 +129,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Runs `link`.
 pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
-    Work {
-        scenario: emulation::between_two(&args.link.preset()?, args.seed)?,
-        host: emulation::ENDS.0.to_owned(),
-        peer: Some(emulation::ENDS.1.to_owned()),
-        servers: args.server.clone(),
-        program: args.program.clone(),
-        recording: args.recording.clone(),
-    }
-    .run()
+    let work = Work::between_two(&args.link, args.seed, &args.recording, args.program.clone())?;
+    Work { servers: args.server.clone(), ..work }.run()
 }
 
 impl Recording {
@@ -174,26 +167,36 @@ impl RunArgs {
 impl ShellArgs {
     fn work(&self) -> anyhow::Result<Work> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
-        Ok(Work {
-            scenario: emulation::between_two(&self.link.preset()?, self.seed)?,
-            host: emulation::ENDS.0.to_owned(),
-            peer: Some(emulation::ENDS.1.to_owned()),
-            servers: Vec::new(),
-            program: vec![shell],
-            recording: self.recording.clone(),
-        })
+        Work::between_two(&self.link, self.seed, &self.recording, vec![shell])
     }
 }
 
 impl Work {
+    /// A program at the near end of a link.
+    fn between_two(
+        link: &LinkOptions,
+        seed: u64,
+        recording: &Recording,
+        program: Vec<OsString>,
+    ) -> anyhow::Result<Self> {
+        let (near, far) = emulation::ENDS;
+        Ok(Self {
+            scenario: emulation::between_two(&link.preset()?, seed)?,
+            host: near.to_owned(),
+            peer: Some(far.to_owned()),
+            servers: Vec::new(),
+            program,
+            recording: recording.clone(),
+        })
+    }
+
     fn run(&self) -> anyhow::Result<ExitCode> {
         let plan = emulation::plan(&self.scenario)?;
         match emu::isolate()? {
-            // Codes of processes are octets.
-            Stage::Over(code) => return Ok(ExitCode::from(code.clamp(0, 255) as u8)),
+            Stage::Over(code) => return Ok(ended(code)),
             Stage::Inside => {}
         }
-        emu::name_hosts(&plan.hosts)?;
+        emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
         let world = World::start(&plan)?;
         if let Some(folder) = &self.recording.pcap {
             world.links().capture(None, folder, self.recording.limits())?;
@@ -233,7 +236,7 @@ impl Work {
             command.env(PEER, peer.plan().address.to_string());
         }
         let status = match emu::unmarked(&mut command).status() {
-            Ok(status) => code(status),
+            Ok(status) => ended(emu::exit_code(status)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let program = program.to_string_lossy();
                 writeln!(io::stderr(), "error: {program}: no such program")?;
@@ -264,12 +267,18 @@ impl Work {
                 link.lateness.quantile(0.99).as_micros(),
             )?;
         }
+        if report.no_memory > 0 {
+            writeln!(
+                err,
+                "{} packets were lost because there was no memory for them",
+                report.no_memory
+            )?;
+        }
         Ok(())
     }
 }
 
-/// What a shell would report.
-fn code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    ExitCode::from(code.unwrap_or(1).clamp(0, 255) as u8)
+/// The exit code of a process, which is an octet.
+fn ended(code: i32) -> ExitCode {
+    ExitCode::from(code.clamp(0, 255) as u8)
 }
