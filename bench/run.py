@@ -7,7 +7,7 @@
 * NORM over loopback, without a code and with two, ours with 1 GB and libnorm against itself, at the
   same datagram size;
 * the simulator: processor time of a 10 MB run, and whether many runs keep all processors busy;
-  the link model's own benchmark.
+  the link model's own benchmark, and that of the erasure code, beside another crate's.
 
 The targets of the project are judged below the table: "holds" or "does not hold". A target that
 does not hold is no failure, for machines differ and have other work, unless `--strict` is given. A
@@ -367,13 +367,17 @@ class Bench:
         self.add(Row(f"simulator, {runs} runs", seconds=elapsed, note="wall clock, all cores"))
         return ended.cpu_s / elapsed
 
-    def link(self) -> None:
-        """The link model's own benchmark."""
-        command = ["cargo", "bench", "--locked", "--package", "slowlight-link", "--bench", "link"]
+    def criterion(self, package: str, bench: str, what: str) -> None:
+        """A package's own benchmark: throughput where it tells one, the time of a turn otherwise."""
+        command = ["cargo", "bench", "--locked", "--package", package, "--bench", bench]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        pattern = re.compile(r"^(\S.*?)\s+time:\s+\[\S+ \S+ (\S+ \S+) ", re.MULTILINE)
-        for name, middle in pattern.findall(ended.stdout):
-            self.add(Row(f"link model, {name}", note=middle))
+        pattern = re.compile(
+            r"^(\S.*?)\s+time:\s+\[\S+ \S+ (\S+ \S+) \S+ \S+\]"
+            r"(?:\s+thrpt:\s+\[\S+ \S+ (\S+ [KMG]iB/s) )?",
+            re.MULTILINE,
+        )
+        for name, turn, throughput in pattern.findall(ended.stdout):
+            self.add(Row(f"{what}, {name}", note=throughput or turn))
 
 
 def line_of(row: Row) -> str:
@@ -529,7 +533,8 @@ def main() -> int:
         cpu_s = bench.simulator(10).seconds or float("inf")
         busy = bench.both_cores(60)
         if not given.quick:
-            bench.link()
+            bench.criterion("slowlight-link", "link", "link model")
+            bench.criterion("slowlight-proto", "fec", "erasure code")
     # Without a raw pair there is nothing to compare with, and the full target stands.
     raw_bps = raw.goodput_bps or RAW_BPS
     best_peer = max(peer.goodput_bps or 0 for peer in peers)
