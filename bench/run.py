@@ -368,7 +368,7 @@ class Bench:
         return ended.cpu_s / elapsed
 
     def criterion(self, package: str, bench: str, what: str) -> None:
-        """A package's own benchmark: throughput where it tells one, the time of a turn otherwise."""
+        """A package's own benchmark: throughput, or the time of a turn where it tells none."""
         command = ["cargo", "bench", "--locked", "--package", package, "--bench", bench]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         pattern = re.compile(
