@@ -5,6 +5,7 @@
 
 mod entity;
 mod formats;
+mod frame;
 mod ltp;
 mod nodes;
 mod norm;
@@ -18,6 +19,7 @@ pub use formats::{
     capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, norm_message, saratoga_v0,
     saratoga_v1,
 };
+pub use frame::frame;
 pub use ltp::ltp_node;
 pub use norm::norm_node;
 pub use saratoga::saratoga_node;
@@ -35,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cfdp_pdu", cfdp_pdu),
     ("cfdp_user_operation", cfdp_user_operation),
     ("file_name", file_name),
+    ("frame", frame),
     ("ip_udp", ip_udp),
     ("link_preset", link_preset),
     ("ltp_node", ltp_node),

@@ -11,13 +11,15 @@
 //! them is left.
 
 mod capture;
-mod frame;
+pub mod frame;
 mod isolate;
 mod lateness;
+pub mod measure;
 mod namespace;
 mod priority;
 mod pump;
 mod store;
+mod trust;
 mod tun;
 mod world;
 
@@ -25,6 +27,7 @@ pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::isolate::{IsolateError, Stage, exit_code, isolate, unmarked};
 pub use self::lateness::Lateness;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
+pub use self::trust::{Bounds, Doubt};
 pub use self::world::{
     Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts,
 };

@@ -103,6 +103,9 @@ pub struct Report {
     pub no_memory: u64,
     /// Packets of devices that were none of IP, or that led nowhere.
     pub unreadable: u64,
+    /// The longest time for which nobody looked at what hosts send, though nobody slept: packets
+    /// may have begun their way so much late.
+    pub unattended: Duration,
 }
 
 enum Order {
@@ -145,9 +148,15 @@ pub enum CaptureError {
 pub(crate) struct Handle {
     orders: Sender<Order>,
     event: Arc<OwnedFd>,
+    clock: Clock,
 }
 
 impl Handle {
+    /// What the links' schedules are by.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
     /// Changes a link from now on.
     pub(crate) fn change(
         &self,
@@ -221,6 +230,7 @@ pub(crate) struct Pump {
     event: Arc<OwnedFd>,
     no_memory: u64,
     unreadable: u64,
+    unattended: Duration,
     scratch: Vec<u8>,
 }
 
@@ -233,18 +243,20 @@ impl Pump {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let event = Arc::new(event);
         let (sender, orders) = crossbeam_channel::unbounded();
-        let handle = Handle { orders: sender, event: Arc::clone(&event) };
+        let clock = Clock::start();
+        let handle = Handle { orders: sender, event: Arc::clone(&event), clock };
         let pump = Self {
             ports,
             pipes,
             store: Store::new(memory),
-            clock: Clock::start(),
+            clock,
             started_of_day: SystemTime::now(),
             tap: None,
             orders,
             event,
             no_memory: 0,
             unreadable: 0,
+            unattended: Duration::ZERO,
             scratch: Vec::new(),
         };
         Ok((pump, handle))
@@ -254,7 +266,11 @@ impl Pump {
     /// priority of that kind.
     pub(crate) fn run(mut self, real_time: bool) -> io::Result<Report> {
         let mut slept = Instant::now();
+        let mut looked = slept;
         loop {
+            let now = Instant::now();
+            self.unattended = self.unattended.max(now - looked);
+            looked = now;
             // Looked at in every turn: where there is always a packet, there is never a sleep.
             if !self.orders.is_empty() && !self.obey() {
                 return self.end();
@@ -266,15 +282,19 @@ impl Pump {
             for port in 0..self.ports.len() {
                 busy |= self.take(port)?;
             }
-            let must_pause = real_time && slept.elapsed() > RUN_MAX;
-            if busy && !must_pause {
+            if real_time && now - slept > RUN_MAX {
+                std::thread::sleep(PAUSE);
+                slept = Instant::now();
+                looked = slept;
+                continue;
+            }
+            if busy {
                 continue;
             }
             self.tell_decided();
             let next = self.pipes.iter().filter_map(|pipe| pipe.link.next()).min();
             let left = next.map(|at| at.since(self.clock.now()));
             let sleep = match left {
-                Some(left) if must_pause => Some(left.max(PAUSE)),
                 Some(left) if left <= SPIN => continue,
                 Some(left) => Some(left - SPIN),
                 None => None,
@@ -284,6 +304,7 @@ impl Pump {
                 if waits { Some(sleep.map_or(TELL, |sleep| sleep.min(TELL))) } else { sleep };
             self.sleep(sleep)?;
             slept = Instant::now();
+            looked = slept;
         }
     }
 
@@ -380,7 +401,8 @@ impl Pump {
             waiting: pipe.link.waiting(),
         };
         let links = self.pipes.iter().map(of).collect();
-        Report { links, no_memory: self.no_memory, unreadable: self.unreadable }
+        let Self { no_memory, unreadable, unattended, .. } = *self;
+        Report { links, no_memory, unreadable, unattended }
     }
 
     /// Takes what a host sends and hands it to its links.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread::JoinHandle;
 
-use engine::Rng;
+use engine::{Rng, Time};
 use link::{Config, ConfigError};
 
 use crate::capture::{self, CaptureLimits, CaptureReport};
@@ -113,6 +113,16 @@ pub struct Host {
 }
 
 impl Host {
+    /// A host without a device.
+    pub(crate) fn bare(plan: &HostPlan) -> io::Result<Self> {
+        make_host(plan).map_err(io::Error::other)
+    }
+
+    /// Configures its network: one line each, as `ip` has them.
+    pub(crate) fn configure(&self, lines: &[String]) -> io::Result<()> {
+        self.namespace.ip(lines)
+    }
+
     /// What it was planned as.
     #[must_use]
     pub fn plan(&self) -> &HostPlan {
@@ -258,6 +268,12 @@ impl Links {
     /// There is none, or a file could not be written.
     pub fn end_capture(&self) -> Result<CaptureReport, CaptureError> {
         self.0.end_capture()
+    }
+
+    /// The time of the links: their rates, delays and outages change by it. It began when they did.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.0.now()
     }
 
     /// What became of all packets so far; `None` if the world has ended.

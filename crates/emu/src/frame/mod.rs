@@ -4,4 +4,5 @@
 mod shape;
 pub(crate) mod vnet;
 
-pub(crate) use self::shape::{HEADER_MAX, Shape, complete};
+pub use self::shape::{HEADER_MAX, Shape, Unreadable, complete};
+pub use self::vnet::{Checksum, Cut, Kind, LEN as VNET_LEN, Vnet};

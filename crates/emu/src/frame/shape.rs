@@ -7,7 +7,7 @@ use wire::ip::{fold, sum};
 use super::vnet::{Checksum, Cut, Kind, Vnet};
 
 /// The longest headers, IP and transport together, of a packet that can be cut.
-pub(crate) const HEADER_MAX: usize = 256;
+pub const HEADER_MAX: usize = 256;
 
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
@@ -21,7 +21,7 @@ const CWR: u8 = 0x80;
 
 /// A packet, perhaps of many segments, as far as it has to be understood to tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub struct Shape {
     len: usize,
     checksum: Option<Checksum>,
     cut: Option<Pieces>,
@@ -41,11 +41,14 @@ struct Pieces {
 /// A packet that is none of IP, or whose lengths contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unreadable packet: {0}")]
-pub(crate) struct Unreadable(&'static str);
+pub struct Unreadable(&'static str);
 
 impl Shape {
     /// The shape of a packet that came with this header of the device.
-    pub(crate) fn of(vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
+    ///
+    /// # Errors
+    /// [`Unreadable`] if it is none of IP, or what it is said to be cut into cannot be.
+    pub fn of(vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
         let least = match packet.first().map(|octet| octet >> 4) {
             Some(4) => IPV4_LEN,
             Some(6) => IPV6_LEN,
@@ -67,12 +70,14 @@ impl Shape {
     }
 
     /// Segments of the packet, at least 1.
-    pub(crate) fn segments(&self) -> u16 {
+    #[must_use]
+    pub fn segments(&self) -> u16 {
         self.cut.map_or(1, |pieces| pieces.count)
     }
 
     /// Octets of segment `index` as an IP packet of its own.
-    pub(crate) fn segment_len(&self, index: u16) -> usize {
+    #[must_use]
+    pub fn segment_len(&self, index: u16) -> usize {
         let Some(pieces) = &self.cut else { return self.len };
         let payload = self.payload(index..index + 1);
         pieces.header + payload.len()
@@ -80,7 +85,8 @@ impl Shape {
 
     /// Where the octets are that follow the header in a packet of these segments: all of them, for
     /// a packet that is not cut.
-    pub(crate) fn payload(&self, segments: Range<u16>) -> Range<usize> {
+    #[must_use]
+    pub fn payload(&self, segments: Range<u16>) -> Range<usize> {
         let Some(pieces) = &self.cut else { return 0..self.len };
         let at = |index: u16| {
             let before = usize::from(index) * usize::from(pieces.how.segment);
@@ -91,7 +97,7 @@ impl Shape {
 
     /// The headers of a packet of these segments, and what the device is to be told of it. What
     /// follows the headers is [`payload`](Self::payload). Without a cut there is no header apart.
-    pub(crate) fn header(
+    pub fn header(
         &self,
         packet: &[u8],
         segments: Range<u16>,
@@ -205,7 +211,10 @@ fn pseudo_sum(header: &[u8], protocol: u8, len: usize) -> u16 {
 
 /// Makes the checksum of a packet that its sender left to its device. Before bits are flipped this
 /// has to be done, or damaged data would get a good checksum.
-pub(crate) fn complete(packet: &mut [u8], checksum: Checksum) {
+///
+/// # Panics
+/// If the checksum is behind the packet's end, which [`Shape::of`] refuses.
+pub fn complete(packet: &mut [u8], checksum: Checksum) {
     let start = usize::from(checksum.start);
     let at = start + usize::from(checksum.offset);
     let made = !fold(sum(&packet[start..]));

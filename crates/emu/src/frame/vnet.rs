@@ -1,7 +1,7 @@
 //! The header that a TUN device puts in front of each packet (`struct virtio_net_hdr`).
 
 /// Octets of the header.
-pub(crate) const LEN: usize = 10;
+pub const LEN: usize = 10;
 
 const NEEDS_CSUM: u8 = 1;
 /// The packet leaves with congestion window reduced set: only its first segment may.
@@ -9,45 +9,51 @@ const GSO_ECN: u8 = 0x80;
 
 /// What the kernel says of a packet, and wants to be told: in the order of octets of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Vnet {
+pub struct Vnet {
     /// From where to where the checksum is still to be made; what stands in its place is the sum of
     /// the pseudo header.
-    pub(crate) checksum: Option<Checksum>,
+    pub checksum: Option<Checksum>,
     /// What the packet is to be cut into.
-    pub(crate) cut: Option<Cut>,
+    pub cut: Option<Cut>,
     /// Octets of all headers, as far as the kernel knows.
-    pub(crate) header_len: u16,
+    pub header_len: u16,
 }
 
 /// A checksum that is still to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Checksum {
+pub struct Checksum {
     /// Where what it covers begins: the transport header.
-    pub(crate) start: u16,
+    pub start: u16,
     /// Where it stands, from there.
-    pub(crate) offset: u16,
+    pub offset: u16,
 }
 
 /// How a packet is to be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    pub(crate) kind: Kind,
+pub struct Cut {
+    /// As segments of which transport.
+    pub kind: Kind,
     /// Octets of payload in each segment but the last.
-    pub(crate) segment: u16,
+    pub segment: u16,
     /// Whether the first segment says that the congestion window was reduced.
-    pub(crate) ecn: bool,
+    pub ecn: bool,
 }
 
+/// What segments are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// TCP over IPv4.
     TcpV4,
+    /// TCP over IPv6.
     TcpV6,
+    /// UDP over either.
     Udp,
 }
 
 impl Vnet {
     /// The header at the front of what a device gave; `None` if this is none that was asked for.
-    pub(crate) fn decode(bytes: &[u8; LEN]) -> Option<Self> {
+    #[must_use]
+    pub fn decode(bytes: &[u8; LEN]) -> Option<Self> {
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let kind = match bytes[1] & !GSO_ECN {
             0 => None,
@@ -66,7 +72,9 @@ impl Vnet {
         Some(Self { checksum, cut, header_len: word(2) })
     }
 
-    pub(crate) fn encode(&self) -> [u8; LEN] {
+    /// The header to be put in front of what a device is given.
+    #[must_use]
+    pub fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         let mut put = |at: usize, word: u16| {
             bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());

@@ -1,0 +1,206 @@
+//! When single datagrams come.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::Stamped;
+use crate::world::Host;
+
+const PORT: u16 = 4000;
+/// Octets of the headers of IPv4 and UDP.
+const HEADERS: usize = 28;
+/// Programs are not woken more often than that: what is due meanwhile is sent at once.
+const BURST_GAP: Duration = Duration::from_micros(500);
+
+/// How datagrams are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Octets of the IP packet, 36 at the least.
+    pub len: usize,
+    /// From one to the next, on average.
+    pub gap: Duration,
+    /// How many.
+    pub count: u32,
+    /// How long after the last was sent something may still come.
+    pub patience: Duration,
+}
+
+/// A datagram: when it was sent and when the kernel of the other host had it, since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// Its number, from 0 on.
+    pub number: u32,
+    /// Just before it was sent.
+    pub sent: Duration,
+    /// Just after it was sent.
+    pub sent_by: Duration,
+    /// When it came; `None` if it did not.
+    pub came: Option<Duration>,
+}
+
+/// Sends datagrams from one host to another. Returns all of them in the order of sending, and how
+/// many came behind one that was sent later.
+///
+/// # Errors
+/// The system refused.
+pub fn cross(near: &Host, far: &Host, pace: &Pace) -> io::Result<(Vec<Crossing>, u64)> {
+    let (from, to) = (near.plan().address, far.plan().address);
+    let sender = near.within(|| UdpSocket::bind((from, 0)))??;
+    let receiver = far.within(|| Stamped::bind((to, PORT).into()))??;
+    receiver.set_patience(Duration::from_millis(100))?;
+    sender.connect((to, PORT))?;
+    let sent_all = AtomicBool::new(false);
+    let (mut crossings, came) = thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&receiver, pace, &sent_all));
+        let sent = send(&sender, pace);
+        sent_all.store(true, Ordering::Release);
+        let came = receiving.join().map_err(|_| io::Error::other("the receiver failed"))??;
+        Ok::<_, io::Error>((sent?, came))
+    })?;
+    let mut reordered = 0;
+    let mut latest = None;
+    for (number, at) in came {
+        reordered += u64::from(latest.is_some_and(|latest| number < latest));
+        latest = latest.max(Some(number));
+        if let Some(crossing) = crossings.get_mut(number as usize) {
+            crossing.came = Some(at);
+        }
+    }
+    Ok((crossings, reordered))
+}
+
+fn send(socket: &UdpSocket, pace: &Pace) -> io::Result<Vec<Crossing>> {
+    rt::wake_exactly();
+    let mut datagram = vec![0x5a; pace.len - HEADERS];
+    let mut sent = Vec::with_capacity(pace.count as usize);
+    let begun = Instant::now();
+    let mut woken = Duration::ZERO;
+    for number in 0..pace.count {
+        let due = pace.gap * number;
+        if due > woken {
+            let sleep = due.max(woken + BURST_GAP).saturating_sub(begun.elapsed());
+            if !sleep.is_zero() {
+                thread::sleep(sleep);
+            }
+            woken = begun.elapsed();
+        }
+        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        let before = time_of_day();
+        socket.send(&datagram)?;
+        sent.push(Crossing { number, sent: before, sent_by: time_of_day(), came: None });
+    }
+    Ok(sent)
+}
+
+fn receive(
+    socket: &Stamped,
+    pace: &Pace,
+    sent_all: &AtomicBool,
+) -> io::Result<Vec<(u32, Duration)>> {
+    let mut datagram = vec![0; pace.len];
+    let mut came = Vec::with_capacity(pace.count as usize);
+    let mut quiet_since = None;
+    while came.len() < pace.count as usize {
+        if let Some((_, at)) = socket.receive(&mut datagram)? {
+            let number = datagram.first_chunk().map_or(u32::MAX, |word| u32::from_be_bytes(*word));
+            came.push((number, at));
+        } else if sent_all.load(Ordering::Acquire) {
+            let since = quiet_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > pace.patience {
+                break;
+            }
+        }
+    }
+    Ok(came)
+}
+
+fn time_of_day() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// How far times of arrival were from those of a perfect link, in nanoseconds, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errors(Vec<i64>);
+
+impl Errors {
+    /// What the share `quantile` of the packets, from 0 to 1, did not exceed.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> i64 {
+        let last = self.0.len().saturating_sub(1);
+        let index = (quantile * self.0.len() as f64).ceil() as usize;
+        self.0.get(index.saturating_sub(1).min(last)).copied().unwrap_or_default()
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn packets(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Compares arrivals with those over a line of `bps` bit/s, on which each packet takes `framed`
+/// octets and then `delay`: a line begins a packet when it was sent, or when the one before is over.
+#[must_use]
+pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Duration) -> Errors {
+    let bits = framed as u128 * 8 * 1_000_000_000;
+    let service = bps.map_or(0, |bps| (bits / u128::from(bps.max(1))) as i128);
+    let nanos = |time: Duration| time.as_nanos() as i128;
+    let mut line = 0;
+    let mut errors = Vec::with_capacity(crossings.len());
+    for crossing in crossings {
+        line = nanos(crossing.sent).max(line) + service;
+        if let Some(came) = crossing.came {
+            errors.push((nanos(came) - line - nanos(delay)) as i64);
+        }
+    }
+    errors.sort_unstable();
+    Errors(errors)
+}
+
+/// The rate at which packets of `framed` octets came, in bit/s: of those on a line that is always
+/// busy. `None` if fewer than two came.
+#[must_use]
+pub fn rate(crossings: &[Crossing], framed: usize) -> Option<f64> {
+    let mut came = crossings.iter().filter_map(|crossing| crossing.came);
+    let first = came.next()?;
+    let (count, last) = came.fold((0_u64, first), |(count, last), at| (count + 1, last.max(at)));
+    let seconds = last.checked_sub(first)?.as_secs_f64();
+    (count > 0 && seconds > 0.0).then(|| count as f64 * framed as f64 * 8.0 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crossing(number: u32, sent: u64, came: Option<u64>) -> Crossing {
+        let micros = Duration::from_micros;
+        Crossing { number, sent: micros(sent), sent_by: micros(sent), came: came.map(micros) }
+    }
+
+    #[test]
+    fn errors_are_those_against_a_line_that_was_busy() {
+        // 125 octets at 1 Mbit/s take 1 ms; the second waits for the first, the fourth for nobody.
+        let crossings = [
+            crossing(0, 0, Some(6_000)),
+            crossing(1, 100, Some(7_010)),
+            crossing(2, 200, None),
+            crossing(3, 9_000, Some(15_030)),
+        ];
+        let errors = errors(&crossings, 125, Some(1_000_000), Duration::from_millis(5));
+        assert_eq!(errors.0, [0, 10_000, 30_000]);
+        assert_eq!((errors.quantile(0.5), errors.quantile(1.0)), (10_000, 30_000));
+        assert_eq!(Errors::default().quantile(0.5), 0);
+    }
+
+    #[test]
+    fn a_rate_is_that_between_the_first_and_the_last() {
+        let crossings: Vec<_> = (0..11)
+            .map(|number| crossing(number, 0, Some(5_000 + 1_000 * u64::from(number))))
+            .collect();
+        assert_eq!(rate(&crossings, 125), Some(1e6));
+        assert_eq!(rate(&crossings[..1], 125), None);
+    }
+}

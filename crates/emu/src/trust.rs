@@ -1,0 +1,163 @@
+//! Whether what was measured may be believed.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::pump::Report;
+
+/// How late the emulator may be before what was measured in it is not to be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// For 99 of 100 packets of each link.
+    pub usual: Duration,
+    /// For each packet.
+    pub most: Duration,
+}
+
+impl Default for Bounds {
+    /// 1 ms for 99 of 100 packets, 10 ms for each.
+    fn default() -> Self {
+        Self { usual: Duration::from_millis(1), most: Duration::from_millis(10) }
+    }
+}
+
+/// Why a run is not trustworthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// One of 100 packets of a link was later than the bound.
+    Often {
+        /// The link's number.
+        link: usize,
+        /// What 99 of 100 were not later than.
+        late: Duration,
+        /// What they should not have been later than.
+        bound: Duration,
+    },
+    /// A packet of a link was later than the bound.
+    Once {
+        /// The link's number.
+        link: usize,
+        /// How late it was.
+        late: Duration,
+        /// What it should not have been later than.
+        bound: Duration,
+    },
+    /// For so long nobody looked at what hosts sent: their packets began their way that much late,
+    /// or later than they should have.
+    Unattended {
+        /// How long.
+        time: Duration,
+        /// What it should not have been longer than.
+        bound: Duration,
+    },
+    /// Packets that no link lost, but the emulator.
+    NoMemory {
+        /// How many.
+        packets: u64,
+    },
+}
+
+impl Doubt {
+    /// The number of the link that it is about, if it is about one.
+    #[must_use]
+    pub fn link(&self) -> Option<usize> {
+        match self {
+            Self::Often { link, .. } | Self::Once { link, .. } => Some(*link),
+            Self::Unattended { .. } | Self::NoMemory { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Often { late, bound, .. } => {
+                write!(f, "one of 100 packets was more than {late:.1?} late (bound {bound:?})")
+            }
+            Self::Once { late, bound, .. } => {
+                write!(f, "a packet was {late:.1?} late (bound {bound:?})")
+            }
+            Self::Unattended { time, bound } => {
+                write!(f, "for {time:.1?} nobody looked at what hosts sent (bound {bound:?})")
+            }
+            Self::NoMemory { packets } => {
+                write!(f, "{packets} packets were lost because there was no memory for them")
+            }
+        }
+    }
+}
+
+impl Report {
+    /// Why this run is not to be trusted; nothing, if it is.
+    #[must_use]
+    pub fn doubts(&self, bounds: &Bounds) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        for (link, report) in self.links.iter().enumerate() {
+            let late = report.lateness.quantile(0.99);
+            if late > bounds.usual {
+                doubts.push(Doubt::Often { link, late, bound: bounds.usual });
+            }
+            let late = report.lateness.most();
+            if late > bounds.most {
+                doubts.push(Doubt::Once { link, late, bound: bounds.most });
+            }
+        }
+        if self.unattended > bounds.most {
+            doubts.push(Doubt::Unattended { time: self.unattended, bound: bounds.most });
+        }
+        if self.no_memory > 0 {
+            doubts.push(Doubt::NoMemory { packets: self.no_memory });
+        }
+        doubts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lateness::Lateness;
+    use crate::pump::LinkReport;
+
+    fn link(late: &[(u64, u32)]) -> LinkReport {
+        let mut lateness = Lateness::new();
+        for &(micros, packets) in late {
+            lateness.record(Duration::from_micros(micros), packets);
+        }
+        LinkReport { stats: link::Stats::default(), lateness, refused: 0, waiting: 0 }
+    }
+
+    fn report(links: Vec<LinkReport>) -> Report {
+        Report { links, no_memory: 0, unreadable: 0, unattended: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_run_in_time_is_trusted_and_another_says_why_not() {
+        let bounds = Bounds::default();
+        let idle = report(vec![link(&[])]);
+        assert_eq!(idle.doubts(&bounds), []);
+        let good = report(vec![link(&[(40, 990), (9_000, 10)])]);
+        assert_eq!(good.doubts(&bounds), []);
+        let often = report(vec![link(&[(40, 100)]), link(&[(40, 980), (3_000, 20)])]);
+        let [doubt] = often.doubts(&bounds)[..] else { panic!("one doubt") };
+        assert_eq!(doubt.link(), Some(1));
+        assert!(doubt.to_string().contains("3.0ms late (bound 1ms)"), "{doubt}");
+        let once = report(vec![link(&[(40, 9_999), (12_000, 1)])]);
+        let [Doubt::Once { link: 0, late, .. }] = once.doubts(&bounds)[..] else {
+            panic!("one doubt")
+        };
+        assert!(late.as_micros().abs_diff(12_000) < 20, "{late:?}");
+        let wider = Bounds { usual: Duration::from_millis(5), most: Duration::from_millis(50) };
+        assert_eq!(once.doubts(&wider), []);
+        assert_eq!(often.doubts(&wider), []);
+    }
+
+    #[test]
+    fn what_the_emulator_lost_or_overlooked_is_no_measurement() {
+        let mut report = report(vec![link(&[(40, 100)])]);
+        report.no_memory = 3;
+        report.unattended = Duration::from_millis(20);
+        let told: Vec<_> = report.doubts(&Bounds::default()).iter().map(Doubt::to_string).collect();
+        assert_eq!(told.len(), 2);
+        assert!(told[0].starts_with("for 20.0ms nobody") && told[1].starts_with("3 packets"));
+    }
+}
