@@ -298,7 +298,8 @@ impl Sender {
         for alarm in own.into_iter().chain([Alarm::Room, Alarm::Watermark]) {
             self.base.disarm(&mut core.kernel, alarm);
         }
-        self.is_collecting = false;
+        (self.is_collecting, self.adv_due) = (false, false);
+        self.suppressing = None;
         self.probe.due = false;
     }
 

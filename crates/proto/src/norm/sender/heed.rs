@@ -220,7 +220,10 @@ impl Sender {
             // What was held back may go earlier.
             self.base.disarm(&mut core.kernel, Alarm::Pace);
         }
-        if is_private && self.is_group && !cc.flags.contains(CcFlags::CLR) {
+        // Of nothing that is sent nobody reports: who is told of this here would take it for a sign of
+        // life, and might go on to ask for what there never was.
+        let is_sending = !self.objects.is_empty();
+        if is_private && self.is_group && is_sending && !cc.flags.contains(CcFlags::CLR) {
             let lowest =
                 self.suppressing.filter(|other| norm::rate(other.rate) <= norm::rate(cc.rate));
             self.suppressing = lowest.or(Some(cc));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{PathInfo, Time};
 use wire::norm::{
-    Ack, Body, Extensions, FIELD_BITS_ASSUMED, Flags, Message, Nack, NodeId, PayloadId, Position,
-    RequestFlags, RequestWriter, Scheme, SendTime,
+    Ack, Body, Command, Extensions, FIELD_BITS_ASSUMED, Flags, Message, Nack, NodeId, NodeList,
+    PayloadId, Position, RequestFlags, RequestWriter, Scheme, SendTime,
 };
 
 use super::group::{GROUP, Group, path_to};
@@ -164,6 +164,31 @@ fn more_receivers_than_are_remembered_confirm_nothing() {
         let reached = Indication::LimitReached(Limit::Receivers);
         assert_eq!(group.hosts[0].indications.contains(&reached), !is_confirmed);
     }
+}
+
+#[test]
+fn who_asks_for_what_there_never_was_gives_up() {
+    let mut config = Config::default();
+    config.receiver.unicast_nack = true;
+    config.sender.congestion_control = true;
+    let mut group = Group::of(2, &config);
+    let file = content(20_000);
+    group.send(0, &file, "copy");
+    group.run();
+    let (instance, object) = life(&group);
+    let sender = wire::norm::Sender { instance, grtt: 0x94, backoff: 1, group_size: 0 };
+    let (fec, id) = (Scheme::ReedSolomon8, PayloadId::default());
+    let (ackers, others) = (NodeList::NONE, Extensions::NONE);
+    let body = Command::Flush { sender, fec, object: object + 9, id, ackers, others };
+    let message = Message { sequence: 9000, source: NodeId(1), body: Body::Command(body) };
+    group.hear(1, GROUP, path_to(0), &message);
+    let said = group.log.len();
+    group.run();
+    let said: Vec<_> = group.log[said..].iter().map(|(_, from, _)| *from).collect();
+    // Nobody answers what is asked for as often as the settings say, and once at first.
+    assert!(said.iter().all(|from| *from == 1), "{:#?}", group.transcript());
+    assert!((2..=21).contains(&said.len()), "{}", said.len());
+    assert_eq!(group.hosts[1].node.objects().count(), 0);
 }
 
 /// A sender of 200 blocks with two segments and two of parity each, all of which went out.
