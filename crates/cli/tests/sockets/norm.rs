@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proto::norm::message::{Body, Command, Message};
 use serde_json::{Value, json};
 
-use super::process::{Place, await_that, check, make, silent};
+use super::process::{Place, Running, await_that, check, make, silent};
 
 /// What is heard on a socket until nothing comes for a second.
 fn heard(socket: &UdpSocket, what: impl Fn(&Body<'_>) -> bool) -> usize {
@@ -67,6 +67,23 @@ fn a_sender_that_is_stopped_or_gives_up_says_so() {
         assert!(began.elapsed() < Duration::from_secs(10));
         assert!(heard(&socket, is_end) > 0);
     }
+}
+
+#[test]
+fn a_stream_arrives_octet_by_octet_and_both_ends_are_over_with_it() {
+    let place = Place::new();
+    make(&place.here("file"), 3_000_000);
+    let out = place.here("out");
+    let listen = ["recv", "--protocol", "norm", "--listen", "127.0.0.1:0"];
+    let mut receiver =
+        Running::start(&[&listen[..], &["--stream", out.to_str().unwrap()]].concat());
+    let address = receiver.word_between("receiving a stream on ", " ");
+    let more = ["--rate", "50 Mbit/s", "--stream"];
+    let sender = place.send("norm", "file", &address, &more).end();
+    assert_eq!(sender.complete()["delivery"], "complete");
+    let receiver = receiver.end();
+    assert_eq!(receiver.code, Some(0), "{}", receiver.said);
+    check(&out, 3_000_000);
 }
 
 #[test]
