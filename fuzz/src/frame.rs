@@ -1,6 +1,6 @@
 //! Packets of many segments, as a TUN device gives them.
 
-use emu::frame::{Checksum, HEADER_MAX, Shape, VNET_LEN, Vnet, complete};
+use emu::frame::{Checksum, HEADER_MAX, Joint, Shape, VNET_LEN, Vnet, complete};
 use wire::ip::{fold, sum};
 
 /// A packet with the device's header in front: cut into its segments, and rejoined in pieces.
@@ -28,10 +28,35 @@ pub fn frame(data: &[u8]) {
         }
     }
     assert_eq!(end, packet.len());
+    if count > 1 {
+        join(&shape, packet);
+    }
     for middle in [1, count / 2, count.saturating_sub(1)] {
         part(&shape, packet, 0..middle);
         part(&shape, packet, middle.min(count - 1)..count);
     }
+}
+
+/// Segments that are joined again are the packet that they were, or a part of it.
+fn join(shape: &Shape, packet: &[u8]) {
+    let single = |index| {
+        let (vnet, segment) = part(shape, packet, index..index + 1);
+        (Shape::of(&vnet, &segment).expect("a part of what was read"), segment)
+    };
+    let (first_shape, first) = single(0);
+    let Some(mut joint) = Joint::begin(&first_shape, &first) else { return };
+    for index in 1..shape.segments() {
+        let (next_shape, next) = single(index);
+        if !joint.take(&first, &next_shape, &next) {
+            break;
+        }
+    }
+    let (mut header, mut expected) = ([0; HEADER_MAX], [0; HEADER_MAX]);
+    let (vnet, len) = joint.header(&first, &mut header);
+    let (vnet_expected, _) = shape.header(packet, 0..joint.count(), &mut expected);
+    assert_eq!(header[..len], expected[..len]);
+    assert_eq!(vnet.checksum, vnet_expected.checksum);
+    assert_eq!(vnet.cut.map(|cut| cut.segment), vnet_expected.cut.map(|cut| cut.segment));
 }
 
 /// These segments as one packet, which reads as so many.

@@ -160,6 +160,18 @@ fn losses(seconds: f64) -> Result<()> {
     Ok(())
 }
 
+/// The processor time of the thread that carries packets, in seconds; 0 if there is none.
+fn carried_for() -> f64 {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let read = |thread: &std::fs::DirEntry, name: &str| {
+        std::fs::read_to_string(thread.path().join(name)).unwrap_or_default()
+    };
+    let mut links = threads.filter(|thread| read(thread, "comm").trim() == "links");
+    let times = links.next().map(|thread| read(&thread, "schedstat")).unwrap_or_default();
+    let nanos = times.split(' ').next().and_then(|text| text.parse::<f64>().ok());
+    nanos.unwrap_or_default() / 1e9
+}
+
 /// How much two hosts carry: datagrams in batches, datagrams one by one, and TCP.
 fn capacity(
     between: &str,
@@ -171,21 +183,34 @@ fn capacity(
     let time = Duration::from_secs_f64(seconds);
     for batches in [true, false] {
         let load = Load { datagram: DATAGRAM, batches, time };
+        let before = carried_for();
         let flood = measure::flood(near, far, &load)?;
+        let busy = carried_for() - before;
         let line = json!({
             "what": "udp", "between": between, "batches": batches, "sent": flood.sent,
             "packets": flood.received, "reordered": flood.reordered,
             "packets_s": flood.per_second(),
+            // What a processor of its own would carry.
+            "alone_s": if busy > 0.0 { flood.received as f64 / busy } else { 0.0 },
             "bps": flood.per_second() * (DATAGRAM + HEADERS) as f64 * 8.0,
         });
         say(line, report().as_ref(), true);
     }
-    let stream = measure::stream(near, far, time)?;
-    let line = json!({
-        "what": "tcp", "between": between, "octets": stream.octets, "intact": stream.intact,
-        "bps": stream.bps(),
-    });
-    say(line, report().as_ref(), true);
+    for congestion in ["cubic", "bbr"] {
+        let before = carried_for();
+        let stream = match measure::stream(near, far, time, Some(congestion)) {
+            // Not every kernel has it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        let busy = carried_for() - before;
+        let line = json!({
+            "what": "tcp", "between": between, "congestion": congestion, "octets": stream.octets,
+            "intact": stream.intact, "bps": stream.bps(),
+            "alone_bps": if busy > 0.0 { stream.octets as f64 * 8.0 / busy } else { 0.0 },
+        });
+        say(line, report().as_ref(), true);
+    }
     Ok(())
 }
 
@@ -195,7 +220,7 @@ fn tcp(bps: f64, seconds: f64) -> Result<()> {
     let there = Config { queue, ..config(Some(bps), 0.01) };
     let world = world(there, config(None, 0.01))?;
     let [near, far] = ends(&world)?;
-    let stream = measure::stream(near, far, Duration::from_secs_f64(seconds))?;
+    let stream = measure::stream(near, far, Duration::from_secs_f64(seconds), None)?;
     let real_time = world.is_real_time();
     let report = world.stop()?;
     // 1,500 octets carry 1,448: 20 of IP, 32 of TCP with its time stamps.

@@ -18,13 +18,16 @@ use rustix::io::Errno;
 
 use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
 use crate::frame::vnet::Vnet;
-use crate::frame::{HEADER_MAX, Shape, complete};
+use crate::frame::{HEADER_MAX, Joint, Shape, complete};
 use crate::lateness::Lateness;
 use crate::store::{PacketId, Store};
 use crate::tun::{PACKET_MAX, Packet, Tun};
 
 /// Packets that are read from one device before the links are looked at again.
 const READS: usize = 32;
+/// How long packets of one device are read, or those of one link handed over, before others get
+/// their turn.
+const TURN: Duration = Duration::from_micros(150);
 /// A due time nearer than this is waited for without sleep: to be woken takes as long.
 const SPIN: Duration = Duration::from_micros(30);
 /// A real-time thread that ran this long without a pause takes one, before the kernel makes it
@@ -232,6 +235,7 @@ pub(crate) struct Pump {
     unreadable: u64,
     unattended: Duration,
     scratch: Vec<u8>,
+    batch: Batch,
 }
 
 impl Pump {
@@ -258,6 +262,7 @@ impl Pump {
             unreadable: 0,
             unattended: Duration::ZERO,
             scratch: Vec::new(),
+            batch: Batch::default(),
         };
         Ok((pump, handle))
     }
@@ -407,7 +412,11 @@ impl Pump {
 
     /// Takes what a host sends and hands it to its links.
     fn take(&mut self, port: usize) -> io::Result<bool> {
+        let over = self.clock.now() + TURN;
         for done in 0..READS {
+            if self.clock.now() > over {
+                break;
+            }
             let Some(room) = self.store.room() else {
                 return self.discard(port);
             };
@@ -512,63 +521,108 @@ impl Pump {
             return Ok(false);
         }
         let now = self.clock.now();
+        let over = now + TURN;
         if let Some(tap) = &mut self.tap {
             // What is popped now must have been told of.
             self.pipes[index].tell_decided(index, now, tap);
         }
-        let mut run: Option<Run> = None;
+        let mut batch = std::mem::take(&mut self.batch);
         while let Some(departure) = self.pipes[index].link.pop(now) {
             let Departure { at, item: segment, fate, .. } = departure;
-            if let Some(run) = &mut run
-                && fate == Fate::Delivered
-                && run.packet == segment.packet
-                && run.segments.end == segment.index
-            {
-                run.segments.end += 1;
-                continue;
-            }
-            if let Some(run) = run.take() {
-                self.hand_over(index, &run)?;
-            }
             match fate {
                 Fate::Delivered => {
-                    let segments = segment.index..segment.index + 1;
-                    run = Some(Run { packet: segment.packet, segments, due: at });
+                    if !batch.is_empty() && !self.take_along(&mut batch, segment, at) {
+                        self.hand_over(index, &mut batch)?;
+                        self.begin(index, &mut batch, segment, at);
+                        if self.clock.now() > over {
+                            break;
+                        }
+                    } else if batch.is_empty() {
+                        self.begin(index, &mut batch, segment, at);
+                    }
                 }
-                Fate::Lost(_) => self.store.release(segment.packet, 1),
+                Fate::Lost(_) => {
+                    self.hand_over(index, &mut batch)?;
+                    self.store.release(segment.packet, 1);
+                }
                 Fate::Damaged(damage) => {
+                    self.hand_over(index, &mut batch)?;
                     self.hand_over_damaged(index, segment, &damage, at)?;
                     self.pipes[index].link.recycle(damage);
                 }
             }
         }
-        if let Some(run) = run {
-            self.hand_over(index, &run)?;
-        }
+        self.hand_over(index, &mut batch)?;
+        self.batch = batch;
         Ok(true)
     }
 
-    fn hand_over(&mut self, index: usize, run: &Run) -> io::Result<()> {
-        let bytes = self.store.bytes(run.packet);
-        let shape = self.store.shape(run.packet);
-        let mut header = [0; HEADER_MAX];
-        let (vnet, len) = shape.header(bytes, run.segments.clone(), &mut header);
-        let payload = &bytes[shape.payload(run.segments.clone())];
-        let count = run.segments.len() as u32;
-        let pipe = &mut self.pipes[index];
-        let written = self.ports[pipe.to].tun.write(&vnet, &header[..len], payload);
-        let at = pipe.wrote(written, self.clock, run.due, count)?;
-        let port = pipe.to;
-        if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port))
-            && let Some(at) = at
-        {
-            for segment in run.segments.clone() {
-                let mut bytes = Vec::new();
-                copy_segment(&self.store, run.packet, segment, &mut bytes);
-                tap.received(port, at, bytes);
-            }
+    /// Begins a packet to be handed over with this segment.
+    fn begin(&self, index: usize, batch: &mut Batch, segment: Segment, due: Time) {
+        let Segment { packet, index: number } = segment;
+        let joins = self.ports[self.pipes[index].to].tun.joins_datagrams();
+        let joint = || Joint::begin(self.store.shape(packet), self.store.bytes(packet));
+        batch.joint = if joins { joint() } else { None };
+        batch.runs.push(Run { packet, segments: number..number + 1, due });
+    }
+
+    /// Whether the segment is handed over in the same packet as those before it.
+    fn take_along(&self, batch: &mut Batch, segment: Segment, due: Time) -> bool {
+        let Segment { packet, index: number } = segment;
+        let (Some(first), Some(last)) =
+            (batch.runs.first().map(|run| run.packet), batch.runs.last_mut())
+        else {
+            return false;
+        };
+        if last.packet == packet && last.segments.end == number {
+            last.segments.end += 1;
+            return true;
         }
-        self.store.release(run.packet, count);
+        let (first, shape, bytes) =
+            (self.store.bytes(first), self.store.shape(packet), self.store.bytes(packet));
+        let taken = batch.joint.as_mut().is_some_and(|joint| joint.take(first, shape, bytes));
+        if taken {
+            batch.runs.push(Run { packet, segments: number..number + 1, due });
+        }
+        taken
+    }
+
+    /// Hands over what was gathered, as one packet.
+    fn hand_over(&mut self, index: usize, batch: &mut Batch) -> io::Result<()> {
+        let Some(first) = batch.runs.first() else { return Ok(()) };
+        let bytes = self.store.bytes(first.packet);
+        let mut header = [0; HEADER_MAX];
+        let pipe = &mut self.pipes[index];
+        let port = pipe.to;
+        let tun = &self.ports[port].tun;
+        let written = match &batch.joint {
+            Some(joint) if joint.count() > 1 => {
+                let (vnet, len) = joint.header(bytes, &mut header);
+                let payloads = batch.runs.iter().map(|run| &self.store.bytes(run.packet)[len..]);
+                tun.write(&vnet, &header[..len], payloads)
+            }
+            Some(_) | None => {
+                let shape = self.store.shape(first.packet);
+                let (vnet, len) = shape.header(bytes, first.segments.clone(), &mut header);
+                tun.write(&vnet, &header[..len], [&bytes[shape.payload(first.segments.clone())]])
+            }
+        };
+        let count = batch.runs.iter().map(|run| run.segments.len() as u32).sum();
+        let at = pipe.wrote(written, self.clock, count)?;
+        for run in batch.runs.drain(..) {
+            let count = run.segments.len() as u32;
+            if let Some(at) = at {
+                pipe.lateness.record(at.since(run.due), count);
+                if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
+                    for segment in run.segments {
+                        let mut bytes = Vec::new();
+                        copy_segment(&self.store, run.packet, segment, &mut bytes);
+                        tap.received(port, at, bytes);
+                    }
+                }
+            }
+            self.store.release(run.packet, count);
+        }
         Ok(())
     }
 
@@ -584,13 +638,13 @@ impl Pump {
         copy_segment(&self.store, segment.packet, segment.index, whole);
         damage.apply(whole);
         let pipe = &mut self.pipes[index];
-        let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], whole);
-        let at = pipe.wrote(written, self.clock, due, 1)?;
+        let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], [&**whole]);
         let port = pipe.to;
-        if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port))
-            && let Some(at) = at
-        {
-            tap.received(port, at, whole.clone());
+        if let Some(at) = pipe.wrote(written, self.clock, 1)? {
+            pipe.lateness.record(at.since(due), 1);
+            if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
+                tap.received(port, at, whole.clone());
+            }
         }
         self.store.release(segment.packet, 1);
         Ok(())
@@ -611,20 +665,15 @@ impl Pipe {
         }
     }
 
-    /// Counts what a host was handed; when it had it, unless it would not take it.
+    /// Counts what a host would not take; when it had it, if it did.
     fn wrote(
         &mut self,
         written: io::Result<()>,
         clock: Clock,
-        due: Time,
         count: u32,
     ) -> io::Result<Option<Time>> {
         match written {
-            Ok(()) => {
-                let now = clock.now();
-                self.lateness.record(now.since(due), count);
-                Ok(Some(now))
-            }
+            Ok(()) => Ok(Some(clock.now())),
             // A damaged header; an interface that is down; a host's full backlog.
             Err(error) if is_of_the_packet(&error) => {
                 self.refused += u64::from(count);
@@ -653,10 +702,25 @@ fn is_of_the_packet(error: &io::Error) -> bool {
 }
 
 /// Segments that were neighbours in one packet, and are due.
+#[derive(Debug)]
 struct Run {
     packet: PacketId,
     segments: Range<u16>,
     due: Time,
+}
+
+/// What is to be handed over as one packet: neighbours of one, or datagrams that follow each other.
+#[derive(Debug, Default)]
+struct Batch {
+    runs: Vec<Run>,
+    /// Of what follows each other.
+    joint: Option<Joint>,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
 }
 
 /// Whether a kernel looks for neighbours, routers or members of groups: all of that is known here,

@@ -11,6 +11,9 @@ use crate::frame::vnet::{self, Vnet};
 /// The most octets of one packet.
 pub(crate) const PACKET_MAX: usize = 65_536;
 
+/// The most parts that follow the headers of a packet.
+pub(crate) const PARTS_MAX: usize = 64;
+
 const DEVICE: &str = "/dev/net/tun";
 /// The longest name of a network device (`IFNAMSIZ` with its zero).
 const NAME_MAX: usize = 15;
@@ -20,6 +23,7 @@ const NAME_MAX: usize = 15;
 #[derive(Debug)]
 pub(crate) struct Tun {
     file: File,
+    joins_datagrams: bool,
 }
 
 /// What a device gave.
@@ -44,10 +48,16 @@ impl Tun {
         // Segments of UDP since Linux 6.2; those of TCP always.
         let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
-        if offload(&file, tcp | udp).is_err() {
+        let joins_datagrams = offload(&file, tcp | udp).is_ok();
+        if !joins_datagrams {
             offload(&file, tcp)?;
         }
-        Ok(Self { file })
+        Ok(Self { file, joins_datagrams })
+    }
+
+    /// Whether several datagrams can be handed over as one packet.
+    pub(crate) fn joins_datagrams(&self) -> bool {
+        self.joins_datagrams
     }
 
     /// The next packet that the host sends, without waiting for one.
@@ -64,12 +74,24 @@ impl Tun {
         Ok(Some(decoded.map_or(Packet::Unreadable, |vnet| Packet::Whole(vnet, len))))
     }
 
-    /// Hands the host a packet, in two parts. It goes through the host's whole receive path before
-    /// this returns.
-    pub(crate) fn write(&self, vnet: &Vnet, front: &[u8], rest: &[u8]) -> io::Result<()> {
+    /// Hands the host a packet: headers, and what follows them in parts. It goes through the host's
+    /// whole receive path before this returns.
+    pub(crate) fn write<'a>(
+        &self,
+        vnet: &Vnet,
+        front: &[u8],
+        rest: impl IntoIterator<Item = &'a [u8]>,
+    ) -> io::Result<()> {
         let header = vnet.encode();
-        let parts = [IoSlice::new(&header), IoSlice::new(front), IoSlice::new(rest)];
-        rustix::io::writev(&self.file, &parts)?;
+        let mut parts = [IoSlice::new(&[]); PARTS_MAX + 2];
+        parts[0] = IoSlice::new(&header);
+        parts[1] = IoSlice::new(front);
+        let mut used = 2;
+        for (slot, part) in parts[2..].iter_mut().zip(rest) {
+            *slot = IoSlice::new(part);
+            used += 1;
+        }
+        rustix::io::writev(&self.file, &parts[..used])?;
         Ok(())
     }
 }

@@ -75,6 +75,12 @@ impl Shape {
         self.cut.map_or(1, |pieces| pieces.count)
     }
 
+    /// The checksum that is still to be made, if one is.
+    #[must_use]
+    pub fn checksum(&self) -> Option<Checksum> {
+        self.checksum
+    }
+
     /// Octets of segment `index` as an IP packet of its own.
     #[must_use]
     pub fn segment_len(&self, index: u16) -> usize {
@@ -109,7 +115,7 @@ impl Shape {
         let header = &mut out[..pieces.header];
         header.copy_from_slice(&packet[..pieces.header]);
         let payload = self.payload(segments.clone()).len();
-        pieces.mend_ip(header, segments.start, payload);
+        mend_ip(header, segments.start, payload);
         pieces.mend_transport(header, &segments, payload);
         let several = segments.len() > 1;
         let ecn = pieces.how.ecn && segments.start == 0;
@@ -155,27 +161,11 @@ impl Pieces {
         Ok(Self { how, transport, header, count: count.max(1) })
     }
 
-    /// Length, and for IPv4 identification and checksum, as the kernel gives them when it cuts.
-    fn mend_ip(&self, header: &mut [u8], first: u16, payload: usize) {
-        let len = header.len() + payload;
-        if header[0] >> 4 == 6 {
-            put(header, 4, (len - IPV6_LEN) as u16);
-            return;
-        }
-        put(header, 2, len as u16);
-        let id = u16::from_be_bytes([header[4], header[5]]);
-        put(header, 4, id.wrapping_add(first));
-        put(header, 10, 0);
-        let ip = usize::from(header[0] & 0x0f) * 4;
-        let checksum = !fold(sum(&header[..ip]));
-        put(header, 10, checksum);
-    }
-
     fn mend_transport(&self, header: &mut [u8], segments: &Range<u16>, payload: usize) {
         let at = self.transport;
-        let len = header.len() - at + payload;
         match self.how.kind {
             Kind::TcpV4 | Kind::TcpV6 => {
+                let len = header.len() - at + payload;
                 let octets = u32::from(segments.start) * u32::from(self.how.segment);
                 let word = &mut header[at + 4..at + 8];
                 let sequence = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
@@ -189,13 +179,39 @@ impl Pieces {
                 let pseudo = pseudo_sum(header, TCP, len);
                 put(header, at + 16, pseudo);
             }
-            Kind::Udp => {
-                put(header, at + 4, len as u16);
-                let pseudo = pseudo_sum(header, UDP, len);
-                put(header, at + 6, pseudo);
-            }
+            Kind::Udp => mend_udp(header, at, payload),
         }
     }
+}
+
+/// Length, and for IPv4 identification and checksum, as the kernel gives them when it cuts.
+fn mend_ip(header: &mut [u8], first: u16, payload: usize) {
+    let len = header.len() + payload;
+    if header[0] >> 4 == 6 {
+        put(header, 4, (len - IPV6_LEN) as u16);
+        return;
+    }
+    put(header, 2, len as u16);
+    let id = u16::from_be_bytes([header[4], header[5]]);
+    put(header, 4, id.wrapping_add(first));
+    put(header, 10, 0);
+    let ip = usize::from(header[0] & 0x0f) * 4;
+    let checksum = !fold(sum(&header[..ip]));
+    put(header, 10, checksum);
+}
+
+/// Length, and the sum of the pseudo header in place of the checksum.
+fn mend_udp(header: &mut [u8], at: usize, payload: usize) {
+    let len = header.len() - at + payload;
+    put(header, at + 4, len as u16);
+    let pseudo = pseudo_sum(header, UDP, len);
+    put(header, at + 6, pseudo);
+}
+
+/// Has the headers of a datagram, whose transport begins at `at`, say that so much follows.
+pub(super) fn mend_datagram(header: &mut [u8], at: usize, payload: usize) {
+    mend_ip(header, 0, payload);
+    mend_udp(header, at, payload);
 }
 
 fn put(bytes: &mut [u8], at: usize, word: u16) {

@@ -186,14 +186,23 @@ fn take(socket: &Socket, came: &AtomicU64, over: &AtomicBool) -> io::Result<Floo
     Ok(flood)
 }
 
-/// Sends over a connection for so long, and compares every octet that comes.
+/// Sends over a connection for so long, and compares every octet that comes. `congestion` is the
+/// kernel's name of a congestion control, in place of the system's default.
 ///
 /// # Errors
 /// The system refused.
-pub fn stream(near: &Host, far: &Host, time: Duration) -> io::Result<Stream> {
+pub fn stream(
+    near: &Host,
+    far: &Host,
+    time: Duration,
+    congestion: Option<&str>,
+) -> io::Result<Stream> {
     let address = (far.plan().address, PORT);
     let listener = far.within(|| TcpListener::bind(address))??;
     let sender = near.within(|| TcpStream::connect(address))??;
+    if let Some(name) = congestion {
+        rustix::net::sockopt::set_tcp_congestion(&sender, name)?;
+    }
     let (receiver, _) = listener.accept()?;
     let mut pattern = vec![0; PATTERN];
     Rng::new(1, "pattern").fill(&mut pattern);

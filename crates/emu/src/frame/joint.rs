@@ -1,0 +1,211 @@
+//! Datagrams that came as packets of their own, and are handed over as one.
+
+use super::shape::{HEADER_MAX, Shape, mend_datagram};
+use super::vnet::{Checksum, Cut, Kind, Vnet};
+
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+const UDP_HEADER: usize = 8;
+const UDP: u8 = 17;
+/// Where a UDP header has its checksum.
+const CHECKSUM: u16 = 6;
+/// The most octets of an IP packet.
+const LEN_MAX: usize = 65_535;
+/// The most datagrams that a kernel takes as one.
+const COUNT_MAX: u16 = 64;
+const DONT_FRAGMENT: u8 = 0x40;
+
+/// Datagrams of one flow, as long as each other but for the last: as the kernel would have handed
+/// them out had their program sent them as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joint {
+    /// Octets of the headers.
+    header: usize,
+    /// Octets of the first datagram's payload.
+    segment: usize,
+    /// Octets of all payloads.
+    payload: usize,
+    count: u16,
+    /// Whether the last was shorter: nothing may follow it.
+    over: bool,
+}
+
+impl Joint {
+    /// Begins with this packet; `None` if it is no datagram whose checksum is still to be made.
+    #[must_use]
+    pub fn begin(shape: &Shape, packet: &[u8]) -> Option<Self> {
+        let header = header_len(shape, packet)?;
+        let segment = packet.len() - header;
+        let least = 1..=usize::from(u16::MAX);
+        least.contains(&segment).then_some(Self {
+            header,
+            segment,
+            payload: segment,
+            count: 1,
+            over: false,
+        })
+    }
+
+    /// Takes a further packet, if it follows: of the same flow, and with the same headers. `first` is
+    /// the packet that this began with.
+    pub fn take(&mut self, first: &[u8], shape: &Shape, packet: &[u8]) -> bool {
+        let fits = !self.over
+            && self.count < COUNT_MAX
+            && header_len(shape, packet) == Some(self.header)
+            && (1..=self.segment).contains(&(packet.len() - self.header))
+            && self.payload + packet.len() <= LEN_MAX
+            && self.follows(first, packet);
+        if fits {
+            let len = packet.len() - self.header;
+            self.payload += len;
+            self.count += 1;
+            self.over = len < self.segment;
+        }
+        fits
+    }
+
+    fn follows(&self, first: &[u8], packet: &[u8]) -> bool {
+        let same = |range: std::ops::Range<usize>| first[range.clone()] == packet[range];
+        let ip = self.header - UDP_HEADER;
+        if ip == IPV6 {
+            return same(0..4) && same(6..IPV6 + 4);
+        }
+        // Where a packet may be cut, its number tells its pieces from others': the kernel counts on
+        // from the first. Where it may not, the number says nothing (RFC 6864 §4.1).
+        let number = |packet: &[u8]| u16::from_be_bytes([packet[4], packet[5]]);
+        let counts = || number(packet) == number(first).wrapping_add(self.count);
+        same(0..2)
+            && same(6..10)
+            && same(12..IPV4 + 4)
+            && (first[6] & DONT_FRAGMENT != 0 || counts())
+    }
+
+    /// How many datagrams these are.
+    #[must_use]
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// The headers of all of them as one packet, and what the device is to be told of it; the
+    /// payloads follow, which begin behind as many octets of each packet.
+    #[must_use]
+    pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {
+        let start = (self.header - UDP_HEADER) as u16;
+        out[..self.header].copy_from_slice(&first[..self.header]);
+        mend_datagram(&mut out[..self.header], start.into(), self.payload);
+        let cut = Cut { kind: Kind::Udp, segment: self.segment as u16, ecn: false };
+        let vnet = Vnet {
+            checksum: Some(Checksum { start, offset: CHECKSUM }),
+            cut: (self.count > 1).then_some(cut),
+            header_len: if self.count > 1 { self.header as u16 } else { 0 },
+        };
+        (vnet, self.header)
+    }
+}
+
+/// Octets of the headers of a datagram whose checksum is still to be made, and that is none of
+/// several, no fragment, and without options.
+fn header_len(shape: &Shape, packet: &[u8]) -> Option<usize> {
+    let checksum = shape.checksum().filter(|_| shape.segments() == 1)?;
+    let ip = match packet.first()? {
+        0x45 if packet.get(9) == Some(&UDP) && packet[6] & 0x3f == 0 && packet[7] == 0 => IPV4,
+        first if first >> 4 == 6 && packet.get(6) == Some(&UDP) => IPV6,
+        _ => return None,
+    };
+    let word =
+        |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
+    let says = if ip == IPV6 { word(4)? + IPV6 } else { word(2)? };
+    let is_whole = says == packet.len() && word(ip + 4)? + ip == packet.len();
+    let at = usize::from(checksum.start) == ip && checksum.offset == CHECKSUM;
+    (at && is_whole && packet.len() > ip + UDP_HEADER).then_some(ip + UDP_HEADER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Datagrams of these lengths, of one flow; the addresses' last octets are given.
+    fn datagrams(v6: bool, lens: &[usize], last: u8) -> Vec<(Shape, Vec<u8>)> {
+        let datagram = |(index, &len): (usize, &usize)| {
+            let ip = if v6 { IPV6 } else { IPV4 };
+            let mut packet = vec![0; ip];
+            let whole = (ip + UDP_HEADER + len) as u16;
+            if v6 {
+                packet[0] = 0x60;
+                packet[4..6].copy_from_slice(&(whole - IPV6 as u16).to_be_bytes());
+                (packet[6], packet[39]) = (UDP, last);
+            } else {
+                packet[0] = 0x45;
+                packet[2..4].copy_from_slice(&whole.to_be_bytes());
+                packet[5] = 9 + index as u8;
+                (packet[9], packet[19]) = (UDP, last);
+            }
+            packet.extend([1, 2, 3, 4]);
+            packet.extend(((UDP_HEADER + len) as u16).to_be_bytes());
+            packet.extend([0, 0]);
+            packet.extend((0..len).map(|octet| (octet + index * 100) as u8));
+            let checksum = Some(Checksum { start: ip as u16, offset: CHECKSUM });
+            let vnet = Vnet { checksum, ..Vnet::default() };
+            (Shape::of(&vnet, &packet).unwrap(), packet)
+        };
+        lens.iter().enumerate().map(datagram).collect()
+    }
+
+    fn joined(packets: &[(Shape, Vec<u8>)]) -> Joint {
+        let (shape, first) = &packets[0];
+        let mut joint = Joint::begin(shape, first).unwrap();
+        for (shape, packet) in &packets[1..] {
+            joint.take(first, shape, packet);
+        }
+        joint
+    }
+
+    #[test]
+    fn what_is_joined_is_cut_into_the_same_again() {
+        for v6 in [false, true] {
+            let packets = datagrams(v6, &[100, 100, 100, 40], 1);
+            let joint = joined(&packets);
+            assert_eq!(joint.count(), 4);
+            let mut out = [0xa5; HEADER_MAX];
+            let (vnet, len) = joint.header(&packets[0].1, &mut out);
+            let mut whole = out[..len].to_vec();
+            packets.iter().for_each(|(_, packet)| whole.extend(&packet[len..]));
+            let shape = Shape::of(&vnet, &whole).unwrap();
+            assert_eq!(shape.segments(), 4);
+            for (index, (single, packet)) in (0..).zip(&packets) {
+                let mut expected = packet.clone();
+                let mut again = [0; HEADER_MAX];
+                let (vnet, len) = shape.header(&whole, index..index + 1, &mut again);
+                let mut piece = again[..len].to_vec();
+                piece.extend(&whole[shape.payload(index..index + 1)]);
+                assert_eq!(vnet.checksum, single.checksum());
+                // The checksum of the header, and the sum of the pseudo header, were left out above.
+                expected[len - 2..len].copy_from_slice(&piece[len - 2..len]);
+                if !v6 {
+                    expected[10..12].copy_from_slice(&piece[10..12]);
+                }
+                assert_eq!(piece, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_differs_is_not_joined() {
+        assert_eq!(joined(&datagrams(false, &[100, 100, 101], 1)).count(), 2, "longer");
+        assert_eq!(joined(&datagrams(false, &[100, 40, 40], 1)).count(), 2, "behind the last");
+        assert_eq!(joined(&datagrams(true, &[900; 80], 1)).count(), 64, "no more at once");
+        assert_eq!(joined(&datagrams(true, &[1_400; 64], 1)).count(), 46, "the longest packet");
+        let mut packets = datagrams(false, &[100, 100], 1);
+        packets.extend(datagrams(false, &[100], 2));
+        assert_eq!(joined(&packets).count(), 2, "another address");
+        let mut packets = datagrams(false, &[100, 100], 1);
+        packets[1].1[5] = 77;
+        assert_eq!(joined(&packets).count(), 1, "a number that does not follow");
+        packets.iter_mut().for_each(|(_, packet)| packet[6] = DONT_FRAGMENT);
+        assert_eq!(joined(&packets).count(), 2, "a number that says nothing");
+        packets[0].1[6] = 0x20;
+        assert_eq!(Joint::begin(&packets[0].0, &packets[0].1), None, "a fragment");
+        let complete = Shape::of(&Vnet::default(), &packets[1].1).unwrap();
+        assert_eq!(Joint::begin(&complete, &packets[1].1), None, "with its checksum");
+    }
+}
