@@ -15,6 +15,7 @@ pub mod frame;
 mod isolate;
 mod lateness;
 pub mod measure;
+mod multicast;
 mod namespace;
 mod priority;
 mod pump;
@@ -29,5 +30,5 @@ pub use self::lateness::Lateness;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::trust::{Bounds, Doubt};
 pub use self::world::{
-    Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts,
+    GroupRoute, Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts,
 };

@@ -58,8 +58,9 @@ pub(crate) struct Port {
 pub(crate) enum Way {
     /// All over this one.
     One(usize),
-    /// Each over the link towards its destination; what is for a group goes over all of them.
-    Hub { to: BTreeMap<IpAddr, usize>, all: Vec<usize> },
+    /// Each over the link towards its destination; what is for a group goes over all of them. What
+    /// comes for a group from one neighbour may be repeated to the others.
+    Hub { to: BTreeMap<IpAddr, usize>, all: Vec<usize>, repeats: bool },
     /// None: a link in the other direction alone.
     Nowhere,
 }
@@ -438,20 +439,20 @@ impl Pump {
             if is_of_the_kernel(packet) {
                 continue;
             }
-            let destination = destination(packet);
-            self.push(port, destination, len, shape);
+            let ends = ends(packet);
+            self.push(port, ends, len, shape);
         }
         Ok(true)
     }
 
-    fn push(&mut self, port: usize, destination: Option<IpAddr>, len: usize, shape: Shape) {
+    fn push(&mut self, port: usize, ends: Option<(IpAddr, IpAddr)>, len: usize, shape: Shape) {
         let single;
         let pipes: &[usize] = match &self.ports[port].way {
             Way::Nowhere => &[],
             Way::One(pipe) => std::slice::from_ref(pipe),
-            Way::Hub { to, all } => match destination {
-                Some(address) if address.is_multicast() => all,
-                Some(address) => {
+            Way::Hub { to, all, .. } => match ends {
+                Some((_, group)) if group.is_multicast() => all,
+                Some((_, address)) => {
                     single = to.get(&address).copied();
                     single.as_slice()
                 }
@@ -466,37 +467,36 @@ impl Pump {
         }
         let Some(packet) = self.store.keep(len, shape, references) else { return };
         let now = self.clock.now();
-        let mut tap = self.tap.as_mut().filter(|tap| tap.wants(port));
+        let mut tap = self.tap.as_mut().filter(|tap| tap.wants(port)).map(|tap| (tap, port));
         let mut rejected = 0;
         for index in 0..shape.segments() {
-            let (mut open, mut refused) = (Vec::new(), Vec::new());
-            for &number in pipes {
-                let pipe = &mut self.pipes[number];
-                let segment = Segment { packet, index };
-                match pipe.link.push(now, shape.segment_len(index), segment) {
-                    Ok(()) => {
-                        if tap.is_some() {
-                            open.push((number, pipe.taken));
-                        }
-                        pipe.taken += 1;
-                    }
-                    Err(refusal) => {
-                        rejected += 1;
-                        if tap.is_some() {
-                            refused
-                                .push(format!("not taken by the link: {}", refusal.cause.name()));
-                        }
-                    }
-                }
-            }
-            if let Some(tap) = &mut tap {
-                let mut bytes = Vec::new();
-                copy_segment(&self.store, packet, index, &mut bytes);
-                tap.sent(port, now, bytes, open, refused);
-            }
+            let segment = Segment { packet, index };
+            let pipes = (pipes, self.pipes.as_mut_slice());
+            rejected += enter(now, &self.store, segment, pipes, &mut tap);
         }
         if rejected > 0 {
             self.store.release(packet, rejected);
+        }
+    }
+
+    /// What one neighbour at a hub sent to a group comes back from there to the others, as from a
+    /// repeater: a kernel forwards nothing to the device that it came from without hearing it again.
+    fn repeat(&mut self, index: usize, segment: Segment) {
+        let port = self.pipes[index].to;
+        let Way::Hub { to, all, repeats: true } = &self.ports[port].way else { return };
+        let Some((from, group)) = ends(self.store.bytes(segment.packet)) else { return };
+        if !group.is_multicast() {
+            return;
+        }
+        let own = to.get(&from);
+        let others: Vec<_> = all.iter().copied().filter(|link| Some(link) != own).collect();
+        let now = self.clock.now();
+        self.store.retain(segment.packet, others.len() as u32);
+        let mut tap = self.tap.as_mut().filter(|tap| tap.wants(port)).map(|tap| (tap, port));
+        let pipes = (others.as_slice(), self.pipes.as_mut_slice());
+        let rejected = enter(now, &self.store, segment, pipes, &mut tap);
+        if rejected > 0 {
+            self.store.release(segment.packet, rejected);
         }
     }
 
@@ -531,6 +531,7 @@ impl Pump {
             let Departure { at, item: segment, fate, .. } = departure;
             match fate {
                 Fate::Delivered => {
+                    self.repeat(index, segment);
                     if !batch.is_empty() && !self.take_along(&mut batch, segment, at) {
                         self.hand_over(index, &mut batch)?;
                         self.begin(index, &mut batch, segment, at);
@@ -684,6 +685,42 @@ impl Pipe {
     }
 }
 
+/// Hands a segment to links, and tells a capture at this port; how many did not take it.
+fn enter(
+    now: Time,
+    store: &Store,
+    segment: Segment,
+    (numbers, pipes): (&[usize], &mut [Pipe]),
+    tap: &mut Option<(&mut Tap, usize)>,
+) -> u32 {
+    let Segment { packet, index } = segment;
+    let (mut open, mut refused) = (Vec::new(), Vec::new());
+    let mut rejected = 0;
+    for &number in numbers {
+        let pipe = &mut pipes[number];
+        match pipe.link.push(now, store.shape(packet).segment_len(index), segment) {
+            Ok(()) => {
+                if tap.is_some() {
+                    open.push((number, pipe.taken));
+                }
+                pipe.taken += 1;
+            }
+            Err(refusal) => {
+                rejected += 1;
+                if tap.is_some() {
+                    refused.push(format!("not taken by the link: {}", refusal.cause.name()));
+                }
+            }
+        }
+    }
+    if let Some((tap, port)) = tap {
+        let mut bytes = Vec::new();
+        copy_segment(store, packet, index, &mut bytes);
+        tap.sent(*port, now, bytes, open, refused);
+    }
+    rejected
+}
+
 /// Appends a segment as a packet of its own, with its checksum.
 fn copy_segment(store: &Store, packet: PacketId, index: u16, to: &mut Vec<u8>) {
     let (bytes, shape) = (store.bytes(packet), store.shape(packet));
@@ -742,10 +779,17 @@ fn is_of_the_kernel(packet: &[u8]) -> bool {
     matches!(message, 130..=137 | 143)
 }
 
-fn destination(packet: &[u8]) -> Option<IpAddr> {
+/// The addresses that a packet comes from and goes to.
+fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match packet.first()? >> 4 {
-        4 => Some(Ipv4Addr::from(*packet.get(16..20)?.first_chunk()?).into()),
-        6 => Some(Ipv6Addr::from(*packet.get(24..40)?.first_chunk()?).into()),
+        4 => {
+            let at = |start: usize| packet.get(start..)?.first_chunk::<4>().copied();
+            Some((Ipv4Addr::from(at(12)?).into(), Ipv4Addr::from(at(16)?).into()))
+        }
+        6 => {
+            let at = |start: usize| packet.get(start..)?.first_chunk::<16>().copied();
+            Some((Ipv6Addr::from(at(8)?).into(), Ipv6Addr::from(at(24)?).into()))
+        }
         _ => None,
     }
 }

@@ -116,6 +116,11 @@ impl Store {
         &self.packets[id.0 as usize].shape
     }
 
+    /// Takes `count` references more of a packet that is held.
+    pub(crate) fn retain(&mut self, id: PacketId, count: u32) {
+        self.packets[id.0 as usize].live += count;
+    }
+
     /// Gives back `count` of a packet's references.
     pub(crate) fn release(&mut self, id: PacketId, count: u32) {
         let held = &mut self.packets[id.0 as usize];

@@ -14,6 +14,7 @@ use engine::{Rng, Time};
 use link::{Config, ConfigError};
 
 use crate::capture::{self, CaptureLimits, CaptureReport};
+use crate::multicast::{self, Entry, Router};
 use crate::namespace::Namespace;
 use crate::priority;
 use crate::pump::{CaptureError, ChangeError, Handle, Pipe, Port, Pump, Report, Way};
@@ -36,6 +37,8 @@ pub struct Plan {
     pub hubs: Vec<Vec<usize>>,
     /// Over which link each host sends to which other.
     pub routes: Vec<Route>,
+    /// Over which links goes what is sent to groups, where hosts forward it.
+    pub group_routes: Vec<GroupRoute>,
     /// Where the errors of the links come from.
     pub seed: u64,
     /// Octets that packets on their way may take; what is more is lost and counted.
@@ -79,6 +82,17 @@ pub struct Route {
     pub over: usize,
 }
 
+/// How a group hears what one host sends to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRoute {
+    /// The host that sends.
+    pub source: usize,
+    /// The group's address.
+    pub group: Ipv4Addr,
+    /// The numbers of the links that it goes over, each once; none leads where another led before.
+    pub over: Vec<usize>,
+}
+
 /// Why a world was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
@@ -110,6 +124,8 @@ pub enum WorldError {
 pub struct Host {
     plan: HostPlan,
     namespace: Namespace,
+    /// Forwards what is sent to groups as long as the host lives.
+    _router: Option<Router>,
 }
 
 impl Host {
@@ -121,6 +137,34 @@ impl Host {
     /// Configures its network: one line each, as `ip` has them.
     pub(crate) fn configure(&self, lines: &[String]) -> io::Result<()> {
         self.namespace.ip(lines)
+    }
+
+    fn forward_groups(
+        &mut self,
+        plan: &Plan,
+        devices: &Devices,
+        index: usize,
+    ) -> Result<(), WorldError> {
+        if !self.plan.forwards {
+            return Ok(());
+        }
+        let (names, entries) = devices.group_entries(plan, index);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let name = &self.plan.name;
+        if names.len() > multicast::DEVICES_MAX {
+            return Err(WorldError::Plan(format!(
+                "{name} has {} neighbours; a host forwards to groups between {} at most",
+                names.len(),
+                multicast::DEVICES_MAX
+            )));
+        }
+        let started = self.namespace.within(|| Router::start(&names, &entries));
+        let what = || format!("{name}: forwarding what is sent to groups");
+        let started = started.and_then(|router| router);
+        self._router = Some(started.map_err(|error| WorldError::System { what: what(), error })?);
+        Ok(())
     }
 
     /// What it was planned as.
@@ -165,7 +209,7 @@ impl World {
     /// [`WorldError`] says what was wrong with the plan, or what the system refused.
     pub fn start(plan: &Plan) -> Result<Self, WorldError> {
         let devices = Devices::of(plan)?;
-        let hosts = plan.hosts.iter().map(make_host).collect::<Result<Vec<_>, _>>()?;
+        let mut hosts = plan.hosts.iter().map(make_host).collect::<Result<Vec<_>, _>>()?;
         let mut ports = Vec::new();
         for device in &devices.list {
             let tun = hosts[device.host].namespace.within(|| Tun::create(&device.name));
@@ -177,8 +221,9 @@ impl World {
             let name = device.name.clone();
             ports.push(Port { tun, device: capture::Device { host, name }, way: device.way(plan) });
         }
-        for (index, host) in hosts.iter().enumerate() {
+        for (index, host) in hosts.iter_mut().enumerate() {
             configure(plan, &devices, index, host)?;
+            host.forward_groups(plan, &devices, index)?;
         }
         let pipes = pipes(plan, &devices)?;
         let made = Pump::new(ports, pipes, plan.memory);
@@ -296,7 +341,7 @@ fn make_host(plan: &HostPlan) -> Result<Host, WorldError> {
         let what = || format!("{}: configuring its network", plan.name);
         set.map_err(|error| WorldError::System { what: what(), error })?;
     }
-    Ok(Host { plan: plan.clone(), namespace })
+    Ok(Host { plan: plan.clone(), namespace, _router: None })
 }
 
 /// What differs from a kernel's defaults.
@@ -400,6 +445,24 @@ impl Devices {
     fn at(&self, host: usize, peer: usize) -> usize {
         self.towards[&(host, peer)]
     }
+
+    /// A host's devices, and what of theirs it forwards to groups.
+    fn group_entries(&self, plan: &Plan, host: usize) -> (Vec<&str>, Vec<Entry>) {
+        let own = || (0..self.list.len()).filter(|device| self.list[*device].host == host);
+        let number = |peer| own().position(|device| device == self.at(host, peer));
+        let entry = |GroupRoute { source, group, over }: &GroupRoute| {
+            let links = || over.iter().map(|link| &plan.links[*link]);
+            let from = links().find(|link| link.to == host).and_then(|link| number(link.from))?;
+            let to = links().filter(|link| link.from == host).filter_map(|link| number(link.to));
+            // Where it came from the hub repeats it.
+            let to: BTreeSet<_> = to.filter(|to| *to != from).collect();
+            let source = plan.hosts[*source].address;
+            let entry = Entry { source, group: *group, from, to: to.into_iter().collect() };
+            (!entry.to.is_empty()).then_some(entry)
+        };
+        let entries = plan.group_routes.iter().filter_map(entry).collect();
+        (own().map(|device| self.list[device].name.as_str()).collect(), entries)
+    }
 }
 
 /// A device's name: letters, digits, dots and dashes of `name`, and `tail`.
@@ -429,7 +492,8 @@ impl Device {
                     to.entry(IpAddr::V4(host.address)).or_insert(route.over);
                     to.entry(IpAddr::V6(host.address6)).or_insert(route.over);
                 }
-                Way::Hub { to, all: all.to_vec() }
+                let repeats = plan.hosts[self.host].forwards;
+                Way::Hub { to, all: all.to_vec(), repeats }
             }
         }
     }
@@ -449,6 +513,13 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
     lines.push(format!("addr add {address6}/128 dev {first} nodad"));
     if let Some(device) = own.first() {
         lines.push(format!("route add 224.0.0.0/4 dev {} src {address}", device.name));
+    }
+    for GroupRoute { group, over, .. } in plan.group_routes.iter().filter(|r| r.source == index) {
+        let links = over.iter().map(|link| &plan.links[*link]);
+        if let Some(link) = links.filter(|link| link.from == index).min_by_key(|link| link.to) {
+            let device = &devices.list[devices.at(link.from, link.to)].name;
+            lines.push(format!("route add {group}/32 dev {device} src {address}"));
+        }
     }
     for route in plan.routes.iter().filter(|route| route.at == index) {
         let link = &plan.links[route.over];

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::Time;
 
 use link::{Config, Delay, ErrorKind, ErrorModel, OnError, Rate};
-use slowlight_emu::{CaptureLimits, Host, HostPlan, LinkPlan, Plan, Route, World};
+use slowlight_emu::{CaptureLimits, GroupRoute, Host, HostPlan, LinkPlan, Plan, Route, World};
 
 const PORT: u16 = 4000;
 
@@ -60,7 +60,15 @@ fn row(hosts: usize, there: &Config, back: &Config) -> Plan {
         }
     }
     let hosts = (0..hosts).map(host).collect();
-    Plan { hosts, links, hubs: Vec::new(), routes, seed: 1, memory: 64 << 20 }
+    Plan {
+        hosts,
+        links,
+        hubs: Vec::new(),
+        routes,
+        group_routes: Vec::new(),
+        seed: 1,
+        memory: 64 << 20,
+    }
 }
 
 fn delayed(delay: Duration) -> Config {
@@ -221,6 +229,7 @@ fn a_group_hears_what_is_sent_once() {
         links,
         hubs: vec![vec![0, 1, 2]],
         routes: routes.collect(),
+        group_routes: Vec::new(),
         seed: 1,
         memory: 16 << 20,
     };
@@ -255,6 +264,55 @@ fn a_group_hears_what_is_sent_once() {
     assert_eq!(&bytes[..len], b"you");
     let report = world.stop().unwrap();
     assert_eq!(report.links[0].stats.pushed.packets + 1, report.links[1].stats.pushed.packets);
+}
+
+#[test]
+fn a_host_between_forwards_to_groups() {
+    // 0 is the ground, 1 the satellite, 2 to 4 its terminals.
+    let link = |from, to| LinkPlan { from, to, config: Config::default(), mtu: 1500 };
+    let mut links = vec![link(0, 1), link(1, 0)];
+    links.extend((2..5).map(|to| link(1, to)));
+    links.extend((2..5).map(|from| link(from, 1)));
+    let mut routes = vec![(0, 1, 0), (1, 0, 1)];
+    for terminal in 2..5 {
+        let (down, up) = (terminal, terminal + 3);
+        routes.extend([(0, terminal, 0), (1, terminal, down), (terminal, 1, up)]);
+        routes.extend((0..5).filter(|to| ![1, terminal].contains(to)).map(|to| (terminal, to, up)));
+    }
+    let routes = routes.into_iter().map(|(at, to, over)| Route { at, to, over }).collect();
+    let group = Ipv4Addr::new(239, 1, 2, 3);
+    let over = |source, over: &[usize]| GroupRoute { source, group, over: over.to_vec() };
+    let plan = Plan {
+        hosts: (0..5).map(host).collect(),
+        links,
+        hubs: vec![vec![2, 3, 4]],
+        routes,
+        group_routes: vec![over(0, &[0, 2, 3, 4]), over(2, &[5, 1, 3, 4])],
+        seed: 1,
+        memory: 16 << 20,
+    };
+    let Some(world) = start(&plan) else { return };
+    let member = |host: &Host| {
+        let socket = udp(host, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let join = || socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED);
+        host.within(join).unwrap().unwrap();
+        socket.set_multicast_ttl_v4(8).unwrap();
+        socket.set_multicast_loop_v4(false).unwrap();
+        socket
+    };
+    let sockets: Vec<_> = world.hosts().iter().map(member).collect();
+    let mut bytes = [0; 8];
+    let mut hears = |member: usize, expected: &[u8]| {
+        let len = sockets[member].recv(&mut bytes).unwrap();
+        assert_eq!(&bytes[..len], expected, "host {member}");
+    };
+    // Who sent something hears nothing of it, and the others hear it once: what comes next is what
+    // was sent next.
+    for (from, what) in [(0, b"a"), (2, b"b"), (0, b"c"), (2, b"d")] {
+        sockets[from].send_to(what, (group, PORT)).unwrap();
+        (0..5).filter(|member| ![1, from].contains(member)).for_each(|member| hears(member, what));
+    }
+    world.stop().unwrap();
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! What a scenario is in the emulator's words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::link_spec::LinkSpec;
 use crate::preset::Preset;
-use crate::scenario::{Capture, Limits, Scenario};
+use crate::scenario::{Capture, Limits, Scenario, Transfer};
 use crate::text::SpecError;
 use crate::topology::Topology;
 
@@ -36,7 +36,9 @@ pub fn plan(scenario: &Scenario) -> Result<emu::Plan, SpecError> {
     }
     let routes = (0..hosts.len()).flat_map(|at| routes(&topology, at, hosts.len())).collect();
     let hubs = hubs(scenario, &topology);
-    Ok(emu::Plan { hosts, links, hubs, routes, seed: scenario.seed, memory: MEMORY })
+    let group_routes = group_routes(scenario, &topology);
+    let (seed, memory) = (scenario.seed, MEMORY);
+    Ok(emu::Plan { hosts, links, hubs, routes, group_routes, seed, memory })
 }
 
 /// The ends of a link that is no scenario's.
@@ -105,6 +107,30 @@ fn hubs(scenario: &Scenario, topology: &Topology<'_>) -> Vec<Vec<usize>> {
     hubs
 }
 
+/// Whatever sends to a group, it is led to the group's members and to those who send to it in the
+/// scenario, who hear what the others say: over the links that the simulator takes.
+fn group_routes(scenario: &Scenario, topology: &Topology<'_>) -> Vec<emu::GroupRoute> {
+    let mut group_routes = Vec::new();
+    for (name, group) in &scenario.groups {
+        let Some(address) = group.address else { continue };
+        let uses = |t: &&Transfer| t.is_multicast() && t.group.as_ref() == Some(name);
+        let users = scenario.transfers.iter().filter(uses).flat_map(Transfer::everybody);
+        let members = group.members.iter().map(String::as_str);
+        let all: BTreeSet<_> =
+            members.chain(users).filter_map(|name| topology.node(name)).collect();
+        for source in 0..scenario.nodes.len() {
+            let tree = topology.tree(source);
+            let routes = all.iter().filter(|to| **to != source).filter_map(|to| tree.route(*to));
+            let over: BTreeSet<_> = routes.flatten().collect();
+            if !over.is_empty() {
+                let over = over.into_iter().collect();
+                group_routes.push(emu::GroupRoute { source, group: address, over });
+            }
+        }
+    }
+    group_routes
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -164,6 +190,37 @@ mod tests {
         assert!(
             plan.hubs[0].iter().all(|link| plan.hosts[plan.links[*link].from].name == "ground")
         );
+    }
+
+    #[test]
+    fn what_is_sent_to_a_group_takes_the_ways_to_its_members() {
+        let scenario = resolved(
+            r#"
+            seed = 1
+            groups.fleet.count = 2
+            links = [
+                { from = "ground", to = "sky" }, { from = "sky", to = "ground" },
+                { from = "sky", to = "fleet" }, { from = "fleet", to = "sky" },
+            ]
+            transfers = [{ from = "ground", to = "fleet", protocol = "norm" }]
+            "#,
+        );
+        let plan = plan(&scenario).unwrap();
+        let ends = |over: &usize| {
+            let link = &plan.links[*over];
+            [link.from, link.to].map(|host| plan.hosts[host].name.as_str())
+        };
+        let ways = |name: &str| {
+            let from = |route: &&emu::GroupRoute| plan.hosts[route.source].name == name;
+            let mut routes = plan.group_routes.iter().filter(from);
+            let over: BTreeSet<_> = routes.next().unwrap().over.iter().map(ends).collect();
+            assert!(routes.next().is_none());
+            over
+        };
+        let down = [["sky", "fleet-1"], ["sky", "fleet-2"]];
+        assert_eq!(ways("ground"), BTreeSet::from([["ground", "sky"], down[0], down[1]]));
+        let said = [["fleet-1", "sky"], ["sky", "ground"], down[1]];
+        assert_eq!(ways("fleet-1"), BTreeSet::from(said), "the sender hears it as well");
     }
 
     #[test]

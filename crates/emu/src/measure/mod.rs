@@ -28,6 +28,7 @@ pub fn pair(there: Config, back: Config, seed: u64, memory: u64) -> Plan {
         links: vec![link(0, 1, there), link(1, 0, back)],
         hubs: Vec::new(),
         routes: vec![Route { at: 0, to: 1, over: 0 }, Route { at: 1, to: 0, over: 1 }],
+        group_routes: Vec::new(),
         seed,
         memory,
     }
