@@ -299,6 +299,11 @@ impl Source {
         !self.repairs.is_empty() || !self.repairing.is_empty()
     }
 
+    /// Parts to send again that are not being read yet.
+    pub(crate) fn repairs_waiting(&self) -> usize {
+        self.repairs.len()
+    }
+
     /// Whether the next part to send again is in memory.
     pub(crate) fn repair_ready(&self) -> bool {
         self.repairing.front().is_some_and(|repair| repair.bytes.is_some())

@@ -25,6 +25,35 @@ impl Bits {
         is_new
     }
 
+    /// Adds all from `first` to `last`, a word at a time.
+    pub(crate) fn insert_all(&mut self, first: u16, last: u16) {
+        if first > last {
+            return;
+        }
+        let (from, to) = (usize::from(first) / 64, usize::from(last) / 64);
+        if self.words.len() <= to {
+            self.words.resize(to + 1, 0);
+        }
+        for (index, word) in self.words.iter_mut().enumerate().take(to + 1).skip(from) {
+            let low = if index == from { first % 64 } else { 0 };
+            let high = if index == to { last % 64 } else { 63 };
+            let mask = u64::MAX >> (63 - high) & u64::MAX << low;
+            self.count += (mask & !*word).count_ones();
+            *word |= mask;
+        }
+    }
+
+    /// Adds all that others have.
+    pub(crate) fn union(&mut self, others: &Self) {
+        if self.words.len() < others.words.len() {
+            self.words.resize(others.words.len(), 0);
+        }
+        for (word, other) in self.words.iter_mut().zip(&others.words) {
+            self.count += (other & !*word).count_ones();
+            *word |= other;
+        }
+    }
+
     pub(crate) fn contains(&self, at: u16) -> bool {
         let word = self.words.get(usize::from(at) / 64);
         word.is_some_and(|word| word & (1 << (at % 64)) != 0)
@@ -81,5 +110,25 @@ mod tests {
         assert_eq!(bits.runs(0), [(3, 4), (64, 64), (254, 254)]);
         assert_eq!(bits.runs(1), [(4, 4), (64, 64), (254, 254)]);
         assert_eq!(bits.missing(6).collect::<Vec<_>>(), [0, 1, 2, 5]);
+    }
+
+    #[test]
+    fn many_at_once_are_as_many_as_one_by_one() {
+        let ends = [0, 1, 62, 63, 64, 65, 127, 128, 200, u16::MAX];
+        for (first, last) in ends.iter().flat_map(|first| ends.map(|last| (*first, last))) {
+            let (mut all, mut each) = (Bits::new(), Bits::new());
+            for bits in [&mut all, &mut each] {
+                bits.insert(63);
+                bits.insert(100);
+            }
+            all.insert_all(first, last);
+            (first..=last).for_each(|at| _ = each.insert(at));
+            assert_eq!(all, each, "{first} {last}");
+            let mut both = Bits::new();
+            both.insert(7);
+            both.union(&each);
+            assert_eq!(both.len(), each.len() + u32::from(!each.contains(7)));
+            assert!(each.iter().all(|at| both.contains(at)));
+        }
     }
 }

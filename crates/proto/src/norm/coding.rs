@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use wire::norm::{Fti, PayloadId, Scheme};
 
+use super::bits::Bits;
 use super::config::SenderConfig;
 use crate::fec::{Code, Encoder, Field};
 
@@ -155,20 +156,20 @@ impl Coding {
     }
 
     /// Parity segments of a block whose source segments are `data`, one after the other.
-    pub(crate) fn rows(&self, segment: u16, data: &[u8], rows: &[u16]) -> Vec<(u16, Bytes)> {
-        let Some(code) = self.code.clone() else { return Vec::new() };
-        let (Some(&first), Some(&last)) = (rows.iter().min(), rows.iter().max()) else {
-            return Vec::new();
-        };
-        let all = usize::from(first)..usize::from(last) + 1;
-        let Ok(mut encoder) = Encoder::of_some(code, usize::from(segment), all.len()) else {
-            return Vec::new();
-        };
-        encoder.reset_rows(all);
-        encoder.add_run(0, data);
-        let made =
-            rows.iter().map(|&row| (row, Bytes::copy_from_slice(encoder.parity(row.into()))));
-        made.collect()
+    pub(crate) fn rows(&self, segment: u16, data: &[u8], rows: &Bits) -> Vec<(u16, Bytes)> {
+        let mut made = Vec::new();
+        // Those that follow each other are made at once; what nobody wants between others is not.
+        for (first, last) in rows.runs(0) {
+            let count = usize::from(last - first) + 1;
+            let encoder =
+                self.code.clone().map(|code| Encoder::of_some(code, segment.into(), count));
+            let Some(Ok(mut encoder)) = encoder else { continue };
+            encoder.reset_rows(first.into()..usize::from(first) + count);
+            encoder.add_run(0, data);
+            let each = first..=last;
+            made.extend(each.map(|row| (row, Bytes::copy_from_slice(encoder.parity(row.into())))));
+        }
+        made
     }
 }
 

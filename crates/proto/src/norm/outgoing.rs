@@ -1,5 +1,6 @@
 //! An object that is sent: its segments, the parity of its blocks, and what was asked for again.
 
+mod marks;
 mod repairs;
 mod ring;
 mod stream;
@@ -13,6 +14,7 @@ use wire::norm::{
     Body, Data, Extensions, Flags, Fti, Info, PayloadId, RequestFlags, RequestWriter, Scheme,
 };
 
+use self::marks::{Due, Mark, Marks};
 use self::ring::Ring;
 use super::INFO_HEADER;
 use super::bits::Bits;
@@ -57,14 +59,16 @@ pub(crate) struct Outgoing {
     /// Until then, who asks for NORM_INFO has not yet got what was sent again.
     info_until: Option<Time>,
     /// What receivers asked for since the last time their requests were collected.
-    marks: BTreeMap<u32, Mark>,
+    marks: Marks,
     /// What was asked for by receivers that others do not hear, and is to be told to those.
-    advertised: BTreeMap<u32, Mark>,
+    advertised: Marks,
+    /// Blocks that are sent again as a whole, when it is their turn.
+    due: Due,
     repaired: BTreeMap<u32, Repaired>,
     /// Parity to compute, in order of the blocks.
-    plans: BTreeMap<u32, Vec<u16>>,
+    plans: BTreeMap<u32, Bits>,
     /// Blocks that are being read for that.
-    reading: Vec<(u32, Vec<u16>)>,
+    reading: Vec<(u32, Bits)>,
     /// Parity that waits to be sent.
     ready: VecDeque<(PayloadId, Bytes)>,
     pub(crate) told: Option<Told>,
@@ -133,15 +137,6 @@ pub(crate) struct Symbols {
     pub(crate) count: u32,
 }
 
-#[derive(Debug, Default)]
-struct Mark {
-    symbols: Bits,
-    /// Whether a receiver has nothing of it.
-    is_whole: bool,
-    /// The most segments of this block that one receiver misses.
-    missing: u32,
-}
-
 /// When its end was told of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
@@ -181,8 +176,9 @@ impl Outgoing {
             info_due: true,
             has_begun: false,
             info_until: None,
-            marks: BTreeMap::new(),
-            advertised: BTreeMap::new(),
+            marks: Marks::default(),
+            advertised: Marks::default(),
+            due: Due::default(),
             repaired: BTreeMap::new(),
             plans: BTreeMap::new(),
             reading: Vec::new(),
@@ -292,7 +288,7 @@ impl Outgoing {
             None => self.source.as_ref().is_some_and(Source::has_repairs),
         };
         let parity = !self.plans.is_empty() || !self.reading.is_empty() || !self.ready.is_empty();
-        source || parity || self.has_begun() && self.info_due
+        source || parity || !self.due.is_empty() || self.has_begun() && self.info_due
     }
 
     /// Whether all of it was sent, and everything that was asked for again.
@@ -331,8 +327,8 @@ impl Outgoing {
         let segment = self.shape.as_ref().map_or(0, |shape| usize::from(shape.symbol_len));
         let ring = self.ring.as_ref().map_or(0, Ring::memory);
         let encoder = self.encoder.as_ref().map_or(0, |encoder| encoder.room() * segment);
-        let marks =
-            self.marks.len() + self.advertised.len() + self.repaired.len() + self.plans.len();
+        let marks = self.marks.len() + self.advertised.len() + self.due.len();
+        let marks = marks + self.repaired.len() + self.plans.len();
         self.source.as_ref().map_or(0, Source::memory)
             + ring
             + ready
@@ -575,40 +571,44 @@ impl Outgoing {
     pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Symbols) -> bool {
         let most = self.symbols(block);
         let Some(shape) = self.shape.as_ref().filter(|_| most > 0) else { return false };
-        if !self.marks.contains_key(&block) && self.marks.len() >= core.config.limits.repairs {
+        let missing = symbols.named.len() + symbols.count;
+        // More than parity makes up for, and not named: it may be any of them.
+        let is_whole = missing == 0 || symbols.count > u32::from(shape.coding.parity());
+        if is_whole && self.ring.is_none() {
+            return self.mark_blocks(core, block, block);
+        }
+        let parts = &mut self.marks.parts;
+        if !parts.contains_key(&block) && parts.len() >= core.config.limits.repairs {
             core.limit_reached(Limit::Repairs);
             return false;
         }
-        let block_len = shape.block_len(block);
-        let mark = self.marks.entry(block).or_default();
-        let missing = symbols.named.len() + symbols.count;
-        if missing == 0 || symbols.count > u32::from(shape.coding.parity()) {
-            // More than parity makes up for, and not named: it may be any of them.
-            mark.is_whole = true;
-            mark.missing = u32::from(block_len);
+        let mark = parts.entry(block).or_default();
+        if is_whole {
+            (mark.is_whole, mark.missing) = (true, u32::from(shape.block_len(block)));
             return true;
         }
-        for symbol in symbols.named.iter().filter(|symbol| *symbol < most) {
-            mark.symbols.insert(symbol);
-        }
+        mark.symbols.union(&symbols.named);
         mark.missing = mark.missing.max(missing).min(u32::from(most));
         true
     }
 
     /// A receiver has nothing of some blocks, from the first to the last.
     pub(crate) fn mark_blocks(&mut self, core: &mut Core, first: u32, last: u32) -> bool {
-        let mut any = false;
         if self.ring.is_some() {
             return self.mark_stream_blocks(core, first, last);
         }
-        for block in first..=last.max(first).min(self.at.block) {
-            if self.marks.len() >= core.config.limits.repairs && !self.marks.contains_key(&block) {
-                core.limit_reached(Limit::Repairs);
-                break;
-            }
-            any |= self.mark(core, block, &Symbols::default());
+        let Some(shape) = &self.shape else { return false };
+        // What was not sent yet cannot be missing.
+        let end = (u64::from(self.at.block) + 1).min(shape.partition.blocks().into());
+        let range = (u64::from(first), end.min(u64::from(last.max(first)) + 1));
+        if range.0 >= range.1 {
+            return false;
         }
-        any
+        let is_noted = self.marks.add_whole(range, core.config.limits.repairs);
+        if !is_noted {
+            core.limit_reached(Limit::Repairs);
+        }
+        is_noted
     }
 
     /// A receiver has nothing of it.
@@ -628,7 +628,13 @@ impl Outgoing {
                 return false;
             }
         }
-        for (block, mark) in &self.advertised {
+        let mut whole = self.advertised.whole.iter().peekable();
+        for (block, mark) in &self.advertised.parts {
+            while let Some(range) = whole.next_if(|(first, _)| *first <= u64::from(*block)) {
+                if !advertise_blocks(writer, position, range) {
+                    return false;
+                }
+            }
             if mark.is_whole {
                 if writer.item(RequestFlags::BLOCK, position(*block, 0)).is_err() {
                     return false;
@@ -646,7 +652,7 @@ impl Outgoing {
                 }
             }
         }
-        true
+        whole.all(|range| advertise_blocks(writer, position, range))
     }
 
     /// Octets of its longest datagram, once it is cut.
@@ -695,7 +701,7 @@ impl Outgoing {
         }
     }
 
-    fn parity_made(&mut self, shape: &Shape, block: u32, rows: &[u16], data: &[u8]) {
+    fn parity_made(&mut self, shape: &Shape, block: u32, rows: &Bits, data: &[u8]) {
         let block_len = shape.block_len(block);
         for (row, parity) in shape.coding.rows(shape.symbol_len, data, rows) {
             self.ready.push_back((shape.id(block, block_len + row), parity));
@@ -710,11 +716,16 @@ impl Outgoing {
         burst: &mut Burst<'_>,
     ) -> Turn {
         let Some(shape) = self.shape.take() else { return Turn::Over };
-        let turn = self.emit_repairs_of(core, voice, burst, &shape);
+        let round_trip = voice.grtt.advertised();
+        let turn = loop {
+            let turn = self.emit_repairs_of(core, voice, burst, &shape);
+            self.read_repairs(core);
+            if turn == Turn::More || !self.take_due(core, round_trip, &shape) {
+                break turn;
+            }
+            self.read_repairs(core);
+        };
         self.shape = Some(shape);
-        if let Some(source) = self.source.as_mut() {
-            source.read_repairs(&mut core.kernel, self.handle);
-        }
         self.make_parity(core);
         turn
     }
@@ -837,6 +848,7 @@ impl Outgoing {
         self.state = State::Closed;
         self.marks.clear();
         self.advertised.clear();
+        self.due.clear();
         self.plans.clear();
         self.ready.clear();
     }
@@ -859,4 +871,17 @@ fn data_body<'a>(
         others: Extensions::NONE,
         payload,
     })
+}
+
+/// Names blocks of which a receiver has nothing; `false` if there was no room for that.
+fn advertise_blocks(
+    writer: &mut RequestWriter<'_>,
+    position: impl Fn(u32, u16) -> wire::norm::Position,
+    (first, end): (u64, u64),
+) -> bool {
+    let (first, last) = (position(first as u32, 0), position((end - 1) as u32, 0));
+    match first == last {
+        true => writer.item(RequestFlags::BLOCK, first).is_ok(),
+        false => writer.range(RequestFlags::BLOCK, first, last).is_ok(),
+    }
 }

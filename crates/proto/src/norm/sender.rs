@@ -673,23 +673,18 @@ impl Sender {
         is_private: bool,
     ) {
         self.heard(core, now, node, (nack.grtt_response, nack.cc, is_private));
-        if !self.note_requests(core, now, nack) {
+        let asked = self.note_requests(core, now, nack);
+        if !asked.any {
             return;
         }
-        let named = |number| {
-            nack.requests
-                .iter()
-                .flat_map(|request| request.ranges())
-                .any(|(first, _)| first.object == number)
-        };
-        let mut objects = self.objects.iter();
-        if let Some(object) = objects.find(|object| named(object.number())) {
-            self.members.lacks(node, object.id.number);
+        if let Some(number) = asked.first {
+            self.members.lacks(node, number);
             self.stream_lacks(node);
         }
         let wait = self.voice.aggregation();
         if is_private && self.is_group && !wait.is_zero() {
-            self.objects.iter_mut().for_each(Outgoing::tell);
+            let most = core.config.limits.repairs;
+            self.objects.iter_mut().for_each(|object| object.tell(most));
             self.adv_due = true;
             self.base.want(&mut core.kernel, Class::Control);
         }

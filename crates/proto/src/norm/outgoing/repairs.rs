@@ -1,9 +1,16 @@
 //! What receivers asked for becomes repairs, and some of it is sent before they ask.
 
+use std::time::Duration;
+
 use engine::Time;
 
-use super::{Core, Limit, Mark, Outgoing, Shape, Voice};
+use super::{Core, Limit, Mark, Marks, Outgoing, Shape, Voice};
+use crate::norm::bits::Bits;
 use crate::norm::repaired::{Repaired, Wanted};
+
+/// Segments that wait to be read for repairs, beyond which no further blocks are looked at that are
+/// sent as a whole: enough for the reads under way, whatever was asked for.
+const SEGMENTS_AHEAD: usize = 256;
 
 impl Outgoing {
     /// Whether all of it was sent once, or will be before repairs of what is sent now can be asked
@@ -34,15 +41,8 @@ impl Outgoing {
     }
 
     /// Others shall be told what is asked for now.
-    pub(crate) fn tell(&mut self) {
-        for (block, mark) in &self.marks {
-            let told = self.advertised.entry(*block).or_default();
-            mark.symbols.iter().for_each(|symbol| {
-                told.symbols.insert(symbol);
-            });
-            told.is_whole |= mark.is_whole;
-            told.missing = told.missing.max(mark.missing);
-        }
+    pub(crate) fn tell(&mut self, most: usize) {
+        self.advertised.add(&self.marks, most);
     }
 
     /// They were told.
@@ -55,14 +55,63 @@ impl Outgoing {
     /// enough of that. `is_last` if there is nothing else to send for long.
     pub(crate) fn commit(&mut self, core: &mut Core, now: Time, voice: &mut Voice, is_last: bool) {
         let Some(shape) = self.shape.take() else { return };
-        for (block, mut mark) in std::mem::take(&mut self.marks) {
-            self.commit_block(core, (now, is_last), voice, &shape, block, &mut mark);
+        let Marks { parts, whole } = std::mem::take(&mut self.marks);
+        for (first, end) in whole.iter() {
+            if self.due.len() >= core.config.limits.repairs {
+                // Who lacks it asks for it again.
+                core.limit_reached(Limit::Repairs);
+                break;
+            }
+            self.due.insert((first as u32, end as u32), now);
         }
+        for (block, mark) in parts {
+            // Of those that are sent as a whole nothing else is needed.
+            if !self.due.contains(block) {
+                self.commit_block(core, (now, is_last), voice, &shape, block, mark);
+            }
+        }
+        self.take_due(core, voice.grtt.advertised(), &shape);
         self.shape = Some(shape);
+        self.read_repairs(core);
+        self.make_parity(core);
+    }
+
+    pub(super) fn read_repairs(&mut self, core: &mut Core) {
         if let Some(source) = self.source.as_mut() {
             source.read_repairs(&mut core.kernel, self.handle);
         }
-        self.make_parity(core);
+    }
+
+    /// Queues the segments of blocks that are to be sent as a whole, while few wait; whether there
+    /// was such a block.
+    pub(super) fn take_due(
+        &mut self,
+        core: &mut Core,
+        round_trip: Duration,
+        shape: &Shape,
+    ) -> bool {
+        let mut any = false;
+        let most = core.config.limits.repairs.min(SEGMENTS_AHEAD);
+        while let Some(source) = &self.source
+            && (source.repairs_waiting() == 0
+                || source.repairs_waiting() + usize::from(shape.block_len(0)) <= most)
+            && let Some((block, at)) = self.due.take()
+        {
+            any = true;
+            self.repaired(core, block, shape).asked(at, round_trip);
+            self.repair_explicitly(core, shape, block, &Mark::whole(shape.block_len(block)));
+        }
+        any
+    }
+
+    /// What was sent to repair a block.
+    fn repaired(&mut self, core: &Core, block: u32, shape: &Shape) -> &mut Repaired {
+        let most = core.config.limits.repairs;
+        if !self.repaired.contains_key(&block) && self.repaired.len() >= most {
+            // What is forgotten is only which parity was sent.
+            self.repaired.pop_first();
+        }
+        self.repaired.entry(block).or_insert_with(|| Repaired::new(shape.coding.auto_parity()))
     }
 
     fn commit_block(
@@ -72,25 +121,22 @@ impl Outgoing {
         voice: &mut Voice,
         shape: &Shape,
         block: u32,
-        mark: &mut Mark,
+        mut mark: Mark,
     ) {
-        let (auto, parity) = (shape.coding.auto_parity(), shape.coding.parity());
+        let parity = shape.coding.parity();
         let round_trip = voice.grtt.advertised();
-        if self.commit_stream_block((now, round_trip), shape, block, mark) {
+        if self.commit_stream_block((now, round_trip), shape, block, &mark) {
             return;
         }
-        if !self.repaired.contains_key(&block) && self.repaired.len() >= core.config.limits.repairs
-        {
-            // What is forgotten is only which parity was sent.
-            self.repaired.pop_first();
-        }
-        let repaired = self.repaired.entry(block).or_insert_with(|| Repaired::new(auto));
+        let is_complete = self.ring.is_some() || block < self.at.block;
+        let first_block = self.first_block;
+        let repaired = self.repaired(core, block, shape);
         let unasked = repaired.unasked();
         let is_first = repaired.asked(now, round_trip);
         let block_len = shape.block_len(block);
         let left = repaired.left(parity);
         let missing = u16::try_from(mark.missing).unwrap_or(u16::MAX);
-        if let Some(first) = self.first_block.filter(|_| is_first && !mark.is_whole) {
+        if let Some(first) = first_block.filter(|_| is_first && !mark.is_whole) {
             let last =
                 mark.symbols.iter().last().map_or(0, |last| (last + 1).saturating_sub(block_len));
             let lacked = last.max(unasked.saturating_add(missing)).min(parity);
@@ -98,7 +144,6 @@ impl Outgoing {
         }
         // Who names a source segment has all the parity there is, and lacks more than that.
         let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
-        let is_complete = self.ring.is_some() || block < self.at.block;
         if !names_sources && !mark.is_whole && is_complete {
             let lacking = repaired.lacking(Wanted { symbols: &mark.symbols, missing }, block_len);
             if lacking <= left {
@@ -114,7 +159,7 @@ impl Outgoing {
         }
         // Where they were counted and not named, any of them may be missing.
         mark.is_whole |= mark.symbols.len() < mark.missing;
-        self.repair_explicitly(core, shape, block, mark);
+        self.repair_explicitly(core, shape, block, &mark);
     }
 
     /// Queues parity segments, counted from the first one, but for those that are queued.
@@ -126,14 +171,15 @@ impl Outgoing {
         rows: impl Iterator<Item = u16>,
     ) {
         let reading = self.reading.iter().find(|(other, _)| *other == block);
-        let is_read = |row: &u16| reading.is_some_and(|(_, rows)| rows.contains(row));
         let block_len = shape.block_len(block);
-        let is_ready = |row: &u16| {
-            let place = (block, block_len + row);
-            self.ready.iter().any(|(id, _)| (id.block, id.symbol) == place)
-        };
-        let rows: Vec<_> = rows.filter(|row| !is_read(row) && !is_ready(row)).collect();
-        if rows.is_empty() {
+        let mut ready = Bits::new();
+        for (id, _) in self.ready.iter().filter(|(id, _)| id.block == block) {
+            ready.insert(id.symbol);
+        }
+        let is_read = |row: &u16| reading.is_some_and(|(_, rows)| rows.contains(*row));
+        let rows = rows.filter(|row| !is_read(row) && !ready.contains(block_len + row));
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
             return;
         }
         let is_planned = self.plans.contains_key(&block);
@@ -143,11 +189,7 @@ impl Outgoing {
             return;
         }
         let plan = self.plans.entry(block).or_default();
-        for row in rows {
-            if !plan.contains(&row) {
-                plan.push(row);
-            }
-        }
+        rows.for_each(|row| _ = plan.insert(row));
     }
 
     /// Queues the segments themselves, and parity that was asked for by number.
@@ -159,9 +201,10 @@ impl Outgoing {
         let rows: Vec<_> = parity.filter(|symbol| repaired.again(*symbol)).collect();
         self.plan(core, shape, block, rows.into_iter().map(|symbol| symbol - block_len));
         let Some(repaired) = self.repaired.get_mut(&block) else { return };
-        let is_asked = |symbol: &u16| mark.is_whole || mark.symbols.contains(*symbol);
-        let symbols = (0..block_len).filter(is_asked).filter(|symbol| repaired.again(*symbol));
-        let symbols: Vec<_> = symbols.collect();
+        let all = (0..block_len).filter(|_| mark.is_whole);
+        let named = mark.symbols.iter().take_while(|symbol| *symbol < block_len);
+        let symbols = all.chain(named.filter(|_| !mark.is_whole));
+        let symbols: Vec<_> = symbols.filter(|symbol| repaired.again(*symbol)).collect();
         if self.ring.is_some() {
             self.ask_again(block, symbols);
             return;

@@ -11,6 +11,7 @@ use super::{
     Core, Cut, Failure, Flags, Mark, Outgoing, Repaired, Shape, State, Turn, Voice, data_body,
 };
 use crate::fec::Partition;
+use crate::norm::bits::Bits;
 use crate::norm::indication::{Content, StreamOptions};
 use crate::path::Burst;
 
@@ -128,7 +129,7 @@ impl Outgoing {
     fn forget(&mut self, left: Vec<u64>) {
         for block in left {
             let Some(block) = self.ring.as_ref().map(|ring| ring.wire(block)) else { return };
-            self.marks.remove(&block);
+            self.marks.parts.remove(&block);
             self.repaired.remove(&block);
             self.plans.remove(&block);
         }
@@ -291,7 +292,7 @@ impl Outgoing {
     }
 
     /// Makes parity of a block that is complete.
-    pub(super) fn make_stream_parity(&mut self, shape: &Shape, block: u32, rows: &[u16]) {
+    pub(super) fn make_stream_parity(&mut self, shape: &Shape, block: u32, rows: &Bits) {
         let Some(ring) = self.ring.take() else { return };
         if let Some(data) = ring.find(block).and_then(|number| ring.coded(number)) {
             self.parity_made(shape, block, rows, data);

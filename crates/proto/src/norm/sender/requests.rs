@@ -1,12 +1,12 @@
 //! What a NACK asks for, as a sender takes note of it (RFC 5740 §4.3.1, §5.4.1).
 //!
-//! A NACK may name the same thing in many ranges. What it asks for is put together first, so that no
-//! NACK costs more than what can be asked for at all.
+//! A NACK may name the same thing in many ranges, and a range may be all of a large object. What it
+//! asks for is put together first, as ranges: what a NACK costs depends on how long it is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use engine::Time;
-use wire::norm::{Form, Nack, Position, Request, RequestFlags};
+use wire::norm::{Form, Nack, PayloadId, Request, RequestFlags};
 
 use super::Sender;
 use crate::norm::core::Core;
@@ -14,35 +14,54 @@ use crate::norm::outgoing::Symbols;
 use crate::path::Class;
 use crate::ranges::Ranges;
 
-/// Most objects that one range of a request may name.
-const OBJECTS_MAX: u16 = 1023;
+/// So many objects back messages can name.
+const PAST: u16 = 0x8000;
 
-/// What one NACK asks for of what is here.
+/// What one NACK asks for of what is here. Objects are counted from the first that messages can name.
 #[derive(Debug, Default)]
 struct Asked {
+    /// Objects that it names at all.
+    named: Ranges,
     /// Objects of which a receiver has nothing.
-    whole: BTreeSet<u16>,
+    whole: Ranges,
     /// Objects of which it lacks NORM_INFO.
-    info: BTreeSet<u16>,
+    info: Ranges,
+    /// How it names the first segment of one of them.
+    id: PayloadId,
     /// Blocks of which it has nothing, by object.
     blocks: BTreeMap<u16, Ranges>,
     /// Segments, by object and block. A receiver may need several requests for those of one block.
     segments: BTreeMap<(u16, u32), Symbols>,
 }
 
+/// What came of a NACK.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    /// Whether it asks for anything that can be repaired.
+    pub(super) any: bool,
+    /// The first object here that it names.
+    pub(super) first: Option<u64>,
+}
+
 impl Sender {
-    /// Notes what a NACK asks for; whether there is any of it.
-    pub(super) fn note_requests(&mut self, core: &mut Core, now: Time, nack: &Nack<'_>) -> bool {
+    /// Notes what a NACK asks for.
+    pub(super) fn note_requests(&mut self, core: &mut Core, now: Time, nack: &Nack<'_>) -> Noted {
         let mut asked = Asked::default();
         let mut any = false;
         for request in nack.requests.iter() {
             any |= self.gather(core, &request, &mut asked);
         }
-        let mut is_urgent = false;
+        self.refuse_objects(core, &asked);
+        let past = self.past();
+        let (mut is_urgent, mut first) = (false, None);
         for object in &mut self.objects {
             let number = object.number();
-            let is_whole = asked.whole.contains(&number);
-            if is_whole || asked.info.contains(&number) {
+            let place = u64::from(number.wrapping_sub(past));
+            if asked.named.contains(place) {
+                first.get_or_insert(object.id.number);
+            }
+            let is_whole = asked.whole.contains(place);
+            if is_whole || asked.info.contains(place) {
                 is_urgent |= object.mark_info(now);
             }
             if is_whole {
@@ -59,30 +78,48 @@ impl Sender {
         if is_urgent {
             self.base.want(&mut core.kernel, Class::Repair);
         }
-        any || is_urgent
+        Noted { any: any || is_urgent, first }
+    }
+
+    /// The first object that a message can name: the ones before it have the numbers of those to come.
+    fn past(&self) -> u16 {
+        (self.next_number as u16).wrapping_sub(PAST)
+    }
+
+    /// Where an object is that is here.
+    fn index(&self, number: u16) -> Option<usize> {
+        let back = (self.next_number as u16).wrapping_sub(number);
+        let number = self.next_number.checked_sub(back.into())?;
+        self.objects.binary_search_by_key(&number, |object| object.id.number).ok()
     }
 
     /// Adds what one request asks for. Whether blocks of a stream are among that, which are noted at
     /// once: there are few, and their numbers wrap.
     fn gather(&mut self, core: &mut Core, request: &Request<'_>, asked: &mut Asked) -> bool {
         let flags = request.flags;
+        let past = self.past();
         let mut any = false;
         for (first, last) in request.ranges() {
-            if flags.contains(RequestFlags::OBJECT) {
-                self.gather_objects(core, first, last.object, &mut asked.whole);
+            let start = u64::from(first.object.wrapping_sub(past));
+            let end = start + u64::from(last.object.wrapping_sub(first.object)) + 1;
+            let is_all = flags.contains(RequestFlags::OBJECT);
+            if is_all || flags.contains(RequestFlags::INFO) {
+                let objects = if is_all { &mut asked.whole } else { &mut asked.info };
+                objects.insert(start, end);
+                asked.named.insert(start, end);
+                asked.id = first.id;
+            }
+            let is_part =
+                flags.contains(RequestFlags::BLOCK) || flags.contains(RequestFlags::SEGMENT);
+            if is_all || !is_part {
                 continue;
             }
-            if flags.contains(RequestFlags::INFO) {
-                self.gather_objects(core, first, last.object, &mut asked.info);
-            }
-            if !flags.contains(RequestFlags::BLOCK) && !flags.contains(RequestFlags::SEGMENT) {
-                continue;
-            }
-            let mut objects = self.objects.iter_mut();
-            let Some(object) = objects.find(|object| object.number() == first.object) else {
+            asked.named.insert(start, start + 1);
+            let Some(at) = self.index(first.object) else {
                 self.refuse_unknown(core, first.object, first);
                 continue;
             };
+            let object = &mut self.objects[at];
             let block = first.id.block;
             let has_left = object.has_left(block);
             if flags.contains(RequestFlags::BLOCK) {
@@ -107,36 +144,31 @@ impl Sender {
                 // A count, in the place of a number.
                 Form::Erasures => symbols.count += u32::from(first.id.symbol),
                 Form::Items | Form::Ranges | Form::Other(_) => {
-                    (first.id.symbol..=last.id.symbol.min(most - 1)).for_each(|symbol| {
-                        symbols.named.insert(symbol);
-                    });
+                    symbols.named.insert_all(first.id.symbol, last.id.symbol.min(most - 1));
                 }
             }
         }
         any
     }
 
-    /// Adds those of some objects that are here, from `first` to `last`.
-    fn gather_objects(
-        &mut self,
-        core: &mut Core,
-        first: Position,
-        last: u16,
-        here: &mut BTreeSet<u16>,
-    ) {
-        let count = last.wrapping_sub(first.object).min(OBJECTS_MAX);
-        let numbers = self.objects.iter().map(|object| object.number());
-        let numbers = numbers.filter(|number| number.wrapping_sub(first.object) <= count);
-        let numbers: BTreeSet<_> = numbers.collect();
-        if numbers.len() <= usize::from(count) {
-            // The last one that is no longer here tells most.
-            let all = (0..=count).rev().map(|number| first.object.wrapping_add(number));
-            let next = self.next_number as u16;
-            let mut gone = all.filter(|number| number.wrapping_sub(next) >= 0x8000);
-            if let Some(number) = gone.find(|number| !numbers.contains(number)) {
-                self.refuse(core, number, first.id);
-            }
+    /// Tells of an object that is asked for and no longer here, if there is one: the last tells most.
+    fn refuse_objects(&mut self, core: &mut Core, asked: &Asked) {
+        let past = self.past();
+        let gone = |ranges: &Ranges| {
+            let mut here = self.objects.iter().rev().peekable();
+            let ranges: Vec<_> = ranges.iter().filter(|(start, _)| *start < PAST.into()).collect();
+            ranges.into_iter().rev().find_map(|(start, end)| {
+                let all = (start..end.min(PAST.into())).rev();
+                let mut numbers = all.map(|place| past.wrapping_add(place as u16));
+                numbers.find(|number| {
+                    let ahead = |other: u16| (1..=PAST).contains(&other.wrapping_sub(*number));
+                    while here.next_if(|object| ahead(object.number())).is_some() {}
+                    here.peek().is_none_or(|object| object.number() != *number)
+                })
+            })
+        };
+        if let Some(number) = gone(&asked.whole).max(gone(&asked.info)) {
+            self.refuse(core, number, asked.id);
         }
-        here.extend(numbers);
     }
 }
