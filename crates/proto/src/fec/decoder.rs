@@ -15,13 +15,15 @@ use super::symbols::Symbols;
 pub struct Decoder {
     code: Code,
     block_len: usize,
-    /// Source symbols, and behind them parity symbols.
+    /// Source symbols of the longest block, and behind them parity symbols as they arrived.
     symbols: Symbols,
+    /// Source symbols for which there is room.
+    room: usize,
     present: Vec<bool>,
     /// Source symbols that have not arrived.
     missing: usize,
-    /// Parity symbols that have arrived.
-    parity: usize,
+    /// Parity symbols that have arrived, by their encoding symbol id.
+    parity: Vec<usize>,
     scratch: Scratch,
 }
 
@@ -40,8 +42,8 @@ pub struct RecoverError {
 struct Scratch {
     /// Source symbols to be recovered.
     missing: Vec<usize>,
-    /// As many positions in `symbols` as the block is long, of what has arrived, with the point and
-    /// the logarithm of the weight of each.
+    /// As many symbols that have arrived as the block is long, with the point and the logarithm of
+    /// the weight of each.
     known: Vec<Known>,
     /// Some recovered symbols.
     made: Symbols,
@@ -50,6 +52,8 @@ struct Scratch {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     index: usize,
+    /// Where it is kept.
+    place: usize,
     point: u16,
     weight: u64,
 }
@@ -61,21 +65,49 @@ impl Decoder {
     ///
     /// [`CodeError::SymbolLength`] for a length that the field cannot have.
     pub fn new(code: Code, symbol_len: usize) -> Result<Self, CodeError> {
+        let room = (code.source(), code.parity());
+        Self::with_room(code, symbol_len, room)
+    }
+
+    /// The same for blocks of at most so many source symbols, and as many parity symbols of each: no
+    /// more than these need is held.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::new`].
+    pub fn with_room(
+        code: Code,
+        symbol_len: usize,
+        (source, parity): (usize, usize),
+    ) -> Result<Self, CodeError> {
         code.check_symbol_len(symbol_len)?;
-        let count = code.source() + code.parity();
+        let (source, parity) = (source.min(code.source()), parity.min(code.parity()));
         Ok(Self {
-            block_len: code.source(),
-            symbols: Symbols::new(count, symbol_len),
-            present: vec![false; count],
-            missing: code.source(),
-            parity: 0,
+            block_len: source,
+            symbols: Symbols::new(source + parity, symbol_len),
+            room: source,
+            present: vec![false; source + code.parity()],
+            missing: source,
+            parity: Vec::with_capacity(parity),
             scratch: Scratch {
                 missing: Vec::new(),
                 known: Vec::new(),
-                made: Symbols::new(TILE, symbol_len),
+                made: Symbols::new(TILE.min(parity.max(1)), symbol_len),
             },
             code,
         })
+    }
+
+    /// For how many source and parity symbols of a block there is room.
+    #[must_use]
+    pub fn room(&self) -> (usize, usize) {
+        (self.room, self.symbols.count() - self.room)
+    }
+
+    /// Bytes of a symbol.
+    #[must_use]
+    pub fn symbol_len(&self) -> usize {
+        self.symbols.symbol_len()
     }
 
     /// The code.
@@ -88,14 +120,14 @@ impl Decoder {
     ///
     /// # Panics
     ///
-    /// If that is more than the code has.
+    /// If that is more than there is room for.
     pub fn start(&mut self, block_len: u16) {
         let block_len = usize::from(block_len);
-        assert!(block_len <= self.code.source(), "a block of {block_len} symbols");
+        assert!(block_len <= self.room, "a block of {block_len} symbols");
         self.block_len = block_len;
         self.present.fill(false);
         self.missing = block_len;
-        self.parity = 0;
+        self.parity.clear();
     }
 
     /// Source symbols of the block.
@@ -106,18 +138,22 @@ impl Decoder {
 
     /// Takes the symbol with this encoding symbol id: source symbols come first, parity symbol `j`
     /// is `block length + j`. A short one counts as followed by zeros. Returns whether it is one
-    /// of the block's, of no more than its length, and had not arrived yet.
+    /// of the block's, of no more than its length, had not arrived yet, and there was room for it.
     pub fn add(&mut self, esi: u16, data: &[u8]) -> bool {
         let Some(index) = self.index(esi) else { return false };
         if self.present[index] || data.len() > self.symbols.symbol_len() {
             return false;
         }
-        self.symbols.put(index, data);
+        let place = if index < self.block_len { index } else { self.room + self.parity.len() };
+        if place >= self.symbols.count() {
+            return false;
+        }
+        self.symbols.put(place, data);
         self.present[index] = true;
         if index < self.block_len {
             self.missing -= 1;
         } else {
-            self.parity += 1;
+            self.parity.push(index);
         }
         true
     }
@@ -137,13 +173,13 @@ impl Decoder {
     /// How many parity symbols are there.
     #[must_use]
     pub fn parity(&self) -> usize {
-        self.parity
+        self.parity.len()
     }
 
     /// Whether all source symbols are there or can be recovered.
     #[must_use]
     pub fn is_sufficient(&self) -> bool {
-        self.missing <= self.parity
+        self.missing <= self.parity.len()
     }
 
     /// The source or parity symbol with this encoding symbol id, if it is there: zeros behind a
@@ -151,7 +187,9 @@ impl Decoder {
     #[must_use]
     pub fn symbol(&self, esi: u16) -> Option<&[u8]> {
         let index = self.index(esi).filter(|&index| self.present[index])?;
-        Some(self.symbols.get(index))
+        let parity = || self.parity.iter().position(|&other| other == index);
+        let place = if index < self.block_len { index } else { self.room + parity()? };
+        Some(self.symbols.get(place))
     }
 
     /// Recovers all missing source symbols. Returns how many there were.
@@ -161,7 +199,7 @@ impl Decoder {
     /// [`RecoverError`] if too few symbols are there.
     pub fn recover(&mut self) -> Result<usize, RecoverError> {
         if !self.is_sufficient() {
-            return Err(RecoverError { missing: self.missing, parity: self.parity });
+            return Err(RecoverError { missing: self.missing, parity: self.parity.len() });
         }
         let recovered = self.missing;
         if recovered > 0 {
@@ -176,13 +214,13 @@ impl Decoder {
         Ok(recovered)
     }
 
-    /// Where the symbol with this encoding symbol id is kept.
+    /// The number of the symbol with this encoding symbol id in its block.
     fn index(&self, esi: u16) -> Option<usize> {
         let esi = usize::from(esi);
         (esi < self.block_len + self.code.parity()).then_some(esi)
     }
 
-    /// The position in a code word of what is kept at `index`.
+    /// The position in a code word of a symbol of the block.
     fn position(&self, index: usize) -> usize {
         // The zeros that a shortened block ends with are not kept.
         if index < self.block_len { index } else { index - self.block_len + self.code.source() }
@@ -197,15 +235,14 @@ impl Decoder {
         missing.clear();
         missing.extend((0..self.block_len).filter(|&index| !self.present[index]));
         known.clear();
-        known.extend(
-            (0..self.block_len + self.code.parity())
-                .filter(|&index| self.present[index])
-                .take(self.block_len)
-                .map(|index| {
-                    let point = tables.point(self.position(index));
-                    Known { index, point, weight: 0 }
-                }),
-        );
+        let source = (0..self.block_len).filter(|&index| self.present[index]);
+        let parity = self.parity.iter().zip(self.room..).map(|(&index, place)| (index, place));
+        known.extend(source.map(|index| (index, index)).chain(parity).take(self.block_len).map(
+            |(index, place)| {
+                let point = tables.point(self.position(index));
+                Known { index, place, point, weight: 0 }
+            },
+        ));
         (self.scratch.missing, self.scratch.known) = (missing, known);
     }
 
@@ -265,7 +302,7 @@ impl Decoder {
                     let divisor = tables.log(points[index] ^ known.point);
                     *coefficient = tables.exp(products[index] + known.weight + order - divisor);
                 }
-                *slot = Source { data: self.symbols.padded(known.index), coefficients };
+                *slot = Source { data: self.symbols.padded(known.place), coefficients };
             }
             let to = &mut made.padded_from_mut(0)[..count * stride];
             let (path, field) = (self.code.path(), self.code.field());

@@ -5,6 +5,7 @@ use wire::norm::{Fti, PayloadId, Scheme};
 
 use super::bits::Bits;
 use super::config::SenderConfig;
+use super::core::Room;
 use crate::fec::{Code, Encoder, Field};
 
 /// Octets of the header of NORM_DATA without payload id and extensions.
@@ -97,6 +98,16 @@ impl Coding {
         self.kind().map_or(0, |(_, source, parity)| source * parity.min(source))
     }
 
+    /// What is needed to recover blocks of so many segments, none of which is longer than `longest`.
+    pub(crate) fn room(&self, block_len: u16, longest: usize) -> Room {
+        let element = self.field.map_or(1, Field::element_len);
+        Room {
+            source: block_len.into(),
+            parity: self.parity.min(block_len).into(),
+            segment: longest.next_multiple_of(element),
+        }
+    }
+
     pub(crate) fn block_len(&self) -> u16 {
         self.block_len
     }
@@ -176,6 +187,22 @@ impl Coding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parity_is_the_same_alone_and_with_others() {
+        let coding = Coding::new(&SenderConfig::default()).expect("there is such a code");
+        let data: Vec<u8> = (0..640_u16).map(|n| ((n * 7) >> 2) as u8).collect();
+        let rows = |wanted: &[u16]| {
+            let mut rows = Bits::new();
+            wanted.iter().for_each(|row| _ = rows.insert(*row));
+            coding.rows(10, &data, &rows)
+        };
+        let all = rows(&(0..32).collect::<Vec<_>>());
+        assert!(all.iter().map(|(row, _)| *row).eq(0..32));
+        let some = rows(&[0, 5, 6, 31]);
+        let same = [0, 5, 6, 31].map(|row| all[row].clone());
+        assert_eq!(some, same);
+    }
 
     #[test]
     fn what_others_say_makes_no_code() {

@@ -74,6 +74,30 @@ pub(crate) type Job = kernel::Job<Task>;
 
 pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
 
+/// What a decoder needs room for: no more than the blocks of an object have, whatever its sender says
+/// of those that others might have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Segments of a block.
+    pub(crate) source: usize,
+    /// Parity segments that are of use.
+    pub(crate) parity: usize,
+    /// Octets of a segment as it is coded.
+    pub(crate) segment: usize,
+}
+
+impl Room {
+    fn is_in(&self, decoder: &Decoder) -> bool {
+        let (source, parity) = decoder.room();
+        source >= self.source && parity >= self.parity && decoder.symbol_len() >= self.segment
+    }
+
+    /// Octets of all of it.
+    pub(crate) fn octets(&self) -> usize {
+        (self.source + self.parity) * self.segment
+    }
+}
+
 /// What all sessions of a node share.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -87,8 +111,8 @@ pub(crate) struct Core {
     pub(crate) assembling: usize,
     /// Octets of objects that are no files, whether they came or not.
     pub(crate) reserved: usize,
-    /// Recovers lost segments, one block after the other, with the length of a segment.
-    decoder: Option<(usize, Decoder)>,
+    /// Recovers lost segments, one block after the other.
+    decoder: Option<Decoder>,
     /// Places of objects that are over.
     pub(crate) free: Vec<Handle>,
     /// Working files that nobody needs and that are just being opened: they are deleted after that.
@@ -146,31 +170,39 @@ impl Core {
         }
     }
 
-    /// A decoder for a code, by its field and its source and parity segments, and for segments of
-    /// `segment` octets. It is large, so there is only one, and its code is the only one too.
+    /// A decoder for a code, by its field and its source and parity segments, with as much room as
+    /// blocks need. It is large, so there is only one, and its code is the only one too.
     pub(crate) fn decoder(
         &mut self,
         (field, source, parity): (Field, usize, usize),
-        segment: usize,
+        room: Room,
     ) -> Option<&mut Decoder> {
-        let same = |(len, decoder): &(usize, Decoder)| {
-            let kept = decoder.code();
-            *len == segment
-                && (kept.field(), kept.source(), kept.parity()) == (field, source, parity)
+        let kept = self.decoder.take().filter(|decoder| {
+            let code = decoder.code();
+            (code.field(), code.source(), code.parity()) == (field, source, parity)
+        });
+        let decoder = match kept {
+            Some(decoder) if room.is_in(&decoder) => decoder,
+            former => {
+                // Not both at once.
+                let code = former.map(|former| former.code().clone());
+                let code = match code {
+                    Some(code) => code,
+                    None => Code::for_recovery(field, source, parity).ok()?,
+                };
+                Decoder::with_room(code, room.segment, (room.source, room.parity)).ok()?
+            }
         };
-        if !self.decoder.as_ref().is_some_and(same) {
-            self.decoder = None;
-            let code = Code::for_recovery(field, source, parity).ok()?;
-            self.decoder = Some((segment, Decoder::new(code, segment).ok()?));
-        }
-        self.decoder.as_mut().map(|(_, decoder)| decoder)
+        Some(self.decoder.insert(decoder))
     }
 
     /// Octets that the decoder holds.
     pub(crate) fn decoder_memory(&self) -> usize {
-        self.decoder.as_ref().map_or(0, |(segment, decoder)| {
+        self.decoder.as_ref().map_or(0, |decoder| {
+            let (source, parity) = decoder.room();
             // The code has a number of eight octets for each segment.
-            (decoder.code().source() + decoder.code().parity()) * (segment + 8)
+            (source + parity) * decoder.symbol_len()
+                + (decoder.code().source() + decoder.code().parity()) * 8
         })
     }
 

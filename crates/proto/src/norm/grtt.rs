@@ -30,13 +30,17 @@ pub(crate) struct Grtt {
     /// The time of one segment at the rate: it cannot be less.
     least: Duration,
     most: Duration,
+    /// The estimate as messages carry it, and what that means: each message has it.
+    told: (u8, Duration),
 }
 
 impl Grtt {
     pub(crate) fn new(initial: Duration, least: Duration, most: Duration) -> Self {
-        let mut grtt =
-            Self { measured: initial, peak: None, smaller: 0, believed: most, least, most };
+        let told = (0, Duration::ZERO);
+        let (measured, believed) = (initial, most);
+        let mut grtt = Self { measured, peak: None, smaller: 0, believed, least, most, told };
         grtt.round_begins();
+        grtt.tell();
         grtt
     }
 
@@ -48,17 +52,26 @@ impl Grtt {
 
     /// The time of one segment is another.
     pub(crate) fn set_least(&mut self, least: Duration) {
-        self.least = least;
+        if self.least != least {
+            self.least = least;
+            self.tell();
+        }
     }
 
     /// The estimate as messages carry it.
     pub(crate) fn quantised(&self) -> u8 {
-        norm::quantise_rtt(self.measured.max(self.least).min(self.most))
+        self.told.0
+    }
+
+    /// The estimate may be another.
+    fn tell(&mut self) {
+        let code = norm::quantise_rtt(self.measured.max(self.least).min(self.most));
+        self.told = (code, norm::rtt(code));
     }
 
     /// What receivers understand it to be: timers of both sides are multiples of that.
     pub(crate) fn advertised(&self) -> Duration {
-        norm::rtt(self.quantised())
+        self.told.1
     }
 
     /// A receiver answered. A greater round trip is believed at once, by three quarters; what of it is
@@ -74,6 +87,7 @@ impl Grtt {
         if took > self.measured {
             self.measured = self.measured / 4 + took * 3 / 4;
             self.smaller = 0;
+            self.tell();
         }
         took
     }
@@ -81,6 +95,7 @@ impl Grtt {
     /// The only receiver answered: its round trip is the greatest.
     pub(crate) fn believe(&mut self, took: Duration) {
         self.measured = self.measured / 4 + took.min(self.believed) * 3 / 4;
+        self.tell();
     }
 
     /// The greatest round trip has passed since this was last asked: a smaller one is believed step
@@ -90,6 +105,7 @@ impl Grtt {
             self.measured = self.measured.min(peak.max(self.measured * 9 / 10));
         }
         self.round_begins();
+        self.tell();
     }
 
     /// A round of probes is over. A smaller round trip is believed slowly, because those who have
@@ -97,6 +113,7 @@ impl Grtt {
     pub(crate) fn round_over(&mut self) {
         self.learn_smaller();
         self.round_begins();
+        self.tell();
     }
 
     fn learn_smaller(&mut self) {

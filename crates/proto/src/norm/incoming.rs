@@ -18,7 +18,7 @@ use self::stream::Stream;
 use super::asked::Asked;
 use super::bits::{Bits, runs};
 use super::coding::{Coding, first_id};
-use super::core::{Core, Job};
+use super::core::{Core, Job, Room};
 use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
 use crate::fec::Partition;
 use crate::path::Handle;
@@ -78,6 +78,8 @@ struct Shape {
     fti: Fti,
     partition: Partition,
     coding: Coding,
+    /// What it takes to recover its blocks.
+    room: Room,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,8 +232,12 @@ impl Incoming {
             core.limit_reached(Limit::Object);
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }
-        let symbols = usize::from(fti.block_len) + usize::from(coding.parity());
-        if symbols * usize::from(fti.segment_size) + PIECE_COST > half || coding.work() > WORK_MAX {
+        // Blocks of a stream are all as long as can be.
+        let room = match is_stream {
+            true => coding.room(fti.block_len, fti.segment_size.into()),
+            false => coding.room(partition.block_len(0), partition.segment_len(0, 0).into()),
+        };
+        if room.octets() + PIECE_COST > half || coding.work() > WORK_MAX {
             core.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }
@@ -250,7 +256,7 @@ impl Incoming {
         }
         self.flags = flags;
         let fti = *fti;
-        self.shape = Some(Shape { scheme, fti, partition, coding });
+        self.shape = Some(Shape { scheme, fti, partition, coding, room });
         if is_file {
             let number = core.rng.next_u64();
             let name = FileName::spool(&format!("norm-{number:016x}"));
@@ -313,19 +319,22 @@ impl Incoming {
             core.stats.duplicate_data += 1;
             return true;
         }
-        let segment = usize::from(shape.fti.segment_size);
+        let segment = shape.room.segment;
         let expected = match symbol < block_len {
             true => usize::from(shape.partition.segment_len(block, symbol)),
             // Parity is as long as the longest segment of its block.
             false => usize::from(shape.partition.segment_len(block, 0)),
         };
         let len = data.payload.len();
-        let fits = len == expected || symbol >= block_len && len == segment;
+        let most = usize::from(shape.fti.segment_size);
+        let fits = len == expected || symbol >= block_len && len == most;
         if !fits {
             self.contradict(core);
             return true;
         }
-        self.take(core, (block, block_len), symbol, segment, data.payload)
+        // What parity is longer than that is of zeros.
+        let payload = &data.payload[..len.min(segment)];
+        self.take(core, (block, block_len), symbol, segment, payload)
     }
 
     /// Makes room for a block by forgetting the last one behind it, if there is one: what comes
@@ -475,7 +484,7 @@ impl Incoming {
         core.assembling -= block.cost;
         core.limit_left(Limit::Assembly);
         let block_len = shape.partition.block_len(number);
-        let how = (&shape.coding, usize::from(shape.fti.segment_size));
+        let how = (&shape.coding, shape.room);
         if !block.parity.is_empty() && !Self::recover(core, how, &mut block, block_len) {
             core.stats.data_dropped += 1;
             return;
@@ -494,17 +503,18 @@ impl Incoming {
     /// Recovers the source segments that did not come.
     fn recover(
         core: &mut Core,
-        (coding, segment): (&Coding, usize),
+        (coding, room): (&Coding, Room),
         block: &mut Block,
         block_len: u16,
     ) -> bool {
+        let segment = room.segment;
         let full = usize::from(block_len) * segment;
         block.buffer.resize(full, 0);
         let missing: Vec<_> = block.have.missing(block_len).collect();
         if missing.is_empty() {
             return true;
         }
-        let decoder = coding.kind().and_then(|kind| core.decoder(kind, segment));
+        let decoder = coding.kind().and_then(|kind| core.decoder(kind, room));
         let Some(decoder) = decoder else { return false };
         decoder.start(block_len);
         for symbol in block.have.iter().take_while(|symbol| *symbol < block_len) {
@@ -521,7 +531,7 @@ impl Incoming {
         for symbol in &missing {
             let at = usize::from(*symbol) * segment;
             if let Some(made) = decoder.symbol(*symbol) {
-                block.buffer[at..at + segment].copy_from_slice(made);
+                block.buffer[at..at + segment].copy_from_slice(&made[..segment]);
             }
         }
         core.stats.recovered += missing.len() as u64;

@@ -514,7 +514,8 @@ impl Incoming {
             core.limit_reached(Limit::Stream);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         };
-        self.shape = Some(Shape { scheme, fti, partition, coding });
+        let room = coding.room(fti.block_len, stream.symbol_len);
+        self.shape = Some(Shape { scheme, fti, partition, coding, room });
         self.flags = flags;
         self.stream = Some(Box::new(stream));
         core.indicate(Indication::Stream { id: self.id, buffer: fti.object_size });
@@ -635,10 +636,8 @@ impl Incoming {
             block.parity.push((symbol, place));
         }
         if block.have.len() >= u32::from(block_len) {
-            let coding = &shape.coding;
-            if block.parity.is_empty()
-                || Self::recover(core, (coding, symbol_len), block, block_len)
-            {
+            let how = (&shape.coding, shape.room);
+            if block.parity.is_empty() || Self::recover(core, how, block, block_len) {
                 part.is_whole = true;
             } else {
                 core.stats.data_dropped += 1;

@@ -221,3 +221,80 @@ impl Outgoing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use engine::{FileId, FileName, PathId, Rng};
+
+    use super::super::{Content, Cut, ObjectId, Position};
+    use super::*;
+    use crate::kernel::Slots;
+    use crate::norm::bits::Bits;
+    use crate::norm::coding::Coding;
+    use crate::norm::config::Config;
+    use crate::norm::grtt::Grtt;
+    use crate::norm::outgoing::Symbols;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A file of 10 GB in 156,250 blocks, all of which were sent.
+    fn of_ten_gigabytes() -> (Core, Voice, Outgoing) {
+        let config = Config::default();
+        let coding = Coding::new(&config.sender).expect("there is such a code");
+        let mut core = Core::new(config, Rng::new(1, "norm"));
+        let voice = Voice::new(1, Grtt::new(SECOND, Duration::ZERO, SECOND), 0, 10);
+        let id = ObjectId { peer: PathId(0), sender: 1, number: 7 };
+        let content = Content::File(FileName::file("source").expect("a name"));
+        let handle = Slots::<()>::new().reserve();
+        let mut object = Outgoing::new(id, handle, content, Bytes::new());
+        object.opened(&mut core, FileId(1), 10_000_000_000);
+        let cut = Cut { segment: 1000, room: 1400, coding, has_fti: true };
+        object.cut(&mut core, cut).expect("it can be cut");
+        object.at = Position { block: 156_250, symbol: 0 };
+        let source = object.source.as_mut().expect("it is open");
+        source.skip_to(10_000_000_000);
+        (object.has_begun, object.info_due) = (true, false);
+        core.kernel.effects.clear();
+        (core, voice, object)
+    }
+
+    #[test]
+    fn a_request_for_all_of_a_large_object_costs_little() {
+        let (mut core, mut voice, mut object) = of_ten_gigabytes();
+        let before = object.memory();
+        for round in 0..100 {
+            let now = Time::ZERO + SECOND / 10 * round;
+            assert!(object.mark_all(&mut core));
+            object.commit(&mut core, now, &mut voice, false);
+            assert!(!object.is_idle() && object.has_repairs());
+        }
+        // As many blocks were looked at as are being read, and four more wait.
+        let reads = core.kernel.effects.len();
+        assert!((1..=64).contains(&reads), "{reads}");
+        assert!((5..=8).contains(&object.repaired.len()), "{}", object.repaired.len());
+        assert!(object.memory() < before + 100_000, "{}", object.memory());
+        assert!(object.due.contains(156_249) && object.due.len() <= 2);
+        // Every other block is as good as all.
+        for block in (0..60_000).step_by(2) {
+            object.mark_blocks(&mut core, block, block);
+        }
+        object.commit(&mut core, Time::ZERO + 20 * SECOND, &mut voice, false);
+        assert!((5..=8).contains(&object.repaired.len()), "{}", object.repaired.len());
+    }
+
+    #[test]
+    fn segments_of_blocks_that_are_due_are_not_asked_for_besides() {
+        let (mut core, mut voice, mut object) = of_ten_gigabytes();
+        object.mark_blocks(&mut core, 0, 100_000);
+        let mut named = Bits::new();
+        named.insert(3);
+        let symbols = Symbols { named, count: 0 };
+        for block in [90_000, 120_000] {
+            assert!(object.mark(&mut core, block, &symbols));
+        }
+        object.commit(&mut core, Time::ZERO, &mut voice, false);
+        assert!(object.repaired.contains_key(&120_000) && !object.repaired.contains_key(&90_000));
+        assert!(!object.mark_blocks(&mut core, 156_250, u32::MAX), "there is no such block");
+    }
+}

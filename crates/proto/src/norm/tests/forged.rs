@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{PathInfo, Time};
+use engine::{PathId, PathInfo, Time};
 use wire::norm::{
     Ack, Body, Command, Extensions, FIELD_BITS_ASSUMED, Flags, Message, Nack, NodeId, NodeList,
     PayloadId, Position, RequestFlags, RequestWriter, Scheme, SendTime,
@@ -35,6 +35,17 @@ fn ask(
     flags: RequestFlags,
     ranges: impl Iterator<Item = [(u32, u16); 2]>,
 ) {
+    ask_on(group, GROUP, node, flags, ranges);
+}
+
+/// The same on a path: that of the group, or the other host's.
+fn ask_on(
+    group: &mut Group,
+    path: PathId,
+    node: u32,
+    flags: RequestFlags,
+    ranges: impl Iterator<Item = [(u32, u16); 2]>,
+) {
     let (instance, object) = life(group);
     let mut out = [0; 1400];
     let mut writer = RequestWriter::new(&mut out, FIELD_BITS_ASSUMED);
@@ -55,7 +66,7 @@ fn ask(
         requests: writer.finish(),
     };
     let message = Message { sequence: 0, source: NodeId(node), body: Body::Nack(nack) };
-    group.hear(0, GROUP, path_to(1), &message);
+    group.hear(0, path, path_to(1), &message);
 }
 
 #[test]
@@ -240,16 +251,48 @@ fn parity_that_waits_is_bounded_and_not_planned_twice() {
 
 #[test]
 fn what_is_asked_for_in_many_ranges_is_sent_once() {
+    // However little may wait.
+    for limit in [65_536, 4] {
+        let mut config = Config::default();
+        config.limits.repairs = limit;
+        config.sender.end = EndGame::Flush;
+        let mut group = of_many_blocks(&mut config);
+        // All blocks, from each of the first on, of which there are 200.
+        let ranges = (0..60).map(|first| [(first, 0), (u32::from(u16::MAX), 0)]);
+        ask(&mut group, 2, RequestFlags::BLOCK, ranges);
+        group.run_for(SECOND / 100);
+        if limit > 200 {
+            // Another asks for the same before it can have heard all of it.
+            ask(&mut group, 3, RequestFlags::BLOCK, [[(0, 0), (199, 0)]].into_iter());
+        }
+        group.run_for(2 * SECOND);
+        let repairs = repairs(&group);
+        assert_eq!(repairs.len(), 400);
+        assert!(repairs.values().all(|count| *count == 1), "{repairs:?}");
+        assert!(!group.hosts[0].indications.contains(&Indication::LimitReached(Limit::Repairs)));
+    }
+}
+
+#[test]
+fn all_are_told_what_one_asked_for_in_private() {
     let mut config = Config::default();
-    config.sender.end = EndGame::Flush;
+    (config.sender.end, config.sender.collect) = (EndGame::Flush, true);
     let mut group = of_many_blocks(&mut config);
-    // All blocks, from each of the first on, of which there are 200.
-    let ranges = (0..60).map(|first| [(first, 0), (u32::from(u16::MAX), 0)]);
-    ask(&mut group, 2, RequestFlags::BLOCK, ranges);
-    group.run_for(2 * SECOND);
-    let repairs = repairs(&group);
-    assert_eq!(repairs.len(), 400);
-    assert!(repairs.values().all(|count| *count == 1), "{repairs:?}");
+    let ranges = [[(3, 0), (150, 0)], [(160, 0), (160, 0)]];
+    ask_on(&mut group, path_to(1), 2, RequestFlags::BLOCK, ranges.into_iter());
+    let told = group.log.iter().find_map(|(_, _, bytes)| {
+        match Message::decode(bytes).expect("a message").body {
+            Body::Command(Command::RepairAdv { requests, .. }) => {
+                let requests = requests.iter();
+                let ranges = requests.flat_map(|request| request.ranges().collect::<Vec<_>>());
+                let name = |at: Position| (at.id.block, at.id.symbol);
+                Some(ranges.map(|(first, last)| (name(first), name(last))).collect::<Vec<_>>())
+            }
+            _ => None,
+        }
+    });
+    let blocks = [((3, 0), (150, 0)), ((160, 0), (160, 0))];
+    assert_eq!(told.expect("it is told"), blocks);
 }
 
 #[test]

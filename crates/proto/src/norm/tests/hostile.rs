@@ -10,7 +10,11 @@ use wire::norm::{
 };
 
 use super::world::{World, content};
-use crate::norm::{Config, Content, EndGame, Failure, Finished, Indication, Join, Limit, Node};
+use crate::norm::bits::Bits;
+use crate::norm::coding::Coding;
+use crate::norm::{
+    Config, Content, EndGame, Failure, Finished, Indication, Join, Limit, Node, SenderConfig,
+};
 
 /// The side that receives; what it hears is made up, or comes from the other one.
 const HERE: usize = 1;
@@ -195,6 +199,34 @@ fn codes_that_take_too_long_are_refused() {
     let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 100), 2, 60_000);
     prey.data(1, (0, 0), &[1; 2]);
     assert!(prey.ends().is_empty());
+}
+
+#[test]
+fn what_is_said_of_blocks_that_an_object_cannot_have_costs_nothing() {
+    let kinds = [(Scheme::ReedSolomonM, (1000, 24)), (Scheme::ReedSolomon8, (200, 50))];
+    for ((scheme, (block_len, parity)), size) in
+        kinds.into_iter().flat_map(|it| [(it, 11), (it, 12)])
+    {
+        let octets = content(size);
+        let config = SenderConfig { fec: scheme, block_len, parity, ..SenderConfig::default() };
+        let coding = Coding::new(&config).expect("there is such a code");
+        let mut row = Bits::new();
+        row.insert(3);
+        let (_, made) = coding.rows(12, &octets, &row).pop().expect("a parity segment");
+        // As long as a segment is said to be, and as long as the longest is.
+        let mut long = made.to_vec();
+        long.resize(64_000, 0);
+        for segment in [&long, &made[..]].iter().take(if size == 12 { 2 } else { 1 }) {
+            let mut prey = Prey::new(scheme, (block_len, parity), 64_000, size as u64);
+            prey.data(1, (0, 1 + 3), segment);
+            assert_eq!(prey.ends()[0].data.as_deref(), Some(&octets[..]));
+            assert!(prey.memory() < 50_000, "{}", prey.memory());
+        }
+    }
+    // Nor is such an object refused.
+    let mut prey = Prey::new(Scheme::ReedSolomonM, (2000, 2000), 64_000, 11);
+    prey.data(1, (0, 0), &content(11));
+    assert_eq!(prey.ends()[0].data.as_deref(), Some(&content(11)[..]));
 }
 
 #[test]
