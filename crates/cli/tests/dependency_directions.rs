@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("engine", &[]),
     ("wire", &[]),
     ("proto", &["engine", "wire"]),
@@ -20,7 +20,8 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("rt", &["engine", "wire", "proto"]),
     ("emu", &["engine", "wire", "link", "pcap", "rt"]),
     ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt"]),
-    ("cli", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "lab"]),
+    ("control", &["engine", "link", "emu", "lab"]),
+    ("cli", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "lab", "control"]),
 ];
 /// Crates without clock, socket, file, thread or hidden randomness; and so without variants.
 const PURE: [&str; 4] = ["engine", "wire", "proto", "link"];

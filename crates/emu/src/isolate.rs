@@ -88,6 +88,12 @@ pub fn isolate() -> Result<Stage, IsolateError> {
     }
 }
 
+/// Whether this process was started by a user, and not by [`isolate`].
+#[must_use]
+pub fn is_outer() -> bool {
+    std::env::var_os(STAGE).is_none()
+}
+
 /// Takes the mark of [`isolate`] away from a command, which may be this program again.
 pub fn unmarked(command: &mut Command) -> &mut Command {
     command.env_remove(STAGE)
@@ -115,14 +121,14 @@ fn outer() -> Result<i32, IsolateError> {
 }
 
 /// Takes the signals that ask for the end, and those of children.
-fn signals() -> io::Result<Signals> {
+pub(crate) fn signals() -> io::Result<Signals> {
     Signals::new([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
 }
 
 /// Waits until `is_over` says with which status the child ended, and hands it what asks for the end
 /// meanwhile; but not a terminal's interrupt, which all processes of the terminal get. There is no
 /// thread for this: whose children are in another process namespace can have none.
-fn until_over(
+pub(crate) fn until_over(
     mut signals: Signals,
     child: Option<Pid>,
     mut is_over: impl FnMut() -> io::Result<Option<ExitStatus>>,

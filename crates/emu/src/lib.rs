@@ -11,6 +11,7 @@
 //! them is left.
 
 mod capture;
+mod enter;
 pub mod frame;
 mod isolate;
 mod lateness;
@@ -25,7 +26,8 @@ mod tun;
 mod world;
 
 pub use self::capture::{CaptureLimits, CaptureReport};
-pub use self::isolate::{IsolateError, Stage, exit_code, isolate, unmarked};
+pub use self::enter::{EnterError, run_inside};
+pub use self::isolate::{IsolateError, Stage, exit_code, is_outer, isolate, unmarked};
 pub use self::lateness::Lateness;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::trust::{Bounds, Doubt};

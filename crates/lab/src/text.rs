@@ -121,8 +121,10 @@ pub(crate) fn message(error: &toml::de::Error) -> String {
     format!("{shown}{}", suggestion(error.message()))
 }
 
-/// `; did you mean ...?` for serde's message about an unknown name, from the names it lists.
-fn suggestion(message: &str) -> String {
+/// `did you mean ...?` on a line of its own for serde's message about an unknown name, from the names
+/// that it lists; nothing for other messages.
+#[must_use]
+pub fn suggestion(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     if !message.starts_with("unknown ") {
         return String::new();

@@ -1,5 +1,7 @@
 //! `slowlight emu` and `slowlight link`.
 
+mod control;
+
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -33,6 +35,8 @@ enum Action {
     Run(RunArgs),
     /// Open a shell at one end of a link
     Shell(ShellArgs),
+    #[command(flatten)]
+    Control(control::Action),
 }
 
 /// What is recorded.
@@ -124,6 +128,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Action::Run(args) => args.work()?.run(),
         Action::Shell(args) => args.work()?.run(),
+        Action::Control(action) => control::run(action),
     }
 }
 

@@ -1,0 +1,420 @@
+//! Worlds that stay, as users control them: by commands, over the interface, without root, killed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+/// A user that no machine has.
+const NOBODY: &str = "54322";
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs the program; what it says is in a file, as a world that stays could hold a pipe.
+fn slowlight(arguments: &[&str]) -> Output {
+    Command::new(SLOWLIGHT).arg("emu").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Whether there can be worlds here; says why not.
+fn possible() -> bool {
+    if !is_root() || fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
+        eprintln!("skipped: this needs root and /dev/net/tun");
+        return false;
+    }
+    true
+}
+
+/// A world that ends with the test.
+struct World {
+    name: String,
+}
+
+impl World {
+    fn up(name: &str, options: &[&str]) -> (Self, Output) {
+        let name = format!("test-{name}-{}", std::process::id());
+        let output = slowlight(&[&["up", "--name", &name], options].concat());
+        (Self { name }, output)
+    }
+
+    fn started(name: &str, options: &[&str]) -> Self {
+        let (world, output) = Self::up(name, options);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        world
+    }
+
+    fn run(&self, command: &str, rest: &[&str]) -> Output {
+        slowlight(&[&[command, "--name", &self.name], rest].concat())
+    }
+
+    /// Runs a command that is to be refused as wrong usage; what it says.
+    fn refused(&self, command: &str, rest: &[&str]) -> String {
+        let output = self.run(command, rest);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    fn exec(&self, host: &str, program: &[&str]) -> Output {
+        self.run("exec", &[&[host, "--"], program].concat())
+    }
+
+    fn status(&self) -> Value {
+        let output = self.run("status", &["--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn link(&self, name: &str) -> Value {
+        let world = self.status();
+        let links = world["links"].as_array().unwrap().clone();
+        links.into_iter().find(|link| link["name"] == name).unwrap()
+    }
+
+    fn folder(&self) -> PathBuf {
+        Path::new("/run/slowlight/emu").join(&self.name)
+    }
+
+    fn pid(&self) -> String {
+        fs::read_to_string(self.folder().join("lock")).unwrap().trim().to_owned()
+    }
+
+    /// Asks over the socket; the status and the body.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let stream = UnixStream::connect(self.folder().join("api.sock")).unwrap();
+        exchange(stream, &request(method, path, "", body))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.run("down", &[]);
+    }
+}
+
+fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn exchange(mut stream: impl std::io::Read + std::io::Write, request: &str) -> (u16, String) {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The milliseconds that one `ping` took.
+fn round_trip(world: &World) -> f64 {
+    let output = world.exec("near", &["ping", "-c", "1", "-W", "5", "far"]);
+    let said = text(&output.stdout);
+    let (_, rest) = said.split_once("time=").unwrap_or_else(|| panic!("{said}"));
+    rest.split_once(" ms").unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn a_world_stays_and_is_changed_while_programs_come_and_go() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("round", &["--delay", "20 ms", "--rate", "8 Mbit/s"]);
+    let before = round_trip(&world);
+    assert!((40.0..60.0).contains(&before), "{before} ms");
+    let output = world.run("set", &["--both", "near:far", "delay=100ms"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let after = round_trip(&world);
+    assert!((200.0..220.0).contains(&after), "{after} ms");
+    // A program's code, input, folder and environment are as without a world.
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "exec", "--name", &world.name, "far", "--", "sh", "-c"]);
+    command.arg("cat; pwd; echo $SLOWLIGHT_PEER $MARK; exit 7").env("MARK", "here");
+    command.current_dir("/usr").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"said\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(text(&output.stdout), "said\n/usr\n10.0.0.2 here\n");
+    assert_eq!(world.exec("far", &["no-such-program"]).status.code(), Some(127));
+    let link = world.link("near:far");
+    assert_eq!(
+        (&link["settings"]["delay"], &link["settings"]["rate"]),
+        (&"100 ms".into(), &"8 Mbit/s".into())
+    );
+    assert!(link["counters"]["delivered"]["packets"].as_u64().unwrap() >= 2, "{link}");
+    let shown = text(&world.run("status", &[]).stdout);
+    assert!(shown.contains("near:far") && shown.contains("10.0.0.1"), "{shown}");
+    let folder = world.folder();
+    assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(folder.join("api.sock")).unwrap().mode() & 0o777, 0o600);
+    assert!(world.run("down", &[]).status.success());
+    assert!(!folder.exists());
+}
+
+#[test]
+fn an_outage_begins_when_it_was_said_to_and_is_told() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("outage", &["--delay", "1 ms"]);
+    let mut events = UnixStream::connect(world.folder().join("api.sock")).unwrap();
+    events.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    events.write_all(request("GET", "/events", "", "").as_bytes()).unwrap();
+    let mut events = BufReader::new(events).lines().map(Result::unwrap);
+    events.find(|line| line.starts_with("HTTP/1.1 200")).unwrap();
+    let begun = world.status()["now"].as_f64().unwrap();
+    let output = world.run("set", &["near:far", "outage=0.3 s+0.5 s"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let mut next = |what: &str| -> Value {
+        let line = events.find(|line| line.starts_with("data: ") && line.contains(what)).unwrap();
+        serde_json::from_str(line.trim_start_matches("data: ")).unwrap()
+    };
+    assert_eq!(next("link-changed")["link"], "near:far");
+    let (down, up) = (next("outage-began"), next("outage-ended"));
+    assert_eq!((&down["link"], &up["link"]), (&"near:far".into(), &"near:far".into()));
+    let at = |event: &Value| event["at"].as_f64().unwrap();
+    assert!((0.3..1.0).contains(&(at(&down) - begun)), "{down}, said at {begun}");
+    assert!((at(&up) - at(&down) - 0.5).abs() < 1e-6, "{down} {up}");
+    assert_eq!(world.link("near:far")["up"], true);
+}
+
+#[test]
+fn several_worlds_have_several_names() {
+    if !possible() {
+        return;
+    }
+    let one = World::started("one", &["--delay", "0 s"]);
+    let two = World::started("two", &["--delay", "10 ms"]);
+    assert!(round_trip(&one) < 20.0 && round_trip(&two) >= 20.0);
+    let output = slowlight(&["up", "--name", &one.name]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("runs already"), "{}", text(&output.stderr));
+    let output = slowlight(&["status"]);
+    let told = text(&output.stderr);
+    assert!(told.contains("--name") && told.contains(&one.name), "{told}");
+    let listed = text(&slowlight(&["list"]).stdout);
+    assert!(listed.contains(&one.name) && listed.contains(&two.name), "{listed}");
+    assert_eq!(slowlight(&["up", "--name", "../x"]).status.code(), Some(2));
+}
+
+#[test]
+fn whatever_is_wrong_is_told_with_what_is_right() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("wrong", &["--delay", "0 s"]);
+    for (what, expected) in [
+        (&["near:fra", "delay=1s"][..], "did you mean \"near:far\"?"),
+        (&["near:far", "dealy=1s"], "did you mean `delay`?"),
+        (&["near:far", "delay=5"], "delay: "),
+        (&["near:far", "per=2"], "per: "),
+        (&["near:far", "mtu=1400B"], "`mtu` cannot change"),
+        (&["near:far", "outage=5 s"], "10 s+30 s"),
+        (&["near:far", "outage=1 s+0 s"], "lasts no time"),
+        (&["near:far"], "KEY=VALUE"),
+        (&["delay=1s"], "FROM:TO"),
+        (&["near", "delay=1s"], "neither a link"),
+        (&["near:far", "drop=[1"], "drop"),
+    ] {
+        let told = world.refused("set", what);
+        assert!(told.contains(expected), "{what:?}: {told}");
+    }
+    let told = world.refused("exec", &["fra", "--", "true"]);
+    assert!(told.contains("did you mean \"far\"?"), "{told}");
+    assert_eq!(world.link("near:far")["settings"]["delay"], "0 s", "nothing was changed");
+    let output = slowlight(&["status", "--name", "no-such-world"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains(&world.name), "{}", text(&output.stderr));
+    let output = slowlight(&["up", "--listen", "192.0.2.1:8000"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--listen-anywhere"), "{}", text(&output.stderr));
+    let output = slowlight(&["up", "/no/such.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_address_asks_for_the_token() {
+    if !possible() {
+        return;
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (_world, output) = World::up("taken", &["--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("another program listens there"),
+        "{}",
+        text(&output.stderr)
+    );
+    let (world, output) = World::up("token", &["--listen", "127.0.0.1:0"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let file = world.folder().join("token");
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    let token = fs::read_to_string(file).unwrap().trim().to_owned();
+    assert!(text(&output.stderr).contains(&token), "it is told once");
+    let address = world.status()["listen"].as_str().unwrap().to_owned();
+    let ask = |headers: &str| {
+        let stream = TcpStream::connect(&address).unwrap();
+        exchange(stream, &request("GET", "/hosts", headers, "")).0
+    };
+    assert_eq!(ask(""), 401);
+    assert_eq!(ask(&format!("Authorization: Bearer {}0\r\n", &token[1..])), 401);
+    assert_eq!(ask(&format!("Authorization: Bearer {token}\r\n")), 200);
+}
+
+#[test]
+fn captures_and_commands_over_the_interface() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("interface", &["--delay", "5 ms"]);
+    let folder = tempfile::tempdir().unwrap();
+    let body = format!("{{\"folder\": {:?}}}", folder.path());
+    assert_eq!(world.ask("POST", "/capture", &body).0, 201);
+    assert_eq!(world.ask("POST", "/capture", &body).0, 409, "there is one already");
+    let body = r#"{"host": "near", "argv": ["sh", "-c", "ping -c 3 -i 0.1 far; echo to-err >&2; exit 3"]}"#;
+    let (status, answer) = world.ask("POST", "/commands", body);
+    assert_eq!(status, 201, "{answer}");
+    let begun: Value = serde_json::from_str(&answer).unwrap();
+    let path = format!("/commands/{}", begun["id"]);
+    let look = || -> Value { serde_json::from_str(&world.ask("GET", &path, "").1).unwrap() };
+    wait_for("the command to end", || look()["running"] == false);
+    let ended = look();
+    assert_eq!(ended["exit_code"], 3, "{ended}");
+    let output = ended["output"].as_str().unwrap();
+    assert!(output.contains("3 received") && output.contains("to-err"), "{output}");
+    let (status, answer) = world.ask("DELETE", "/capture", "");
+    let captured: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((status, captured["packets"].as_u64() >= Some(12)), (200, true), "{answer}");
+    assert_eq!(captured["files"].as_array().unwrap().len(), 2, "{answer}");
+    assert_eq!(world.ask("DELETE", "/capture", "").0, 409, "none runs");
+    let body = r#"{"host": "near", "argv": ["sleep", "1000"]}"#;
+    let (_, answer) = world.ask("POST", "/commands", body);
+    let sleeping: Value = serde_json::from_str(&answer).unwrap();
+    let path = format!("/commands/{}", sleeping["id"]);
+    assert_eq!(world.ask("DELETE", &path, "").0, 202);
+    let look = || -> Value { serde_json::from_str(&world.ask("GET", &path, "").1).unwrap() };
+    wait_for("the command to be killed", || look()["exit_code"] == 137);
+    let (status, answer) =
+        world.ask("POST", "/commands", r#"{"host": "near", "argv": ["none-such"]}"#);
+    assert_eq!((status, answer.contains("no such program")), (422, true), "{answer}");
+    let (status, metrics) = world.ask("GET", "/metrics", "");
+    assert_eq!(status, 200);
+    let line = r#"slowlight_link_packets_total{link="near:far",outcome="delivered"} "#;
+    let count = metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+    assert!(count.parse::<u64>().unwrap() >= 3, "{metrics}");
+}
+
+#[test]
+fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
+    if !possible() {
+        return;
+    }
+    for (signal, name) in [("-KILL", "killed"), ("-TERM", "terminated")] {
+        let world = World::started(name, &[]);
+        let mark = format!("{}.75", 200_000 + std::process::id());
+        let mut command = Command::new(SLOWLIGHT);
+        command.args(["emu", "exec", "--name", &world.name, "near", "--", "sleep", &mark]);
+        let mut child = command.spawn().unwrap();
+        let sleeps = || {
+            let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+            let mut lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+            lines.any(|line| text(&line) == format!("sleep\0{mark}\0"))
+        };
+        wait_for("the program to run", sleeps);
+        assert!(Command::new("kill").args([signal, &world.pid()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(137), "it ends with its world");
+        wait_for("everything to be gone", || !sleeps());
+        // Whatever comes next removes the folder.
+        wait_for("the folder to be removed", || {
+            assert!(slowlight(&["list"]).status.success());
+            !world.folder().exists()
+        });
+    }
+}
+
+#[test]
+fn who_is_not_root_has_worlds_that_stay() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "../slowlight emu up --delay 10ms && ../slowlight emu exec near -- id -u \
+                  && ../slowlight emu exec near -- ping -c 1 far && ../slowlight emu set near:far per=1 \
+                  && ls -ld run/slowlight/emu && ../slowlight emu down && ls -A run/slowlight/emu; \
+                  ../slowlight emu up --listen 127.0.0.1:80";
+    let inside = format!(
+        "set -e; mount -t tmpfs none {0}; mkdir -p {0}/home/run; mknod -m 666 {0}/tun c 10 200
+        mount --bind {0}/tun /dev/net/tun; cp {SLOWLIGHT} {0}/slowlight; chmod 755 {0} {0}/slowlight
+        chown -R {NOBODY} {0}/home; cd {0}/home; export HOME={0}/home XDG_RUNTIME_DIR={0}/home/run
+        exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c '{script}'",
+        folder.path().display()
+    );
+    let output = Command::new("unshare").args(["-m", "sh", "-c", &inside]).output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    if err.contains("user namespace") {
+        eprintln!("skipped: {err}");
+        return;
+    }
+    assert!(out.starts_with("0\n") && out.contains("1 received"), "{out}\n{err}");
+    assert!(out.contains("drwx------") && out.ends_with(".lock\n"), "{out}\n{err}");
+    assert!(err.contains("127.0.0.1:80: ") && err.contains("a port above 1023"), "{err}");
+}
+
+#[test]
+fn the_lines_of_the_manual_work() {
+    if !possible() {
+        return;
+    }
+    let curl = Command::new("curl").arg("--version").output();
+    if !curl.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/emulator.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    let (_, after) = manual.split_once("With curl (a test runs these lines):\n\n```sh\n").unwrap();
+    let (lines, _) = after.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let world = World { name: format!("manual-{}", std::process::id()) };
+    let capture = folder.path().join("capture");
+    let lines = lines.replace("demo-capture", "CAPTURE").replace("demo", &world.name);
+    let lines = lines.replace("/tmp/CAPTURE", &capture.display().to_string());
+    let program = Path::new(SLOWLIGHT).parent().unwrap().display().to_string();
+    let path = format!("{program}:{}", std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &lines]).env("PATH", path).stdin(Stdio::null());
+    let output = shell.output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    for expected in ["1 Mbit/s", "3 received", "event: outage-began", "slowlight_link_up", "pcapng"]
+    {
+        assert!(out.contains(expected), "no {expected:?} in {out}\n{err}");
+    }
+    assert!(fs::read_dir(capture).unwrap().count() == 2 && !world.folder().exists());
+}

@@ -1,0 +1,171 @@
+//! The interface from the other side.
+
+use std::io;
+use std::os::unix::net::UnixStream as Probe;
+use std::path::{Path, PathBuf};
+
+use axum::body::Body;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, header};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+use crate::model::Problem;
+
+/// Octets of an answer.
+const ANSWER_MAX: usize = 64 << 20;
+
+/// Why there was no answer, or none that was hoped for.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The world refused, for this reason.
+    #[error("{error}")]
+    Refused {
+        /// The status of HTTP.
+        status: u16,
+        /// What was wrong, and what to do.
+        error: String,
+    },
+    /// It cannot be asked.
+    #[error("{}: {error}", socket.display())]
+    Unreachable {
+        /// Its socket.
+        socket: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It answered with what is no answer.
+    #[error("the world's answer: {0}")]
+    Answer(String),
+}
+
+/// Asks one world.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// Of the world with this socket.
+    #[must_use]
+    pub fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    /// The number of the process that answers, as seen from here.
+    ///
+    /// # Errors
+    /// None does.
+    pub fn pid(&self) -> Result<i32, ClientError> {
+        let asked = || {
+            let stream = Probe::connect(&self.socket)?;
+            let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+            Ok(peer.pid.as_raw_nonzero().get())
+        };
+        asked().map_err(|error| self.unreachable(error))
+    }
+
+    /// Sends a request and waits for the answer.
+    ///
+    /// # Errors
+    /// [`ClientError`] says why there is none.
+    pub fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.map_err(|error| self.unreachable(error))?;
+        runtime.block_on(self.exchange(method, path, body))
+    }
+
+    /// Asks for something.
+    ///
+    /// # Errors
+    /// [`ClientError`] says why there is none.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let answer = self.ask(Method::GET, path, None)?;
+        serde_json::from_value(answer).map_err(|error| wrong(&error))
+    }
+
+    fn unreachable(&self, error: io::Error) -> ClientError {
+        ClientError::Unreachable { socket: self.socket.clone(), error }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, ClientError> {
+        let stream = UnixStream::connect(&self.socket).await;
+        let stream = stream.map_err(|error| self.unreachable(error))?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| wrong(&error))?;
+        let connection = tokio::spawn(connection);
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+        let request = match body {
+            Some(body) => request
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(Body::from(body.to_string())),
+            None => request.body(Body::empty()),
+        };
+        let response = sender
+            .send_request(request.map_err(|error| wrong(&error))?)
+            .await
+            .map_err(|error| wrong(&error))?;
+        let answer = read(response).await;
+        drop(sender);
+        connection.abort();
+        answer
+    }
+}
+
+fn wrong(error: &impl ToString) -> ClientError {
+    ClientError::Answer(error.to_string())
+}
+
+async fn read(response: Response<hyper::body::Incoming>) -> Result<Value, ClientError> {
+    let status = response.status();
+    let bytes = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
+    let bytes = bytes.map_err(|error| wrong(&error))?.to_bytes();
+    if status.is_success() {
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        return serde_json::from_slice(&bytes).map_err(|error| wrong(&error));
+    }
+    let told: Result<Problem, _> = serde_json::from_slice(&bytes);
+    let error =
+        told.map_or_else(|_| String::from_utf8_lossy(&bytes).into_owned(), |told| told.error);
+    Err(ClientError::Refused { status: status.as_u16(), error })
+}
+
+/// A text as one part of a path.
+#[must_use]
+pub fn segment(text: &str) -> String {
+    let mut path = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.:~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path += &format!("%{byte:02X}");
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parts_of_paths() {
+        assert_eq!(segment("near:far-1"), "near:far-1");
+        assert_eq!(segment("a/b c?"), "a%2Fb%20c%3F");
+    }
+}

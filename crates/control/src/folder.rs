@@ -1,0 +1,388 @@
+//! The folder of a world that runs: its lock, its socket, what others need to know of it.
+//!
+//! `/run/slowlight/emu/<name>` for root; for others `$XDG_RUNTIME_DIR/slowlight/emu/<name>`, or a
+//! folder of their own among the temporary files. The process that a world lives and dies with holds
+//! the lock. Where nobody does, the world is dead, and whoever comes next removes its folder.
+
+use std::env;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::Client;
+
+/// The most octets of a world's name.
+const NAME_MAX: usize = 40;
+/// The most octets of the path of a socket, of which `sockaddr_un` has 108 with the end.
+const SOCKET_MAX: usize = 107;
+
+/// How long a world that is to end may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The variable in which a process finds the folder of the world that it shall be.
+pub const VARIABLE: &str = "SLOWLIGHT_EMU_FOLDER";
+
+/// Why there is no such world, or can be none.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// It has a name that no folder should have.
+    #[error(
+        "{0:?} is no name for a world: up to 40 letters, digits, `-`, `_` and `.`, the first a letter \
+         or digit"
+    )]
+    Name(String),
+    /// There is one of this name.
+    #[error(
+        "a world called {0:?} runs already; end it (slowlight emu down --name {0}) or take another --name"
+    )]
+    Taken(String),
+    /// There is none of this name.
+    #[error("no world called {name:?} runs ({running})")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Which there are.
+        running: String,
+    },
+    /// There is none at all.
+    #[error("no world runs; start one with slowlight emu up")]
+    None,
+    /// Which of several is meant was not said.
+    #[error("several worlds run; say which with --name ({0})")]
+    Several(String),
+    /// Somebody else could change what is in there.
+    #[error("{}: is not a folder of this user's alone; remove it or set XDG_RUNTIME_DIR", .0.display())]
+    Foreign(PathBuf),
+    /// The system refused.
+    #[error("{}: {error}", path.display())]
+    System {
+        /// What was worked on.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// A claimed folder. It goes when this does.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    base: PathBuf,
+    /// Held, and not handed on to programs.
+    _lock: File,
+}
+
+/// A world that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// What it is called.
+    pub name: String,
+    /// Its folder.
+    pub path: PathBuf,
+    /// The process that it ends with.
+    pub pid: Option<i32>,
+}
+
+/// The folder in which those of worlds are. It may not exist yet.
+///
+/// # Errors
+/// It cannot be made, or is somebody else's.
+pub fn base() -> Result<PathBuf, FolderError> {
+    let user = rustix::process::geteuid();
+    let own = if user.is_root() {
+        PathBuf::from("/run/slowlight")
+    } else {
+        let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let runtime = runtime.filter(|folder| folder.is_absolute() && folder.is_dir());
+        runtime.map_or_else(
+            || env::temp_dir().join(format!("slowlight-{}", user.as_raw())),
+            |folder| folder.join("slowlight"),
+        )
+    };
+    make_own(&own)?;
+    let base = own.join("emu");
+    make_own(&base)?;
+    Ok(base)
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
+    let path = path.to_owned();
+    move |error| FolderError::System { path, error }
+}
+
+/// Makes a folder in which nobody else may do anything, or sees that it is one.
+fn make_own(path: &Path) -> Result<(), FolderError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(at(path)(error)),
+    }
+    // Not what a link leads to: that could be made by anybody.
+    let found = fs::symlink_metadata(path).map_err(at(path))?;
+    let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+    if own && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(FolderError::Foreign(path.to_owned()))
+}
+
+/// Has others wait while folders come and go.
+fn alone(base: &Path) -> Result<File, FolderError> {
+    let path = base.join(".lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(at(&path))?;
+    flock(&file, FlockOperation::LockExclusive).map_err(|errno| at(&path)(errno.into()))?;
+    Ok(file)
+}
+
+fn check_name(name: &str) -> Result<(), FolderError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && name.len() <= NAME_MAX && name.chars().all(allowed) {
+        return Ok(());
+    }
+    Err(FolderError::Name(name.to_owned()))
+}
+
+/// Whether the folder's world lives: somebody holds its lock.
+fn lives(folder: &Path) -> bool {
+    let Ok(file) = File::open(lock_of(folder)) else { return false };
+    matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
+}
+
+fn lock_of(folder: &Path) -> PathBuf {
+    folder.join("lock")
+}
+
+/// The socket of the world in a folder.
+#[must_use]
+pub fn socket(folder: &Path) -> PathBuf {
+    folder.join("api.sock")
+}
+
+/// Removes the folders of the dead. To be called alone.
+fn sweep(base: &Path) -> Result<(), FolderError> {
+    for entry in fs::read_dir(base).map_err(at(base))? {
+        let path = entry.map_err(at(base))?.path();
+        if path.is_dir() && !lives(&path) {
+            fs::remove_dir_all(&path).map_err(at(&path))?;
+        }
+    }
+    Ok(())
+}
+
+impl Folder {
+    /// The path that a world's folder would have, whose name is fine and free.
+    ///
+    /// # Errors
+    /// There is such a world, or the name is none.
+    pub fn free(name: &str) -> Result<PathBuf, FolderError> {
+        check_name(name)?;
+        let base = base()?;
+        let _alone = alone(&base)?;
+        sweep(&base)?;
+        let path = base.join(name);
+        if path.exists() {
+            return Err(FolderError::Taken(name.to_owned()));
+        }
+        if socket(&path).as_os_str().len() > SOCKET_MAX {
+            let error = io::Error::other("the path is too long for a socket; take a shorter name");
+            return Err(at(&path)(error));
+        }
+        Ok(path)
+    }
+
+    /// Takes a folder that [`Folder::free`] gave: this process now is what the world ends with.
+    ///
+    /// # Errors
+    /// Somebody was faster, or the system refused.
+    pub fn claim(path: &Path) -> Result<Self, FolderError> {
+        let base = path.parent().unwrap_or(path).to_owned();
+        let _alone = alone(&base)?;
+        sweep(&base)?;
+        match DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                return Err(FolderError::Taken(name.into_owned()));
+            }
+            Err(error) => return Err(at(path)(error)),
+        }
+        let lock = lock_of(path);
+        let mut file = File::create_new(&lock).map_err(at(&lock))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|errno| at(&lock)(errno.into()))?;
+        writeln!(file, "{}", std::process::id()).map_err(at(&lock))?;
+        Ok(Self { path: path.to_owned(), base, _lock: file })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept by whoever comes next.
+        let _alone = alone(&self.base);
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// All worlds of this user that run, by name. The folders of dead ones are removed.
+///
+/// # Errors
+/// The system refused.
+pub fn running() -> Result<Vec<Running>, FolderError> {
+    let base = base()?;
+    let _alone = alone(&base)?;
+    sweep(&base)?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&base).map_err(at(&base))? {
+        let entry = entry.map_err(at(&base))?;
+        let path = entry.path();
+        if !path.is_dir() {
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mut text = String::new();
+        let read = File::open(lock_of(&path)).and_then(|mut file| file.read_to_string(&mut text));
+        let pid = read.ok().and_then(|_| text.trim().parse().ok());
+        found.push(Running { name, path, pid });
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// The world of this name, or the only one.
+///
+/// # Errors
+/// There is none, or several.
+pub fn find(name: Option<&str>) -> Result<Running, FolderError> {
+    let mut running = running()?;
+    let names = running.iter().map(|world| world.name.as_str()).collect::<Vec<_>>().join(", ");
+    let Some(name) = name else {
+        let only = running.pop().ok_or(FolderError::None)?;
+        return if running.is_empty() { Ok(only) } else { Err(FolderError::Several(names)) };
+    };
+    check_name(name)?;
+    let found = running.into_iter().find(|world| world.name == name);
+    let running =
+        if names.is_empty() { "none runs".to_owned() } else { format!("there are: {names}") };
+    found.ok_or_else(|| FolderError::Unknown { name: name.to_owned(), running })
+}
+
+/// Ends a world, by asking it or, where it does not answer, by killing it. Returns when it is gone.
+///
+/// # Errors
+/// It is still there.
+pub fn end(world: &Running) -> Result<(), FolderError> {
+    let asked = Client::new(&socket(&world.path)).ask(Method::DELETE, "/world", None);
+    if asked.is_ok() && is_gone(world, PATIENCE) {
+        return Ok(());
+    }
+    // It holds the lock, so the number is still its own.
+    if let Some(pid) = world.pid.filter(|_| lives(&world.path)).and_then(Pid::from_raw) {
+        kill_process(pid, Signal::KILL).map_err(|errno| at(&world.path)(errno.into()))?;
+    }
+    if is_gone(world, PATIENCE) {
+        running()?;
+        return Ok(());
+    }
+    Err(at(&world.path)(io::Error::other("the world does not end")))
+}
+
+fn is_gone(world: &Running, within: Duration) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < within {
+        if !lives(&world.path) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+/// Leaves the terminal and the session of who started this process.
+///
+/// # Errors
+/// The system refused.
+pub fn leave_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// Has what this process says from now on written to the file `log` of a folder.
+///
+/// # Errors
+/// The system refused.
+pub fn log_into(folder: &Path) -> io::Result<()> {
+    rustix::stdio::dup2_stderr(
+        File::options().create(true).append(true).open(folder.join("log"))?,
+    )?;
+    rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    Ok(())
+}
+
+/// Writes a file that this user alone may read.
+///
+/// # Errors
+/// The system refused.
+pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_of_the_dead_are_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("alpha");
+        let claimed = Folder::claim(&path).unwrap();
+        assert!(lives(&path));
+        assert!(matches!(Folder::claim(&path), Err(FolderError::Taken(name)) if name == "alpha"));
+        let dead = base.path().join("beta");
+        fs::create_dir(&dead).unwrap();
+        File::create(lock_of(&dead)).unwrap();
+        sweep(base.path()).unwrap();
+        assert!(path.exists() && !dead.exists());
+        drop(claimed);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn names_are_names_of_folders() {
+        for name in ["geo", "mars-2", "a.b_c"] {
+            check_name(name).unwrap();
+        }
+        for name in ["", ".", "..", ".lock", "a/b", "a b", &"x".repeat(41)] {
+            assert!(matches!(check_name(name), Err(FolderError::Name(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_folder_of_others_is_not_used() {
+        let base = tempfile::tempdir().unwrap();
+        let open = base.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(make_own(&open), Err(FolderError::Foreign(_))));
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(base.path(), &link).unwrap();
+        assert!(matches!(make_own(&link), Err(FolderError::Foreign(_))));
+        make_own(&base.path().join("own")).unwrap();
+    }
+}

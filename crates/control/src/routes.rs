@@ -1,0 +1,335 @@
+//! What can be asked for.
+
+use std::convert::Infallible;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Path, State as Shared};
+use axum::http::{StatusCode, header};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Json, Router};
+use futures_util::stream::{self, Stream};
+use lab::link_spec::Window;
+use lab::quantity::Size;
+use serde_json::{Map, Value};
+use tokio::sync::broadcast::error::RecvError;
+use utoipa::OpenApi;
+
+use crate::model::{
+    Capture, CaptureReport, CaptureRequest, Command, CommandRequest, Event, Host, Link,
+    OutageRequest, Problem, What, World,
+};
+use crate::state::{Refusal, State, locked, seconds};
+use crate::{commands, metrics};
+
+/// Octets of a request.
+const BODY_MAX: usize = 64 << 10;
+/// How often a silent stream of events says that it is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+type Running = Shared<Arc<State>>;
+type Asked<T> = Result<Json<T>, JsonRejection>;
+type Answer<T> = Result<Json<T>, Refusal>;
+
+/// The document of the interface.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "slowlight emulator",
+        description = "Control and observation of an emulated world while it runs."
+    ),
+    paths(
+        get_world,
+        end_world,
+        get_hosts,
+        get_links,
+        get_link,
+        change_link,
+        add_outage,
+        get_capture,
+        start_capture,
+        stop_capture,
+        get_commands,
+        start_command,
+        get_command,
+        end_command,
+        get_events,
+        get_metrics,
+        get_openapi
+    ),
+    components(schemas(Event))
+)]
+pub(crate) struct Document;
+
+/// Every path, and what answers there.
+pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
+    vec![
+        ("/world", get(get_world).delete(end_world)),
+        ("/hosts", get(get_hosts)),
+        ("/links", get(get_links)),
+        ("/links/{link}", get(get_link).patch(change_link)),
+        ("/links/{link}/outages", post(add_outage)),
+        ("/capture", get(get_capture).post(start_capture).delete(stop_capture)),
+        ("/commands", get(get_commands).post(start_command)),
+        ("/commands/{id}", get(get_command).delete(end_command)),
+        ("/events", get(get_events)),
+        ("/metrics", get(get_metrics)),
+        ("/openapi.json", get(get_openapi)),
+    ]
+}
+
+pub(crate) fn router(state: Arc<State>) -> Router {
+    let router = Router::new();
+    let add = |router: Router<_>, (path, method)| router.route(path, method);
+    let router = routes().into_iter().fold(router, add);
+    let router = router.fallback(no_such_path).method_not_allowed_fallback(no_such_method);
+    router.layer(DefaultBodyLimit::max(BODY_MAX)).with_state(state)
+}
+
+async fn no_such_path() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "there is no such path; /openapi.json lists all")
+}
+
+async fn no_such_method() -> Refusal {
+    let error = "this path has other methods; /openapi.json lists them";
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error)
+}
+
+fn body<T>(asked: Asked<T>) -> Result<T, Refusal> {
+    let Json(asked) =
+        asked.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+    Ok(asked)
+}
+
+/// The world: hosts, links, counters.
+#[utoipa::path(get, path = "/world", responses((status = 200, body = World)))]
+async fn get_world(Shared(state): Running) -> Answer<World> {
+    state.world().map(Json)
+}
+
+/// Ends the world and all programs in it.
+#[utoipa::path(delete, path = "/world", responses((status = 202)))]
+async fn end_world(Shared(state): Running) -> StatusCode {
+    state.end.notify_one();
+    StatusCode::ACCEPTED
+}
+
+/// The hosts.
+#[utoipa::path(get, path = "/hosts", responses((status = 200, body = Vec<Host>)))]
+async fn get_hosts(Shared(state): Running) -> Json<Vec<Host>> {
+    Json(state.hosts())
+}
+
+/// The links, one for each direction.
+#[utoipa::path(get, path = "/links", responses((status = 200, body = Vec<Link>)))]
+async fn get_links(Shared(state): Running) -> Answer<Vec<Link>> {
+    Ok(Json(state.links_of(&state.report()?)))
+}
+
+/// One direction of a link, `from:to`.
+#[utoipa::path(get, path = "/links/{link}", params(("link" = String, Path)), responses(
+    (status = 200, body = Link), (status = 404, body = Problem)
+))]
+async fn get_link(Shared(state): Running, Path(name): Path<String>) -> Answer<Link> {
+    one(&state, state.link(&name)?).map(Json)
+}
+
+fn one(state: &State, index: usize) -> Result<Link, Refusal> {
+    Ok(state.links_of(&state.report()?).swap_remove(index))
+}
+
+/// Changes what a link does from now on: keys and values of a scenario's table of a link, `null` to
+/// take one away. Packets on their way keep the fate they have. Times of `outages`, `contacts`,
+/// `rate_steps` and `delay_points` count from the world's begin.
+#[utoipa::path(patch, path = "/links/{link}", params(("link" = String, Path)),
+    request_body = Object, responses(
+    (status = 200, body = Link), (status = 404, body = Problem), (status = 422, body = Problem)
+))]
+async fn change_link(
+    Shared(state): Running,
+    Path(name): Path<String>,
+    asked: Asked<Map<String, Value>>,
+) -> Answer<Link> {
+    let index = state.link(&name)?;
+    state.change(index, body(asked)?)?;
+    one(&state, index).map(Json)
+}
+
+/// Adds an outage, from now on.
+#[utoipa::path(post, path = "/links/{link}/outages", params(("link" = String, Path)),
+    request_body = OutageRequest, responses(
+    (status = 201, body = Link), (status = 404, body = Problem),
+    (status = 409, body = Problem, description = "The link goes by a plan that none can be added to"),
+    (status = 422, body = Problem)
+))]
+async fn add_outage(
+    Shared(state): Running,
+    Path(name): Path<String>,
+    asked: Asked<OutageRequest>,
+) -> Result<(StatusCode, Json<Link>), Refusal> {
+    let index = state.link(&name)?;
+    let OutageRequest { at, lasts } = body(asked)?;
+    let window: Window =
+        format!("{at}+{lasts}").parse().map_err(|error| Refusal::wrong(format!("{error}")))?;
+    state.add_outage(index, window)?;
+    Ok((StatusCode::CREATED, Json(one(&state, index)?)))
+}
+
+/// The capture that runs, if one does.
+#[utoipa::path(get, path = "/capture", responses((status = 200, body = Capture)))]
+async fn get_capture(Shared(state): Running) -> Json<Capture> {
+    Json(Capture { running: locked(&state.capture).clone() })
+}
+
+/// Starts to write what hosts send and receive, a pcapng a host.
+#[utoipa::path(post, path = "/capture", request_body = CaptureRequest, responses(
+    (status = 201, body = Capture),
+    (status = 409, body = Problem, description = "One runs already"),
+    (status = 422, body = Problem)
+))]
+async fn start_capture(
+    Shared(state): Running,
+    asked: Asked<CaptureRequest>,
+) -> Result<(StatusCode, Json<Capture>), Refusal> {
+    let asked = body(asked)?;
+    if !FilePath::new(&asked.folder).is_absolute() {
+        let error = format!("folder: {:?} does not begin at the root", asked.folder);
+        return Err(Refusal::wrong(error));
+    }
+    let mut limits = emu::CaptureLimits::default();
+    if let Some(size) = &asked.file_size {
+        let size: Size =
+            size.parse().map_err(|error| Refusal::wrong(format!("file_size: {error}")))?;
+        limits.file = size.bytes();
+    }
+    if let Some(files) = asked.files {
+        limits.files = usize::from(files).max(1);
+    }
+    let mut capture = locked(&state.capture);
+    let begun =
+        state.world.links().capture(asked.hosts.clone(), FilePath::new(&asked.folder), limits);
+    begun.map_err(|error| refused(&error))?;
+    *capture = Some(asked.clone());
+    state.tell(state.now(), What::CaptureStarted { folder: asked.folder.clone() });
+    Ok((StatusCode::CREATED, Json(Capture { running: Some(asked) })))
+}
+
+fn refused(error: &emu::CaptureError) -> Refusal {
+    let status = match error {
+        emu::CaptureError::Running | emu::CaptureError::None => StatusCode::CONFLICT,
+        emu::CaptureError::Host(_) | emu::CaptureError::Files(_) => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        emu::CaptureError::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Refusal::new(status, error.to_string())
+}
+
+/// Stops the capture, and waits until it is written.
+#[utoipa::path(delete, path = "/capture", responses(
+    (status = 200, body = CaptureReport),
+    (status = 409, body = Problem, description = "None runs")
+))]
+async fn stop_capture(Shared(state): Running) -> Answer<CaptureReport> {
+    let links = state.world.links();
+    let ended = tokio::task::spawn_blocking(move || links.end_capture()).await;
+    let ended = ended.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "it failed"))?;
+    *locked(&state.capture) = None;
+    let report = ended.map_err(|error| refused(&error))?;
+    state.tell(state.now(), What::CaptureStopped { packets: report.packets });
+    Ok(Json(CaptureReport {
+        files: report.files.iter().map(|file| file.display().to_string()).collect(),
+        packets: report.packets,
+        missed: report.missed,
+    }))
+}
+
+/// Commands that were started here, the latest 256.
+#[utoipa::path(get, path = "/commands", responses((status = 200, body = Vec<Command>)))]
+async fn get_commands(Shared(state): Running) -> Json<Vec<Command>> {
+    Json(locked(&state.commands).all())
+}
+
+/// Starts a command on a host.
+#[utoipa::path(post, path = "/commands", request_body = CommandRequest, responses(
+    (status = 201, body = Command), (status = 404, body = Problem), (status = 422, body = Problem),
+    (status = 429, body = Problem, description = "Too many run")
+))]
+async fn start_command(
+    Shared(state): Running,
+    asked: Asked<CommandRequest>,
+) -> Result<(StatusCode, Json<Command>), Refusal> {
+    let id = commands::start(&state, body(asked)?)?;
+    Ok((StatusCode::CREATED, Json(locked(&state.commands).one(id)?)))
+}
+
+fn number(id: &str) -> Result<u64, Refusal> {
+    let none = |_| Refusal::new(StatusCode::NOT_FOUND, format!("there is no command {id:?}"));
+    id.parse().map_err(none)
+}
+
+/// What became of a command.
+#[utoipa::path(get, path = "/commands/{id}", params(("id" = u64, Path)), responses(
+    (status = 200, body = Command), (status = 404, body = Problem)
+))]
+async fn get_command(Shared(state): Running, Path(id): Path<String>) -> Answer<Command> {
+    locked(&state.commands).one(number(&id)?).map(Json)
+}
+
+/// Kills a command, with its process group.
+#[utoipa::path(delete, path = "/commands/{id}", params(("id" = u64, Path)), responses(
+    (status = 202), (status = 404, body = Problem)
+))]
+async fn end_command(
+    Shared(state): Running,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    locked(&state.commands).end(number(&id)?)?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// What happens from now on, as server-sent events; each one's data is an `Event`.
+#[utoipa::path(get, path = "/events", responses(
+    (status = 200, content_type = "text/event-stream", body = String)
+))]
+async fn get_events(
+    Shared(state): Running,
+) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+    let events = state.listen();
+    let stream = stream::unfold((state, events), |(state, mut events)| async {
+        let event = match events.recv().await {
+            Ok(event) => event,
+            Err(RecvError::Lagged(events)) => {
+                Event { at: seconds(state.now()), what: What::Missed { events } }
+            }
+            Err(RecvError::Closed) => return None,
+        };
+        let data = serde_json::to_string(&event).unwrap_or_default();
+        let told = sse::Event::default().event(event.what.name()).data(data);
+        Some((Ok(told), (state, events)))
+    });
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+/// Counters and gauges of all links, as Prometheus reads them.
+#[utoipa::path(get, path = "/metrics", responses(
+    (status = 200, content_type = "application/openmetrics-text", body = String)
+))]
+async fn get_metrics(Shared(state): Running) -> Result<Response, Refusal> {
+    let text = metrics::encoded(&state.world()?);
+    let text = text.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no text"))?;
+    Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response())
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", responses((status = 200, body = Object)))]
+async fn get_openapi() -> Json<Value> {
+    Json(serde_json::to_value(Document::openapi()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! Sockets, and who may use them.
+
+use std::fs::Permissions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use lab::scenario::Scenario;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+
+use crate::state::{Refusal, State};
+use crate::{routes, watch};
+
+/// Clients at a time; others wait.
+const CLIENTS_MAX: usize = 64;
+/// How long a client may take for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A pause after the system refused a connection, for it to recover.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+/// Octets of a token before they are written as hexadecimal digits.
+const TOKEN_BYTES: usize = 32;
+
+/// Where the interface is.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The Unix socket.
+    pub socket: PathBuf,
+    /// The address, if it listens on one.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Why there is no interface.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another program has the port.
+    #[error("{0}: another program listens there; take another port, or 0 for any that is free")]
+    InUse(SocketAddr),
+    /// This user may not have the port, or the machine has no such address.
+    #[error("{0}: {1}; take 127.0.0.1 and a port above 1023")]
+    Address(SocketAddr, io::Error),
+    /// The system refused.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServeError {
+    let what = what.into();
+    move |error| ServeError::System { what, error }
+}
+
+/// Sockets that are open, and answer when the server runs.
+#[derive(Debug)]
+pub struct Server {
+    runtime: tokio::runtime::Runtime,
+    unix: UnixListener,
+    tcp: Option<(TcpListener, SocketAddr)>,
+    token: Option<String>,
+}
+
+impl Server {
+    /// Opens the sockets: before there is a world, so that a port that is taken is told at once.
+    ///
+    /// # Errors
+    /// [`ServeError`] says which, and what to do.
+    pub fn bind(places: &Places) -> Result<Self, ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(system("starting the interface"))?;
+        let inside = runtime.enter();
+        let socket = &places.socket;
+        let unix = bind_unix(socket).map_err(system(socket.display().to_string()))?;
+        let tcp = places.listen.map(bind_tcp).transpose()?;
+        let token = tcp.as_ref().map(|_| token()).transpose();
+        let token = token.map_err(system("drawing a token"))?;
+        drop(inside);
+        Ok(Self { runtime, unix, tcp, token })
+    }
+
+    /// The address it listens on, and the token that it asks for there.
+    #[must_use]
+    pub fn address(&self) -> Option<(SocketAddr, &str)> {
+        let (_, address) = self.tcp.as_ref()?;
+        Some((*address, self.token.as_deref()?))
+    }
+
+    /// Answers until somebody asks for the world's end, or a signal does. `ready` is called when
+    /// it can be asked.
+    ///
+    /// # Errors
+    /// The system refused signals, or what `ready` says.
+    pub fn run(
+        self,
+        name: &str,
+        scenario: &Scenario,
+        world: &Arc<emu::World>,
+        ready: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), ServeError> {
+        let Self { runtime, unix, tcp, token } = self;
+        let listen = tcp.as_ref().map(|(_, address)| *address);
+        let state = Arc::new(State::new(name, listen, scenario, Arc::clone(world)));
+        let done = runtime.block_on(async {
+            let mut terminated = signal(SignalKind::terminate())?;
+            let mut hung_up = signal(SignalKind::hangup())?;
+            let mut interrupted = signal(SignalKind::interrupt())?;
+            tokio::spawn(watch::outages(Arc::clone(&state)));
+            tokio::spawn(watch::doubts(Arc::clone(&state)));
+            let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
+            let router = routes::router(Arc::clone(&state));
+            if let (Some((tcp, _)), Some(token)) = (tcp, token) {
+                let router = guarded(router.clone(), token);
+                tokio::spawn(accept_tcp(tcp, router, Arc::clone(&clients)));
+            }
+            tokio::spawn(accept_unix(unix, router, clients));
+            ready()?;
+            tokio::select! {
+                () = state.end.notified() => {}
+                _ = terminated.recv() => {}
+                _ = hung_up.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+            // Who asked for the end hears that it comes.
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok(())
+        });
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        done.map_err(system("running the interface"))
+    }
+}
+
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let bound = std::net::TcpListener::bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => ServeError::InUse(address),
+        _ => ServeError::Address(address, error),
+    })?;
+    let prepare = || {
+        bound.set_nonblocking(true)?;
+        let address = bound.local_addr()?;
+        Ok((TcpListener::from_std(bound)?, address))
+    };
+    prepare().map_err(system(address.to_string()))
+}
+
+fn token() -> io::Result<String> {
+    let mut bytes = [0; TOKEN_BYTES];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Answers only those who have the token.
+fn guarded(router: Router, token: String) -> Router {
+    let token: Arc<str> = token.into();
+    router.layer(middleware::from_fn(move |request: Request, next: Next| {
+        let token = Arc::clone(&token);
+        async move {
+            if has_token(&request, &token) { next.run(request).await } else { unauthorized() }
+        }
+    }))
+}
+
+fn has_token(request: &Request, token: &str) -> bool {
+    let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    let Some(given) = given.and_then(|value| value.strip_prefix(b"Bearer ")) else { return false };
+    // All octets are looked at, so that the time says nothing about which one is wrong.
+    let differs = |(a, b): (&u8, &u8)| a ^ b;
+    let differences = given.iter().zip(token.as_bytes()).map(differs).fold(0, |all, one| all | one);
+    given.len() == token.len() && differences == 0
+}
+
+fn unauthorized() -> Response {
+    let error = "this needs the header `Authorization: Bearer TOKEN`; the token is in the file \
+                 `token` of the world's folder";
+    let refusal = Refusal::new(StatusCode::UNAUTHORIZED, error).into_response();
+    ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
+}
+
+async fn accept_unix(listener: UnixListener, router: Router, clients: Arc<Semaphore>) {
+    loop {
+        let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let router = router.clone();
+                tokio::spawn(async move {
+                    answer(stream, router).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn accept_tcp(listener: TcpListener, router: Router, clients: Arc<Semaphore>) {
+    loop {
+        let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let router = router.clone();
+                tokio::spawn(async move {
+                    answer(stream, router).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn pause(error: &io::Error) {
+    tracing::warn!("the interface: {error}");
+    tokio::time::sleep(REFUSED_PAUSE).await;
+}
+
+/// Answers one client until it goes.
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let service = TowerToHyperService::new(router);
+    if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!("a client: {error}");
+    }
+}

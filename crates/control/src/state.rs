@@ -1,0 +1,397 @@
+//! The world as the interface sees it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use engine::Time;
+use lab::link_spec::{LinkSpec, Window};
+use lab::quantity::Span;
+use lab::scenario::Scenario;
+use lab::text;
+use serde_json::{Map, Value};
+use tokio::sync::{Notify, broadcast};
+
+use crate::commands::Commands;
+use crate::model::{self, CaptureRequest, Event, What};
+
+/// Events that one who listens may be behind.
+const EVENTS: usize = 1024;
+/// Keys of a link that belong to what was made when the world began.
+const FIXED: [&str; 6] = ["from", "to", "link", "mtu", "datagram", "return"];
+/// Outages of a link that may lie ahead.
+const OUTAGES_MAX: usize = 1000;
+
+/// A request that is refused.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) error: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into() }
+    }
+
+    pub(crate) fn wrong(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status, Json(model::Problem { error: self.error })).into_response()
+    }
+}
+
+/// A link's ends, and what it does now.
+#[derive(Debug)]
+struct LinkState {
+    name: String,
+    from: String,
+    to: String,
+    spec: LinkSpec,
+}
+
+/// What handlers share.
+#[derive(Debug)]
+pub(crate) struct State {
+    name: String,
+    listen: Option<SocketAddr>,
+    began: SystemTime,
+    pub(crate) world: Arc<emu::World>,
+    links: Mutex<Vec<LinkState>>,
+    pub(crate) capture: Mutex<Option<CaptureRequest>>,
+    pub(crate) commands: Mutex<Commands>,
+    events: broadcast::Sender<Event>,
+    /// A link's plan of outages may have changed.
+    pub(crate) changed: Notify,
+    /// The world shall end.
+    pub(crate) end: Notify,
+}
+
+/// A lock whose holder cannot have left half a change behind.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn seconds(time: Time) -> f64 {
+    Duration::from_nanos(time.as_nanos()).as_secs_f64()
+}
+
+impl State {
+    pub(crate) fn new(
+        name: &str,
+        listen: Option<SocketAddr>,
+        scenario: &Scenario,
+        world: Arc<emu::World>,
+    ) -> Self {
+        let end = |name: &Option<String>| name.clone().unwrap_or_default();
+        let link = |spec: &LinkSpec| {
+            let (from, to) = (end(&spec.from), end(&spec.to));
+            LinkState { name: format!("{from}:{to}"), from, to, spec: spec.clone() }
+        };
+        let since = Duration::from_nanos(world.links().now().as_nanos());
+        Self {
+            name: name.to_owned(),
+            listen,
+            began: SystemTime::now().checked_sub(since).unwrap_or(UNIX_EPOCH),
+            world,
+            links: Mutex::new(scenario.links.iter().map(link).collect()),
+            capture: Mutex::new(None),
+            commands: Mutex::new(Commands::default()),
+            events: broadcast::channel(EVENTS).0,
+            changed: Notify::new(),
+            end: Notify::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.world.links().now()
+    }
+
+    pub(crate) fn tell(&self, at: Time, what: What) {
+        // Nobody need listen.
+        let _ = self.events.send(Event { at: seconds(at), what });
+    }
+
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    pub(crate) fn is_heard(&self) -> bool {
+        self.events.receiver_count() > 0
+    }
+
+    pub(crate) fn report(&self) -> Result<emu::Report, Refusal> {
+        let gone = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the links have stopped");
+        self.world.links().report().ok_or_else(gone)
+    }
+
+    pub(crate) fn world(&self) -> Result<model::World, Refusal> {
+        let report = self.report()?;
+        Ok(model::World {
+            name: self.name.clone(),
+            began: self.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+            now: seconds(self.now()),
+            real_time: self.world.is_real_time(),
+            hosts: self.hosts(),
+            links: self.links_of(&report),
+            listen: self.listen.map(|address| address.to_string()),
+            doubts: self.doubts(&report).into_iter().map(|(_, doubt)| doubt).collect(),
+            no_memory: report.no_memory,
+            unreadable: report.unreadable,
+        })
+    }
+
+    /// Why results are not to be trusted, and of which link that is true, if of one.
+    pub(crate) fn doubts(&self, report: &emu::Report) -> Vec<(Option<String>, String)> {
+        let links = locked(&self.links);
+        let doubts = report.doubts(&emu::Bounds::default()).into_iter();
+        let told = |doubt: emu::Doubt| {
+            let link = doubt.link().and_then(|link| links.get(link)).map(|link| link.name.clone());
+            let of = link.as_ref().map(|link| format!("{link}: ")).unwrap_or_default();
+            (link, format!("{of}{doubt}"))
+        };
+        doubts.map(told).collect()
+    }
+
+    pub(crate) fn hosts(&self) -> Vec<model::Host> {
+        let host = |host: &emu::Host| model::Host {
+            name: host.plan().name.clone(),
+            address: host.plan().address.to_string(),
+            address6: host.plan().address6.to_string(),
+            descriptor: host.descriptor(),
+        };
+        self.world.hosts().iter().map(host).collect()
+    }
+
+    pub(crate) fn host(&self, name: &str) -> Result<&emu::Host, Refusal> {
+        let found = self.world.hosts().iter().find(|host| host.plan().name == name);
+        let names = || self.world.hosts().iter().map(|host| host.plan().name.as_str());
+        found.ok_or_else(|| unknown("host", name, names()))
+    }
+
+    pub(crate) fn links_of(&self, report: &emu::Report) -> Vec<model::Link> {
+        let now = self.now();
+        let links = locked(&self.links);
+        links.iter().zip(&report.links).map(|(link, report)| shown(link, report, now)).collect()
+    }
+
+    /// The number of a link.
+    pub(crate) fn link(&self, name: &str) -> Result<usize, Refusal> {
+        let links = locked(&self.links);
+        let found = links.iter().position(|link| link.name == name);
+        found.ok_or_else(|| unknown("link", name, links.iter().map(|link| link.name.as_str())))
+    }
+
+    /// The plans of outages, in the order of the links.
+    pub(crate) fn outages(&self) -> Vec<(String, link::Outages)> {
+        let links = locked(&self.links);
+        let plan = |link: &LinkState| {
+            let outages = link.spec.config().map(|config| config.outages);
+            (link.name.clone(), outages.unwrap_or_default())
+        };
+        links.iter().map(plan).collect()
+    }
+
+    /// Changes what a link does, by keys of a scenario's table; `null` takes a key away.
+    pub(crate) fn change(&self, index: usize, keys: Map<String, Value>) -> Result<(), Refusal> {
+        let mut links = locked(&self.links);
+        let spec = changed(&links[index].spec, &keys)?;
+        self.carry_out(&mut links[index], index, spec, keys)
+    }
+
+    /// Adds an outage, and says when it begins and ends.
+    pub(crate) fn add_outage(&self, index: usize, after: Window) -> Result<(Time, Time), Refusal> {
+        let mut links = locked(&self.links);
+        let spec = &links[index].spec;
+        for (key, given) in
+            [("contacts", spec.contacts.is_some()), ("outage_every", spec.outage_every.is_some())]
+        {
+            if given {
+                let error = format!(
+                    "{} goes by `{key}`, which no outage can be added to; change that, or set it to \
+                     null first",
+                    links[index].name
+                );
+                return Err(Refusal::new(StatusCode::CONFLICT, error));
+            }
+        }
+        let now = self.now();
+        let begin = now + after.at.duration();
+        let window = Window { at: Span(since_zero(begin)), lasts: after.lasts };
+        let over =
+            |window: &Window| Time::ZERO + window.at.duration() + window.lasts.duration() <= now;
+        let mut outages = spec.outages.clone().unwrap_or_default();
+        outages.retain(|window| !over(window));
+        if outages.len() >= OUTAGES_MAX {
+            let error = format!("{OUTAGES_MAX} outages lie ahead already");
+            return Err(Refusal::new(StatusCode::CONFLICT, error));
+        }
+        outages.push(window);
+        outages.sort_by_key(|window| window.at);
+        let spec = LinkSpec { outages: Some(outages.clone()), ..spec.clone() };
+        let told = serde_json::to_value(&outages).unwrap_or_default();
+        let keys = Map::from_iter([("outages".to_owned(), told)]);
+        self.carry_out(&mut links[index], index, spec, keys)?;
+        Ok((begin, begin + after.lasts.duration()))
+    }
+
+    fn carry_out(
+        &self,
+        link: &mut LinkState,
+        index: usize,
+        spec: LinkSpec,
+        keys: Map<String, Value>,
+    ) -> Result<(), Refusal> {
+        let config = spec.config().map_err(|error| Refusal::wrong(error.to_string()))?;
+        let done = self.world.links().change(index, move |_| config);
+        done.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        link.spec = spec;
+        self.tell(self.now(), What::LinkChanged { link: link.name.clone(), settings: keys });
+        self.changed.notify_one();
+        Ok(())
+    }
+}
+
+fn since_zero(time: Time) -> Duration {
+    Duration::from_nanos(time.as_nanos())
+}
+
+fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Refusal {
+    let near = text::nearest(name, known.clone());
+    let near = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+    let known = known.collect::<Vec<_>>().join(", ");
+    let error = format!("there is no {kind} {name:?}{near} ({kind}s: {known})");
+    Refusal::new(StatusCode::NOT_FOUND, error)
+}
+
+/// A link's table with changes.
+fn changed(base: &LinkSpec, keys: &Map<String, Value>) -> Result<LinkSpec, Refusal> {
+    let mut said = LinkSpec::default();
+    let mut rest = as_map(base);
+    for (key, value) in keys {
+        if FIXED.contains(&key.as_str()) {
+            let error = format!("`{key}` cannot change while the world runs; start another");
+            return Err(Refusal::wrong(error));
+        }
+        if value.is_null() {
+            rest.remove(key);
+            continue;
+        }
+        // One by one, so that the error can say which.
+        let one = Map::from_iter([(key.clone(), value.clone())]);
+        let one: LinkSpec = serde_json::from_value(one.into()).map_err(|error| {
+            let text = error.to_string();
+            let near = text::suggestion(&text).replace('\n', "; ");
+            Refusal::wrong(if text.starts_with("unknown field") {
+                format!("{text}{near}")
+            } else {
+                format!("{key}: {text}")
+            })
+        })?;
+        said = one.over(&said);
+    }
+    let rest: LinkSpec = serde_json::from_value(rest.into())
+        .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(said.over(&rest))
+}
+
+fn as_map(spec: &LinkSpec) -> Map<String, Value> {
+    match serde_json::to_value(spec) {
+        Ok(Value::Object(map)) => map,
+        // A table is an object, and all of its keys are texts.
+        Ok(_) | Err(_) => Map::new(),
+    }
+}
+
+fn shown(link: &LinkState, report: &emu::LinkReport, now: Time) -> model::Link {
+    let outages = link.spec.config().map(|config| config.outages).unwrap_or_default();
+    let mut settings = as_map(&link.spec.clone().resolved());
+    settings.remove("from");
+    settings.remove("to");
+    model::Link {
+        name: link.name.clone(),
+        from: link.from.clone(),
+        to: link.to.clone(),
+        up: outages.is_up(now),
+        settings,
+        counters: counters(report),
+        lateness: lateness(&report.lateness),
+    }
+}
+
+fn count(count: link::Count) -> model::Count {
+    model::Count { packets: count.packets, bytes: count.bytes }
+}
+
+fn counters(report: &emu::LinkReport) -> model::Counters {
+    let stats = &report.stats;
+    let lost = link::LossCause::ALL.into_iter();
+    let lost = lost.map(|cause| (cause.name().to_owned(), count(stats.lost(cause))));
+    model::Counters {
+        pushed: count(stats.pushed),
+        delivered: count(stats.delivered),
+        damaged: count(stats.damaged),
+        queued: count(stats.queued),
+        lost: lost.filter(|(_, count)| count.packets > 0).collect(),
+        waiting: report.waiting as u64,
+        refused: report.refused,
+    }
+}
+
+fn lateness(lateness: &emu::Lateness) -> model::Lateness {
+    let micros = |duration: Duration| duration.as_nanos() as f64 / 1e3;
+    model::Lateness {
+        packets: lateness.packets(),
+        p50_us: micros(lateness.quantile(0.5)),
+        p99_us: micros(lateness.quantile(0.99)),
+        most_us: micros(lateness.most()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(value: Value) -> LinkSpec {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn keys(value: &Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn changes_are_laid_over_what_holds_and_null_takes_away() {
+        let base = spec(json!({ "delay": "1 s", "rate": "1 Mbit/s", "per": "1e-3" }));
+        let after = changed(&base, &keys(&json!({ "delay": "2 s", "per": null }))).unwrap();
+        assert_eq!(after, spec(json!({ "delay": "2 s", "rate": "1 Mbit/s" })));
+        let steps = json!({ "rate_steps": [{ "at": "0 s", "rate": "2 Mbit/s" }] });
+        let stepped = changed(&base, &keys(&steps)).unwrap();
+        assert!(matches!(stepped.config().unwrap().rate, link::Rate::Steps(_)));
+        let constant = changed(&stepped, &keys(&json!({ "rate": "3 Mbit/s" }))).unwrap();
+        assert_eq!(constant.config().unwrap().rate, link::Rate::Constant(3_000_000));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let refused =
+            |value: Value| changed(&LinkSpec::default(), &keys(&value)).unwrap_err().error;
+        let told = refused(json!({ "dealy": "1 s" }));
+        assert!(told.contains("did you mean `delay`?"), "{told}");
+        let told = refused(json!({ "delay": "5" }));
+        assert!(told.starts_with("delay: ") && told.contains("unit"), "{told}");
+        let told = refused(json!({ "per": "2" }));
+        assert!(told.starts_with("per: "), "{told}");
+        let told = refused(json!({ "mtu": "1400 B" }));
+        assert!(told.contains("`mtu` cannot change"), "{told}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Events that nobody causes: outages that begin and end, doubts that arise.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Time;
+
+use crate::model::What;
+use crate::state::State;
+
+/// How often lateness is looked at while somebody listens.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Tells when outages begin and end.
+pub(crate) async fn outages(state: Arc<State>) {
+    let mut seen = state.now();
+    let mut were_up = BTreeMap::new();
+    for (name, plan) in state.outages() {
+        were_up.insert(name, plan.is_up(seen));
+    }
+    loop {
+        let now = state.now();
+        let mut next: Option<Time> = None;
+        for (link, plan) in state.outages() {
+            let was_up = were_up.entry(link.clone()).or_insert(true);
+            // Every edge since the last look, and what a change of the plan did.
+            let mut at = seen;
+            while let Some(edge) = plan.next_change(at).filter(|edge| *edge <= now) {
+                turned(&state, &link, was_up, plan.is_up(edge), edge);
+                at = edge;
+            }
+            turned(&state, &link, was_up, plan.is_up(now), now);
+            next = next.into_iter().chain(plan.next_change(now)).min();
+        }
+        seen = now;
+        let Some(next) = next else {
+            state.changed.notified().await;
+            continue;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(next.since(state.now())) => {}
+            () = state.changed.notified() => {}
+        }
+    }
+}
+
+fn turned(state: &State, link: &str, was_up: &mut bool, is_up: bool, at: Time) {
+    if *was_up == is_up {
+        return;
+    }
+    *was_up = is_up;
+    let link = link.to_owned();
+    state.tell(at, if is_up { What::OutageEnded { link } } else { What::OutageBegan { link } });
+}
+
+/// Tells once of each doubt there is about what is measured.
+pub(crate) async fn doubts(state: Arc<State>) {
+    let mut told = Vec::new();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        // To look costs the links a moment.
+        if !state.is_heard() {
+            continue;
+        }
+        let Ok(report) = state.report() else { return };
+        let kinds = report.doubts(&emu::Bounds::default());
+        for (kind, (link, reason)) in kinds.iter().zip(state.doubts(&report)) {
+            // How late it was changes; that it was does not.
+            let new = (std::mem::discriminant(kind), link.clone());
+            if !told.contains(&new) {
+                told.push(new);
+                state.tell(state.now(), What::Doubt { link, reason });
+            }
+        }
+    }
+}

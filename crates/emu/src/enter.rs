@@ -1,0 +1,74 @@
+//! Programs of others in a world that runs.
+
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use rustix::process::Pid;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::isolate::{signals, until_over};
+
+/// Why a command did not run in a world.
+#[derive(Debug, thiserror::Error)]
+pub enum EnterError {
+    /// The world is another user's, or has ended.
+    #[error("entering the world: {0}")]
+    World(io::Error),
+    /// The command cannot be started.
+    #[error("{0}")]
+    Program(io::Error),
+}
+
+/// Runs a command within the namespaces of the emulator whose process is `pid`, on the host whose
+/// network namespace is that process's descriptor `network`, and waits for it. Signals that ask for
+/// the end are handed on to it; where the world ends, so does the command.
+///
+/// To be called while the process has one thread: it is within those namespaces itself afterwards.
+///
+/// # Errors
+/// [`EnterError`] says whether it was the world or the command.
+pub fn run_inside(pid: i32, network: i32, command: &mut Command) -> Result<ExitStatus, EnterError> {
+    enter(pid, network).map_err(EnterError::World)?;
+    let mut run = || {
+        let signals = signals()?;
+        let mut child = command.spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        until_over(signals, pid, || child.try_wait())
+    };
+    run().map_err(EnterError::Program)
+}
+
+fn enter(pid: i32, network: i32) -> io::Result<()> {
+    let process = Path::new("/proc").join(pid.to_string());
+    let open = |name: &str| File::open(process.join(name));
+    // All of them before the first is entered: the files of others are another world's then.
+    let user = open("ns/user")?;
+    let others = [
+        (LinkNameSpaceType::InterProcessCommunication, open("ns/ipc")?),
+        (LinkNameSpaceType::ProcessID, open("ns/pid")?),
+        (LinkNameSpaceType::Network, open(&format!("fd/{network}"))?),
+        (LinkNameSpaceType::Mount, open("ns/mnt")?),
+    ];
+    let folder = env::current_dir();
+    // Who is in a user namespace cannot enter it again.
+    if identity(&user.metadata()?) != identity(&fs::metadata("/proc/self/ns/user")?) {
+        move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;
+    }
+    for (kind, namespace) in &others {
+        move_into_link_name_space(namespace.as_fd(), Some(*kind))?;
+    }
+    // The mounts are others now, which begins at their root.
+    if folder.and_then(env::set_current_dir).is_err() {
+        env::set_current_dir("/")?;
+    }
+    Ok(())
+}
+
+fn identity(namespace: &fs::Metadata) -> (u64, u64) {
+    (namespace.dev(), namespace.ino())
+}
