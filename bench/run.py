@@ -6,6 +6,7 @@
 * the peers of `interop/`, class 2 at the same datagram size, each against itself;
 * NORM over loopback, without a code and with two, ours with 1 GB and libnorm against itself, at the
   same datagram size;
+* the emulator, `emulator.py`: how exact it is, and how much it carries beside a plain wire;
 * the simulator: processor time of a 10 MB run, and whether many runs keep all processors busy;
   the link model's own benchmark, and that of the erasure code, beside another crate's.
 
@@ -31,6 +32,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import emulator
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -510,7 +513,11 @@ def main() -> int:
         "--datagram", type=datagram_size, default=DATAGRAM_MAX, help="bytes of a datagram (1472)"
     )
     parser.add_argument("--strict", action="store_true", help="fail if a target does not hold")
-    parser.add_argument("--quick", action="store_true", help="no 4 GB file, no link benchmark")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="no 4 GB file, no link benchmark, no ten minutes of delay",
+    )
     given = parser.parse_args()
 
     shm = Path("/dev/shm")
@@ -530,6 +537,9 @@ def main() -> int:
             command = command or [str(bench.target / "release/cfdp-rs-peer")]
             peers.append(bench.peer(peer, command, rates))
         times_libnorm = compare_norm(bench)
+        emulated = emulator.measure(emulator.build(bench.target), quick=given.quick)
+        bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in emulated.lines]
+        bench.failed |= emulated.failed
         cpu_s = bench.simulator(10).seconds or float("inf")
         busy = bench.both_cores(60)
         if not given.quick:
@@ -543,6 +553,7 @@ def main() -> int:
     ratio = (gigabytes[0].goodput_bps or 0) / best_peer if best_peer else 0.0
     judged = judgements(raw_bps, gigabytes, transfers, ratio, cpu_s, busy)
     judged += norm_judgements(times_libnorm)
+    judged += emulated.judged
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
     )

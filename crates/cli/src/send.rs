@@ -1,7 +1,7 @@
 //! `slowlight send`: sends a file over UDP.
 
 mod request;
-mod state;
+pub(crate) mod state;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -12,6 +12,7 @@
 
 mod capture;
 mod enter;
+mod fit;
 pub mod frame;
 mod isolate;
 mod lateness;
@@ -27,6 +28,7 @@ mod world;
 
 pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::enter::{EnterError, run_inside};
+pub use self::fit::{Capacity, Misfit};
 pub use self::isolate::{IsolateError, Stage, exit_code, is_outer, isolate, unmarked};
 pub use self::lateness::Lateness;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod bound;
 pub mod compare;
 pub mod emulation;

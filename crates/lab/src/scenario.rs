@@ -56,6 +56,13 @@ pub struct Limits {
     /// otherwise, many times what any transfer needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
+    /// In the emulator, how late 99 of 100 packets of each link may be before its results are marked
+    /// as not to be trusted; 1 ms unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late: Option<Span>,
+    /// In the emulator, how late every packet may be before that; 10 ms unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_most: Option<Span>,
 }
 
 /// What is recorded.

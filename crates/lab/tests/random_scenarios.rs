@@ -332,7 +332,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     let scenario = Scenario {
         seed,
         about: format!("random scenario {seed}"),
-        limits: Limits { time: None, events: Some(300_000_000) },
+        limits: Limits { events: Some(300_000_000), ..Limits::default() },
         capture: Capture::default(),
         nodes,
         groups: std::collections::BTreeMap::new(),
@@ -440,7 +440,7 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     let scenario = Scenario {
         seed,
         about: format!("random group {seed}"),
-        limits: Limits { time: None, events: Some(300_000_000) },
+        limits: Limits { events: Some(300_000_000), ..Limits::default() },
         capture: Capture::default(),
         nodes,
         groups: [("fleet".to_owned(), group)].into(),

@@ -1,6 +1,8 @@
 //! `slowlight emu` and `slowlight link`.
 
+mod baseline;
 mod control;
+mod demands;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -9,13 +11,15 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, anyhow};
-use emu::{CaptureLimits, Report, Stage, World};
+use emu::{CaptureLimits, Stage, World};
 use lab::emulation;
 use lab::quantity::Size;
 use lab::scenario::Scenario;
 
 use crate::Usage;
 use crate::link_options::LinkOptions;
+
+use self::demands::Demands;
 
 /// The variable in which a program finds the address of the other end.
 const PEER: &str = "SLOWLIGHT_PEER";
@@ -35,6 +39,8 @@ enum Action {
     Run(RunArgs),
     /// Open a shell at one end of a link
     Shell(ShellArgs),
+    /// Measure what this machine can carry, for later runs to be judged by
+    Baseline(baseline::Args),
     #[command(flatten)]
     Control(control::Action),
 }
@@ -72,6 +78,9 @@ struct RunArgs {
     #[command(flatten)]
     recording: Recording,
 
+    #[command(flatten)]
+    demands: Demands,
+
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     program: Vec<OsString>,
@@ -85,6 +94,9 @@ struct ShellArgs {
 
     #[command(flatten)]
     recording: Recording,
+
+    #[command(flatten)]
+    demands: Demands,
 
     #[command(flatten)]
     link: LinkOptions,
@@ -104,6 +116,9 @@ pub(crate) struct LinkArgs {
     #[command(flatten)]
     recording: Recording,
 
+    #[command(flatten)]
+    demands: Demands,
+
     /// The program and its arguments; the other end is called `far`, and its address is in
     /// $SLOWLIGHT_PEER
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -121,6 +136,7 @@ struct Work {
     servers: Vec<OsString>,
     program: Vec<OsString>,
     recording: Recording,
+    demands: Demands,
 }
 
 /// Runs `emu`.
@@ -129,12 +145,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Run(args) => args.work()?.run(),
         Action::Shell(args) => args.work()?.run(),
         Action::Control(action) => control::run(action),
+        Action::Baseline(args) => baseline::run(args),
     }
 }
 
 /// Runs `link`.
 pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
-    let work = Work::between_two(&args.link, args.seed, &args.recording, args.program.clone())?;
+    let work = Work::between_two(
+        &args.link,
+        args.seed,
+        (&args.recording, &args.demands),
+        args.program.clone(),
+    )?;
     Work { servers: args.server.clone(), ..work }.run()
 }
 
@@ -165,14 +187,15 @@ impl RunArgs {
         let peer = peer.and_then(|transfer| transfer.to.names().next()).map(str::to_owned);
         let program = self.program.clone();
         let recording = self.recording.clone();
-        Ok(Work { host, peer, servers: Vec::new(), program, recording, scenario })
+        let demands = self.demands.clone();
+        Ok(Work { host, peer, servers: Vec::new(), program, recording, demands, scenario })
     }
 }
 
 impl ShellArgs {
     fn work(&self) -> anyhow::Result<Work> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
-        Work::between_two(&self.link, self.seed, &self.recording, vec![shell])
+        Work::between_two(&self.link, self.seed, (&self.recording, &self.demands), vec![shell])
     }
 }
 
@@ -181,7 +204,7 @@ impl Work {
     fn between_two(
         link: &LinkOptions,
         seed: u64,
-        recording: &Recording,
+        (recording, demands): (&Recording, &Demands),
         program: Vec<OsString>,
     ) -> anyhow::Result<Self> {
         let (near, far) = emulation::ENDS;
@@ -192,15 +215,17 @@ impl Work {
             servers: Vec::new(),
             program,
             recording: recording.clone(),
+            demands: demands.clone(),
         })
     }
 
     fn run(&self) -> anyhow::Result<ExitCode> {
-        let plan = emulation::plan(&self.scenario)?;
+        let mut plan = emulation::plan(&self.scenario)?;
         match emu::isolate()? {
             Stage::Over(code) => return Ok(ended(code)),
             Stage::Inside => {}
         }
+        self.demands.settle(&self.scenario, &mut plan)?;
         emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
         let world = World::start(&plan)?;
         if let Some(folder) = &self.recording.pcap {
@@ -216,9 +241,9 @@ impl Work {
                 )?;
             }
         }
-        let report = world.stop()?;
-        self.tell(&report)?;
-        status
+        let account = self.demands.tell(&self.scenario, &world.stop()?)?;
+        let status = status?;
+        Ok(if self.demands.accept(&account) { status } else { ExitCode::FAILURE })
     }
 
     fn carry_out(&self, world: &World) -> anyhow::Result<ExitCode> {
@@ -254,32 +279,6 @@ impl Work {
             server.wait()?;
         }
         Ok(status)
-    }
-
-    /// Tells what the links did, and whether they did it in time.
-    fn tell(&self, report: &Report) -> io::Result<()> {
-        let mut err = io::stderr().lock();
-        for (spec, link) in self.scenario.links.iter().zip(&report.links) {
-            let name = |name: &Option<String>| name.clone().unwrap_or_default();
-            let (delivered, lost) = (link.stats.delivered.packets, link.stats.lost_total());
-            writeln!(
-                err,
-                "{} -> {}: {delivered} packets, {} lost; late by {} us (half), {} us (99 of 100)",
-                name(&spec.from),
-                name(&spec.to),
-                lost.packets,
-                link.lateness.quantile(0.5).as_micros(),
-                link.lateness.quantile(0.99).as_micros(),
-            )?;
-        }
-        if report.no_memory > 0 {
-            writeln!(
-                err,
-                "{} packets were lost because there was no memory for them",
-                report.no_memory
-            )?;
-        }
-        Ok(())
     }
 }
 

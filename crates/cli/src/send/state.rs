@@ -95,7 +95,7 @@ fn described(put: &PutRequest) -> String {
     format!("{way:?} {along:?}")
 }
 
-fn state_home() -> Result<PathBuf> {
+pub(crate) fn state_home() -> Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || set("HOME").map(|home| home.join(".local/state"));
     set("XDG_STATE_HOME")

@@ -1,0 +1,122 @@
+//! What a world asks of the machine, and how exact a run has to be.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use emu::{Bounds, Misfit, Plan, Report};
+use lab::account::{self, Account};
+use lab::quantity::{Size, Span};
+use lab::scenario::Scenario;
+
+use super::baseline::Baseline;
+
+/// Options of all commands that make a world.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Demands {
+    /// What packets on their way may take; what is more is lost, and counted
+    #[arg(long, help_heading = "Exactness", value_name = "SIZE", default_value = "1 GiB")]
+    memory: Size,
+
+    /// Refuse a world that asks for more than this machine carries, as `slowlight emu baseline`
+    /// measured it, and fail if the run was not exact
+    #[arg(long, help_heading = "Exactness")]
+    strict: bool,
+
+    /// How late 99 of 100 packets of each link may be in a run that is trusted [default: the
+    /// scenario's, or 1 ms]
+    #[arg(long, help_heading = "Exactness", value_name = "TIME")]
+    late: Option<Span>,
+
+    /// How late every packet may be [default: the scenario's, or 10 ms]
+    #[arg(long, help_heading = "Exactness", value_name = "TIME")]
+    late_most: Option<Span>,
+
+    /// Write what became of the packets, and whether the run is trusted, to this file as JSON
+    #[arg(long, help_heading = "Exactness", value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+impl Demands {
+    /// Settles what the world may take, and tells what it may ask for that is not there; fails then,
+    /// if it shall.
+    pub(super) fn settle(&self, scenario: &Scenario, plan: &mut Plan) -> anyhow::Result<()> {
+        plan.memory = self.memory.bytes();
+        let baseline = Baseline::read();
+        if self.strict && baseline.is_none() {
+            bail!(
+                "--strict: this machine was not measured yet; run `slowlight emu baseline` first"
+            );
+        }
+        let capacity = baseline.as_ref().map(Baseline::capacity);
+        let misfits = plan.misfits(capacity.as_ref(), available());
+        for misfit in &misfits {
+            let about = match misfit {
+                Misfit::Memory { link, .. } => {
+                    let spec = &scenario.links[*link];
+                    let end = |name: &Option<String>| name.clone().unwrap_or_default();
+                    format!("{} -> {}: ", end(&spec.from), end(&spec.to))
+                }
+                Misfit::Packets { .. } | Misfit::Octets { .. } | Misfit::Machine { .. } => {
+                    String::new()
+                }
+            };
+            let kind = if self.strict { "error" } else { "warning" };
+            writeln!(io::stderr(), "{kind}: {about}{misfit}")?;
+        }
+        if self.strict && !misfits.is_empty() {
+            bail!("the scenario does not fit this machine (--strict)");
+        }
+        Ok(())
+    }
+
+    /// Tells what the links did, and whether they did it in time.
+    pub(super) fn tell(&self, scenario: &Scenario, report: &Report) -> anyhow::Result<Account> {
+        let account = Account::new(scenario, report, &self.bounds(scenario));
+        if let Some(path) = &self.report {
+            let text = serde_json::to_string_pretty(&account)? + "\n";
+            fs::write(path, text).with_context(|| path.display().to_string())?;
+        }
+        let mut err = io::stderr().lock();
+        for link in &account.links {
+            writeln!(
+                err,
+                "{} -> {}: {} packets, {} lost; late by {:.0} us (half), {:.0} us (99 of 100), \
+                 {:.0} us (the latest)",
+                link.from,
+                link.to,
+                link.delivered,
+                link.lost,
+                link.late_half_us,
+                link.late_99_us,
+                link.late_most_us,
+            )?;
+        }
+        for doubt in &account.doubts {
+            writeln!(err, "not trustworthy: {doubt}")?;
+        }
+        Ok(account)
+    }
+
+    /// Whether a run with this account counts as done.
+    pub(super) fn accept(&self, account: &Account) -> bool {
+        account.trusted || !self.strict
+    }
+
+    fn bounds(&self, scenario: &Scenario) -> Bounds {
+        let of_scenario = account::bounds(&scenario.limits);
+        Bounds {
+            usual: self.late.map_or(of_scenario.usual, Span::duration),
+            most: self.late_most.map_or(of_scenario.most, Span::duration),
+        }
+    }
+}
+
+/// The memory that the machine has to spare, in octets.
+fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}

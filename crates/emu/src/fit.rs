@@ -1,0 +1,236 @@
+//! Whether this machine can carry a world, before it is made.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use link::{Config, Delay, Rate};
+
+use crate::world::Plan;
+
+/// What the emulator keeps for each packet beside its octets, and what slabs waste: a fourteenth.
+const WASTE: u64 = 14;
+
+/// What the emulator carries on this machine, over one link without a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// Packets a second, each read and handed over by itself.
+    pub packets: f64,
+    /// Octets of packets a second, in pieces of up to 64 KB.
+    pub octets: f64,
+}
+
+/// What a world asks for, and this machine has not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Misfit {
+    /// The links, all of them busy in their faster direction, carry more packets a second than the
+    /// emulator does.
+    Packets {
+        /// How many, a second.
+        asked: f64,
+        /// How many it does.
+        carried: f64,
+    },
+    /// They carry more octets a second.
+    Octets {
+        /// How many, a second.
+        asked: f64,
+        /// How many it does.
+        carried: f64,
+    },
+    /// What is on its way over a link that is full takes more memory than packets may take.
+    Memory {
+        /// Octets on the way over all links, each full in one direction.
+        asked: u64,
+        /// Octets that there may be.
+        bound: u64,
+        /// The link that asks for most of it, and its rate and delay.
+        link: usize,
+        /// bit/s of it.
+        bps: f64,
+        /// Its longest delay.
+        delay: Duration,
+    },
+    /// The machine has not so much memory to spare as packets may take, and would take.
+    Machine {
+        /// Octets on the way over all links.
+        asked: u64,
+        /// Octets that the machine has.
+        available: u64,
+    },
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gigabytes = |octets: u64| octets as f64 / 1e9;
+        match *self {
+            Self::Packets { asked, carried } => write!(
+                f,
+                "full links ask for {asked:.0} packets a second, and this machine carries \
+                 {carried:.0}"
+            ),
+            Self::Octets { asked, carried } => write!(
+                f,
+                "full links ask for {:.0} Mbit/s, and this machine carries {:.0}",
+                asked * 8.0 / 1e6,
+                carried * 8.0 / 1e6
+            ),
+            Self::Memory { asked, bound, bps, delay, .. } => write!(
+                f,
+                "{:.1} Mbit/s for {delay:?} are on the way at once: with all links {:.2} GB, and \
+                 packets may take {:.2} GB; what is more is lost (see --memory)",
+                bps / 1e6,
+                gigabytes(asked),
+                gigabytes(bound)
+            ),
+            Self::Machine { asked, available } => write!(
+                f,
+                "full links hold {:.2} GB, and the machine has {:.2} GB to spare",
+                gigabytes(asked),
+                gigabytes(available)
+            ),
+        }
+    }
+}
+
+/// A link when it is full.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    link: usize,
+    bps: f64,
+    packets: f64,
+    delay: Duration,
+    in_flight: u64,
+}
+
+impl Plan {
+    /// What this machine has not that the world may ask for: judged by what the emulator carries, as
+    /// far as that was measured, and by the memory that the machine has to spare, if that is known.
+    #[must_use]
+    pub fn misfits(&self, capacity: Option<&Capacity>, available: Option<u64>) -> Vec<Misfit> {
+        let full = self.full();
+        let mut misfits = Vec::new();
+        // Where a rate spaces packets out, each is handed over by itself.
+        let (packets, octets) = full.iter().fold((0.0, 0.0), |(packets, octets), full| {
+            (packets + full.packets, octets + full.bps / 8.0)
+        });
+        if let Some(capacity) = capacity {
+            if packets > capacity.packets {
+                misfits.push(Misfit::Packets { asked: packets, carried: capacity.packets });
+            }
+            if octets > capacity.octets {
+                misfits.push(Misfit::Octets { asked: octets, carried: capacity.octets });
+            }
+        }
+        let asked = full.iter().fold(0_u64, |sum, full| sum.saturating_add(full.in_flight));
+        let most = full.iter().max_by_key(|full| full.in_flight);
+        if let Some(&Full { link, bps, delay, .. }) = most.filter(|_| asked > self.memory) {
+            let bound = self.memory;
+            misfits.push(Misfit::Memory { asked, bound, link, bps, delay });
+        }
+        let taken = asked.min(self.memory);
+        if let Some(available) = available.filter(|available| taken > *available) {
+            misfits.push(Misfit::Machine { asked: taken, available });
+        }
+        misfits
+    }
+
+    /// Octets of packets that are on their way when every link is full in one direction.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.full().iter().fold(0, |sum, full| sum.saturating_add(full.in_flight))
+    }
+
+    /// Of each two hosts with a link, the direction that holds more. A link without a rate asks for
+    /// nothing: it carries what there is.
+    fn full(&self) -> Vec<Full> {
+        let mut pairs: BTreeMap<(usize, usize), Full> = BTreeMap::new();
+        for (link, plan) in self.links.iter().enumerate() {
+            let Some(bps) = rate(&plan.config) else { continue };
+            let delay = delay(&plan.config.delay);
+            let octets = bps / 8.0 * delay.as_secs_f64();
+            let in_flight = octets as u64 + octets as u64 / WASTE;
+            let framed = plan.config.framing.framed_len(plan.mtu as usize);
+            let full = Full { link, bps, packets: bps / 8.0 / framed as f64, delay, in_flight };
+            let ends = (plan.from.min(plan.to), plan.from.max(plan.to));
+            let most = pairs.entry(ends).or_insert(full);
+            if (full.in_flight, full.bps as u64) > (most.in_flight, most.bps as u64) {
+                *most = full;
+            }
+        }
+        pairs.into_values().collect()
+    }
+}
+
+/// The highest rate of a link in bit/s; `None` if there is no limit.
+fn rate(config: &Config) -> Option<f64> {
+    let line = match &config.rate {
+        Rate::Infinite => None,
+        Rate::Constant(bps) => Some(*bps),
+        Rate::Steps(steps) => steps.iter().map(|step| step.bps).max(),
+    };
+    let shaped = config.shaper.as_ref().map(|shaper| shaper.rate);
+    line.into_iter().chain(shaped).min().map(|bps| bps as f64)
+}
+
+/// The longest delay of a link.
+fn delay(delay: &Delay) -> Duration {
+    match delay {
+        Delay::Constant(delay) => *delay,
+        Delay::Table { points, .. } => {
+            points.iter().map(|(_, delay)| *delay).max().unwrap_or_default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::pair;
+
+    const CAPACITY: Capacity = Capacity { packets: 200_000.0, octets: 1e9 };
+
+    fn config(bps: Option<u64>, delay: u64) -> Config {
+        Config {
+            rate: bps.into(),
+            delay: Delay::Constant(Duration::from_secs(delay)),
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn a_world_that_fits_is_no_misfit() {
+        let plan = pair(config(Some(1_000_000_000), 1), config(None, 0), 1, 1 << 30);
+        assert_eq!(plan.misfits(Some(&CAPACITY), Some(8 << 30)), []);
+        assert_eq!(plan.misfits(None, None), []);
+    }
+
+    #[test]
+    fn what_is_on_the_way_for_long_takes_memory() {
+        // 100 Mbit/s for 20 min are 15 GB.
+        let there = config(Some(100_000_000), 1200);
+        let plan = pair(there.clone(), there, 1, 1 << 30);
+        let [Misfit::Memory { asked, link: 0, .. }] = plan.misfits(None, Some(8 << 30))[..] else {
+            panic!("one misfit")
+        };
+        assert!((15_000_000_000..17_000_000_000).contains(&asked), "{asked}");
+        let told = plan.misfits(None, None)[0].to_string();
+        assert!(told.contains("100.0 Mbit/s for 1200s") && told.contains("1.07 GB"), "{told}");
+        let roomy = Plan { memory: 20 << 30, ..plan };
+        assert_eq!(roomy.misfits(None, Some(24 << 30)), []);
+        assert!(matches!(roomy.misfits(None, Some(8 << 30))[..], [Misfit::Machine { .. }]));
+    }
+
+    #[test]
+    fn rates_are_held_against_what_was_measured() {
+        let fast = pair(config(Some(10_000_000_000), 0), config(Some(1_000), 0), 1, 1 << 30);
+        let misfits = fast.misfits(Some(&CAPACITY), None);
+        // 10 Gbit/s in packets of 1,500 octets are 833,333 a second.
+        assert!(matches!(misfits[..], [Misfit::Packets { .. }, Misfit::Octets { .. }]));
+        assert!(misfits[0].to_string().contains("833333 packets"), "{}", misfits[0]);
+        assert_eq!(fast.misfits(None, None), []);
+        // A link without a rate carries what there is.
+        let far = pair(config(None, 2), config(None, 2), 1, 1 << 30);
+        assert_eq!(far.misfits(Some(&CAPACITY), None), []);
+    }
+}

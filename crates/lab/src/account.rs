@@ -1,0 +1,136 @@
+//! What the emulator did in a run, and whether what was measured in it is to be trusted.
+
+use emu::{Bounds, Doubt, Report};
+use serde::Serialize;
+
+use crate::link_spec::LinkSpec;
+use crate::scenario::{Limits, Scenario};
+
+/// What the emulator did in a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Account {
+    /// Whether it was as exact as it should have been.
+    pub trusted: bool,
+    /// Why not.
+    pub doubts: Vec<String>,
+    /// What became of packets, link by link.
+    pub links: Vec<LinkAccount>,
+    /// Packets that were lost because there was no memory for them.
+    pub no_memory: u64,
+    /// The longest time in which nobody looked at what hosts sent, in microseconds.
+    pub unattended_us: f64,
+}
+
+/// What became of the packets of a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkAccount {
+    /// Who sends.
+    pub from: String,
+    /// Who receives.
+    pub to: String,
+    /// Packets that arrived, damaged ones too.
+    pub delivered: u64,
+    /// Packets that arrived damaged.
+    pub damaged: u64,
+    /// Packets that were lost on the way, or not taken.
+    pub lost: u64,
+    /// Packets that the host would not take.
+    pub refused: u64,
+    /// How late half of the packets were at most, in microseconds.
+    pub late_half_us: f64,
+    /// How late 99 of 100 were at most.
+    pub late_99_us: f64,
+    /// How late the latest was.
+    pub late_most_us: f64,
+}
+
+impl Account {
+    /// The account of a run of this scenario.
+    #[must_use]
+    pub fn new(scenario: &Scenario, report: &Report, bounds: &Bounds) -> Self {
+        let doubts = report.doubts(bounds);
+        let about = |doubt: &Doubt| match doubt.link().and_then(|link| scenario.links.get(link)) {
+            Some(spec) => format!("{} -> {}: {doubt}", end(&spec.from), end(&spec.to)),
+            None => doubt.to_string(),
+        };
+        let links = scenario.links.iter().zip(&report.links);
+        Self {
+            trusted: doubts.is_empty(),
+            doubts: doubts.iter().map(about).collect(),
+            links: links.map(|(spec, link)| LinkAccount::new(spec, link)).collect(),
+            no_memory: report.no_memory,
+            unattended_us: micros(report.unattended),
+        }
+    }
+}
+
+impl LinkAccount {
+    fn new(spec: &LinkSpec, link: &emu::LinkReport) -> Self {
+        Self {
+            from: end(&spec.from),
+            to: end(&spec.to),
+            delivered: link.stats.delivered.packets,
+            damaged: link.stats.damaged.packets,
+            lost: link.stats.lost_total().packets,
+            refused: link.refused,
+            late_half_us: micros(link.lateness.quantile(0.5)),
+            late_99_us: micros(link.lateness.quantile(0.99)),
+            late_most_us: micros(link.lateness.most()),
+        }
+    }
+}
+
+fn end(name: &Option<String>) -> String {
+    name.clone().unwrap_or_default()
+}
+
+fn micros(time: std::time::Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+/// How late the emulator may be in a run of a scenario.
+#[must_use]
+pub fn bounds(limits: &Limits) -> Bounds {
+    let standard = Bounds::default();
+    Bounds {
+        usual: limits.late.map_or(standard.usual, crate::quantity::Span::duration),
+        most: limits.late_most.map_or(standard.most, crate::quantity::Span::duration),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn scenario(limits: &str) -> Scenario {
+        let text = format!(
+            "seed = 1\ntransfers = []\n{limits}\n[[links]]\nfrom = \"moon\"\nto = \"earth\"\n"
+        );
+        Scenario::parse(&text, "test").unwrap().resolved().unwrap()
+    }
+
+    #[test]
+    fn a_scenario_says_how_late_is_too_late() {
+        assert_eq!(bounds(&scenario("").limits), Bounds::default());
+        let own = scenario("limits = { late = \"5 ms\", late_most = \"1 s\" }");
+        let expected = Bounds { usual: Duration::from_millis(5), most: Duration::from_secs(1) };
+        assert_eq!(bounds(&own.limits), expected);
+    }
+
+    #[test]
+    fn what_was_lost_by_the_emulator_is_told() {
+        let report = Report {
+            links: Vec::new(),
+            no_memory: 7,
+            unreadable: 0,
+            unattended: Duration::from_micros(80),
+        };
+        let account = Account::new(&scenario(""), &report, &Bounds::default());
+        assert!(!account.trusted);
+        assert_eq!(account.doubts.len(), 1);
+        assert!(account.doubts[0].starts_with("7 packets"), "{:?}", account.doubts);
+        assert!((account.unattended_us - 80.0).abs() < 1e-9);
+    }
+}
