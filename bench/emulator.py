@@ -60,6 +60,7 @@ class Emulator:
     repeats: int
     lines: list[Line] = field(default_factory=list)
     judged: list[tuple[str, bool]] = field(default_factory=list)
+    reordered: int = 0
     failed: bool = False
 
     def command(self, what: str, *numbers: float, rootless: bool = False) -> list[str]:
@@ -110,10 +111,9 @@ class Emulator:
         seconds, rate = one["delay_s"], one["rate_bps"]
         of = f"{seconds:g} s, {rate / 1e6:g} Mbit/s" + (", rootless" if rootless else "")
         packets = sum(one["packets"] for one in found)
-        reordered = sum(one["reordered"] for one in found)
+        self.reordered += sum(one["reordered"] for one in found)
         note = f"late by {p50:.0f} us (half), {p99:.0f} (99 %), {p999:.0f} (99.9 %)"
         self.add(f"emulator, delay {of}", f"{note}; {packets} packets, load {load:.1f}")
-        self.judge(f"emulator, delay {of}: none reordered", holds=reordered == 0)
         if not rootless and one["real_time"]:
             target = f"emulator, delay {of}: {note}, at most {HALF_US:g} and {OF_100_US:g}"
             self.judge(target, holds=p50 <= HALF_US and p99 <= OF_100_US)
@@ -148,18 +148,20 @@ class Emulator:
             found, load = self.several(between, seconds)
             loads.append(load)
             for one in found:
-                kinds = {True: "UDP in batches", False: "UDP one by one"}
-                name = kinds.get(one.get("batches"), f"TCP {one.get('congestion')}")
+                udp = "UDP in batches" if one.get("batches") else "UDP one by one"
+                name = udp if one["what"] == "udp" else f"TCP {one['congestion']}"
                 key = (name, between)
                 if key not in best or one["bps"] > best[key]["bps"]:
                     best[key] = one
+                self.reordered += one.get("reordered", 0)
                 if one["what"] == "tcp" and not one["intact"]:
                     self.failed = True
                     self.judge(f"emulator, {name} over a {between}: arrives whole", holds=False)
         for (name, between), one in best.items():
             note = f"load {max(loads):.1f}"
             if "packets_s" in one:
-                note = f"{one['packets_s']:,.0f} datagrams/s, {note}"
+                alone = f", {one['alone_s']:,.0f} a processor" if one["alone_s"] else ""
+                note = f"{one['packets_s']:,.0f} datagrams/s{alone}, {note}"
             else:
                 note = f"all octets as sent, {note}"
             self.add(f"emulator, {name} over a {between}", note, one["bps"])
@@ -216,6 +218,8 @@ def measure(exact: Path, *, quick: bool) -> Emulator:
         output, _ = long.communicate(timeout=2 * LONG_DELAY)
         found = [json.loads(line) for line in output.splitlines()]
         emulator.delay(found, os.getloadavg()[0])
+    reordered = emulator.reordered
+    emulator.judge(f"emulator: {reordered} packets reordered, none at most", holds=reordered == 0)
     return emulator
 
 

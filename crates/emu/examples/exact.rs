@@ -92,7 +92,7 @@ fn delays(delay: f64, bps: f64, seconds: f64) -> Result<()> {
     let gap = Duration::from_secs_f64(2.0 * 8.0 * PACKET as f64 / bps);
     let count = (seconds / gap.as_secs_f64()) as u32;
     let delay = Duration::from_secs_f64(delay);
-    let pace = Pace { len: PACKET, gap, count, patience: delay + PATIENCE };
+    let pace = Pace { len: PACKET, gap, count, at_once: 1, patience: delay + PATIENCE };
     let (crossings, reordered) = measure::cross(near, far, &pace)?;
     let errors = measure::errors(&crossings, PACKET, Some(bps as u64), delay);
     let micros = |share| errors.quantile(share) as f64 / 1e3;
@@ -112,11 +112,12 @@ fn delays(delay: f64, bps: f64, seconds: f64) -> Result<()> {
 fn rate(bps: f64, seconds: f64) -> Result<()> {
     let world = world(config(Some(bps), 0.01), config(None, 0.0))?;
     let [near, far] = ends(&world)?;
-    // A tenth more than the line takes waits for it.
-    let gap = Duration::from_secs_f64(8.0 * PACKET as f64 / bps / 1.1);
+    // Half as much again as the line takes: what is more waits for it.
+    let gap = Duration::from_secs_f64(8.0 * PACKET as f64 / bps / 1.5);
     let count = (seconds / gap.as_secs_f64()) as u32;
     let patience = PATIENCE + Duration::from_secs_f64(seconds);
-    let pace = Pace { len: PACKET, gap, count, patience };
+    // Sent in batches, so that it always has something to do.
+    let pace = Pace { len: PACKET, gap, count, at_once: 60, patience };
     let (crossings, reordered) = measure::cross(near, far, &pace)?;
     let measured = measure::rate(&crossings, PACKET).ok_or("nothing came")?;
     let came = crossings.iter().filter(|crossing| crossing.came.is_some()).count();
@@ -146,7 +147,7 @@ fn losses(seconds: f64) -> Result<()> {
         let [near, far] = ends(&world)?;
         let gap = Duration::from_micros(25);
         let count = (seconds / gap.as_secs_f64()) as u32;
-        let pace = Pace { len: PACKET, gap, count, patience: PATIENCE };
+        let pace = Pace { len: PACKET, gap, count, at_once: 1, patience: PATIENCE };
         let (crossings, reordered) = measure::cross(near, far, &pace)?;
         let lost = crossings.iter().filter(|crossing| crossing.came.is_none()).count();
         let real_time = world.is_real_time();

@@ -28,8 +28,10 @@ const READS: usize = 32;
 /// How long packets of one device are read, or those of one link handed over, before others get
 /// their turn.
 const TURN: Duration = Duration::from_micros(150);
-/// A due time nearer than this is waited for without sleep: to be woken takes as long.
-const SPIN: Duration = Duration::from_micros(30);
+/// A due time nearer than this is waited for without sleep: to be woken takes as long. How long it
+/// takes is learned from sleep to sleep, within these bounds.
+const SPIN_LEAST: Duration = Duration::from_micros(20);
+const SPIN_MOST: Duration = Duration::from_micros(100);
 /// A real-time thread that ran this long without a pause takes one, before the kernel makes it
 /// pause for 50 ms.
 const RUN_MAX: Duration = Duration::from_micros(900);
@@ -237,6 +239,7 @@ pub(crate) struct Pump {
     unattended: Duration,
     scratch: Vec<u8>,
     batch: Batch,
+    spin: Duration,
 }
 
 impl Pump {
@@ -264,6 +267,7 @@ impl Pump {
             unattended: Duration::ZERO,
             scratch: Vec::new(),
             batch: Batch::default(),
+            spin: SPIN_LEAST,
         };
         Ok((pump, handle))
     }
@@ -301,16 +305,20 @@ impl Pump {
             let next = self.pipes.iter().filter_map(|pipe| pipe.link.next()).min();
             let left = next.map(|at| at.since(self.clock.now()));
             let sleep = match left {
-                Some(left) if left <= SPIN => continue,
-                Some(left) => Some(left - SPIN),
+                Some(left) if left <= self.spin => continue,
+                Some(left) => Some(left - self.spin),
                 None => None,
             };
             let waits = self.tap.is_some() && self.pipes.iter().any(|pipe| pipe.link.waiting() > 0);
             let sleep =
                 if waits { Some(sleep.map_or(TELL, |sleep| sleep.min(TELL))) } else { sleep };
-            self.sleep(sleep)?;
+            let before = Instant::now();
+            let woken = self.sleep(sleep)?;
             slept = Instant::now();
             looked = slept;
+            if let (Some(sleep), false) = (sleep, woken) {
+                self.learn((slept - before).saturating_sub(sleep));
+            }
         }
     }
 
@@ -323,8 +331,15 @@ impl Pump {
         Ok(report)
     }
 
-    /// Waits for a packet, an order or the end of the time.
-    fn sleep(&self, timeout: Option<Duration>) -> io::Result<()> {
+    /// Takes into account how much too long a sleep was.
+    fn learn(&mut self, over: Duration) {
+        // A little more than the mean: the next may take longer.
+        let spin = (self.spin * 7 + over * 5 / 4) / 8;
+        self.spin = spin.clamp(SPIN_LEAST, SPIN_MOST);
+    }
+
+    /// Waits for a packet, an order or the end of the time; whether it was not for the time.
+    fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
@@ -333,10 +348,11 @@ impl Pump {
         let event = PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN);
         let mut fds: Vec<_> = [event].into_iter().chain(ports).collect();
         match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => Ok(false),
             Ok(_) | Err(Errno::INTR) => {
                 // What woke this is looked at in the next turn.
                 let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
-                Ok(())
+                Ok(true)
             }
             Err(error) => Err(error.into()),
         }

@@ -46,7 +46,7 @@ fn send(world: &World, len: usize, gap: Duration, from: Time, until: Time) -> Ve
     let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let offset = today - links.now().since(Time::ZERO);
     let count = (until.since(from).as_nanos() / gap.as_nanos()) as u32;
-    let pace = Pace { len, gap, count, patience: Duration::from_millis(700) };
+    let pace = Pace { len, gap, count, at_once: 1, patience: Duration::from_millis(700) };
     let (crossings, reordered) = measure::cross(near, far, &pace).unwrap();
     assert_eq!(reordered, 0);
     let time = |of_day: Duration| Time::ZERO + (of_day - offset);

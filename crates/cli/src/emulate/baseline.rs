@@ -157,7 +157,7 @@ impl Baseline {
         let [near, far] = ends(&world)?;
         let count = (time.as_nanos() / GAP.as_nanos()).max(1) as u32;
         let patience = Duration::from_millis(200);
-        let pace = Pace { len: PACKET, gap: GAP, count, patience };
+        let pace = Pace { len: PACKET, gap: GAP, count, at_once: 1, patience };
         let (crossings, _) = measure::cross(near, far, &pace)?;
         let errors = measure::errors(&crossings, PACKET, Some(LINE_BPS), DELAY);
         let micros = |share| errors.quantile(share) as f64 / 1e3;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Stamped;
+use super::stamp::cut;
 use crate::world::Host;
 
 const PORT: u16 = 4000;
@@ -24,6 +25,8 @@ pub struct Pace {
     pub gap: Duration,
     /// How many.
     pub count: u32,
+    /// How many are handed to the kernel at once, 1 to 60.
+    pub at_once: u32,
     /// How long after the last was sent something may still come.
     pub patience: Duration,
 }
@@ -74,11 +77,16 @@ pub fn cross(near: &Host, far: &Host, pace: &Pace) -> io::Result<(Vec<Crossing>,
 
 fn send(socket: &UdpSocket, pace: &Pace) -> io::Result<Vec<Crossing>> {
     rt::wake_exactly();
-    let mut datagram = vec![0x5a; pace.len - HEADERS];
+    let payload = pace.len - HEADERS;
+    if pace.at_once > 1 {
+        cut(socket, payload)?;
+    }
+    let mut datagrams = vec![0x5a; payload * pace.at_once.max(1) as usize];
     let mut sent = Vec::with_capacity(pace.count as usize);
     let begun = Instant::now();
     let mut woken = Duration::ZERO;
-    for number in 0..pace.count {
+    let mut number = 0;
+    while number < pace.count {
         let due = pace.gap * number;
         if due > woken {
             let sleep = due.max(woken + BURST_GAP).saturating_sub(begun.elapsed());
@@ -87,10 +95,20 @@ fn send(socket: &UdpSocket, pace: &Pace) -> io::Result<Vec<Crossing>> {
             }
             woken = begun.elapsed();
         }
-        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        let numbers = number..(number + pace.at_once.max(1)).min(pace.count);
+        for (number, datagram) in numbers.clone().zip(datagrams.chunks_exact_mut(payload)) {
+            datagram[..4].copy_from_slice(&number.to_be_bytes());
+        }
         let before = time_of_day();
-        socket.send(&datagram)?;
-        sent.push(Crossing { number, sent: before, sent_by: time_of_day(), came: None });
+        socket.send(&datagrams[..numbers.len() * payload])?;
+        let after = time_of_day();
+        sent.extend(numbers.clone().map(|number| Crossing {
+            number,
+            sent: before,
+            sent_by: after,
+            came: None,
+        }));
+        number = numbers.end;
     }
     Ok(sent)
 }
@@ -161,14 +179,14 @@ pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Du
 }
 
 /// The rate at which packets of `framed` octets came, in bit/s: of those on a line that is always
-/// busy. `None` if fewer than two came.
+/// busy, and loses none. `None` if fewer than two came.
 #[must_use]
 pub fn rate(crossings: &[Crossing], framed: usize) -> Option<f64> {
-    let mut came = crossings.iter().filter_map(|crossing| crossing.came);
-    let first = came.next()?;
-    let (count, last) = came.fold((0_u64, first), |(count, last), at| (count + 1, last.max(at)));
-    let seconds = last.checked_sub(first)?.as_secs_f64();
-    (count > 0 && seconds > 0.0).then(|| count as f64 * framed as f64 * 8.0 / seconds)
+    let mut came = crossings.iter().filter_map(|crossing| Some((crossing.number, crossing.came?)));
+    let (first, from) = came.next()?;
+    let (last, until) = came.next_back()?;
+    let seconds = until.checked_sub(from)?.as_secs_f64();
+    (seconds > 0.0).then(|| f64::from(last - first) * framed as f64 * 8.0 / seconds)
 }
 
 #[cfg(test)]

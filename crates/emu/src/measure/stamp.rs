@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -56,16 +56,52 @@ impl Stamped {
     }
 }
 
-#[expect(unsafe_code, reason = "an option that no crate of ours knows")]
 fn stamp(socket: &UdpSocket) -> io::Result<()> {
-    let on: libc::c_int = 1;
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Has the kernel cut what is sent at once into datagrams of so many octets.
+pub(super) fn cut(socket: &UdpSocket, datagram: usize) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, datagram as libc::c_int)
+}
+
+#[expect(unsafe_code, reason = "options that no crate of ours knows")]
+fn set(
+    socket: &UdpSocket,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the option reads one integer, which lives until the call returns.
+    // SAFETY: the options read one integer, which lives until the call returns.
     let result = unsafe {
-        let option = (&raw const on).cast();
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, option, len)
+        let value = (&raw const value).cast();
+        libc::setsockopt(socket.as_raw_fd(), level, name, value, len)
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Where the kernel tells how many octets a connection has received (`struct tcp_info`, since
+/// Linux 4.1).
+const RECEIVED: std::ops::Range<usize> = 128..136;
+
+/// Octets that a connection has received, whether or not the program has read them.
+#[expect(unsafe_code, reason = "a field that no crate of ours reads")]
+pub(super) fn received(socket: &TcpStream) -> io::Result<u64> {
+    let mut info = [0_u8; 256];
+    let mut len = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` octets, all of which are ours.
+    let result = unsafe {
+        let to = info.as_mut_ptr().cast();
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+        libc::getsockopt(socket.as_raw_fd(), level, name, to, &raw mut len)
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let word = info[RECEIVED].first_chunk().filter(|_| len as usize >= RECEIVED.end);
+    let word = word.ok_or_else(|| io::Error::other("the kernel does not count what came"))?;
+    Ok(u64::from_ne_bytes(*word))
 }
 
 /// Room for one control message, aligned as such a message has to be.
