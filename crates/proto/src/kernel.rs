@@ -74,26 +74,38 @@ macro_rules! bounds {
 }
 pub(crate) use bounds;
 
-/// Limits that were reported and not left since.
+/// The user of an engine, who hears indications in order, and of a limit once until it is left.
 #[derive(Debug)]
-pub(crate) struct Reported<L>(Vec<L>);
+pub(crate) struct User<I, L> {
+    indications: VecDeque<I>,
+    /// Limits that were reported and not left since.
+    limits: Vec<L>,
+}
 
-impl<L: PartialEq> Reported<L> {
+impl<I: From<L>, L: Copy + PartialEq> User<I, L> {
     pub(crate) const fn new() -> Self {
-        Self(Vec::new())
+        Self { indications: VecDeque::new(), limits: Vec::new() }
     }
 
-    /// A limit is reached; `true` if that is to be reported.
-    pub(crate) fn reached(&mut self, limit: L) -> bool {
-        let is_news = !self.0.contains(&limit);
-        if is_news {
-            self.0.push(limit);
+    pub(crate) fn indicate(&mut self, indication: I) {
+        self.indications.push_back(indication);
+    }
+
+    /// Reports a limit, once until it is left.
+    pub(crate) fn limit_reached(&mut self, limit: L) {
+        if !self.limits.contains(&limit) {
+            self.limits.push(limit);
+            self.indicate(limit.into());
         }
-        is_news
     }
 
-    pub(crate) fn left(&mut self, limit: &L) {
-        self.0.retain(|other| other != limit);
+    pub(crate) fn limit_left(&mut self, limit: L) {
+        self.limits.retain(|other| *other != limit);
+    }
+
+    /// What is to be heard next.
+    pub(crate) fn pop(&mut self) -> Option<I> {
+        self.indications.pop_front()
     }
 }
 

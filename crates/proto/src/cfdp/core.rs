@@ -1,6 +1,5 @@
 //! What all transactions of an entity share, and what each transaction has in common.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::Time;
@@ -13,7 +12,7 @@ use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
-use crate::kernel::{self, Alarm as _, Reported, Seat, bounds};
+use crate::kernel::{self, Alarm as _, Seat, User, bounds};
 use crate::path::{Burst, Class, Handle, Path};
 use crate::timer::TICK;
 
@@ -101,13 +100,12 @@ pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) kernel: Kernel,
-    pub(crate) indications: VecDeque<Indication>,
+    pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     /// Ranges tracked, in all receptions.
     pub(crate) ranges: usize,
     /// How many receptions were over; orders the records of them.
     pub(crate) finished: u64,
-    limits_reported: Reported<Limit>,
     pub(crate) operations: Operations,
 }
 
@@ -115,11 +113,10 @@ impl Core {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             kernel: Kernel::new(bounds!(config.limits)),
-            indications: VecDeque::new(),
+            user: User::new(),
             stats: Stats::default(),
             ranges: 0,
             finished: 0,
-            limits_reported: Reported::new(),
             operations: Operations::default(),
             config,
         }
@@ -129,21 +126,6 @@ impl Core {
     pub(crate) fn finished_order(&mut self) -> u64 {
         self.finished += 1;
         self.finished
-    }
-
-    pub(crate) fn indicate(&mut self, indication: Indication) {
-        self.indications.push_back(indication);
-    }
-
-    /// Reports a limit, once until it is left.
-    pub(crate) fn limit_reached(&mut self, limit: Limit) {
-        if self.limits_reported.reached(limit) {
-            self.indicate(Indication::LimitReached(limit));
-        }
-    }
-
-    pub(crate) fn limit_left(&mut self, limit: Limit) {
-        self.limits_reported.left(&limit);
     }
 }
 
@@ -253,7 +235,7 @@ impl Base {
         self.suspended = true;
         self.disarm_protocol(core);
         if core.config.indications.suspended {
-            core.indicate(Indication::Suspended { id: self.id(), condition });
+            core.user.indicate(Indication::Suspended { id: self.id(), condition });
         }
     }
 
@@ -264,7 +246,7 @@ impl Base {
         }
         self.suspended = false;
         if core.config.indications.resumed {
-            core.indicate(Indication::Resumed { id: self.id(), progress });
+            core.user.indicate(Indication::Resumed { id: self.id(), progress });
         }
         true
     }

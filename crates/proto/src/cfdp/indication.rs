@@ -220,6 +220,12 @@ pub enum Limit {
     Replies,
 }
 
+impl From<Limit> for Indication {
+    fn from(limit: Limit) -> Self {
+        Self::LimitReached(limit)
+    }
+}
+
 /// How a peer broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum PeerError {

@@ -65,7 +65,7 @@ impl Entity {
     fn misdirected(&mut self, path: PathId, destination: u64) {
         if self.misdirected.len() < MISDIRECTED_MAX && !self.misdirected.contains(&destination) {
             self.misdirected.push(destination);
-            self.core.indicate(Indication::Misdirected { path, destination });
+            self.core.user.indicate(Indication::Misdirected { path, destination });
         }
     }
 
@@ -183,7 +183,7 @@ impl Entity {
             self.closed.forget(id);
         }
         if !self.has_place(now, from) {
-            self.core.limit_reached(Limit::Transactions);
+            self.core.user.limit_reached(Limit::Transactions);
             return None;
         }
         Some(self.begin_reception(now, Some(from), &pdu.header))
@@ -300,7 +300,7 @@ impl Entity {
                 known.as_deref().map(Pdu::decode)
             {
                 let (condition, delivery) = (finished.condition, finished.delivery);
-                self.core.indicate(Indication::ToldAgain { id, condition, delivery });
+                self.core.user.indicate(Indication::ToldAgain { id, condition, delivery });
             }
             self.reply(from, known);
         }
@@ -314,7 +314,7 @@ impl Entity {
             return;
         }
         self.core.stats.replies_dropped += 1;
-        self.core.limit_reached(Limit::Replies);
+        self.core.user.limit_reached(Limit::Replies);
     }
 
     pub(super) fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {

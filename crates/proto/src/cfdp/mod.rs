@@ -246,7 +246,7 @@ impl Entity {
         let mut base = Base::new(handle, header, request.destination, remote);
         base.seat.path = way.or_else(|| self.core.kernel.only_path());
         let mut sender = Sender::new(base, request, None);
-        self.core.indicate(Indication::Transaction(id));
+        self.core.user.indicate(Indication::Transaction(id));
         if self.is_safe(id.sequence) {
             sender.start(&mut self.core, now);
         } else {
@@ -409,7 +409,7 @@ impl Entity {
     /// There is no such transaction.
     pub fn report(&mut self, _now: Time, id: TransactionId) -> Result<(), RequestError> {
         self.with(id, |core, transaction| {
-            core.indicate(Indication::Report(transaction.report()));
+            core.user.indicate(Indication::Report(transaction.report()));
             Ok(())
         })
     }
@@ -502,7 +502,7 @@ impl Turns for Entity {
             }
             self.last = None;
             self.core.operations.gone(transaction.role(), id);
-            self.core.limit_left(Limit::Transactions);
+            self.core.user.limit_left(Limit::Transactions);
             transaction.base().disarm_all(&mut self.core);
             if let Transaction::Receiver(mut receiver) = transaction {
                 let (subject, since) = (receiver.subject(), receiver.base.last_heard);
@@ -563,7 +563,7 @@ impl Engine for Entity {
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
-        self.core.indications.pop_front()
+        self.core.user.pop()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

@@ -71,14 +71,14 @@ impl Entity {
             self.restore_owed(order, &pdu, &metadata);
         }
         if transactions > 0 {
-            self.core.indicate(Indication::Restored { transactions });
+            self.core.user.indicate(Indication::Restored { transactions });
         }
     }
 
     fn refuse_record(&mut self, key: String) {
         let request = IndexRequest::Remove { key: key.clone() };
         self.core.kernel.index(Handle::NOBODY, Job::Forget, request);
-        self.core.indicate(Indication::RecordRefused { key });
+        self.core.user.indicate(Indication::RecordRefused { key });
     }
 
     fn restore_sender(

@@ -1,6 +1,5 @@
 //! What all sessions of an engine share, and what each session has in common.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::Rng;
@@ -10,7 +9,7 @@ use super::auth::{Authentication, Sealed};
 use super::config::{Config, Remote};
 use super::cookies::Cookies;
 use super::indication::{Indication, Limit, Stats};
-use crate::kernel::{self, Base, Reported, bounds};
+use crate::kernel::{self, Base, User, bounds};
 use crate::path::Burst;
 
 /// A session's timers.
@@ -64,26 +63,24 @@ pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) kernel: Kernel,
-    pub(crate) indications: VecDeque<Indication>,
+    pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
     /// Ranges tracked, in all receptions.
     pub(crate) ranges: usize,
     /// Octets of units that are gathered, sent or received.
     pub(crate) units: usize,
-    limits_reported: Reported<Limit>,
 }
 
 impl Core {
     pub(crate) fn new(config: Config, rng: Rng) -> Self {
         Self {
             kernel: Kernel::new(bounds!(config.limits)),
-            indications: VecDeque::new(),
+            user: User::new(),
             stats: Stats::default(),
             rng,
             ranges: 0,
             units: 0,
-            limits_reported: Reported::new(),
             config,
         }
     }
@@ -94,26 +91,11 @@ impl Core {
         (1 << 7) + self.rng.below((1 << 14) - (1 << 7) - 256)
     }
 
-    pub(crate) fn indicate(&mut self, indication: Indication) {
-        self.indications.push_back(indication);
-    }
-
-    /// Reports a limit, once until it is left.
-    pub(crate) fn limit_reached(&mut self, limit: Limit) {
-        if self.limits_reported.reached(limit) {
-            self.indicate(Indication::LimitReached(limit));
-        }
-    }
-
-    pub(crate) fn limit_left(&mut self, limit: Limit) {
-        self.limits_reported.left(&limit);
-    }
-
     /// Data that came is dropped for lack of room.
     pub(crate) fn no_room(&mut self) {
         self.stats.data_dropped += 1;
         if self.kernel.became_full() {
-            self.indicate(Indication::LimitReached(Limit::WriteBuffer));
+            self.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
         }
     }
 

@@ -86,6 +86,12 @@ pub enum Limit {
     Units,
 }
 
+impl From<Limit> for Indication {
+    fn from(limit: Limit) -> Self {
+        Self::LimitReached(limit)
+    }
+}
+
 /// How a peer broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum PeerError {

@@ -294,7 +294,7 @@ impl Node {
 
     fn begin(&mut self, sender: Sender) -> SessionId {
         let id = sender.id();
-        self.core.indicate(Indication::Started(id));
+        self.core.user.indicate(Indication::Started(id));
         self.core.kernel.senders += 1;
         self.fill(sender.base.seat.handle, id, Session::Sender(Box::new(sender)));
         id
@@ -434,7 +434,7 @@ impl Node {
             || self.by_id.len() >= limits.sessions / 2
                 && self.slots.iter().filter(of_path).count() >= limits.sessions_per_path;
         if is_full {
-            self.core.limit_reached(Limit::Sessions);
+            self.core.user.limit_reached(Limit::Sessions);
             return None;
         }
         let remote = self.core.config.remote(id.originator).clone();
@@ -448,7 +448,7 @@ impl Node {
         let handle = self.slots.reserve();
         let base = Base::new(&self.core.kernel.paths, handle, Some(from), now);
         let receiver = Receiver::new(base, peer, &mut self.core, now, data.service);
-        self.core.indicate(Indication::Receiving { id, service: data.service });
+        self.core.user.indicate(Indication::Receiving { id, service: data.service });
         self.fill(handle, id, Session::Receiver(Box::new(receiver)));
         Some(handle)
     }
@@ -542,7 +542,7 @@ impl Node {
         let Ok(octets) = sealed.to_vec() else { return };
         if !self.core.kernel.replies.push(from, octets) {
             self.core.stats.replies_dropped += 1;
-            self.core.limit_reached(Limit::Replies);
+            self.core.user.limit_reached(Limit::Replies);
         }
     }
 
@@ -588,7 +588,7 @@ impl Node {
         };
         self.lost.restore(&mut self.core, &records);
         if self.lost.len() > 0 {
-            self.core.indicate(Indication::Interrupted { sessions: self.lost.len() });
+            self.core.user.indicate(Indication::Interrupted { sessions: self.lost.len() });
         }
     }
 
@@ -655,8 +655,8 @@ impl Turns for Node {
                 }
             };
             self.by_id.remove(&id);
-            self.core.limit_left(Limit::Sessions);
-            self.core.limit_left(Limit::Units);
+            self.core.user.limit_left(Limit::Sessions);
+            self.core.user.limit_left(Limit::Units);
             let max = self.core.config.limits.closed;
             self.closed.insert_within(max, id, Closed { peer, safe });
         }
@@ -714,7 +714,7 @@ impl Engine for Node {
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
-        self.core.indications.pop_front()
+        self.core.user.pop()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

@@ -234,7 +234,7 @@ impl Receiver {
             data.kind.ends_red() && end < self.red_front || last && end < self.ranges.end();
         if is_low || data.kind.ends_red() && conflict(self.red) || last && conflict(self.end) {
             let error = PeerError::ConflictingEnd;
-            core.indicate(Indication::PeerError { id: self.peer.session, error });
+            core.user.indicate(Indication::PeerError { id: self.peer.session, error });
             return false;
         }
         if !self.accept(core, start, end, data.data, last) {
@@ -275,7 +275,7 @@ impl Receiver {
         let is_full = len > limits.gaps || len > 0 && core.ranges > limits.gaps_total;
         if is_full && self.ranges.would_add_range(start, end) {
             core.stats.data_dropped += 1;
-            core.limit_reached(Limit::Gaps);
+            core.user.limit_reached(Limit::Gaps);
             return false;
         }
         let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
@@ -289,7 +289,7 @@ impl Receiver {
         if last && core.config.format == Format::Described {
             if data.len() > NAME_MAX + 64 {
                 let error = PeerError::NotDescribed;
-                core.indicate(Indication::PeerError { id: self.peer.session, error });
+                core.user.indicate(Indication::PeerError { id: self.peer.session, error });
                 return false;
             }
             self.description = Some((start, data.to_vec()));
@@ -330,7 +330,7 @@ impl Receiver {
         if is_large || more > limits.units_total.saturating_sub(core.units) as u64 {
             core.stats.data_dropped += 1;
             if !is_large {
-                core.limit_reached(Limit::Units);
+                core.user.limit_reached(Limit::Units);
             }
             return false;
         }
@@ -363,7 +363,7 @@ impl Receiver {
         };
         for Unit { service, data } in units {
             let (id, bytes) = (self.peer.session, block.slice_ref(data));
-            core.indicate(Indication::Data { id, service, bytes });
+            core.user.indicate(Indication::Data { id, service, bytes });
         }
         self.installed(core, self.base.last_heard);
     }
@@ -702,7 +702,7 @@ impl Receiver {
     }
 
     fn refuse(&mut self, core: &mut Core, error: PeerError) {
-        core.indicate(Indication::PeerError { id: self.peer.session, error });
+        core.user.indicate(Indication::PeerError { id: self.peer.session, error });
         self.cancel(core, CancelReason::System);
     }
 
@@ -821,7 +821,7 @@ impl Receiver {
 
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>) {
         let file = self.file.as_ref();
-        core.indicate(Indication::Finished(Finished {
+        core.user.indicate(Indication::Finished(Finished {
             id: self.peer.session,
             role: End::Receiver,
             result,

@@ -565,7 +565,7 @@ impl Sender {
         self.expect_more(core, now);
         if report.upper > self.red {
             let error = PeerError::ReportBeyondEnd;
-            core.indicate(Indication::PeerError { id: self.peer.session, error });
+            core.user.indicate(Indication::PeerError { id: self.peer.session, error });
             return;
         }
         self.checkpoint_answered(core, now, report.checkpoint);
@@ -580,7 +580,7 @@ impl Sender {
             if self.acked.len() > core.config.limits.gaps && self.acked.would_add_range(start, end)
             {
                 // It is sent again, and gone once what is between is there.
-                core.limit_reached(Limit::Gaps);
+                core.user.limit_reached(Limit::Gaps);
                 continue;
             }
             self.acked.insert(start, end);
@@ -785,7 +785,7 @@ impl Sender {
     }
 
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, is_confirmed: bool) {
-        core.indicate(Indication::Finished(Finished {
+        core.user.indicate(Indication::Finished(Finished {
             id: self.peer.session,
             role: End::Sender,
             result,

@@ -161,7 +161,7 @@ impl Commands {
         if !is_its || question.waiting.remove(&node).is_none() {
             return;
         }
-        core.indicate(Indication::Answered {
+        core.user.indicate(Indication::Answered {
             peer: self.path,
             node: node.0,
             kind: ack.kind,
@@ -179,7 +179,7 @@ impl Commands {
         }
         let Some(question) = self.questions.pop_front() else { return };
         let Question { kind, id, silent, .. } = question;
-        core.indicate(Indication::QuestionOver { peer: self.path, kind, id, silent });
+        core.user.indicate(Indication::QuestionOver { peer: self.path, kind, id, silent });
     }
 
     /// Time went by: gives up receivers that were asked as often as they should be.
@@ -249,7 +249,7 @@ impl Commands {
         }
         self.commands.retain(|said| said.left > 0);
         for number in over {
-            core.indicate(Indication::CommandSaid { peer: self.path, number });
+            core.user.indicate(Indication::CommandSaid { peer: self.path, number });
         }
         went
     }
@@ -299,7 +299,7 @@ impl Commands {
             left => End::Telling { left: left - 1, next },
         });
         if self.has_ended() {
-            core.indicate(Indication::SessionEnded { peer: self.path });
+            core.user.indicate(Indication::SessionEnded { peer: self.path });
         }
         true
     }

@@ -1,6 +1,6 @@
 //! What all sessions of a node share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{Completion, EffectError, FileName, FilestoreRequest, Rng, Time};
@@ -9,7 +9,7 @@ use wire::norm::{Body, Message, NodeId, SendTime};
 use super::config::Config;
 use super::indication::{Indication, Limit, Stats};
 use crate::fec::{Code, Decoder, Field};
-use crate::kernel::{self, Reported, bounds};
+use crate::kernel::{self, User, bounds};
 use crate::path::{Burst, Handle};
 
 /// A session's timers.
@@ -104,7 +104,7 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) node: NodeId,
     pub(crate) kernel: Kernel,
-    pub(crate) indications: VecDeque<Indication>,
+    pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
     /// Octets of blocks that came in part.
@@ -117,7 +117,6 @@ pub(crate) struct Core {
     pub(crate) free: Vec<Handle>,
     /// Working files that nobody needs and that are just being opened: they are deleted after that.
     pub(crate) doomed: BTreeMap<Handle, FileName>,
-    limits_reported: Reported<Limit>,
 }
 
 impl Core {
@@ -130,7 +129,7 @@ impl Core {
         Self {
             kernel: Kernel::new(bounds!(config.limits)),
             node,
-            indications: VecDeque::new(),
+            user: User::new(),
             stats: Stats::default(),
             rng,
             assembling: 0,
@@ -138,19 +137,7 @@ impl Core {
             decoder: None,
             free: Vec::new(),
             doomed: BTreeMap::new(),
-            limits_reported: Reported::new(),
             config,
-        }
-    }
-
-    pub(crate) fn indicate(&mut self, indication: Indication) {
-        self.indications.push_back(indication);
-    }
-
-    /// Reports a limit, once until it is left.
-    pub(crate) fn limit_reached(&mut self, limit: Limit) {
-        if self.limits_reported.reached(limit) {
-            self.indicate(Indication::LimitReached(limit));
         }
     }
 
@@ -204,10 +191,6 @@ impl Core {
             (source + parity) * decoder.symbol_len()
                 + (decoder.code().source() + decoder.code().parity()) * 8
         })
-    }
-
-    pub(crate) fn limit_left(&mut self, limit: Limit) {
-        self.limits_reported.left(&limit);
     }
 
     /// Writes one message into the batch; `false` if it must wait for the next one. A message that

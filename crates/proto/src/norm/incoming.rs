@@ -144,7 +144,7 @@ impl Incoming {
     pub(crate) fn announce(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut self.is_announced, true) {
             let info = Bytes::new();
-            core.indicate(Indication::Started { id: self.id, is_sender: false, info });
+            core.user.indicate(Indication::Started { id: self.id, is_sender: false, info });
         }
     }
 
@@ -229,7 +229,7 @@ impl Incoming {
         let half = core.config.limits.assembly / 2;
         let most = if is_file { most } else { most.min(half as u64) };
         if fti.object_size > most && !is_stream {
-            core.limit_reached(Limit::Object);
+            core.user.limit_reached(Limit::Object);
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }
         // Blocks of a stream are all as long as can be.
@@ -238,7 +238,7 @@ impl Incoming {
             false => coding.room(partition.block_len(0), partition.segment_len(0, 0).into()),
         };
         if room.octets() + PIECE_COST > half || coding.work() > WORK_MAX {
-            core.limit_reached(Limit::Assembly);
+            core.user.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }
         if is_stream {
@@ -248,7 +248,7 @@ impl Incoming {
             // What has no place yet is asked for again, when others of its kind are complete.
             let len = fti.object_size as usize;
             if core.reserved + len > half {
-                core.limit_reached(Limit::Assembly);
+                core.user.limit_reached(Limit::Assembly);
                 return Ok(());
             }
             core.reserved += len;
@@ -266,7 +266,7 @@ impl Incoming {
         } else {
             self.store = Store::Memory;
         }
-        core.indicate(Indication::Receiving { id: self.id, size: fti.object_size });
+        core.user.indicate(Indication::Receiving { id: self.id, size: fti.object_size });
         Ok(())
     }
 
@@ -281,7 +281,7 @@ impl Incoming {
         }
         if self.info.is_none() {
             let info = Bytes::copy_from_slice(info.payload);
-            core.indicate(Indication::Info { id: self.id, info: info.clone() });
+            core.user.indicate(Indication::Info { id: self.id, info: info.clone() });
             self.info = Some(info);
         }
         self.check_complete(core);
@@ -371,14 +371,14 @@ impl Incoming {
             let limits = &core.config.limits;
             if core.kernel.room.unwritten > limits.write_buffer {
                 core.stats.data_dropped += 1;
-                core.limit_reached(Limit::WriteBuffer);
+                core.user.limit_reached(Limit::WriteBuffer);
                 return true;
             }
             let number = u64::from(block);
             if self.whole.len() >= limits.repairs && self.whole.would_add_range(number, number + 1)
             {
                 core.stats.data_dropped += 1;
-                core.limit_reached(Limit::Repairs);
+                core.user.limit_reached(Limit::Repairs);
                 return true;
             }
             let room = limits.assembly.saturating_sub(core.assembling + core.reserved);
@@ -387,7 +387,7 @@ impl Incoming {
                 let buffer = core.kernel.room.take_buffer(full);
                 Block::new(buffer, cost)
             } else if small <= room && self.store != Store::Memory {
-                core.limit_reached(Limit::Assembly);
+                core.user.limit_reached(Limit::Assembly);
                 Block::direct(small)
             } else {
                 return false;
@@ -434,7 +434,7 @@ impl Incoming {
         if symbol >= block_len || is_full {
             core.stats.data_dropped += 1;
             if is_full {
-                core.limit_reached(Limit::WriteBuffer);
+                core.user.limit_reached(Limit::WriteBuffer);
             }
             return;
         }
@@ -482,7 +482,7 @@ impl Incoming {
         let Some(mut block) = self.blocks.remove(&number) else { return };
         let Some(shape) = self.shape.clone() else { return };
         core.assembling -= block.cost;
-        core.limit_left(Limit::Assembly);
+        core.user.limit_left(Limit::Assembly);
         let block_len = shape.partition.block_len(number);
         let how = (&shape.coding, shape.room);
         if !block.parity.is_empty() && !Self::recover(core, how, &mut block, block_len) {
@@ -577,7 +577,7 @@ impl Incoming {
     /// Gives back what was set aside.
     fn release(&mut self, core: &mut Core) {
         core.reserved -= std::mem::take(&mut self.reserved);
-        core.limit_left(Limit::Assembly);
+        core.user.limit_left(Limit::Assembly);
     }
 
     /// The name it gets here.
@@ -607,7 +607,7 @@ impl Incoming {
         if !self.is_announced {
             return;
         }
-        core.indicate(Indication::Finished(Finished {
+        core.user.indicate(Indication::Finished(Finished {
             id: self.id,
             is_sender: false,
             is_confirmed: result.is_ok()
@@ -678,7 +678,7 @@ impl Incoming {
         if let Job::Write { cost } = job {
             self.writes = self.writes.saturating_sub(1);
             core.kernel.written(cost);
-            core.limit_left(Limit::WriteBuffer);
+            core.user.limit_left(Limit::WriteBuffer);
         }
         let answer = match answer {
             Ok(answer) => answer,

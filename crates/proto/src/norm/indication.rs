@@ -344,6 +344,12 @@ pub enum Limit {
     Repairs,
 }
 
+impl From<Limit> for Indication {
+    fn from(limit: Limit) -> Self {
+        Self::LimitReached(limit)
+    }
+}
+
 /// How far an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {

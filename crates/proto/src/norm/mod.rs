@@ -160,7 +160,11 @@ impl Node {
         };
         let number = sender.next_number();
         let id = ObjectId { peer: request.peer, sender: self.core.node.0, number };
-        self.core.indicate(Indication::Started { id, is_sender: true, info: request.info.clone() });
+        self.core.user.indicate(Indication::Started {
+            id,
+            is_sender: true,
+            info: request.info.clone(),
+        });
         self.core.kernel.senders += 1;
         let object = Outgoing::new(id, handle, request.content, request.info);
         sender.add(&mut self.core, now, object);
@@ -502,7 +506,7 @@ impl Node {
             && !self.forget_idle()
             && !self.forget_silent(now)
         {
-            self.core.limit_reached(Limit::Senders);
+            self.core.user.limit_reached(Limit::Senders);
             return None;
         }
         let handle = self.slots.reserve();
@@ -514,7 +518,7 @@ impl Node {
         receiver.former = former;
         self.slots.fill(handle, Session::Receiver(Box::new(receiver)));
         self.receivers.insert(key, handle);
-        self.core.indicate(Indication::SenderHeard { peer: key.path, node: key.node.0 });
+        self.core.user.indicate(Indication::SenderHeard { peer: key.path, node: key.node.0 });
         Some(handle)
     }
 
@@ -550,7 +554,7 @@ impl Node {
         if let Some(Session::Receiver(mut receiver)) = self.slots.take(handle) {
             receiver.base.disarm_all(&mut self.core.kernel);
         }
-        self.core.limit_left(Limit::Senders);
+        self.core.user.limit_left(Limit::Senders);
         self.free_places();
     }
 
@@ -727,7 +731,7 @@ impl Engine for Node {
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
-        self.core.indications.pop_front()
+        self.core.user.pop()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

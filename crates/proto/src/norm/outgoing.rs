@@ -579,7 +579,7 @@ impl Outgoing {
         }
         let parts = &mut self.marks.parts;
         if !parts.contains_key(&block) && parts.len() >= core.config.limits.repairs {
-            core.limit_reached(Limit::Repairs);
+            core.user.limit_reached(Limit::Repairs);
             return false;
         }
         let mark = parts.entry(block).or_default();
@@ -606,7 +606,7 @@ impl Outgoing {
         }
         let is_noted = self.marks.add_whole(range, core.config.limits.repairs);
         if !is_noted {
-            core.limit_reached(Limit::Repairs);
+            core.user.limit_reached(Limit::Repairs);
         }
         is_noted
     }

@@ -322,7 +322,7 @@ impl Receiver {
             }
             self.newest = Some(number);
         } else if self.newest.is_none_or(|newest| number > newest) {
-            core.limit_reached(Limit::Objects);
+            core.user.limit_reached(Limit::Objects);
         }
         self.objects.contains_key(&number).then_some(number)
     }
@@ -332,7 +332,7 @@ impl Receiver {
     fn skip(&mut self, core: &mut Core, unseen: std::ops::Range<u64>) {
         self.failed.insert(unseen.start, unseen.end);
         self.refused = self.refused.max(Some(unseen.end - 1));
-        core.limit_reached(Limit::Objects);
+        core.user.limit_reached(Limit::Objects);
     }
 
     fn advance(&mut self, object: u64, block: u64) {
@@ -372,7 +372,7 @@ impl Receiver {
             if object.on_data(core, data) {
                 break object.is_over();
             }
-            core.limit_reached(Limit::Assembly);
+            core.user.limit_reached(Limit::Assembly);
             if !self.make_room(core, number, data.id.block) {
                 core.stats.data_dropped += 1;
                 break false;
@@ -446,7 +446,7 @@ impl Receiver {
                 if self.answers.is_new(sequence, others) {
                     let SenderId { path: peer, node: NodeId(node) } = self.sender;
                     let octets = bytes::Bytes::copy_from_slice(payload);
-                    core.indicate(Indication::Command { peer, node, octets });
+                    core.user.indicate(Indication::Command { peer, node, octets });
                 }
             }
             Command::Other { .. } => core.stats.stray += 1,
@@ -589,7 +589,7 @@ impl Receiver {
         let past = self.newest.unwrap_or_default().saturating_sub(0x8000);
         self.done.remove(0, past);
         self.failed.remove(0, past);
-        core.limit_left(Limit::Objects);
+        core.user.limit_left(Limit::Objects);
         if self.objects.is_empty() {
             self.base.disarm(&mut core.kernel, Alarm::Inactivity);
             self.base.disarm(&mut core.kernel, Alarm::Nack);

@@ -800,7 +800,7 @@ fn finished(
 ) {
     let is_confirmed = is_confirmed && result.is_ok();
     core.kernel.senders = core.kernel.senders.saturating_sub(1);
-    core.indicate(Indication::Finished(Finished {
+    core.user.indicate(Indication::Finished(Finished {
         id: object.id,
         is_sender: true,
         result,

@@ -1,6 +1,5 @@
 //! What all sessions of a peer share.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::{FileName, FilestoreRequest, IndexRequest, Rng, Time};
@@ -10,7 +9,7 @@ use super::codec::Coded;
 use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
-use crate::kernel::{self, Base, Reported, bounds};
+use crate::kernel::{self, Base, User, bounds};
 use crate::path::{Burst, Handle};
 
 /// A session's timers.
@@ -74,49 +73,32 @@ pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) kernel: Kernel,
-    pub(crate) indications: VecDeque<Indication>,
+    pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
     pub(crate) partials: Partials,
     /// Octets of listings that are being sent.
     pub(crate) listings: u64,
-    limits_reported: Reported<Limit>,
 }
 
 impl Core {
     pub(crate) fn new(config: Config, rng: Rng) -> Self {
         Self {
             kernel: Kernel::new(bounds!(config.limits)),
-            indications: VecDeque::new(),
+            user: User::new(),
             stats: Stats::default(),
             rng,
             partials: Partials::default(),
             listings: 0,
-            limits_reported: Reported::new(),
             config,
         }
-    }
-
-    pub(crate) fn indicate(&mut self, indication: Indication) {
-        self.indications.push_back(indication);
-    }
-
-    /// Reports a limit, once until it is left.
-    pub(crate) fn limit_reached(&mut self, limit: Limit) {
-        if self.limits_reported.reached(limit) {
-            self.indicate(Indication::LimitReached(limit));
-        }
-    }
-
-    pub(crate) fn limit_left(&mut self, limit: Limit) {
-        self.limits_reported.left(&limit);
     }
 
     /// Data that came is dropped for lack of room.
     pub(crate) fn no_room(&mut self) {
         self.stats.data_dropped += 1;
         if self.kernel.became_full() {
-            self.indicate(Indication::LimitReached(Limit::WriteBuffer));
+            self.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
         }
     }
 
@@ -124,7 +106,7 @@ impl Core {
     pub(crate) fn keep_partial(&mut self, number: u32, partial: Partial) {
         let max = self.config.limits.partials;
         if let Some(oldest) = self.partials.keep(number, partial, max) {
-            self.limit_reached(Limit::Partials);
+            self.user.limit_reached(Limit::Partials);
             self.forget_record(oldest);
             let name = FileName::spool(&partials::key(oldest));
             let name = name.expect("letters, digits and dashes are a name");

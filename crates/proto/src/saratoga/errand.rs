@@ -147,7 +147,7 @@ impl Errand {
             return;
         }
         let failure = (code != StatusCode::Ok).then_some(Failure { is_ours, code });
-        core.indicate(Indication::Finished(Finished {
+        core.user.indicate(Indication::Finished(Finished {
             id: self.id,
             result: failure.map_or(Ok(()), Err),
             is_confirmed: failure.is_none(),

@@ -212,6 +212,12 @@ pub enum Limit {
     Partials,
 }
 
+impl From<Limit> for Indication {
+    fn from(limit: Limit) -> Self {
+        Self::LimitReached(limit)
+    }
+}
+
 /// How far a session is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {

@@ -273,7 +273,7 @@ impl Node {
         let id = self.new_id(peer, Role::Receiver)?;
         let handle = self.slots.reserve();
         let base = Base::new(&self.core.kernel.paths, handle, Some(peer), now);
-        self.core.indicate(Indication::Started { id, name: name.clone() });
+        self.core.user.indicate(Indication::Started { id, name: name.clone() });
         let errand = Errand::ask(base, id, name, &mut self.core, now);
         self.fill(handle, Session::Errand(Box::new(errand)));
         Ok(id)
@@ -327,7 +327,7 @@ impl Node {
     fn begin_sender(&mut self, now: Time, id: SessionId, order: Order) {
         let handle = self.slots.reserve();
         let base = Base::new(&self.core.kernel.paths, handle, Some(id.peer), now);
-        self.core.indicate(Indication::Started { id, name: order.name.clone() });
+        self.core.user.indicate(Indication::Started { id, name: order.name.clone() });
         let sender = Sender::new(base, id, order, &mut self.core);
         self.core.kernel.senders += 1;
         self.fill(handle, Session::Sender(Box::new(sender)));
@@ -337,7 +337,7 @@ impl Node {
         let handle = self.slots.reserve();
         let base = Base::new(&self.core.kernel.paths, handle, Some(id.peer), now);
         let name = wish.as_ref().map(|wish| wish.name.clone()).unwrap_or_default();
-        self.core.indicate(Indication::Started { id, name });
+        self.core.user.indicate(Indication::Started { id, name });
         // The working file is named by a number that no other has.
         let number = loop {
             let number = self.core.rng.next_u64() as u32;
@@ -473,7 +473,7 @@ impl Node {
             return None;
         }
         if self.is_full(id.peer) {
-            self.core.limit_reached(Limit::Sessions);
+            self.core.user.limit_reached(Limit::Sessions);
             if asks {
                 let word = status(id.number, StatusCode::ReceiverResources);
                 self.reply(id.peer, word);
@@ -502,7 +502,7 @@ impl Node {
         let Some(packet) = codec::translated(self.core.config.version, packet) else { return };
         if !self.core.kernel.replies.push(to, packet) {
             self.core.stats.replies_dropped += 1;
-            self.core.limit_reached(Limit::Replies);
+            self.core.user.limit_reached(Limit::Replies);
         }
     }
 
@@ -516,7 +516,7 @@ impl Node {
             receives: beacon.receives,
             free_kib: beacon.free_space.map(|(_, kib)| kib),
         };
-        self.core.indicate(Indication::Beacon { from, about });
+        self.core.user.indicate(Indication::Beacon { from, about });
     }
 
     /// The other peer asks for something (§4.2).
@@ -571,7 +571,7 @@ impl Node {
             return;
         }
         if self.is_full(from) {
-            self.core.limit_reached(Limit::Sessions);
+            self.core.user.limit_reached(Limit::Sessions);
             let word = status(id.number, StatusCode::ReceiverResources);
             self.reply(from, word);
             return;
@@ -748,7 +748,7 @@ impl Node {
             }
         }
         let partials = self.core.partials.len();
-        self.core.indicate(Indication::Restored { partials });
+        self.core.user.indicate(Indication::Restored { partials });
     }
 }
 
@@ -846,7 +846,7 @@ impl Turns for Node {
                 self.reply(id.peer, word.clone());
             }
             self.remember(id, word);
-            self.core.limit_left(Limit::Sessions);
+            self.core.user.limit_left(Limit::Sessions);
         }
         if std::mem::take(&mut self.core.kernel.flush_wanted) {
             for session in self.slots.iter_mut() {
@@ -899,7 +899,7 @@ impl Engine for Node {
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
-        self.core.indications.pop_front()
+        self.core.user.pop()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

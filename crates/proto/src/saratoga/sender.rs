@@ -827,7 +827,7 @@ impl Sender {
     }
 
     fn finished(&self, core: &mut Core, result: Result<(), Failure>, is_confirmed: bool) {
-        core.indicate(Indication::Finished(Finished {
+        core.user.indicate(Indication::Finished(Finished {
             id: self.id,
             result,
             is_confirmed,

@@ -284,7 +284,7 @@ impl Receiver {
         };
         core.received(&self.base, &finished, &self.metadata_pdu);
         if core.config.indications.transaction_finished {
-            core.indicate(Indication::TransactionFinished(finished));
+            core.user.indicate(Indication::TransactionFinished(finished));
         }
     }
 
@@ -302,7 +302,7 @@ impl Receiver {
             // A whole file that is wrong does not become right by waiting.
             FaultHandler::Suspend => self.cancel(core, now, condition),
             FaultHandler::Ignore => {
-                core.indicate(Indication::Fault { id, condition, progress });
+                core.user.indicate(Indication::Fault { id, condition, progress });
             }
             FaultHandler::Abandon => self.abandon(core, condition),
         }
@@ -327,7 +327,7 @@ impl Receiver {
 
     fn abandon(&mut self, core: &mut Core, condition: ConditionCode) {
         let (id, progress) = (self.base.id(), self.ranges.covered());
-        core.indicate(Indication::Abandoned { id, condition, progress });
+        core.user.indicate(Indication::Abandoned { id, condition, progress });
         self.discard(core);
         self.close(core);
     }

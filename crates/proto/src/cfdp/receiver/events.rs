@@ -100,7 +100,7 @@ impl Receiver {
             described.requests = place.requests.unwrap_or(described.requests);
             described.size = if place.stored { Some(size) } else { described.size };
         }
-        core.indicate(Indication::MetadataReceived(MetadataReceived {
+        core.user.indicate(Indication::MetadataReceived(MetadataReceived {
             id: self.base.id(),
             source: self.base.header.source,
             size: described.size,
@@ -153,7 +153,7 @@ impl Receiver {
 
     pub(super) fn peer_error(&self, core: &mut Core, error: PeerError) {
         let path = self.base.seat.path.unwrap_or_default();
-        core.indicate(Indication::PeerError { path, id: self.base.id(), error });
+        core.user.indicate(Indication::PeerError { path, id: self.base.id(), error });
     }
 
     pub(crate) fn on_eof(&mut self, core: &mut Core, now: Time, eof: &Eof, pdu: &[u8]) {
@@ -190,7 +190,7 @@ impl Receiver {
             None => {}
         }
         if core.config.indications.eof_received {
-            core.indicate(Indication::EofReceived(self.base.id()));
+            core.user.indicate(Indication::EofReceived(self.base.id()));
         }
         self.eof_pdu = pdu.to_vec();
         self.eof = Some(end);
@@ -382,7 +382,7 @@ impl Receiver {
             // The user knows how it ended; only the sender does not, and it asks if it is there.
             let condition = ConditionCode::PositiveAckLimitReached;
             let (id, progress) = (self.base.id(), self.ranges.covered());
-            core.indicate(Indication::Fault { id, condition, progress });
+            core.user.indicate(Indication::Fault { id, condition, progress });
             self.close(core);
             return;
         }

@@ -267,7 +267,7 @@ impl Receiver {
         }
         if core.config.indications.file_segment_received {
             let metadata = data.segment_metadata.map_or(&[][..], |metadata| metadata.metadata);
-            core.indicate(Indication::FileSegmentReceived {
+            core.user.indicate(Indication::FileSegmentReceived {
                 id: self.base.id(),
                 offset,
                 len,
@@ -317,7 +317,7 @@ impl Receiver {
         let full = self.ranges.len() > limits.gaps || core.ranges > limits.gaps_total;
         if full && self.ranges.would_add_range(offset, end) {
             core.stats.data_dropped += 1;
-            core.limit_reached(Limit::Gaps);
+            core.user.limit_reached(Limit::Gaps);
             return false;
         }
         // A piece that was lost is missing as a whole, except at hostile or odd peers.
@@ -362,7 +362,7 @@ impl Receiver {
     fn no_room(&mut self, core: &mut Core) {
         core.stats.data_dropped += 1;
         if core.kernel.became_full() {
-            core.indicate(Indication::LimitReached(Limit::WriteBuffer));
+            core.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
         }
         if let Some(path) = self.base.seat.path.filter(|_| self.spool.is_writing()) {
             core.kernel.pause(path);

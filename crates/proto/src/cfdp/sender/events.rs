@@ -104,7 +104,7 @@ impl Sender {
 
     fn abandon(&mut self, core: &mut Core, condition: ConditionCode) {
         let (id, progress) = (self.base.id(), self.progress());
-        core.indicate(Indication::Abandoned { id, condition, progress });
+        core.user.indicate(Indication::Abandoned { id, condition, progress });
         self.close(core);
     }
 
@@ -207,7 +207,7 @@ impl Sender {
 
     fn peer_error(&self, core: &mut Core, error: PeerError) {
         let path = self.base.seat.path.unwrap_or_default();
-        core.indicate(Indication::PeerError { path, id: self.base.id(), error });
+        core.user.indicate(Indication::PeerError { path, id: self.base.id(), error });
     }
 
     pub(crate) fn on_keep_alive(&mut self, core: &mut Core, now: Time, report: KeepAlive) {
@@ -341,7 +341,7 @@ impl Sender {
             FaultHandler::Suspend => self.suspend(core, condition),
             FaultHandler::Ignore => {
                 let (id, progress) = (self.base.id(), self.progress());
-                core.indicate(Indication::Fault { id, condition, progress });
+                core.user.indicate(Indication::Fault { id, condition, progress });
                 self.base.last_heard = now;
             }
             FaultHandler::Abandon => self.abandon(core, condition),

@@ -470,7 +470,7 @@ impl Sender {
         self.eof_left = (first || self.eof.attempts == 0).then_some(at);
         let cancelled = matches!(self.phase, Phase::Cancelled { .. });
         if first && !cancelled && core.config.indications.eof_sent {
-            core.indicate(Indication::EofSent(self.base.id()));
+            core.user.indicate(Indication::EofSent(self.base.id()));
         }
         if self.base.acknowledged() {
             if first {
@@ -519,7 +519,7 @@ impl Sender {
             fault_location: outcome.fault_location,
         };
         core.sent(&finished);
-        core.indicate(Indication::TransactionFinished(finished));
+        core.user.indicate(Indication::TransactionFinished(finished));
     }
 
     /// Ends the transaction before it began.

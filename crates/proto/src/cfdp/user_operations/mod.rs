@@ -202,7 +202,7 @@ impl Core {
     }
 
     fn tell(&mut self, indication: OperationIndication) {
-        self.indicate(Indication::UserOperation(indication));
+        self.user.indicate(Indication::UserOperation(indication));
     }
 
     fn refuse(&mut self, asker: Asker, reason: Refusal) {

@@ -511,14 +511,14 @@ impl Incoming {
         (coding, partition): (Coding, Partition),
     ) -> Result<(), Failure> {
         let Some(stream) = Stream::new(&fti, &coding, &core.config.limits) else {
-            core.limit_reached(Limit::Stream);
+            core.user.limit_reached(Limit::Stream);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         };
         let room = coding.room(fti.block_len, stream.symbol_len);
         self.shape = Some(Shape { scheme, fti, partition, coding, room });
         self.flags = flags;
         self.stream = Some(Box::new(stream));
-        core.indicate(Indication::Stream { id: self.id, buffer: fti.object_size });
+        core.user.indicate(Indication::Stream { id: self.id, buffer: fti.object_size });
         Ok(())
     }
 
@@ -589,7 +589,7 @@ impl Incoming {
         }
         if core.kernel.room.unwritten > core.config.limits.write_buffer {
             core.stats.data_dropped += 1;
-            core.limit_reached(Limit::WriteBuffer);
+            core.user.limit_reached(Limit::WriteBuffer);
             return true;
         }
         let number = stream.hear(data.id.block, core.config.receiver.streams);
@@ -616,7 +616,7 @@ impl Incoming {
         let (symbol, block_len, symbol_len) = (data.id.symbol, stream.block_len, stream.symbol_len);
         if stream.next.is_none_or(|next| number - next.block >= stream.window) {
             core.stats.data_dropped += 1;
-            core.limit_reached(Limit::Stream);
+            core.user.limit_reached(Limit::Stream);
             return true;
         }
         if !stream.room_for(core, number) {
@@ -656,9 +656,9 @@ impl Incoming {
             return;
         }
         let Some(stream) = self.stream.as_mut() else { return };
-        core.limit_left(Limit::Stream);
+        core.user.limit_left(Limit::Stream);
         if !stream.is_empty() && !std::mem::replace(&mut stream.is_told, true) {
-            core.indicate(Indication::Readable { id: self.id });
+            core.user.indicate(Indication::Readable { id: self.id });
         }
         self.check_ended(core);
     }
@@ -682,7 +682,7 @@ impl Incoming {
         stream.is_told &= !stream.is_empty();
         if let Some(piece) = &piece {
             core.kernel.written(cost(piece));
-            core.limit_left(Limit::WriteBuffer);
+            core.user.limit_left(Limit::WriteBuffer);
         }
         self.check_ended(core);
         piece

@@ -59,7 +59,7 @@ impl Outgoing {
         for (first, end) in whole.iter() {
             if self.due.len() >= core.config.limits.repairs {
                 // Who lacks it asks for it again.
-                core.limit_reached(Limit::Repairs);
+                core.user.limit_reached(Limit::Repairs);
                 break;
             }
             self.due.insert((first as u32, end as u32), now);
@@ -185,7 +185,7 @@ impl Outgoing {
         let is_planned = self.plans.contains_key(&block);
         if !is_planned && self.plans.len() >= core.config.limits.repairs {
             // Who lacks it asks for it again.
-            core.limit_reached(Limit::Repairs);
+            core.user.limit_reached(Limit::Repairs);
             return;
         }
         let plan = self.plans.entry(block).or_default();

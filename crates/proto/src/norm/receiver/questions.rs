@@ -17,7 +17,7 @@ impl Receiver {
         }
         let SenderId { path: peer, node: NodeId(node) } = self.sender;
         self.abandon(core, now, &Failure::Ended);
-        core.indicate(Indication::SenderEnded { peer, node });
+        core.user.indicate(Indication::SenderEnded { peer, node });
     }
 
     /// The sender's application asks something (§4.2.3.6). Acknowledgements of probes and flushes are not
@@ -39,7 +39,7 @@ impl Receiver {
         match self.answers.hear(kind, id) {
             Heard::New => {
                 let SenderId { path: peer, node: NodeId(node) } = self.sender;
-                core.indicate(Indication::Question { peer, node, kind, id });
+                core.user.indicate(Indication::Question { peer, node, kind, id });
             }
             Heard::Answered => self.want_answer(core, now),
             Heard::Waiting => {}

@@ -178,7 +178,7 @@ impl Sender {
             return;
         }
         if self.members.len() as usize >= core.config.limits.receivers {
-            core.limit_reached(Limit::Receivers);
+            core.user.limit_reached(Limit::Receivers);
             let before = now - self.voice.twice().max(SILENT_MIN);
             let Some(former) = self.members.make_room(before) else { return };
             self.gone_from_stream(former);

@@ -94,7 +94,7 @@ impl Sender {
         }
         if stream.has_room_again() {
             let id = stream.id;
-            core.indicate(Indication::Writable { id });
+            core.user.indicate(Indication::Writable { id });
         }
     }
 
@@ -220,7 +220,7 @@ impl Sender {
         }
         stream.was_told_of(mark.at);
         let (id, octets, acknowledged) = (stream.id, mark.octets, standing.have);
-        core.indicate(Indication::Flushed { id, octets, acknowledged });
+        core.user.indicate(Indication::Flushed { id, octets, acknowledged });
         self.end_mark(core);
         self.check_stream(core, now);
     }

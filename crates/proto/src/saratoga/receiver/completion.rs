@@ -67,7 +67,7 @@ impl Receiver {
         }
         match directory::decode(&self.listing) {
             Some(entries) => {
-                core.indicate(Indication::Listing { id: self.id, entries });
+                core.user.indicate(Indication::Listing { id: self.id, entries });
                 self.succeed(core, now);
                 self.discard(core);
             }
@@ -138,7 +138,7 @@ impl Receiver {
     }
 
     pub(super) fn finished(&self, core: &mut Core, result: Result<(), Failure>) {
-        core.indicate(Indication::Finished(Finished {
+        core.user.indicate(Indication::Finished(Finished {
             id: self.id,
             result,
             is_confirmed: result.is_ok(),

@@ -207,7 +207,7 @@ impl Receiver {
         self.outbox.clear();
         self.stamped = (0, None);
         self.resumed = self.ranges.covered();
-        core.indicate(Indication::Receiving {
+        core.user.indicate(Indication::Receiving {
             id,
             name: self.name(),
             size: self.end,
@@ -395,7 +395,7 @@ impl Receiver {
         self.highest = self.highest.max(self.ranges.end());
         self.saved_at = self.ranges.covered();
         self.spool.open_summed(&mut core.kernel, handle, sum, mode, &self.saved);
-        core.indicate(Indication::Receiving {
+        core.user.indicate(Indication::Receiving {
             id: self.id,
             name: self.name(),
             size: self.end,
@@ -482,7 +482,7 @@ impl Receiver {
         }
         if self.ranges.would_add_range(start, end) && self.ranges.len() > core.config.limits.gaps {
             core.stats.data_dropped += 1;
-            core.limit_reached(Limit::Gaps);
+            core.user.limit_reached(Limit::Gaps);
             return;
         }
         let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
