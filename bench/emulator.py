@@ -200,7 +200,7 @@ def measure(exact: Path, *, quick: bool) -> Emulator:
     seconds = 2.0
     long = None
     if not quick:
-        command = emulator.command("delay", LONG_DELAY, 1e6, 30)
+        command = emulator.command("delay", LONG_DELAY, 1e7, 10)
         long = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     emulator.capacity(seconds)
     for delay in DELAYS:

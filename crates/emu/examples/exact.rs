@@ -217,11 +217,12 @@ fn capacity(
 
 /// What TCP gets of a link with a rate.
 fn tcp(bps: f64, seconds: f64) -> Result<()> {
-    let queue = Queue { packets: Some(1_000), bytes: None };
+    // Twice what is on the way: the line stays busy when the window is halved.
+    let queue = Queue { packets: Some(4_000), bytes: None };
     let there = Config { queue, ..config(Some(bps), 0.01) };
     let world = world(there, config(None, 0.01))?;
     let [near, far] = ends(&world)?;
-    let stream = measure::stream(near, far, Duration::from_secs_f64(seconds), None)?;
+    let stream = measure::stream(near, far, Duration::from_secs_f64(seconds), Some("cubic"))?;
     let real_time = world.is_real_time();
     let report = world.stop()?;
     // 1,500 octets carry 1,448: 20 of IP, 32 of TCP with its time stamps.

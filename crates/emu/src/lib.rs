@@ -21,6 +21,7 @@ mod multicast;
 mod namespace;
 mod priority;
 mod pump;
+mod slice;
 mod store;
 mod trust;
 mod tun;

@@ -316,7 +316,8 @@ impl Pump {
             let woken = self.sleep(sleep)?;
             slept = Instant::now();
             looked = slept;
-            if let (Some(sleep), false) = (sleep, woken) {
+            // Without a priority of its own, what is spent on waiting is missing later.
+            if let (Some(sleep), false, true) = (sleep, woken, real_time) {
                 self.learn((slept - before).saturating_sub(sleep));
             }
         }
@@ -331,10 +332,15 @@ impl Pump {
         Ok(report)
     }
 
-    /// Takes into account how much too long a sleep was.
+    /// Takes into account how much too long a sleep was: what is needed more often than not is
+    /// learned at once, and forgotten slowly.
     fn learn(&mut self, over: Duration) {
-        // A little more than the mean: the next may take longer.
-        let spin = (self.spin * 7 + over * 5 / 4) / 8;
+        let wanted = over * 5 / 4;
+        let spin = if wanted > self.spin {
+            self.spin + (wanted - self.spin) / 4
+        } else {
+            self.spin - (self.spin - wanted) / 32
+        };
         self.spin = spin.clamp(SPIN_LEAST, SPIN_MOST);
     }
 

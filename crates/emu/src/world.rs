@@ -18,6 +18,7 @@ use crate::multicast::{self, Entry, Router};
 use crate::namespace::Namespace;
 use crate::priority;
 use crate::pump::{CaptureError, ChangeError, Handle, Pipe, Port, Pump, Report, Way};
+use crate::slice;
 use crate::tun::Tun;
 
 /// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
@@ -233,6 +234,9 @@ impl World {
         let thread = thread.spawn(move || {
             rt::wake_exactly();
             let real_time = priority::raise();
+            if !real_time {
+                slice::shorten();
+            }
             let _ = told.send(real_time);
             pump.run(real_time)
         });
