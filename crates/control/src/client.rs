@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::net::UnixStream as Probe;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::body::Body;
 use http_body_util::{BodyExt as _, Limited};
@@ -17,6 +18,8 @@ use crate::model::Problem;
 
 /// Octets of an answer.
 const ANSWER_MAX: usize = 64 << 20;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why there was no answer, or none that was hoped for.
 #[derive(Debug, thiserror::Error)]
@@ -78,9 +81,12 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, ClientError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| self.unreachable(error))?;
-        runtime.block_on(self.exchange(method, path, body))
+        let answer =
+            async { tokio::time::timeout(PATIENCE, self.exchange(method, path, body)).await };
+        let late = |_| self.unreachable(io::Error::from(io::ErrorKind::TimedOut));
+        runtime.block_on(answer).map_err(late)?
     }
 
     /// Asks for something.

@@ -90,13 +90,10 @@ pub struct Running {
     pub pid: Option<i32>,
 }
 
-/// The folder in which those of worlds are. It may not exist yet.
-///
-/// # Errors
-/// It cannot be made, or is somebody else's.
-pub fn base() -> Result<PathBuf, FolderError> {
+/// The folder of all that slowlight has while it runs.
+fn own() -> PathBuf {
     let user = rustix::process::geteuid();
-    let own = if user.is_root() {
+    if user.is_root() {
         PathBuf::from("/run/slowlight")
     } else {
         let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -105,7 +102,12 @@ pub fn base() -> Result<PathBuf, FolderError> {
             || env::temp_dir().join(format!("slowlight-{}", user.as_raw())),
             |folder| folder.join("slowlight"),
         )
-    };
+    }
+}
+
+/// The folder in which those of worlds are; it is made where there is none.
+fn base() -> Result<PathBuf, FolderError> {
+    let own = own();
     make_own(&own)?;
     let base = own.join("emu");
     make_own(&base)?;
@@ -176,6 +178,19 @@ fn sweep(base: &Path) -> Result<(), FolderError> {
         }
     }
     Ok(())
+}
+
+/// Removes the folders of worlds that are dead, if there are any.
+///
+/// # Errors
+/// The system refused.
+pub fn remove_dead() -> Result<(), FolderError> {
+    if !own().join("emu").is_dir() {
+        return Ok(());
+    }
+    let base = base()?;
+    let _alone = alone(&base)?;
+    sweep(&base)
 }
 
 impl Folder {

@@ -25,7 +25,8 @@ use tokio::sync::Semaphore;
 use crate::state::{Refusal, State};
 use crate::{routes, watch};
 
-/// Clients at a time; others wait.
+/// Clients at a time, of the socket and of the address each, so that strangers at the address keep
+/// nobody from the socket; others wait.
 const CLIENTS_MAX: usize = 64;
 /// How long a client may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -102,7 +103,7 @@ impl Server {
     }
 
     /// Answers until somebody asks for the world's end, or a signal does. `ready` is called when
-    /// it can be asked.
+    /// it can be asked. Who is later than `bounds` gives doubts.
     ///
     /// # Errors
     /// The system refused signals, or what `ready` says.
@@ -110,25 +111,25 @@ impl Server {
         self,
         name: &str,
         scenario: &Scenario,
+        bounds: emu::Bounds,
         world: &Arc<emu::World>,
         ready: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), ServeError> {
         let Self { runtime, unix, tcp, token } = self;
         let listen = tcp.as_ref().map(|(_, address)| *address);
-        let state = Arc::new(State::new(name, listen, scenario, Arc::clone(world)));
+        let state = Arc::new(State::new(name, listen, scenario, bounds, Arc::clone(world)));
         let done = runtime.block_on(async {
             let mut terminated = signal(SignalKind::terminate())?;
             let mut hung_up = signal(SignalKind::hangup())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
             tokio::spawn(watch::outages(Arc::clone(&state)));
             tokio::spawn(watch::doubts(Arc::clone(&state)));
-            let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
             let router = routes::router(Arc::clone(&state));
             if let (Some((tcp, _)), Some(token)) = (tcp, token) {
                 let router = guarded(router.clone(), token);
-                tokio::spawn(accept_tcp(tcp, router, Arc::clone(&clients)));
+                tokio::spawn(accept_tcp(tcp, router));
             }
-            tokio::spawn(accept_unix(unix, router, clients));
+            tokio::spawn(accept_unix(unix, router));
             ready()?;
             tokio::select! {
                 () = state.end.notified() => {}
@@ -202,7 +203,8 @@ fn unauthorized() -> Response {
     ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
 }
 
-async fn accept_unix(listener: UnixListener, router: Router, clients: Arc<Semaphore>) {
+async fn accept_unix(listener: UnixListener, router: Router) {
+    let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
         match listener.accept().await {
@@ -218,7 +220,8 @@ async fn accept_unix(listener: UnixListener, router: Router, clients: Arc<Semaph
     }
 }
 
-async fn accept_tcp(listener: TcpListener, router: Router, clients: Arc<Semaphore>) {
+async fn accept_tcp(listener: TcpListener, router: Router) {
+    let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
         match listener.accept().await {

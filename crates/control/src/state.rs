@@ -72,6 +72,8 @@ pub(crate) struct State {
     pub(crate) changed: Notify,
     /// The world shall end.
     pub(crate) end: Notify,
+    /// How late packets may be.
+    pub(crate) bounds: emu::Bounds,
 }
 
 /// A lock whose holder cannot have left half a change behind.
@@ -88,6 +90,7 @@ impl State {
         name: &str,
         listen: Option<SocketAddr>,
         scenario: &Scenario,
+        bounds: emu::Bounds,
         world: Arc<emu::World>,
     ) -> Self {
         let end = |name: &Option<String>| name.clone().unwrap_or_default();
@@ -107,6 +110,7 @@ impl State {
             events: broadcast::channel(EVENTS).0,
             changed: Notify::new(),
             end: Notify::new(),
+            bounds,
         }
     }
 
@@ -151,7 +155,7 @@ impl State {
     /// Why results are not to be trusted, and of which link that is true, if of one.
     pub(crate) fn doubts(&self, report: &emu::Report) -> Vec<(Option<String>, String)> {
         let links = locked(&self.links);
-        let doubts = report.doubts(&emu::Bounds::default()).into_iter();
+        let doubts = report.doubts(&self.bounds).into_iter();
         let told = |doubt: emu::Doubt| {
             let link = doubt.link().and_then(|link| links.get(link)).map(|link| link.name.clone());
             let of = link.as_ref().map(|link| format!("{link}: ")).unwrap_or_default();

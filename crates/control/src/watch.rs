@@ -64,7 +64,7 @@ pub(crate) async fn doubts(state: Arc<State>) {
             continue;
         }
         let Ok(report) = state.report() else { return };
-        let kinds = report.doubts(&emu::Bounds::default());
+        let kinds = report.doubts(&state.bounds);
         for (kind, (link, reason)) in kinds.iter().zip(state.doubts(&report)) {
             // How late it was changes; that it was does not.
             let new = (std::mem::discriminant(kind), link.clone());

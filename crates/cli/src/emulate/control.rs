@@ -21,6 +21,7 @@ use lab::scenario::Scenario;
 use lab::text;
 use serde_json::{Map, Value, json};
 
+use super::demands::Demands;
 use super::{NOT_FOUND, PEER, Recording, ended};
 use crate::Usage;
 use crate::link_options::LinkOptions;
@@ -76,6 +77,9 @@ pub(super) struct UpArgs {
 
     #[command(flatten)]
     recording: Recording,
+
+    #[command(flatten)]
+    demands: Demands,
 
     #[command(flatten)]
     link: LinkOptions,
@@ -160,6 +164,15 @@ pub(super) fn run(action: &Action) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Removes what worlds left that were killed; what cannot be removed hinders nobody.
+pub(super) fn remove_dead() {
+    if emu::is_outer()
+        && let Err(error) = folder::remove_dead()
+    {
+        tracing::warn!("{error}");
+    }
+}
+
 /// What another command line would mend is wrong usage.
 fn told(error: ClientError) -> anyhow::Error {
     match error {
@@ -203,7 +216,7 @@ impl UpArgs {
 
     fn run(&self) -> anyhow::Result<ExitCode> {
         let scenario = self.scenario()?;
-        let plan = emulation::plan(&scenario)?;
+        let mut plan = emulation::plan(&scenario)?;
         if let Some(address) = self.listen.filter(|address| !address.ip().is_loopback())
             && !self.listen_anywhere
         {
@@ -214,6 +227,10 @@ impl UpArgs {
             return Err(Usage(message).into());
         }
         let Some(folder) = std::env::var_os(folder::VARIABLE) else {
+            if !self.foreground {
+                // What is said later is not heard.
+                self.demands.settle(&scenario, &mut plan)?;
+            }
             return self.launch();
         };
         let folder = PathBuf::from(folder);
@@ -227,7 +244,10 @@ impl UpArgs {
         };
         match emu::isolate()? {
             Stage::Over(code) => Ok(ended(code)),
-            Stage::Inside => self.stay(&folder, &scenario, &plan),
+            Stage::Inside => {
+                self.demands.settle(&scenario, &mut plan)?;
+                self.stay(&folder, &scenario, &plan)
+            }
         }
     }
 
@@ -284,17 +304,20 @@ impl UpArgs {
         }
         let listen =
             server.address().map(|(address, token)| (address.to_string(), token.to_owned()));
-        server.run(&self.name, scenario, &world, || {
+        let bounds = self.demands.bounds(scenario);
+        server.run(&self.name, scenario, bounds, &world, || {
             if self.foreground {
-                return self.tell(folder, listen);
+                // It goes on where nobody listens.
+                let _ = self.tell(folder, listen);
+                return Ok(());
             }
             writeln!(io::stdout(), "{READY}")?;
             folder::log_into(folder)
         })?;
         let world = Arc::into_inner(world).ok_or_else(|| anyhow!("the interface has not ended"))?;
         // It ends a capture, too.
-        world.stop()?;
-        Ok(ExitCode::SUCCESS)
+        let account = self.demands.tell(scenario, &world.stop()?)?;
+        Ok(if self.demands.accept(&account) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Says how the world is used.

@@ -104,7 +104,8 @@ impl Demands {
         account.trusted || !self.strict
     }
 
-    fn bounds(&self, scenario: &Scenario) -> Bounds {
+    /// How late packets may be.
+    pub(super) fn bounds(&self, scenario: &Scenario) -> Bounds {
         let of_scenario = account::bounds(&scenario.limits);
         Bounds {
             usual: self.late.map_or(of_scenario.usual, Span::duration),

@@ -141,6 +141,7 @@ struct Work {
 
 /// Runs `emu`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    control::remove_dead();
     match &args.command {
         Action::Run(args) => args.work()?.run(),
         Action::Shell(args) => args.work()?.run(),
@@ -151,6 +152,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Runs `link`.
 pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
+    control::remove_dead();
     let work = Work::between_two(
         &args.link,
         args.seed,

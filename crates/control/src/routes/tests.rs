@@ -24,7 +24,7 @@ fn world() -> Router {
     let scenario = "seed = 1\nlinks = [{ from = \"near\", to = \"far\" }]\ntransfers = []";
     let mut scenario = lab::scenario::Scenario::parse(scenario, "test").unwrap();
     scenario.links.clear();
-    router(Arc::new(State::new("nothing", None, &scenario, world)))
+    router(Arc::new(State::new("nothing", None, &scenario, emu::Bounds::default(), world)))
 }
 
 async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (StatusCode, String) {
