@@ -53,6 +53,8 @@ pub(crate) struct Port {
     /// What it is called, for captures.
     pub(crate) device: Device,
     pub(crate) way: Way,
+    /// Since when there was always something left to read.
+    pub(crate) behind_since: Option<Instant>,
 }
 
 /// Over which links packets leave a device.
@@ -109,8 +111,8 @@ pub struct Report {
     pub no_memory: u64,
     /// Packets of devices that were none of IP, or that led nowhere.
     pub unreadable: u64,
-    /// The longest time for which nobody looked at what hosts send, though nobody slept: packets
-    /// may have begun their way so much late.
+    /// The longest time that packets may have waited to be read, because other work was in the way or
+    /// a host sent more than could be read: so much late they may have begun their way.
     pub unattended: Duration,
 }
 
@@ -435,16 +437,19 @@ impl Pump {
 
     /// Takes what a host sends and hands it to its links.
     fn take(&mut self, port: usize) -> io::Result<bool> {
-        let over = self.clock.now() + TURN;
+        let begun = Instant::now();
         for done in 0..READS {
-            if self.clock.now() > over {
+            if begun.elapsed() > TURN {
                 break;
             }
             let Some(room) = self.store.room() else {
                 return self.discard(port);
             };
             let packet = match self.ports[port].tun.read(room)? {
-                None => return Ok(done > 0),
+                None => {
+                    self.ports[port].behind_since = None;
+                    return Ok(done > 0);
+                }
                 Some(packet) => packet,
             };
             let shape = match packet {
@@ -464,6 +469,9 @@ impl Pump {
             let ends = ends(packet);
             self.push(port, ends, len, shape);
         }
+        // There may be more, some of which may have been there since then.
+        let since = *self.ports[port].behind_since.get_or_insert(begun);
+        self.unattended = self.unattended.max(begun - since);
         Ok(true)
     }
 

@@ -42,8 +42,7 @@ pub enum Doubt {
         /// What it should not have been later than.
         bound: Duration,
     },
-    /// For so long nobody looked at what hosts sent: their packets began their way that much late,
-    /// or later than they should have.
+    /// So long packets may have waited to be read: that much late they may have begun their way.
     Unattended {
         /// How long.
         time: Duration,
@@ -78,7 +77,7 @@ impl fmt::Display for Doubt {
                 write!(f, "a packet was {late:.1?} late (bound {bound:?})")
             }
             Self::Unattended { time, bound } => {
-                write!(f, "for {time:.1?} nobody looked at what hosts sent (bound {bound:?})")
+                write!(f, "packets may have waited {time:.1?} to be read (bound {bound:?})")
             }
             Self::NoMemory { packets } => {
                 write!(f, "{packets} packets were lost because there was no memory for them")
@@ -158,6 +157,9 @@ mod tests {
         report.unattended = Duration::from_millis(20);
         let told: Vec<_> = report.doubts(&Bounds::default()).iter().map(Doubt::to_string).collect();
         assert_eq!(told.len(), 2);
-        assert!(told[0].starts_with("for 20.0ms nobody") && told[1].starts_with("3 packets"));
+        assert!(
+            told[0].starts_with("packets may have waited 20.0ms")
+                && told[1].starts_with("3 packets")
+        );
     }
 }

@@ -220,7 +220,8 @@ impl World {
             let tun = tun.map_err(|error| WorldError::System { what: what(), error })?;
             let host = plan.hosts[device.host].name.clone();
             let name = device.name.clone();
-            ports.push(Port { tun, device: capture::Device { host, name }, way: device.way(plan) });
+            let (device, way) = (capture::Device { host, name }, device.way(plan));
+            ports.push(Port { tun, device, way, behind_since: None });
         }
         for (index, host) in hosts.iter_mut().enumerate() {
             configure(plan, &devices, index, host)?;

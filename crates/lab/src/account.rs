@@ -17,7 +17,7 @@ pub struct Account {
     pub links: Vec<LinkAccount>,
     /// Packets that were lost because there was no memory for them.
     pub no_memory: u64,
-    /// The longest time in which nobody looked at what hosts sent, in microseconds.
+    /// The longest time that packets may have waited to be read, in microseconds.
     pub unattended_us: f64,
 }
 
