@@ -7,6 +7,8 @@
 * NORM over loopback, without a code and with two, ours with 1 GB and libnorm against itself, at the
   same datagram size;
 * the emulator, `emulator.py`: how exact it is, and how much it carries beside a plain wire;
+* the emulator: 100 MB by each protocol between two hosts over a link without delay, errors or rate,
+  the "unrestricted" baseline of the studies that compared these protocols;
 * the simulator: processor time of a 10 MB run, and whether many runs keep all processors busy;
   the link model's own benchmark, and that of the erasure code, beside another crate's.
 
@@ -49,6 +51,10 @@ CPU_S = 0.050
 DATAGRAM_MAX = 1472
 # What is measured with a gigabyte, by the names of the command line.
 NAMES = {"cfdp": "class 2", "ltp": "LTP", "saratoga": "Saratoga"}
+# Over an emulated link without limits: rates to pace at, for packets that come too fast are lost.
+UNRESTRICTED_BYTES = 100_000_000
+UNRESTRICTED_RATES = (250_000_000, 500_000_000, 1_000_000_000, 2_000_000_000)
+UNRESTRICTED = {"cfdp": "CFDP", "ltp": "LTP", "saratoga": "Saratoga", "norm": "NORM"}
 PYTHON = str(INTEROP / ".venv/bin/python")
 # libnorm against itself: what the code is called, its block, its parity; and bit/s to pace it at.
 NORM_BYTES = 300_000_000
@@ -344,6 +350,32 @@ class Bench:
         shutil.rmtree(root, ignore_errors=True)
         return self.add(best)
 
+    def unrestricted(self, protocol: str) -> Row:
+        """Between two emulated hosts, the best of several rates; unknown without namespaces."""
+        scenario = self.folder / "unrestricted.toml"
+        what = f"emulator, {UNRESTRICTED[protocol]}, {UNRESTRICTED_BYTES / 1e6:g} MB"
+        best = Row(what, note="no emulator here")
+        for rate in (*UNRESTRICTED_RATES, None):
+            pace = f'rate = "{rate} bit/s"' if rate else ""
+            scenario.write_text(
+                f"seed = 1\nlimits.time = '60 s'\n"
+                f'[[links]]\nfrom = "a"\nto = "b"\ndatagram = "{self.datagram} B"\n{pace}\n'
+                f'[[links]]\nfrom = "b"\nto = "a"\ndatagram = "{self.datagram} B"\n{pace}\n'
+                f'[[transfers]]\nfrom = "a"\nto = "b"\nprotocol = "{protocol}"\n'
+                f"size = '{UNRESTRICTED_BYTES} B'\n"
+            )
+            command = [self.slowlight, "emu", "run", str(scenario), "--json"]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+            if not ended.stdout:
+                continue
+            transfer = json.loads(ended.stdout)["transfers"][0]
+            goodput = transfer.get("goodput_bps") or 0.0
+            if goodput > (best.goodput_bps or 0.0) and transfer["completed"]:
+                note = f"link of {rate / 1e6:g} Mbit/s" if rate else "link without a rate"
+                seconds = transfer["delivered_s"]
+                best = Row(what, goodput, seconds, note=f"{note}, file equal")
+        return self.add(best)
+
     def simulator(self, runs: int) -> Row:
         """Processor time of a 10 MB run in the simulator, every byte carried and verified."""
         source = self.folder / "sim.bin"
@@ -540,6 +572,8 @@ def main() -> int:
         emulated = emulator.measure(emulator.build(bench.target), quick=given.quick)
         bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in emulated.lines]
         bench.failed |= emulated.failed
+        for protocol in UNRESTRICTED:
+            bench.unrestricted(protocol)
         cpu_s = bench.simulator(10).seconds or float("inf")
         busy = bench.both_cores(60)
         if not given.quick:

@@ -57,13 +57,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.out {
         write(&folder.join("metrics.json"), &metrics)?;
     }
-    crate::told(tell(args, &run, &metrics), run.succeeded())
+    crate::told(tell(args.json, &run, &metrics), run.succeeded())
 }
 
 /// Prints what became of the world.
-fn tell(args: &Args, run: &Run, metrics: &str) -> anyhow::Result<()> {
+pub(crate) fn tell(json: bool, run: &Run, metrics: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    if args.json {
+    if json {
         writeln!(out, "{metrics}")?;
     } else {
         writeln!(out, "{}", table(run))?;
@@ -97,7 +97,7 @@ fn sink(path: Option<PathBuf>) -> anyhow::Result<Option<Box<dyn Write + Send>>> 
 }
 
 /// Writes what is known before the run.
-fn prepare(folder: &Path, given: &Path, scenario: &Scenario) -> anyhow::Result<()> {
+pub(crate) fn prepare(folder: &Path, given: &Path, scenario: &Scenario) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let text = fs::read_to_string(given).with_context(|| format!("{}", given.display()))?;
     write(&folder.join("scenario.toml"), &text)?;
@@ -116,7 +116,7 @@ fn prepare(folder: &Path, given: &Path, scenario: &Scenario) -> anyhow::Result<(
     write(&folder.join("manifest.json"), &serde_json::to_string_pretty(&manifest)?)
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 

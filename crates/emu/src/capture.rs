@@ -75,6 +75,8 @@ enum Event {
         at: Time,
         bytes: Vec<u8>,
     },
+    /// The time of day at [`Time::ZERO`] is another one from here on.
+    Epoch(Time),
 }
 
 /// The links' side of a capture.
@@ -99,8 +101,7 @@ impl Tap {
         fs::create_dir_all(folder)?;
         let wanted = devices.iter().map(Option::is_some).collect();
         let (sender, receiver) = crossbeam_channel::bounded(EVENTS);
-        let epoch = epoch.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let recorder = Recorder::new(devices, folder, limits, Time::ZERO + epoch)?;
+        let recorder = Recorder::new(devices, folder, limits, time_of_day(epoch))?;
         let thread = std::thread::Builder::new().name("capture".to_owned());
         let thread = thread.spawn(move || recorder.run(&receiver))?;
         Ok(Self { events: sender, devices: wanted, missed: 0, thread })
@@ -132,6 +133,11 @@ impl Tap {
         self.tell(Event::Received { device, at, bytes });
     }
 
+    /// The world's time begins anew at this time of day.
+    pub(crate) fn begin(&mut self, epoch: SystemTime) {
+        self.tell(Event::Epoch(time_of_day(epoch)));
+    }
+
     fn tell(&mut self, event: Event) {
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
             self.events.try_send(event)
@@ -144,6 +150,10 @@ impl Tap {
     pub(crate) fn finish(self) -> Finished {
         Finished { thread: self.thread, missed: self.missed }
     }
+}
+
+fn time_of_day(at: SystemTime) -> Time {
+    Time::ZERO + at.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A capture that is being written to its end.
@@ -244,6 +254,10 @@ impl Recorder {
             }
             Event::Received { device, at, bytes } => {
                 (device, at, Direction::In, bytes, Vec::new(), Vec::new())
+            }
+            Event::Epoch(epoch) => {
+                self.epoch = epoch;
+                return Ok(());
             }
             Event::Decided { link, number, says } => {
                 return self.decide(link, number, says.as_deref());

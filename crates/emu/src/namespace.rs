@@ -38,6 +38,11 @@ impl Namespace {
         })
     }
 
+    /// Moves the calling thread into it.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        enter(self.file.as_fd())
+    }
+
     /// Has the command run in it.
     #[expect(unsafe_code, reason = "what is done between fork and exec is for us to judge")]
     pub(crate) fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {

@@ -1,10 +1,25 @@
-//! A priority above all programs'.
+//! Priorities above those of programs.
 
-/// Asks for such a priority for the calling thread. Returns whether it was given: it takes a
-/// privilege.
-#[expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
+/// That of the links, which come first, and that of hosts that must be in time.
+const LINKS: i32 = 2;
+const HOSTS: i32 = 1;
+
+/// Asks for a priority for the calling thread that is above all programs', and with which nothing
+/// holds up the links. Returns whether it was given: it takes a privilege. For threads that mostly
+/// wait; one that never does leaves nothing for programs.
+#[must_use]
+pub fn hurry() -> bool {
+    raise_to(HOSTS)
+}
+
+/// Asks for the links' priority for the calling thread. Returns whether it was given.
 pub(crate) fn raise() -> bool {
-    let parameter = libc::sched_param { sched_priority: 1 };
+    raise_to(LINKS)
+}
+
+#[expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
+fn raise_to(sched_priority: i32) -> bool {
+    let parameter = libc::sched_param { sched_priority };
     // SAFETY: it reads one structure, which lives until the call returns.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
 }

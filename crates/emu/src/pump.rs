@@ -119,6 +119,7 @@ pub struct Report {
 enum Order {
     Change(usize, Box<dyn FnOnce(&Config) -> Config + Send>, Sender<Result<(), ConfigError>>),
     Report(Sender<Report>),
+    Begin(Sender<Clock>),
     Capture(CapturePlan, Sender<Result<(), CaptureError>>),
     EndCapture(Sender<Option<Finished>>),
     Stop,
@@ -180,6 +181,13 @@ impl Handle {
     pub(crate) fn report(&self) -> Option<Report> {
         let (answer, result) = crossbeam_channel::bounded(1);
         self.order(Order::Report(answer));
+        result.recv().ok()
+    }
+
+    /// Lets the world's time begin now; `None` if the pump has stopped.
+    pub(crate) fn begin(&self) -> Option<Clock> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::Begin(answer));
         result.recv().ok()
     }
 
@@ -378,6 +386,13 @@ impl Pump {
                 }
                 Ok(Order::Report(answer)) => {
                     let _ = answer.send(self.report());
+                }
+                Ok(Order::Begin(answer)) => {
+                    (self.clock, self.started_of_day) = (Clock::start(), SystemTime::now());
+                    if let Some(tap) = &mut self.tap {
+                        tap.begin(self.started_of_day);
+                    }
+                    let _ = answer.send(self.clock);
                 }
                 Ok(Order::Capture(plan, answer)) => {
                     let _ = answer.send(self.begin_capture(&plan));

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 
 use engine::{Rng, Time};
 use link::{Config, ConfigError};
+use rt::Clock;
 
 use crate::capture::{self, CaptureLimits, CaptureReport};
 use crate::multicast::{self, Entry, Router};
@@ -187,6 +188,14 @@ impl Host {
         self.namespace.within(run)
     }
 
+    /// Moves the calling thread there for good: sockets that it opens are the host's.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn enter(&self) -> io::Result<()> {
+        self.namespace.enter()
+    }
+
     /// The number of the descriptor of its network namespace, for others to enter it.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
@@ -198,6 +207,8 @@ impl Host {
 #[derive(Debug)]
 pub struct World {
     hosts: Vec<Host>,
+    /// The device that each link leaves by.
+    devices: Vec<String>,
     handle: Handle,
     thread: Option<JoinHandle<io::Result<Report>>>,
     real_time: bool,
@@ -243,7 +254,9 @@ impl World {
         });
         let thread = Some(thread.map_err(system("starting the links"))?);
         let real_time = real_time.recv().unwrap_or(false);
-        Ok(Self { hosts, handle, thread, real_time })
+        let leaves = |link: &LinkPlan| devices.list[devices.at(link.from, link.to)].name.clone();
+        let devices = plan.links.iter().map(leaves).collect();
+        Ok(Self { hosts, devices, handle, thread, real_time })
     }
 
     /// Its hosts, in the order of the plan.
@@ -252,10 +265,26 @@ impl World {
         &self.hosts
     }
 
+    /// The device at which a link begins, on the host that sends over it.
+    #[must_use]
+    pub fn device(&self, link: usize) -> &str {
+        &self.devices[link]
+    }
+
     /// Whether the links run with a priority above all programs'.
     #[must_use]
     pub fn is_real_time(&self) -> bool {
         self.real_time
+    }
+
+    /// Lets its time begin now, by which links have outages and change their rates and delays; the
+    /// answer is the clock that they go by. To be called before anything is sent. A
+    /// world of which nobody says so began when it was made.
+    ///
+    /// # Errors
+    /// The links have stopped.
+    pub fn begin(&self) -> io::Result<Clock> {
+        self.handle.begin().ok_or_else(|| io::Error::other("the links have stopped"))
     }
 
     /// Tells the links what to do, from any thread.
@@ -509,7 +538,9 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
     let mut lines = vec!["link set lo up".to_owned()];
     let own: Vec<_> = devices.list.iter().filter(|device| device.host == index).collect();
     for Device { name, mtu, .. } in &own {
-        lines.push(format!("link set {name} mtu {mtu} txqueuelen {DEVICE_QUEUE} multicast on up"));
+        lines.push(format!(
+            "link set dev {name} mtu {mtu} txqueuelen {DEVICE_QUEUE} multicast on up"
+        ));
     }
     // A socket that is bound to an address sends to groups over the device that has it: where a host
     // has several, programs have to say which.

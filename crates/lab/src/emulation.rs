@@ -1,5 +1,8 @@
 //! What a scenario is in the emulator's words.
 
+mod actor;
+pub mod transfers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
@@ -315,6 +316,18 @@ impl EngineConfig {
             }
             Self::Norm(node) => node.config.receiver.inactivity = Some(silence),
         }
+    }
+
+    /// Lets it make up for so much of its rate, at least, when its driver comes late: that of a
+    /// simulator never does.
+    pub fn allow_catch_up(&mut self, least: Duration) {
+        let catch_up = match self {
+            Self::Cfdp(config) => &mut config.catch_up,
+            Self::Ltp(config) => &mut config.catch_up,
+            Self::Saratoga(peer) => &mut peer.config.catch_up,
+            Self::Norm(node) => &mut node.config.catch_up,
+        };
+        *catch_up = least.max(*catch_up);
     }
 
     /// Makes it a member of the group that a path stands for. Engines that treat a group as they

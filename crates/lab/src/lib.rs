@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod bound;
+mod cast;
 pub mod compare;
 pub mod emulation;
 pub mod engines;
@@ -11,6 +12,7 @@ pub mod groups;
 pub mod link_spec;
 pub mod metrics;
 pub mod mib;
+mod outcome;
 pub mod overlay;
 pub mod preset;
 pub mod protocol;

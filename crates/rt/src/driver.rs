@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::{Effect, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive, Time};
+use engine::{
+    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive, Time,
+};
 use engine::{Transmit, TxBuf};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -123,7 +125,8 @@ pub struct Driver<E: Engine> {
     engine: E,
     clock: Clock,
     socket: Socket,
-    store: FileStore,
+    /// `None` where the engine stores nothing here.
+    store: Option<FileStore>,
     waker: Waker,
     peers: Peers,
     groups: Groups,
@@ -185,6 +188,23 @@ impl<E: Engine> Driver<E> {
     /// The port is in use, or the address is not this machine's; `Unsupported` if UDP-Lite is
     /// wanted and the kernel does not have it.
     pub fn new(config: Config, engine: E, store: FileStore, waker: Waker) -> io::Result<Self> {
+        Self::build(config, engine, Some(store), waker)
+    }
+
+    /// The same for an engine that stores nothing, or sees to that itself: storage effects fail.
+    ///
+    /// # Errors
+    /// Those of [`Driver::new`].
+    pub fn without_store(config: Config, engine: E, waker: Waker) -> io::Result<Self> {
+        Self::build(config, engine, None, waker)
+    }
+
+    fn build(
+        config: Config,
+        engine: E,
+        store: Option<FileStore>,
+        waker: Waker,
+    ) -> io::Result<Self> {
         let socket = Socket::bind(config.listen, config.buffers)?;
         let segments = segments_a_batch(&config.path);
         let mut groups = Groups::default();
@@ -218,9 +238,19 @@ impl<E: Engine> Driver<E> {
     /// Adds a peer that is known beforehand, and brings its path up.
     pub fn add_peer(&mut self, address: SocketAddr) -> PathId {
         let path = self.peers.add(address);
+        self.bring_up(path);
+        path
+    }
+
+    /// The same for a peer whose path has a number already, which no other may have.
+    pub fn add_peer_at(&mut self, path: PathId, address: SocketAddr) {
+        self.peers.add_at(path, address);
+        self.bring_up(path);
+    }
+
+    fn bring_up(&mut self, path: PathId) {
         let up = PathEvent::Up(self.config.path.clone());
         self.engine.handle_input(self.clock.now(), Input::Path(path, up));
-        path
     }
 
     /// Adds the one peer that this driver shall ever have. In exchange for that the observer is
@@ -242,13 +272,38 @@ impl<E: Engine> Driver<E> {
     /// The address is no group, or not of the socket's family; the interface takes no groups.
     pub fn join_group(&mut self, group: Group) -> io::Result<PathId> {
         let path = self.peers.add(group.address);
+        self.join(path, group)?;
+        Ok(path)
+    }
+
+    /// The same for a group whose path has a number already, which no other may have.
+    ///
+    /// # Errors
+    /// Those of [`Driver::join_group`].
+    pub fn join_group_at(&mut self, path: PathId, group: Group) -> io::Result<()> {
+        self.peers.add_at(path, group.address);
+        self.join(path, group)
+    }
+
+    fn join(&mut self, path: PathId, group: Group) -> io::Result<()> {
         if let Err(error) = self.groups.join(path, group, &self.socket) {
             self.peers.remove(path);
             return Err(error);
         }
-        let up = PathEvent::Up(self.config.path.clone());
-        self.engine.handle_input(self.clock.now(), Input::Path(path, up));
-        Ok(path)
+        self.bring_up(path);
+        Ok(())
+    }
+
+    /// Lets time go by another clock, before the engine was told of any: that of a world, for one.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+        self.next_tick = clock.now() + self.config.tick;
+    }
+
+    /// Ends it without a farewell; what is left is the engine.
+    #[must_use]
+    pub fn into_engine(self) -> E {
+        self.engine
     }
 
     /// Where a path leads, while that is known.
@@ -371,7 +426,7 @@ impl<E: Engine> Driver<E> {
             if let Some(held) = self.held.take().filter(|_| now <= begin + FLUSH) {
                 self.held = if held.until > now { Some(held) } else { self.send(held)? };
             }
-            if !more && self.held.is_none() && self.store.pending() == 0 {
+            if !more && self.held.is_none() && self.store_is_idle() {
                 return Ok(());
             }
             if now >= end {
@@ -388,7 +443,7 @@ impl<E: Engine> Driver<E> {
     /// Hands in what the store has done.
     fn answers(&mut self) -> Next {
         let mut next = Next::Wait;
-        while let Some((ticket, answer)) = self.store.poll() {
+        while let Some((ticket, answer)) = self.store.as_mut().and_then(FileStore::poll) {
             self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
             next = Next::More;
         }
@@ -398,7 +453,25 @@ impl<E: Engine> Driver<E> {
     /// Whether datagrams may be read: not while the engine or the store has too much in hand, so
     /// that the kernel's buffer takes up a burst.
     fn listening(&self) -> bool {
-        self.paused.is_empty() && !self.store.is_full()
+        self.paused.is_empty() && !self.store_is_full()
+    }
+
+    fn store_is_full(&self) -> bool {
+        self.store.as_ref().is_some_and(FileStore::is_full)
+    }
+
+    fn store_is_idle(&self) -> bool {
+        self.store.as_ref().is_none_or(|store| store.pending() == 0)
+    }
+
+    /// Has an effect on the store carried out.
+    fn submit(&mut self, effect: Effect) {
+        if let Some(store) = &mut self.store {
+            store.submit(effect);
+        } else if let Some(ticket) = effect.ticket() {
+            let answer = Input::Done(ticket, Err(EffectError::NotAllowed));
+            self.engine.handle_input(self.clock.now(), answer);
+        }
     }
 
     fn receive(&mut self) -> Result<Next, RunError> {
@@ -443,7 +516,7 @@ impl<E: Engine> Driver<E> {
     /// Starts what the engine wants done, as far as the store takes it.
     fn effects(&mut self) -> Next {
         let mut next = Next::Wait;
-        while !self.store.is_full() {
+        while !self.store_is_full() {
             let Some(effect) = self.engine.poll_effect() else { break };
             next = Next::More;
             match effect {
@@ -478,7 +551,7 @@ impl<E: Engine> Driver<E> {
                 | Effect::Sync { .. }
                 | Effect::Close { .. }
                 | Effect::Filestore { .. }
-                | Effect::Index { .. } => self.store.submit(effect),
+                | Effect::Index { .. } => self.submit(effect),
             }
         }
         next

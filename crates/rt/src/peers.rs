@@ -72,6 +72,13 @@ impl Peers {
         path
     }
 
+    /// Adds a peer that stays, whose path has this number. No other has it, and the address none.
+    pub fn add_at(&mut self, path: PathId, address: SocketAddr) {
+        let peer = Peer { address, ours: None, heard: Time::ZERO, fixed: true, lite: None };
+        self.by_path.insert(path, peer);
+        self.by_address.insert(address, path);
+    }
+
     /// The path of a datagram that came from `address` to `ours`.
     pub fn heard(&mut self, now: Time, address: SocketAddr, ours: Option<IpAddr>) -> Origin {
         let known = match self.last {
@@ -171,5 +178,14 @@ mod tests {
         assert_eq!(peers.get(fixed).unwrap().address, at(1));
         assert!(peers.get(PathId(2)).is_none());
         assert_eq!(peers.paths().count(), 3);
+    }
+
+    #[test]
+    fn a_path_may_have_its_number_already() {
+        let mut peers = Peers::new(2, Duration::from_secs(60));
+        peers.add_at(PathId(1), at(7));
+        assert_eq!(peers.heard(Time::ZERO, at(7), None), Origin::Known(PathId(1)));
+        assert_eq!(peers.add(at(8)), PathId(0));
+        assert_eq!(peers.heard(Time::ZERO, at(9), None), Origin::New(PathId(2), None));
     }
 }

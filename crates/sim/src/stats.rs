@@ -18,7 +18,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    pub(crate) fn count(&mut self, now: Time, ip_len: usize, payload_len: usize) {
+    /// Counts one that passed now, by its lengths from the IP header on and behind the UDP header.
+    pub fn count(&mut self, now: Time, ip_len: usize, payload_len: usize) {
         self.packets += 1;
         self.ip_bytes += ip_len as u64;
         self.payload_bytes += payload_len as u64;

@@ -52,7 +52,9 @@ struct Unsynced {
 type Answer = (Ticket, Result<Completion, EffectError>);
 
 impl Store {
-    pub(crate) fn new(rng: Rng) -> Self {
+    /// An empty one; `rng` decides which writes fail where that is left to chance.
+    #[must_use]
+    pub fn new(rng: Rng) -> Self {
         Self {
             memory: MemoryStore::new(),
             faults: StoreFaults::default(),
@@ -108,7 +110,7 @@ impl Store {
 
     /// Takes an effect. It is carried out at once when nothing is before it and it takes no time;
     /// otherwise [`Store::next`] says when.
-    pub(crate) fn submit(&mut self, now: Time, effect: Effect) -> Option<Answer> {
+    pub fn submit(&mut self, now: Time, effect: Effect) -> Option<Answer> {
         let done = self.busy_until.max(now) + self.duration(&effect);
         self.busy_until = done;
         if done <= now && self.queue.is_empty() {
@@ -119,12 +121,13 @@ impl Store {
     }
 
     /// When the next effect is done.
-    pub(crate) fn next(&self) -> Option<Time> {
+    #[must_use]
+    pub fn next(&self) -> Option<Time> {
         self.queue.front().map(|(done, _)| *done)
     }
 
     /// Carries out the effects that are done by `now` up to the first that has an answer.
-    pub(crate) fn pop(&mut self, now: Time) -> Option<Answer> {
+    pub fn pop(&mut self, now: Time) -> Option<Answer> {
         while self.next().is_some_and(|done| done <= now) {
             let (_, effect) = self.queue.pop_front()?;
             if let Some(answer) = self.execute(effect) {
@@ -136,7 +139,7 @@ impl Store {
 
     /// The host loses power: effects under way are not carried out, open files are forgotten and
     /// writes that were not synced may be lost.
-    pub(crate) fn crash(&mut self, now: Time) {
+    pub fn crash(&mut self, now: Time) {
         self.queue.clear();
         self.busy_until = now;
         self.memory.close_all();

@@ -3,6 +3,7 @@
 mod baseline;
 mod control;
 mod demands;
+mod transfers;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -35,7 +36,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Make the hosts and links of a scenario and run a program on one of them
+    /// Make the hosts and links of a scenario and run its transfers, or a program on one of them
     Run(RunArgs),
     /// Open a shell at one end of a link
     Shell(ShellArgs),
@@ -72,7 +73,7 @@ struct RunArgs {
     seed: Option<u64>,
 
     /// The host to run the program on; the first transfer's sender, or the first link's, if left out
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", requires = "program")]
     on: Option<String>,
 
     #[command(flatten)]
@@ -81,8 +82,17 @@ struct RunArgs {
     #[command(flatten)]
     demands: Demands,
 
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// Keep the scenario as given and resolved, a manifest and the metrics of its transfers in this
+    /// folder
+    #[arg(long, value_name = "DIR", conflicts_with = "program")]
+    out: Option<PathBuf>,
+
+    /// Print the metrics of the transfers as JSON
+    #[arg(long, conflicts_with = "program")]
+    json: bool,
+
+    /// The program and its arguments; without one, the transfers of the scenario are run
+    #[arg(last = true, value_name = "CMD")]
     program: Vec<OsString>,
 }
 
@@ -143,6 +153,7 @@ struct Work {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     control::remove_dead();
     match &args.command {
+        Action::Run(args) if args.program.is_empty() => transfers::run(args),
         Action::Run(args) => args.work()?.run(),
         Action::Shell(args) => args.work()?.run(),
         Action::Control(action) => control::run(action),
@@ -169,12 +180,17 @@ impl Recording {
 }
 
 impl RunArgs {
-    fn work(&self) -> anyhow::Result<Work> {
+    /// The scenario, resolved.
+    fn scenario(&self) -> anyhow::Result<Scenario> {
         let mut scenario = Scenario::read(&self.scenario)?;
         if let Some(seed) = self.seed {
             scenario.seed = seed;
         }
-        let scenario = scenario.resolved().with_context(|| self.scenario.display().to_string())?;
+        scenario.resolved().with_context(|| self.scenario.display().to_string())
+    }
+
+    fn work(&self) -> anyhow::Result<Work> {
+        let scenario = self.scenario()?;
         let transfer = scenario.transfers.first();
         let sender = transfer.map(|transfer| transfer.from.clone());
         let first = scenario.links.first().and_then(|link| link.from.clone());
@@ -235,13 +251,7 @@ impl Work {
         }
         let status = self.carry_out(&world);
         if self.recording.pcap.is_some() {
-            let missed = world.links().end_capture()?.missed;
-            if missed > 0 {
-                writeln!(
-                    io::stderr(),
-                    "{missed} packets are not in the capture: the disk is too slow"
-                )?;
-            }
+            end_capture(&world)?;
         }
         let account = self.demands.tell(&self.scenario, &world.stop()?)?;
         let status = status?;
@@ -282,6 +292,15 @@ impl Work {
         }
         Ok(status)
     }
+}
+
+/// Ends the capture, and tells what it has not got.
+fn end_capture(world: &World) -> anyhow::Result<()> {
+    let missed = world.links().end_capture()?.missed;
+    if missed > 0 {
+        writeln!(io::stderr(), "{missed} packets are not in the capture: the disk is too slow")?;
+    }
+    Ok(())
 }
 
 /// The exit code of a process, which is an octet.

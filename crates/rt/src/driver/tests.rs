@@ -24,7 +24,7 @@ struct Toy {
     paths: usize,
     down: Vec<PathId>,
     effects: Vec<Effect>,
-    done: Vec<(Ticket, Result<Completion, engine::EffectError>)>,
+    done: Vec<(Ticket, Result<Completion, EffectError>)>,
     alarm: Option<Time>,
     woken: Option<Time>,
 }
@@ -224,8 +224,31 @@ fn what_was_asked_of_the_store_is_done_before_the_end() {
     let stop = AtomicBool::new(true);
     place.driver.run(&stop, |_, _, _| Control::Continue).unwrap();
     assert_eq!(place.driver.engine().done.len(), 8);
-    let path = place.driver.store.root().join("a");
+    let path = place.driver.store.as_ref().unwrap().root().join("a");
     assert_eq!(std::fs::metadata(path).unwrap().len(), 8 << 20);
+}
+
+#[test]
+fn an_engine_may_go_by_another_clock_and_number_its_paths_itself() {
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    other.set_read_timeout(Some(LIMIT)).unwrap();
+    let waker = Waker::new().unwrap();
+    let name = FileName::file("a").unwrap();
+    let open = Effect::Open { ticket: Ticket(1), name, mode: OpenMode::Write };
+    let toy = Toy { to_send: 1, len: 8, effects: vec![open], ..Toy::default() };
+    let config = Config::new("127.0.0.1:0".parse().unwrap(), PathInfo::datagram(1000));
+    let mut driver = Driver::without_store(config, toy, waker).unwrap();
+    let clock = Clock::start();
+    std::thread::sleep(Duration::from_millis(5));
+    driver.set_clock(clock);
+    assert!(driver.now() >= Time::ZERO + Duration::from_millis(5));
+    driver.add_peer_at(PathId(7), other.local_addr().unwrap());
+    assert_eq!(driver.peer(PathId(7)), Some(other.local_addr().unwrap()));
+    driver.run(&AtomicBool::new(false), |_, _, _| Control::Stop).unwrap();
+    assert_eq!(other.recv(&mut [0; 16]).unwrap(), 8);
+    let toy = driver.into_engine();
+    assert_eq!(toy.info.unwrap().0, PathId(7));
+    assert_eq!(toy.done, [(Ticket(1), Err(EffectError::NotAllowed))], "there is no store");
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! `slowlight emu run` without a program: the transfers of the scenario.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use emu::{Stage, World};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::account::Account;
+use lab::emulation;
+use lab::emulation::transfers::{self, Progress};
+use lab::run::{self, Run};
+use lab::scenario::Scenario;
+
+use super::{RunArgs, ended};
+use crate::{show, simulate, transfer};
+
+/// How often progress is shown.
+const SHOW: Duration = Duration::from_millis(200);
+
+/// What became of a world, with what is told of a simulated one, and of the emulator.
+#[derive(serde::Serialize)]
+struct Emulated {
+    #[serde(flatten)]
+    run: Run,
+    emulator: Account,
+}
+
+/// Runs the transfers.
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let scenario = args.scenario()?;
+    let mut plan = emulation::plan(&scenario)?;
+    match emu::isolate()? {
+        Stage::Over(code) => return Ok(ended(code)),
+        Stage::Inside => {}
+    }
+    args.demands.settle(&scenario, &mut plan)?;
+    let stop = transfer::stop_flag()?;
+    if let Some(folder) = &args.out {
+        simulate::prepare(folder, &args.scenario, &scenario)?;
+    }
+    let contents = run::contents(&scenario)?;
+    let world = World::start(&plan)?;
+    let captures = captures(args, &scenario);
+    if let Some(folder) = &captures {
+        world.links().capture(None, folder, args.recording.limits())?;
+    }
+    let mut line = Line::new();
+    let ran = transfers::run(&world, &scenario, &contents, &stop, |progress| line.show(progress));
+    line.clear();
+    let run = ran?;
+    if captures.is_some() {
+        super::end_capture(&world)?;
+    }
+    let emulator = args.demands.tell(&scenario, &world.stop()?)?;
+    let succeeded = run.succeeded() && args.demands.accept(&emulator);
+    let emulated = Emulated { run, emulator };
+    let metrics = serde_json::to_string_pretty(&emulated)?;
+    if let Some(folder) = &args.out {
+        simulate::write(&folder.join("metrics.json"), &metrics)?;
+    }
+    crate::told(simulate::tell(args.json, &emulated.run, &metrics), succeeded)
+}
+
+/// Where packets are captured to: where the user says, or beside the results if the scenario asks.
+fn captures(args: &RunArgs, scenario: &Scenario) -> Option<PathBuf> {
+    let beside = args.out.as_ref().filter(|_| scenario.capture.pcap);
+    args.recording.pcap.clone().or_else(|| beside.map(|folder| folder.join("captures")))
+}
+
+/// A line that says how far the world has come, on a terminal.
+struct Line {
+    bar: ProgressBar,
+    shown: Option<Duration>,
+}
+
+impl Line {
+    fn new() -> Self {
+        if !io::stderr().is_terminal() {
+            return Self { bar: ProgressBar::hidden(), shown: None };
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {msg}");
+        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        Self { bar, shown: None }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let Progress { elapsed, received, received_bytes, ended } = progress;
+        if self.shown.is_some_and(|shown| elapsed.saturating_sub(shown) < SHOW) {
+            return;
+        }
+        self.shown = Some(elapsed);
+        self.bar.set_message(format!(
+            "{}: {received} datagrams received, {}; {ended} ends of transfers",
+            show::seconds(elapsed.as_secs_f64()),
+            show::bytes(received_bytes as f64),
+        ));
+        self.bar.tick();
+    }
+
+    fn clear(&self) {
+        self.bar.finish_and_clear();
+        // Nobody is left to see it.
+        let _ = io::stderr().flush();
+    }
+}

@@ -1,0 +1,297 @@
+//! Which engines a scenario has, whom each of them reaches and how, and what is asked of them: the
+//! same in every world.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use bytes::Bytes;
+use engine::{FileName, PathId, PathInfo};
+
+use crate::engines::{EngineConfig, Send as SendRequest};
+use crate::overlay::{self, Overlay};
+use crate::quantity::Size;
+use crate::scenario::{Node, Scenario, StoreFaults, Transfer};
+use crate::text::SpecError;
+use crate::topology::Topology;
+
+/// The engine of one node.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The node's number.
+    pub(crate) host: usize,
+    /// The UDP port that it sends from and listens on.
+    pub(crate) port: u16,
+    /// What it is told to be.
+    pub(crate) config: EngineConfig,
+    /// Whom it reaches, in the order in which it is told.
+    pub(crate) ways: Vec<Way>,
+}
+
+/// Whom an engine reaches.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    /// A peer.
+    Peer {
+        /// What the engine calls it.
+        path: PathId,
+        /// Its address and port.
+        remote: (Ipv4Addr, u16),
+        /// The first link on the way.
+        link: usize,
+        /// What the engine is told of the way.
+        info: PathInfo,
+    },
+    /// Peers to which no links lead back: it only hears them.
+    Listen {
+        /// What the engine is told of ways to peers that it did not know.
+        info: PathInfo,
+    },
+    /// A group.
+    Group {
+        /// What the engine calls it.
+        path: PathId,
+        /// Its address and port.
+        remote: (Ipv4Addr, u16),
+        /// What the engine is told of the ways to its members.
+        info: PathInfo,
+        /// The links that what it sends to the group goes over, with the hosts where they begin.
+        links: Vec<(usize, usize)>,
+        /// Its own address.
+        source: Ipv4Addr,
+    },
+}
+
+/// The engines of a resolved scenario.
+///
+/// # Errors
+///
+/// When the scenario is not resolved, or an engine cannot be what it says.
+pub(crate) fn parts(scenario: &Scenario, topology: &Topology<'_>) -> Result<Vec<Part>, SpecError> {
+    let cast = Cast { scenario, topology };
+    let mut parts = Vec::new();
+    for (index, (name, node)) in scenario.nodes.iter().enumerate() {
+        parts.extend(cast.part(index, name, node)?);
+    }
+    Ok(parts)
+}
+
+struct Cast<'a> {
+    scenario: &'a Scenario,
+    topology: &'a Topology<'a>,
+}
+
+impl Cast<'_> {
+    fn part(&self, index: usize, name: &str, node: &Node) -> Result<Option<Part>, SpecError> {
+        let Self { scenario, topology } = self;
+        let Some(protocol) = &node.protocol else { return Ok(None) };
+        let entity = node.entity.ok_or_else(|| unresolved(name))?;
+        let port = node.port.ok_or_else(|| unresolved(name))?;
+        let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
+        config.set_inactivity(node.inactivity);
+        let is_incoming = |t: &&Transfer| t.to.names().any(|to| to == name);
+        let incoming = scenario.transfers.iter().find(is_incoming);
+        if let Some(file) = incoming.and_then(|transfer| transfer.name.as_deref()) {
+            config.set_file_name(file);
+        }
+        let mut ways = Vec::new();
+        let tree = topology.tree(index);
+        let shares = self.shares(name)?;
+        for (peer, (peer_name, peer_node)) in scenario.nodes.iter().enumerate() {
+            if !overlay::are_neighbours(&scenario.transfers, name, peer_name) {
+                continue;
+            }
+            let Some(route) = tree.route(peer) else {
+                // No links lead back to a peer that it may hear.
+                let way = topology.route(peer, index);
+                ways.extend(way.map(|way| Way::Listen { info: topology.path_info(&way) }));
+                continue;
+            };
+            let path = PathId(u32::try_from(peer).unwrap_or(u32::MAX));
+            let (Some(address), Some(remote), Some(entity), Some(link)) =
+                (peer_node.address, peer_node.port, peer_node.entity, route.first().copied())
+            else {
+                return Err(unresolved(peer_name));
+            };
+            let info = topology.shared_info(&route, &shares);
+            ways.push(Way::Peer { path, remote: (address, remote), link, info });
+            config.set_path(entity, path);
+            for behind in self.behind(name, peer_name)? {
+                config.set_path(behind, path);
+            }
+        }
+        self.join_groups(index, node, &mut config, &mut ways)?;
+        Ok(Some(Part { host: index, port, config, ways }))
+    }
+
+    /// How many transfers of its own a node has over each link, where it sends one file to several
+    /// receivers, each by itself.
+    fn shares(&self, name: &str) -> Result<BTreeMap<usize, u64>, SpecError> {
+        let mut shares = BTreeMap::new();
+        let fans_out = |transfer: &&Transfer| {
+            transfer.from == name && transfer.to.0.len() > 1 && !transfer.is_multicast()
+        };
+        for transfer in self.scenario.transfers.iter().filter(fans_out) {
+            let mut counts = BTreeMap::<usize, u64>::new();
+            for route in self.routes(transfer)?.into_iter().flatten() {
+                route.into_iter().for_each(|link| *counts.entry(link).or_default() += 1);
+            }
+            for (link, count) in counts {
+                let share = shares.entry(link).or_insert(1);
+                *share = count.max(*share);
+            }
+        }
+        Ok(shares)
+    }
+
+    /// The routes to the receivers of a transfer, each `None` if there is no way.
+    fn routes(&self, transfer: &Transfer) -> Result<Vec<Option<Vec<usize>>>, SpecError> {
+        let tree = self.topology.tree(self.node(&transfer.from)?);
+        transfer.to.names().map(|to| Ok(tree.route(self.node(to)?))).collect()
+    }
+
+    /// Makes a node a member of the groups that it sends or listens to, and leads what it sends
+    /// there to all others.
+    fn join_groups(
+        &self,
+        index: usize,
+        node: &Node,
+        config: &mut EngineConfig,
+        ways: &mut Vec<Way>,
+    ) -> Result<(), SpecError> {
+        let Self { scenario, topology } = self;
+        for (number, (name, group)) in scenario.groups.iter().enumerate() {
+            let uses = |t: &&Transfer| t.is_multicast() && t.group.as_ref() == Some(name);
+            let transfers = || scenario.transfers.iter().filter(uses);
+            let all = transfers().flat_map(Transfer::everybody).map(|name| self.node(name));
+            let all = all.collect::<Result<BTreeSet<_>, _>>()?;
+            if !all.contains(&index) {
+                continue;
+            }
+            let tree = topology.tree(index);
+            let mut routes: Vec<_> =
+                all.iter().filter(|to| **to != index).filter_map(|to| tree.route(*to)).collect();
+            let (Some(source), Some(address), Some(remote)) =
+                (node.address, group.address, group.port)
+            else {
+                return Err(unresolved(name));
+            };
+            let links: BTreeSet<_> = routes.iter().flatten().copied().collect();
+            let links = links.into_iter().map(|link| (topology.ends(link).0, link)).collect();
+            if routes.is_empty() {
+                // It can only listen.
+                for transfer in transfers() {
+                    routes.extend(topology.route(self.node(&transfer.from)?, index));
+                }
+            }
+            let info = topology.group_info(&routes);
+            let path = group_path(scenario, number);
+            ways.push(Way::Group { path, remote: (address, remote), info, links, source });
+            config.add_group(path);
+        }
+        Ok(())
+    }
+
+    /// The entities with which `name` has transactions that neighbour `next` hands on.
+    fn behind(&self, name: &str, next: &str) -> Result<Vec<u64>, SpecError> {
+        let mut entities = Vec::new();
+        for transfer in &self.scenario.transfers {
+            if transfer.overlay != Some(Overlay::Extended) {
+                continue;
+            }
+            let Some(mut stations) = transfer.ways().next() else { continue };
+            for _ in ["there", "back"] {
+                let far = stations[stations.len() - 1];
+                if stations[..2] == [name, next] {
+                    let entity = self.scenario.nodes[far].entity;
+                    entities.push(entity.ok_or_else(|| unresolved(far))?);
+                }
+                stations.reverse();
+            }
+        }
+        Ok(entities)
+    }
+
+    fn node(&self, name: &str) -> Result<usize, SpecError> {
+        self.topology.node(name).ok_or_else(|| unresolved(name))
+    }
+}
+
+/// What has to be asked for a transfer, and of which nodes: once where all receivers are sent to as
+/// a group, else for each of them.
+pub(crate) fn requests<'s>(
+    scenario: &'s Scenario,
+    transfer: &'s Transfer,
+) -> Result<Vec<(&'s str, SendRequest)>, SpecError> {
+    let protocol = transfer.protocol.as_ref().ok_or_else(|| unresolved(&transfer.from))?;
+    let group = transfer.group.as_ref().filter(|_| transfer.is_multicast());
+    let group = group.and_then(|name| scenario.groups.keys().position(|known| known == name));
+    let request = |receiver: &'s str| {
+        let (begins, other) = if protocol.kind.is_fetched() {
+            (receiver, transfer.from.as_str())
+        } else {
+            (transfer.from.as_str(), receiver)
+        };
+        let request = SendRequest {
+            source: file_name(transfer)?,
+            name: transfer.name.clone().unwrap_or_default(),
+            destination: scenario.nodes[other].entity.ok_or_else(|| unresolved(other))?,
+            group: group.map(|number| group_path(scenario, number)),
+            kind: protocol.kind,
+            class: scenario.class(transfer, receiver),
+            overlay: transfer.overlay,
+        };
+        Ok((begins, request))
+    };
+    let count = if group.is_some() { 1 } else { usize::MAX };
+    transfer.to.names().take(count).map(request).collect()
+}
+
+/// Checks that there are ways for all transfers.
+pub(crate) fn check_ways(scenario: &Scenario, topology: &Topology<'_>) -> Result<(), SpecError> {
+    scenario.transfers.iter().try_for_each(|transfer| topology.check_ways(scenario, transfer))
+}
+
+/// Puts the files that a node sends into its store, which misbehaves as the scenario says.
+pub(crate) fn fill_store(
+    store: &mut sim::Store,
+    scenario: &Scenario,
+    (name, node): (&str, &Node),
+    contents: &[Bytes],
+) -> Result<(), SpecError> {
+    if let Some(faults) = &node.store {
+        store.set_faults(store_faults(faults));
+    }
+    // What is sent is held in memory already; any host may come to hold a copy of it.
+    let longest = contents.iter().map(|content| content.len() as u64).max().unwrap_or(0);
+    store.files_mut().raise_file_max(longest);
+    let all = scenario.transfers.iter().zip(contents);
+    for (transfer, content) in all.filter(|(transfer, _)| transfer.from == name) {
+        store.insert(file_name(transfer)?, content.clone());
+    }
+    Ok(())
+}
+
+/// The path that stands for the group of this number, behind those that stand for nodes.
+fn group_path(scenario: &Scenario, number: usize) -> PathId {
+    PathId(u32::try_from(scenario.nodes.len() + number).unwrap_or(u32::MAX))
+}
+
+pub(crate) fn file_name(transfer: &Transfer) -> Result<FileName, SpecError> {
+    let name = transfer.name.as_deref().unwrap_or_default();
+    FileName::file(name).map_err(|error| SpecError::invalid(format!("{name:?}: {error}")))
+}
+
+pub(crate) fn unresolved(name: &str) -> SpecError {
+    SpecError::invalid(format!("{name}: the scenario is not resolved"))
+}
+
+fn store_faults(faults: &StoreFaults) -> sim::StoreFaults {
+    sim::StoreFaults {
+        latency: faults.latency.unwrap_or_default().duration(),
+        bytes_per_second: faults.rate.map(|rate| rate.bps() / 8),
+        fail_writes: faults.fail_writes.iter().copied().collect(),
+        fail_write_probability: faults.fail_write_probability.unwrap_or_default().value(),
+        capacity: faults.capacity.map(Size::bytes),
+        lose_unsynced: faults.lose_unsynced.unwrap_or_default().value(),
+    }
+}

@@ -1,0 +1,386 @@
+//! A node of an emulated world: its engine, its store, and what happens to it when.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::mem;
+
+use engine::{
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Time, Transmit,
+    TxBuf,
+};
+use link::Outages;
+use sim::{HEADERS_LEN, HostStats, Store};
+
+use crate::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRequest};
+
+/// What happens to a node at a moment of the plan.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// It is asked for the transfer of this number.
+    Ask(usize, Box<SendRequest>),
+    /// Its process ends; its store stays.
+    Crash,
+    /// Its process begins again.
+    Restart,
+}
+
+/// A way that the engine is told of when it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// What the engine calls it.
+    pub(crate) path: PathId,
+    /// What it is told.
+    pub(crate) info: PathInfo,
+    /// When the first links are down: as long as one of them is up, the way is.
+    pub(crate) outages: Vec<Outages>,
+}
+
+/// What was seen of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sight {
+    /// What it sent and received.
+    pub(crate) stats: HostStats,
+    /// What it told of the ends of transfers.
+    pub(crate) ends: Vec<(Time, End)>,
+    /// What it said to requests, by the numbers of their transfers.
+    pub(crate) answers: Vec<(usize, Result<(), String>)>,
+    /// Datagrams and deadlines that it was handed.
+    pub(crate) events: u64,
+}
+
+/// An engine with all that the simulator has around one: the driver below has only to carry its
+/// datagrams. Storage is that of the simulator, so that times are those of the links alone.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    name: String,
+    seed: u64,
+    config: EngineConfig,
+    engine: Option<AnyEngine>,
+    restarts: u32,
+    store: Store,
+    ways: Vec<Known>,
+    /// What the engine is told of ways to others, and those there are.
+    stranger: PathInfo,
+    strangers: BTreeSet<PathId>,
+    /// What will happen, in order.
+    plan: VecDeque<(Time, Act)>,
+    /// What is asked for as soon as the engine has taken up its records.
+    asked: VecDeque<(usize, Box<SendRequest>)>,
+    began: bool,
+    now: Time,
+    /// What the driver has to do.
+    effects: VecDeque<Effect>,
+    /// When ways go down or come up next, and when that was looked at.
+    change: Option<Time>,
+    looked: Time,
+    sight: Sight,
+}
+
+impl Actor {
+    /// A node of this name, before the world begins.
+    pub(crate) fn new(
+        name: &str,
+        seed: u64,
+        config: EngineConfig,
+        store: Store,
+        ways: Vec<Known>,
+        stranger: PathInfo,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            seed,
+            config,
+            engine: None,
+            restarts: 0,
+            store,
+            ways,
+            stranger,
+            strangers: BTreeSet::new(),
+            plan: VecDeque::new(),
+            asked: VecDeque::new(),
+            began: false,
+            now: Time::ZERO,
+            effects: VecDeque::new(),
+            change: None,
+            looked: Time::ZERO,
+            sight: Sight::default(),
+        }
+    }
+
+    /// Adds to what will happen to it.
+    pub(crate) fn plan(&mut self, at: Time, act: Act) {
+        let behind = self.plan.partition_point(|(before, _)| *before <= at);
+        self.plan.insert(behind, (at, act));
+    }
+
+    /// The engine, while there is one.
+    pub(crate) fn engine(&self) -> Option<&AnyEngine> {
+        self.engine.as_ref()
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What was seen of it.
+    pub(crate) fn sight(&self) -> &Sight {
+        &self.sight
+    }
+
+    /// Whether it does nothing more unless something arrives.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let quiet = |engine: &AnyEngine| engine.poll_timeout().is_none();
+        let done = self.began && self.plan.is_empty() && self.asked.is_empty();
+        done && self.store.next().is_none() && self.engine.as_ref().is_none_or(quiet)
+    }
+
+    /// Makes the engine and tells it its ways.
+    fn start(&mut self, now: Time) {
+        let name = match self.restarts {
+            0 => format!("engine {}", self.name),
+            restarts => format!("engine {} restart {restarts}", self.name),
+        };
+        // The simulator draws from the same.
+        self.engine = Some(self.config.build(Rng::new(self.seed, &name)));
+        for index in 0..self.ways.len() {
+            self.announce(now, index);
+        }
+        for path in self.strangers.clone() {
+            self.hand_in(now, Input::Path(path, PathEvent::Up(self.stranger.clone())));
+        }
+    }
+
+    fn hand_in(&mut self, now: Time, input: Input<'_>) {
+        if let Some(engine) = &mut self.engine {
+            engine.handle_input(now, input);
+        }
+    }
+
+    /// Tells the engine the state of a way.
+    fn announce(&mut self, now: Time, index: usize) {
+        let Known { path, info, outages } = &self.ways[index];
+        let (path, mut info) = (*path, info.clone());
+        let up = || outages.iter().filter(|outages| outages.is_up(now));
+        let event = if outages.is_empty() || up().next().is_some() {
+            info.until = info.until.or(up().filter_map(|outages| outages.next_change(now)).min());
+            PathEvent::Up(info)
+        } else {
+            PathEvent::Down
+        };
+        self.hand_in(now, Input::Path(path, event));
+    }
+
+    /// When a way goes down or comes up next, after `now`.
+    fn next_change(&self, now: Time) -> Option<Time> {
+        let outages = self.ways.iter().flat_map(|way| &way.outages);
+        outages.filter_map(|outages| outages.next_change(now)).min()
+    }
+
+    /// Does all that can be done by now; whether that was anything.
+    fn settle(&mut self, now: Time) -> bool {
+        let mut any = false;
+        if !self.began {
+            (self.began, any, self.looked) = (true, true, now);
+            self.change = self.next_change(now);
+            self.start(now);
+        }
+        while self.step(now) {
+            any = true;
+        }
+        any
+    }
+
+    fn step(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while let Some((ticket, answer)) = self.store.pop(now) {
+            self.hand_in(now, Input::Done(ticket, answer));
+            any = true;
+        }
+        while let Some(effect) = self.engine.as_mut().and_then(AnyEngine::poll_effect) {
+            self.carry_out(now, effect);
+            any = true;
+        }
+        if self.change.is_some_and(|at| at <= now) {
+            let before = mem::replace(&mut self.looked, now);
+            for index in 0..self.ways.len() {
+                let outages = &self.ways[index].outages;
+                if outages.iter().any(|it| it.next_change(before).is_some_and(|next| next <= now)) {
+                    self.announce(now, index);
+                }
+            }
+            self.change = self.next_change(now);
+            any = true;
+        }
+        if self.plan.front().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, act)) = self.plan.pop_front()
+        {
+            self.perform(now, act);
+            any = true;
+        }
+        any | self.ask(now)
+    }
+
+    fn perform(&mut self, now: Time, act: Act) {
+        match act {
+            Act::Ask(transfer, request) => self.asked.push_back((transfer, request)),
+            Act::Crash => {
+                if self.engine.take().is_some() {
+                    self.effects.clear();
+                    self.store.crash(now);
+                }
+            }
+            Act::Restart => {
+                if self.engine.is_none() {
+                    self.restarts += 1;
+                    self.start(now);
+                }
+            }
+        }
+    }
+
+    /// Makes the next request, if the engine is ready for it.
+    fn ask(&mut self, now: Time) -> bool {
+        if self.engine.as_ref().is_some_and(|engine| !engine.is_ready()) {
+            return false;
+        }
+        let Some((transfer, request)) = self.asked.pop_front() else { return false };
+        let answer = match &mut self.engine {
+            Some(engine) => engine.send(now, &request),
+            None => Err(format!("{} was down", self.name)),
+        };
+        self.sight.answers.push((transfer, answer));
+        true
+    }
+
+    fn carry_out(&mut self, now: Time, effect: Effect) {
+        match effect {
+            Effect::Open { .. }
+            | Effect::Read { .. }
+            | Effect::Write { .. }
+            | Effect::Sync { .. }
+            | Effect::Close { .. }
+            | Effect::Filestore { .. }
+            | Effect::Index { .. } => {
+                if let Some((ticket, answer)) = self.store.submit(now, effect) {
+                    self.hand_in(now, Input::Done(ticket, answer));
+                }
+            }
+            Effect::OpenPath { .. }
+            | Effect::ClosePath { .. }
+            | Effect::ShutdownWrite { .. }
+            | Effect::StartTls { .. }
+            | Effect::PauseRead { .. }
+            | Effect::ResumeRead { .. } => self.effects.push_back(effect),
+        }
+    }
+
+    fn receive(&mut self, now: Time, received: Receive<'_>) {
+        self.sight.events += 1;
+        if self.engine.is_none() {
+            self.sight.stats.while_down += received.datagrams().count() as u64;
+            return;
+        }
+        for datagram in received.datagrams() {
+            let len = datagram.len();
+            self.sight.stats.received.count(now, len + HEADERS_LEN, len);
+        }
+        self.hand_in(now, Input::Receive(received));
+    }
+
+    /// A path that the driver says something of. What is known of beforehand is known better here.
+    fn path(&mut self, now: Time, path: PathId, event: PathEvent) {
+        match (self.ways.iter().position(|way| way.path == path), &event) {
+            (Some(index), PathEvent::Up(_)) => self.announce(now, index),
+            (None, PathEvent::Up(_)) => {
+                self.strangers.insert(path);
+                self.hand_in(now, Input::Path(path, PathEvent::Up(self.stranger.clone())));
+            }
+            _ => {
+                self.strangers.remove(&path);
+                self.hand_in(now, Input::Path(path, event));
+            }
+        }
+    }
+}
+
+impl Engine for Actor {
+    type Indication = AnyIndication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        if !self.began {
+            // The driver makes itself ready; the engine is told of its ways when it begins.
+            return;
+        }
+        self.now = now;
+        match input {
+            Input::Receive(received) => self.receive(now, received),
+            Input::Path(path, event) => self.path(now, path, event),
+            // Its effects are carried out here.
+            Input::Done(..) => {}
+        }
+        self.settle(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        // All that is due at the beginning comes after the beginning.
+        self.settle(now);
+        if let Some(engine) = &mut self.engine
+            && engine.poll_timeout().is_some_and(|deadline| deadline.at <= now)
+        {
+            self.sight.events += 1;
+            engine.handle_timeout(now);
+        }
+        self.settle(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        if !self.began {
+            return None;
+        }
+        self.now = now;
+        loop {
+            let transmit = self.engine.as_mut().and_then(|engine| engine.poll_transmit(now, tx));
+            if let Some(transmit) = transmit {
+                let sent = now.max(transmit.not_before);
+                for datagram in tx.datagrams() {
+                    let len = datagram.len();
+                    self.sight.stats.sent.count(sent, len + HEADERS_LEN, len);
+                }
+                return Some(transmit);
+            }
+            // What it reads may be what it waits for.
+            if !self.settle(now) {
+                return None;
+            }
+            tx.clear();
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        if self.began {
+            self.settle(self.now);
+        }
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<AnyIndication> {
+        let told = self.engine.as_mut()?.poll_indication()?;
+        self.sight.ends.extend(told.end().map(|end| (self.now, end)));
+        Some(told)
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        if !self.began {
+            return Some(Deadline { at: Time::ZERO, why: "the world begins" });
+        }
+        let of = |at: Option<Time>, why| at.map(|at| Deadline { at, why });
+        let own = [
+            of(self.store.next(), "the store is done"),
+            of(self.plan.front().map(|(at, _)| *at), "the plan of the world"),
+            of(self.change, "a link changes"),
+        ];
+        let engine = self.engine.as_ref().and_then(AnyEngine::poll_timeout);
+        own.into_iter().chain([engine]).flatten().min_by_key(|deadline| deadline.at)
+    }
+}

@@ -1,0 +1,401 @@
+//! The transfers of a scenario between the hosts of an emulated world, by the engines that the
+//! simulator runs, configured as they are there.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use emu::{Host, Report, World};
+use engine::{PathId, PathInfo, Rng, Time};
+use rt::{Clock, Control, Driver, Group, Waker};
+use sim::Store;
+
+use super::actor::{Act, Actor, Known};
+use crate::cast::{self, Part, Way};
+use crate::engines::AnyEngine;
+use crate::link_spec::time;
+use crate::outcome::Seen;
+use crate::run::Run;
+use crate::scenario::Scenario;
+use crate::text::SpecError;
+use crate::topology::Topology;
+
+/// How often hosts are asked whether they are done.
+const LOOK: Duration = Duration::from_millis(25);
+/// How often in a row nothing must have happened for the world to be at rest: what is between a
+/// link and a host is seen nowhere.
+const RESTS: u32 = 3;
+/// How many routers what is sent to a group passes.
+const GROUP_TTL: u32 = 64;
+/// How much of their rate hosts make up for that come late, as over any real socket.
+const CATCH_UP: Duration = Duration::from_millis(10);
+/// The datagram by which ways are compared, in octets.
+const DATAGRAM: usize = 1024;
+
+/// How far a world has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Since it began.
+    pub elapsed: Duration,
+    /// Ends of transfers that hosts have told of.
+    pub ended: u64,
+    /// Datagrams that engines were handed.
+    pub received: u64,
+    /// Octets in them.
+    pub received_bytes: u64,
+}
+
+/// Why transfers could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum TransfersError {
+    /// The scenario cannot be used.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A host could not be set up.
+    #[error("{host}: {error}")]
+    Host {
+        /// Its name.
+        host: String,
+        /// What is in the way.
+        error: io::Error,
+    },
+    /// The links have stopped.
+    #[error("the links: {0}")]
+    Links(io::Error),
+}
+
+/// How a host stands, as its own thread sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Standing {
+    at_rest: bool,
+    ended: u64,
+    sent: u64,
+    received: u64,
+    received_bytes: u64,
+    /// Why its driver gave up.
+    failed: Option<String>,
+}
+
+/// A host with an engine.
+struct Player<'a> {
+    /// Its number.
+    index: usize,
+    host: &'a Host,
+    config: rt::Config,
+    peers: Vec<(PathId, SocketAddr)>,
+    /// Its groups, each with the device that leads there.
+    groups: Vec<(PathId, SocketAddr, Option<&'a str>)>,
+    actor: Actor,
+    /// Whether all that it sends has a rate.
+    paced: bool,
+}
+
+/// Runs the transfers of a resolved scenario in `world`, which was made of its
+/// [`plan`](super::plan), until all is over, the scenario's time is, or `cancelled` is set.
+/// `progress` is called every now and then.
+///
+/// # Errors
+/// [`TransfersError`] says what is in the way.
+pub fn run(
+    world: &World,
+    scenario: &Scenario,
+    contents: &[Bytes],
+    cancelled: &AtomicBool,
+    progress: impl FnMut(Progress),
+) -> Result<Run, TransfersError> {
+    let topology = Topology::new(scenario)?;
+    cast::check_ways(scenario, &topology)?;
+    let players = players(world, scenario, &topology, contents)?;
+    let (actors, ended, clock) = play(world, scenario, players, cancelled, progress)?;
+    let time_s = clock.now().as_secs_f64();
+    let report = world.links().report();
+    let report = report.ok_or_else(|| TransfersError::Links(io::Error::other("they stopped")))?;
+    let seen = seen(scenario, &actors, &report);
+    let transfers = seen.transfers(scenario, &topology, contents, |host, file, content| {
+        actors.get(&host).and_then(|actor| actor.store().get(file)) == Some(content)
+    })?;
+    let names: Vec<_> = scenario.nodes.keys().collect();
+    let under_way = actors.iter().map(|(host, actor)| {
+        (names[*host].clone(), actor.engine().map_or(0, AnyEngine::under_way))
+    });
+    Ok(Run {
+        seed: scenario.seed,
+        ended,
+        time_s,
+        events: actors.values().map(|actor| actor.sight().events).sum(),
+        transfers,
+        links: seen.links(scenario),
+        under_way: under_way.filter(|(_, count)| *count > 0).collect(),
+    })
+}
+
+fn players<'a>(
+    world: &'a World,
+    scenario: &Scenario,
+    topology: &Topology<'_>,
+    contents: &[Bytes],
+) -> Result<Vec<Player<'a>>, TransfersError> {
+    let nodes: Vec<_> = scenario.nodes.iter().collect();
+    let mut players = Vec::new();
+    for part in cast::parts(scenario, topology)? {
+        let (name, node) = nodes[part.host];
+        let mut store = Store::new(Rng::new(scenario.seed, &format!("store {name}")));
+        cast::fill_store(&mut store, scenario, (name, node), contents)?;
+        let mut player = player(world, scenario, part, name, store)?;
+        for crash in &node.crashes {
+            player.actor.plan(time(crash.at), Act::Crash);
+            if let Some(restart) = crash.restart {
+                player.actor.plan(time(restart), Act::Restart);
+            }
+        }
+        players.push(player);
+    }
+    for (index, transfer) in scenario.transfers.iter().enumerate() {
+        for (begins, request) in cast::requests(scenario, transfer)? {
+            let host = topology.node(begins);
+            let start = time(transfer.start.unwrap_or_default());
+            for player in players.iter_mut().filter(|player| Some(player.index) == host) {
+                player.actor.plan(start, Act::Ask(index, Box::new(request.clone())));
+            }
+        }
+    }
+    Ok(players)
+}
+
+fn player<'a>(
+    world: &'a World,
+    scenario: &Scenario,
+    part: Part,
+    name: &str,
+    store: Store,
+) -> Result<Player<'a>, TransfersError> {
+    let Part { host: index, port, mut config, ways } = part;
+    config.allow_catch_up(CATCH_UP);
+    let (mut peers, mut groups, mut known) = (Vec::new(), Vec::new(), Vec::new());
+    let mut infos = Vec::new();
+    for way in ways {
+        match way {
+            Way::Peer { path, remote, link, info } => {
+                infos.push(info.clone());
+                peers.push((path, remote.into()));
+                let outages = vec![scenario.links[link].config()?.outages];
+                known.push(Known { path, info, outages });
+            }
+            Way::Listen { info } => infos.push(info),
+            Way::Group { path, remote, info, links, .. } => {
+                infos.push(info.clone());
+                let own: Vec<_> = links.iter().filter(|(from, _)| *from == index).collect();
+                let device = own.first().map(|(_, link)| world.device(*link));
+                groups.push((path, remote.into(), device));
+                let outages =
+                    own.iter().map(|(_, link)| Ok(scenario.links[*link].config()?.outages));
+                let outages = outages.collect::<Result<_, SpecError>>()?;
+                known.push(Known { path, info, outages });
+            }
+        }
+    }
+    // As in the simulator, who was not expected is reached as the first that was.
+    let stranger = infos.first().cloned().unwrap_or_else(|| PathInfo::datagram(DATAGRAM));
+    let paced = infos.iter().all(|info| info.rate_bps.is_some());
+    // Batches are as long as the slowest way allows.
+    let slowest = infos.into_iter().max_by_key(|info| info.transmission_time(DATAGRAM));
+    let host = &world.hosts()[index];
+    let listen = SocketAddr::from((host.plan().address, port));
+    let mut driver = rt::Config::new(listen, slowest.unwrap_or_else(|| stranger.clone()));
+    driver.tick = LOOK;
+    let actor = Actor::new(name, scenario.seed, config, store, known, stranger);
+    Ok(Player { index, host, config: driver, peers, groups, actor, paced })
+}
+
+/// Lets everything happen: what is left of each host, how it ended, and the world's clock.
+fn play(
+    world: &World,
+    scenario: &Scenario,
+    players: Vec<Player<'_>>,
+    cancelled: &AtomicBool,
+    progress: impl FnMut(Progress),
+) -> Result<(BTreeMap<usize, Actor>, String, Clock), TransfersError> {
+    let until = scenario.limits.time.map_or(Time::MAX, time);
+    let stop = AtomicBool::new(false);
+    let standings: Vec<_> = players.iter().map(|_| Mutex::new(Standing::default())).collect();
+    let (ready, all_ready) = mpsc::channel();
+    thread::scope(|scope| {
+        let mut begins = Vec::new();
+        let mut threads = Vec::new();
+        for (player, standing) in players.into_iter().zip(&standings) {
+            let (begin, began) = mpsc::channel();
+            begins.push(begin);
+            let (ready, stop) = (ready.clone(), &stop);
+            threads.push(scope.spawn(move || player.play(standing, &ready, &began, stop)));
+        }
+        drop(ready);
+        for _ in &threads {
+            // Where one host fails, the others are told by the end of their channels.
+            match all_ready.recv() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(TransfersError::Links(io::Error::other("a host is gone"))),
+            }
+        }
+        let clock = world.begin().map_err(TransfersError::Links)?;
+        for begin in begins {
+            // A host that is gone has said why.
+            let _ = begin.send(clock);
+        }
+        let watch = Watch { world, standings: &standings, clock, until };
+        let ended = watch.until_over(cancelled, progress);
+        stop.store(true, Ordering::Relaxed);
+        let actors = threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
+        Ok((actors.collect(), ended, clock))
+    })
+}
+
+impl Player<'_> {
+    fn play(
+        self,
+        standing: &Mutex<Standing>,
+        ready: &mpsc::Sender<Result<(), TransfersError>>,
+        begin: &mpsc::Receiver<Clock>,
+        stop: &AtomicBool,
+    ) -> Option<(usize, Actor)> {
+        let index = self.index;
+        let name = self.host.plan().name.clone();
+        let paced = self.paced;
+        let mut driver = match self.open() {
+            Ok(driver) => driver,
+            Err(error) => {
+                let _ = ready.send(Err(TransfersError::Host { host: name, error }));
+                return None;
+            }
+        };
+        if paced {
+            // Packets leave when they should on a machine that has other things to do, too. Without
+            // the privilege they are as late as those of any program.
+            let _ = emu::hurry();
+        }
+        let _ = ready.send(Ok(()));
+        driver.set_clock(begin.recv().ok()?);
+        let ran = driver.run(stop, |_, actor, _| {
+            let mut standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
+            *standing = Standing::of(actor);
+            Control::Continue
+        });
+        let actor = driver.into_engine();
+        if let Err(error) = ran {
+            let failed = Some(format!("{name}: {error}"));
+            let mut standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
+            *standing = Standing { failed, ..Standing::of(&actor) };
+        }
+        Some((index, actor))
+    }
+
+    /// Goes to the host and opens its sockets.
+    fn open(self) -> io::Result<Driver<Actor>> {
+        self.host.enter()?;
+        let mut driver = Driver::without_store(self.config, self.actor, Waker::new()?)?;
+        for (path, address) in self.peers {
+            driver.add_peer_at(path, address);
+        }
+        for (path, address, device) in self.groups {
+            let interface = device.map_or(Ok(0), rt::interface)?;
+            driver.join_group_at(path, Group { address, interface, ttl: GROUP_TTL })?;
+        }
+        Ok(driver)
+    }
+}
+
+impl Standing {
+    fn of(actor: &Actor) -> Self {
+        let sight = actor.sight();
+        Self {
+            at_rest: actor.is_at_rest(),
+            ended: sight.ends.len() as u64,
+            sent: sight.stats.sent.packets,
+            received: sight.stats.received.packets,
+            received_bytes: sight.stats.received.payload_bytes,
+            failed: None,
+        }
+    }
+}
+
+/// Looks on.
+struct Watch<'a> {
+    world: &'a World,
+    standings: &'a [Mutex<Standing>],
+    clock: Clock,
+    until: Time,
+}
+
+impl Watch<'_> {
+    /// Waits until nothing more happens, or may; the answer says why.
+    fn until_over(&self, cancelled: &AtomicBool, mut progress: impl FnMut(Progress)) -> String {
+        let (mut before, mut rests) = (Vec::new(), 0);
+        loop {
+            let now = self.clock.now();
+            let standings: Vec<_> = self
+                .standings
+                .iter()
+                .map(|standing| standing.lock().unwrap_or_else(PoisonError::into_inner).clone())
+                .collect();
+            let sum = |of: fn(&Standing) -> u64| standings.iter().map(of).sum();
+            progress(Progress {
+                elapsed: now.since(Time::ZERO),
+                ended: sum(|standing| standing.ended),
+                received: sum(|standing| standing.received),
+                received_bytes: sum(|standing| standing.received_bytes),
+            });
+            if let Some(why) = standings.iter().find_map(|standing| standing.failed.as_ref()) {
+                return format!("stuck: {why}");
+            }
+            if cancelled.load(Ordering::Relaxed) {
+                return "cancelled".to_owned();
+            }
+            if now >= self.until {
+                return "time limit".to_owned();
+            }
+            let still = standings.iter().all(|standing| standing.at_rest) && standings == before;
+            rests = if still && self.links_are_empty() { rests + 1 } else { 0 };
+            if rests >= RESTS {
+                return "idle".to_owned();
+            }
+            before = standings;
+            thread::sleep(LOOK.min(self.until.since(now)));
+        }
+    }
+
+    fn links_are_empty(&self) -> bool {
+        let report = self.world.links().report();
+        // Links that have stopped carry nothing any more.
+        report.is_none_or(|report| report.links.iter().all(|link| link.stats.queued.packets == 0))
+    }
+}
+
+fn seen(scenario: &Scenario, actors: &BTreeMap<usize, Actor>, report: &Report) -> Seen {
+    let mut answers = vec![None; scenario.transfers.len()];
+    let mut ends = Vec::new();
+    for (host, actor) in actors {
+        for (transfer, answer) in &actor.sight().answers {
+            let before: Result<(), String> = answers[*transfer].take().unwrap_or(Ok(()));
+            answers[*transfer] = Some(before.and(answer.clone()));
+        }
+        ends.extend(actor.sight().ends.iter().map(|(at, end)| (*at, *host, end.clone())));
+    }
+    ends.sort_by_key(|(at, ..)| *at);
+    let of_host = |host| actors.get(&host);
+    Seen {
+        answers,
+        ends,
+        hosts: (0..scenario.nodes.len())
+            .map(|host| of_host(host).map(|actor| actor.sight().stats.clone()).unwrap_or_default())
+            .collect(),
+        repairs: (0..scenario.nodes.len())
+            .map(|host| of_host(host).and_then(Actor::engine).and_then(AnyEngine::repairs))
+            .collect(),
+        links: report.links.iter().map(|link| link.stats.clone()).collect(),
+    }
+}

@@ -1,0 +1,121 @@
+//! What is told of a world when it is over, whichever kind of world it was.
+
+use bytes::Bytes;
+use engine::{FileName, Time};
+use sim::HostStats;
+
+use crate::cast;
+use crate::engines::End;
+use crate::link_spec::time;
+use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
+use crate::overlay::Overlay;
+use crate::scenario::{Scenario, Transfer};
+use crate::text::SpecError;
+use crate::topology::Topology;
+
+/// All that was seen of the transfers of a world. Hosts and links have the scenario's numbers.
+pub(crate) struct Seen {
+    /// What each transfer's sender said to the request; `None` if it was not made.
+    pub(crate) answers: Vec<Option<Result<(), String>>>,
+    /// What engines told of the ends of transfers, in the order in which they did.
+    pub(crate) ends: Vec<(Time, usize, End)>,
+    /// What hosts sent and received.
+    pub(crate) hosts: Vec<HostStats>,
+    /// What hosts sent again, and how often they asked for that.
+    pub(crate) repairs: Vec<Option<(u64, u64)>>,
+    /// What became of packets.
+    pub(crate) links: Vec<link::Stats>,
+}
+
+impl Seen {
+    /// What became of the links.
+    pub(crate) fn links(&self, scenario: &Scenario) -> Vec<LinkMetrics> {
+        let links = scenario.links.iter().zip(&self.links);
+        links.map(|(spec, stats)| LinkMetrics::new(spec, stats)).collect()
+    }
+
+    /// What became of the transfers. `is_there` says whether a host has a file with this content.
+    pub(crate) fn transfers(
+        &self,
+        scenario: &Scenario,
+        topology: &Topology<'_>,
+        contents: &[Bytes],
+        mut is_there: impl FnMut(usize, &FileName, &[u8]) -> bool,
+    ) -> Result<Vec<TransferMetrics>, SpecError> {
+        let transfers = scenario.transfers.iter().zip(contents).enumerate();
+        let one = |(index, (transfer, content))| {
+            let content: &Bytes = content;
+            let is_there = |host: usize, file: &FileName| is_there(host, file, content);
+            let watch = self.watch((scenario, topology), (index, transfer), content, is_there)?;
+            Ok(watch.metrics(transfer, scenario.seed))
+        };
+        transfers.map(one).collect()
+    }
+
+    fn watch<'s>(
+        &self,
+        (scenario, topology): (&'s Scenario, &Topology<'_>),
+        (index, transfer): (usize, &Transfer),
+        content: &Bytes,
+        mut is_there: impl FnMut(usize, &FileName) -> bool,
+    ) -> Result<Watch<'s>, SpecError> {
+        let alone = scenario.transfers.len() == 1;
+        let node = |name: &str| topology.node(name).ok_or_else(|| cast::unresolved(name));
+        let light_time =
+            |route: &[usize]| topology.path_info(route).owlt.unwrap_or_default().as_secs_f64();
+        let file = cast::file_name(transfer)?;
+        let mut receivers = Vec::new();
+        for stations in transfer.ways() {
+            let mut stations = stations.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
+            let host = stations[stations.len() - 1];
+            let route = topology.route_by(&stations).unwrap_or_default();
+            stations.reverse();
+            let back = topology.route_by(&stations).unwrap_or_default();
+            receivers.push(ReceiverWatch {
+                verified: is_there(host, &file),
+                told: self.told(transfer, host, false, alone),
+                stats: self.hosts[host].clone(),
+                nacks: self.repairs[host].map(|(_, nacks)| nacks),
+                rtt: light_time(&route) + light_time(&back),
+                hops: topology.hops(&route)?,
+                first_link: route.first().copied(),
+            });
+        }
+        let first_link = receivers.first().and_then(|receiver| receiver.first_link);
+        let sender = node(&transfer.from)?;
+        Ok(Watch {
+            alone,
+            reliable: scenario.is_reliable(transfer),
+            start: time(transfer.start.unwrap_or_default()),
+            file_bytes: content.len() as u64,
+            answer: self.answers[index].clone(),
+            requests: cast::requests(scenario, transfer)?.len(),
+            at_sender: self.told(transfer, sender, true, alone),
+            sender: self.hosts[sender].clone(),
+            repairs: self.repairs[sender].map(|(repairs, _)| repairs),
+            receivers,
+            first_link: first_link.map(|link| (&scenario.links[link], self.links[link].clone())),
+        })
+    }
+
+    /// What a host told of the end of a transfer.
+    fn told(
+        &self,
+        transfer: &Transfer,
+        host: usize,
+        at_sender: bool,
+        alone: bool,
+    ) -> Vec<(Time, End)> {
+        let name = transfer.name.as_deref().unwrap_or_default();
+        // That the first waypoint has the file does not mean that the receiver has it.
+        let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
+        let of_transfer = self.ends.iter().filter(|(_, at, end)| {
+            *at == host
+                && end.at_sender == at_sender
+                // A reception that failed early may not know its file's name.
+                && (end.name == name || alone && end.name.is_empty())
+                && (!by_report || end.is_report || !end.success)
+        });
+        of_transfer.cloned().map(|(at, _, end)| (at, end)).collect()
+    }
+}
