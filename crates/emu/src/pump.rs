@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -157,13 +157,28 @@ pub enum CaptureError {
 pub(crate) struct Handle {
     orders: Sender<Order>,
     event: Arc<OwnedFd>,
-    clock: Clock,
+    clock: Shared,
+}
+
+/// The pump's clock, for others to read.
+#[derive(Clone, Debug)]
+struct Shared(Arc<Mutex<Clock>>);
+
+impl Shared {
+    fn get(&self) -> Clock {
+        // Whoever failed while holding it has not left half a clock.
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, clock: Clock) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = clock;
+    }
 }
 
 impl Handle {
     /// What the links' schedules are by.
     pub(crate) fn now(&self) -> Time {
-        self.clock.now()
+        self.clock.get().now()
     }
 
     /// Changes a link from now on.
@@ -240,6 +255,7 @@ pub(crate) struct Pump {
     pipes: Vec<Pipe>,
     store: Store,
     clock: Clock,
+    shared: Shared,
     started_of_day: SystemTime,
     tap: Option<Tap>,
     orders: Receiver<Order>,
@@ -262,12 +278,14 @@ impl Pump {
         let event = Arc::new(event);
         let (sender, orders) = crossbeam_channel::unbounded();
         let clock = Clock::start();
-        let handle = Handle { orders: sender, event: Arc::clone(&event), clock };
+        let shared = Shared(Arc::new(Mutex::new(clock)));
+        let handle = Handle { orders: sender, event: Arc::clone(&event), clock: shared.clone() };
         let pump = Self {
             ports,
             pipes,
             store: Store::new(memory),
             clock,
+            shared,
             started_of_day: SystemTime::now(),
             tap: None,
             orders,
@@ -389,6 +407,7 @@ impl Pump {
                 }
                 Ok(Order::Begin(answer)) => {
                     (self.clock, self.started_of_day) = (Clock::start(), SystemTime::now());
+                    self.shared.set(self.clock);
                     if let Some(tap) = &mut self.tap {
                         tap.begin(self.started_of_day);
                     }

@@ -100,6 +100,20 @@ fn an_outage_begins_and_ends_to_the_millisecond() {
 }
 
 #[test]
+fn schedules_count_from_the_begin_of_the_world() {
+    let outages = Outages::List(vec![Window { start: millis(0), end: millis(300) }]);
+    let config = Config { outages, ..Config::default() };
+    let Some(world) = start(config) else { return };
+    thread::sleep(Duration::from_millis(400));
+    assert!(world.links().now() >= millis(400));
+    world.begin().unwrap();
+    assert!(world.links().now() < millis(250), "{:?}", world.links().now());
+    for crossing in send(&world, 100, Duration::from_millis(10), millis(0), millis(50)) {
+        assert_at(&crossing, |sent| sent.max(millis(300)));
+    }
+}
+
+#[test]
 fn what_waits_for_the_end_of_an_outage_leaves_then() {
     let outages = Outages::List(vec![Window { start: millis(500), end: millis(900) }]);
     let config = Config { outages, ..Config::default() };
