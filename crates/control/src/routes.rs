@@ -332,4 +332,4 @@ async fn get_openapi() -> Json<Value> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

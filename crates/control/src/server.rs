@@ -13,6 +13,7 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
+use axum::serve::Listener;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -30,8 +31,6 @@ use crate::{routes, watch};
 const CLIENTS_MAX: usize = 64;
 /// How long a client may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// A pause after the system refused a connection, for it to recover.
-const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 /// Octets of a token before they are written as hexadecimal digits.
 const TOKEN_BYTES: usize = 32;
 
@@ -127,9 +126,9 @@ impl Server {
             let router = routes::router(Arc::clone(&state));
             if let (Some((tcp, _)), Some(token)) = (tcp, token) {
                 let router = guarded(router.clone(), token);
-                tokio::spawn(accept_tcp(tcp, router));
+                tokio::spawn(accept(tcp, router));
             }
-            tokio::spawn(accept_unix(unix, router));
+            tokio::spawn(accept(unix, router));
             ready()?;
             tokio::select! {
                 () = state.end.notified() => {}
@@ -203,43 +202,19 @@ fn unauthorized() -> Response {
     ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
 }
 
-async fn accept_unix(listener: UnixListener, router: Router) {
+/// Answers all who come to one place, so many at a time.
+async fn accept<L: Listener>(mut listener: L, router: Router) {
     let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let router = router.clone();
-                tokio::spawn(async move {
-                    answer(stream, router).await;
-                    drop(permit);
-                });
-            }
-            Err(error) => pause(&error).await,
-        }
+        // It waits a moment by itself where the system has no room for another.
+        let (stream, _) = listener.accept().await;
+        let router = router.clone();
+        tokio::spawn(async move {
+            answer(stream, router).await;
+            drop(permit);
+        });
     }
-}
-
-async fn accept_tcp(listener: TcpListener, router: Router) {
-    let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
-    loop {
-        let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let router = router.clone();
-                tokio::spawn(async move {
-                    answer(stream, router).await;
-                    drop(permit);
-                });
-            }
-            Err(error) => pause(&error).await,
-        }
-    }
-}
-
-async fn pause(error: &io::Error) {
-    tracing::warn!("the interface: {error}");
-    tokio::time::sleep(REFUSED_PAUSE).await;
 }
 
 /// Answers one client until it goes.
@@ -249,5 +224,44 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let service = TowerToHyperService::new(router);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!("a client: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use hyper::Method;
+
+    use super::*;
+    use crate::client::Client;
+    use crate::model;
+    use crate::routes::tests::nothing;
+
+    #[test]
+    fn so_many_are_served_at_a_time_and_others_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("api.sock");
+        let server = Server::bind(&Places { socket: socket.clone(), listen: None }).unwrap();
+        let (scenario, world) = nothing();
+        let bounds = emu::Bounds::default();
+        let (told, ready) = std::sync::mpsc::channel();
+        let tell = move || told.send(()).map_err(io::Error::other);
+        let client = Client::new(&socket);
+        std::thread::scope(|scope| {
+            let served = scope.spawn(|| server.run("test", &scenario, bounds, &world, tell));
+            ready.recv().unwrap();
+            assert_eq!(u32::try_from(client.pid().unwrap()).unwrap(), std::process::id());
+            let idle: Vec<_> =
+                (0..CLIENTS_MAX).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+            let asked = scope.spawn(|| client.get::<model::World>("/world"));
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(!asked.is_finished(), "there is no room for one more");
+            drop(idle);
+            assert_eq!(asked.join().unwrap().unwrap().name, "test");
+            client.ask(Method::DELETE, "/world", None).unwrap();
+            served.join().unwrap().unwrap();
+        });
+        assert!(Arc::into_inner(world).is_some(), "nothing of the interface is left");
     }
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use http_body_util::BodyExt as _;
+use lab::scenario::Scenario;
 use tower::ServiceExt as _;
 
 use super::*;
 
 /// A world of nobody and nothing.
-fn world() -> Router {
+pub(crate) fn nothing() -> (Scenario, Arc<emu::World>) {
     let plan = emu::Plan {
         hosts: Vec::new(),
         links: Vec::new(),
@@ -20,10 +21,14 @@ fn world() -> Router {
         seed: 1,
         memory: 1 << 20,
     };
-    let world = Arc::new(emu::World::start(&plan).unwrap());
-    let scenario = "seed = 1\nlinks = [{ from = \"near\", to = \"far\" }]\ntransfers = []";
-    let mut scenario = lab::scenario::Scenario::parse(scenario, "test").unwrap();
+    let text = "seed = 1\nlinks = [{ from = \"near\", to = \"far\" }]\ntransfers = []";
+    let mut scenario = Scenario::parse(text, "test").unwrap();
     scenario.links.clear();
+    (scenario, Arc::new(emu::World::start(&plan).unwrap()))
+}
+
+fn world() -> Router {
+    let (scenario, world) = nothing();
     router(Arc::new(State::new("nothing", None, &scenario, emu::Bounds::default(), world)))
 }
 
