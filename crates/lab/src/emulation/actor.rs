@@ -384,3 +384,91 @@ impl Engine for Actor {
         own.into_iter().chain([engine]).flatten().min_by_key(|deadline| deadline.at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use engine::FileName;
+    use link::Window;
+
+    use super::*;
+    use crate::protocol::Protocol;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    /// A sender of a kilobyte whose way is down from 10 ms to 50 ms, asked for it at 20 ms.
+    fn sender() -> Actor {
+        let protocol: Protocol = "cfdp".parse().unwrap();
+        let mut config = EngineConfig::new(&protocol, 1, None).unwrap();
+        config.set_path(2, PathId(7));
+        let name = FileName::file("file").unwrap();
+        let mut store = Store::new(Rng::new(1, "store"));
+        store.insert(name.clone(), Bytes::from(vec![1; 1000]));
+        let outages = Outages::List(vec![Window { start: at(10), end: at(50) }]);
+        let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1024) };
+        let way = Known { path: PathId(7), info: info.clone(), outages: vec![outages] };
+        let mut actor = Actor::new("a", 1, config, store, vec![way], info);
+        let request = SendRequest {
+            source: name,
+            name: "file".to_owned(),
+            destination: 2,
+            group: None,
+            kind: protocol.kind,
+            class: crate::mib::Class::Acknowledged,
+            overlay: None,
+        };
+        actor.plan(at(20), Act::Ask(0, Box::new(request)));
+        actor
+    }
+
+    /// Tells the time, and counts the datagrams that leave then.
+    fn turn(actor: &mut Actor, now: Time) -> usize {
+        actor.handle_timeout(now);
+        let mut tx = TxBuf::new(1);
+        let mut count = 0;
+        while let Some(transmit) = actor.poll_transmit(now, &mut tx) {
+            assert_eq!(transmit.path, PathId(7));
+            (count, tx) = (count + 1, TxBuf::new(1));
+        }
+        count
+    }
+
+    #[test]
+    fn a_node_does_what_is_planned_when_it_is() {
+        let mut actor = sender();
+        assert_eq!(actor.poll_timeout().unwrap().at, Time::ZERO, "the beginning");
+        assert_eq!(turn(&mut actor, at(1)), 0, "nothing was asked for");
+        assert!(!actor.is_at_rest());
+        assert_eq!(actor.poll_timeout().unwrap().at, at(10), "the way goes down");
+        assert_eq!(turn(&mut actor, at(10)), 0);
+        assert_eq!(actor.poll_timeout().unwrap().at, at(20));
+        assert_eq!(turn(&mut actor, at(20)), 0, "the way is down");
+        assert_eq!(actor.sight().answers, [(0, Ok(()))]);
+        assert_eq!(actor.poll_timeout().unwrap().at, at(50));
+        let sent = turn(&mut actor, at(50));
+        assert!(sent >= 3, "metadata, data and the end: {sent}");
+        assert_eq!(actor.sight().stats.sent.packets, sent as u64);
+        assert!(actor.sight().stats.sent.ip_bytes > 1000 + 3 * HEADERS_LEN as u64);
+    }
+
+    #[test]
+    fn who_crashed_hears_and_answers_nothing() {
+        let mut actor = sender();
+        actor.plan(at(15), Act::Crash);
+        actor.plan(at(60), Act::Restart);
+        for millis in [0, 15, 20] {
+            assert_eq!(turn(&mut actor, at(millis)), 0);
+        }
+        assert_eq!(actor.sight().answers, [(0, Err("a was down".to_owned()))]);
+        let datagram = Receive::datagram(PathId(7), b"too late");
+        actor.handle_input(at(30), Input::Receive(datagram));
+        assert_eq!(actor.sight().stats.while_down, 1);
+        assert!(actor.engine().is_none());
+        turn(&mut actor, at(60));
+        assert!(actor.engine().is_some() && actor.is_at_rest());
+    }
+}

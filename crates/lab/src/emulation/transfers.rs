@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use emu::{Host, Report, World};
 use engine::{PathId, PathInfo, Rng, Time};
+use link::Rate;
 use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
 
@@ -32,6 +33,8 @@ const LOOK: Duration = Duration::from_millis(25);
 const RESTS: u32 = 3;
 /// How many routers what is sent to a group passes.
 const GROUP_TTL: u32 = 64;
+/// The least buffer of a socket, in octets: within what systems grant to anybody.
+const BUFFER_MIN: usize = 200_000;
 /// How much of their rate hosts make up for that come late, as over any real socket.
 const CATCH_UP: Duration = Duration::from_millis(10);
 /// The datagram by which ways are compared, in octets.
@@ -208,8 +211,29 @@ fn player<'a>(
     let listen = SocketAddr::from((host.plan().address, port));
     let mut driver = rt::Config::new(listen, slowest.unwrap_or_else(|| stranger.clone()));
     driver.tick = LOOK;
+    if let Some(rate) = incoming(scenario, name)? {
+        // What comes in 125 ms is plenty, and systems grant it without a word.
+        let receive = usize::try_from(rate / 64).unwrap_or(usize::MAX);
+        driver.buffers.receive = driver.buffers.receive.min(receive.max(BUFFER_MIN));
+    }
+    if paced {
+        driver.buffers.send = BUFFER_MIN;
+    }
     let actor = Actor::new(name, scenario.seed, config, store, known, stranger);
     Ok(Player { index, host, config: driver, peers, groups, actor, paced })
+}
+
+/// The rate at which packets can come to a host, in bit/s; `None` if there is a link without one.
+fn incoming(scenario: &Scenario, name: &str) -> Result<Option<u64>, SpecError> {
+    let mut sum = Some(0);
+    for link in scenario.links.iter().filter(|link| link.to.as_deref() == Some(name)) {
+        let rate = match link.config()?.rate {
+            Rate::Constant(rate) => Some(rate),
+            Rate::Infinite | Rate::Steps(_) => None,
+        };
+        sum = sum.zip(rate).map(|(sum, rate)| rate.saturating_add(sum));
+    }
+    Ok(sum)
 }
 
 /// Lets everything happen: what is left of each host, how it ended, and the world's clock.
