@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod adapter;
 pub mod bound;
 mod cast;
 pub mod compare;
@@ -23,6 +24,7 @@ pub mod settings;
 pub mod stats;
 pub mod text;
 pub mod theory;
+pub mod tool;
 pub mod topology;
 
 pub use text::SpecError;

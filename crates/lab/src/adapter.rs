@@ -1,0 +1,371 @@
+//! Tool adapters: how programs of others are run, as TOML.
+//!
+//! A program that carries a file from one host to another is described by shell commands, whose
+//! variables say what to carry and where to; what they are is in `docs/emulator.md`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::text::{self, SpecError};
+
+/// A program of others that carries files or measures a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adapter {
+    /// What it is called.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// The port of its server.
+    pub port: u16,
+    /// Whether its client is where the file shall arrive, and fetches it from the server.
+    pub pulls: bool,
+    /// Run once before, on no host.
+    pub prepare: Option<String>,
+    /// Runs at one end while the client works.
+    pub server: Option<String>,
+    /// How the server shows that it is ready: something listens on its port.
+    pub ready: Option<Ready>,
+    /// Is over when the file is there.
+    pub client: String,
+    /// Where its JSON output has the goodput in bit/s (RFC 6901). Without that a file arrives, and
+    /// is compared with the one sent.
+    pub goodput: Option<String>,
+    /// What it takes.
+    pub needs: Vec<Need>,
+}
+
+/// What listens on a server's port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ready {
+    /// A TCP socket.
+    Tcp,
+    /// A UDP socket.
+    Udp,
+}
+
+/// What a tool takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A program, by its name or path, and where it is had from.
+    Program {
+        /// Its name, to be found as a shell finds it and where servers of the system are, or path.
+        name: String,
+        /// What to do where it is missing.
+        remedy: String,
+    },
+    /// A congestion control of the kernel's TCP.
+    CongestionControl(String),
+}
+
+/// An adapter as it stands in a file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    like: Option<String>,
+    about: Option<String>,
+    port: Option<u16>,
+    pulls: Option<bool>,
+    prepare: Option<String>,
+    server: Option<String>,
+    ready: Option<Ready>,
+    client: Option<String>,
+    goodput: Option<String>,
+    needs: Option<Vec<NeedText>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NeedText {
+    program: Option<String>,
+    package: Option<String>,
+    remedy: Option<String>,
+    congestion_control: Option<String>,
+}
+
+macro_rules! adapters {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../adapters/", $name, ".toml")))),*]
+    };
+}
+
+/// Those that come with slowlight.
+const ALL: &[(&str, &str)] = adapters![
+    "scp",
+    "sftp",
+    "rsync",
+    "rsync-daemon",
+    "ftp",
+    "http-wget",
+    "http-curl",
+    "iperf3-cubic",
+    "iperf3-reno",
+    "iperf3-bbr",
+    "nuttcp",
+    "uftp",
+    "norm",
+];
+
+/// Adapters: those that come with slowlight, and those of a folder, which come first.
+#[derive(Clone, Debug, Default)]
+pub struct Adapters {
+    folder: Option<PathBuf>,
+    /// The names and texts in the folder.
+    own: Vec<(String, String)>,
+}
+
+impl Adapters {
+    /// With those of a folder: each file `NAME.toml`.
+    ///
+    /// # Errors
+    ///
+    /// The folder or a file in it cannot be read.
+    pub fn with(folder: Option<&Path>) -> Result<Self, SpecError> {
+        let Some(folder) = folder else { return Ok(Self::default()) };
+        let unreadable =
+            |path: &Path, error| SpecError::Unreadable { path: path.to_owned(), error };
+        let entries = folder.read_dir().map_err(|error| unreadable(folder, error))?;
+        let mut own = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|error| unreadable(folder, error))?.path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            if let Some(name) = name.filter(|_| path.extension().is_some_and(|e| e == "toml")) {
+                let read = std::fs::read_to_string(&path);
+                own.push((name.to_owned(), read.map_err(|error| unreadable(&path, error))?));
+            }
+        }
+        own.sort();
+        Ok(Self { folder: Some(folder.to_owned()), own })
+    }
+
+    /// The names of all, those of the folder first.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        let own = self.own.iter().map(|(name, _)| name.as_str());
+        let mut seen = BTreeSet::new();
+        own.chain(ALL.iter().map(|(name, _)| *name)).filter(|name| seen.insert(*name)).collect()
+    }
+
+    /// The adapter of this name.
+    ///
+    /// # Errors
+    ///
+    /// There is none, and which there are; or what is wrong with it.
+    pub fn find(&self, name: &str) -> Result<Adapter, SpecError> {
+        let text = self.text(name)?;
+        let mut text = match &text.like {
+            Some(like) => {
+                let base = self.text(like)?;
+                if base.like.is_some() {
+                    return Err(self.invalid(name, "like: names one that is like another"));
+                }
+                text.over(base)
+            }
+            None => text,
+        };
+        let needs = text.needs.take().unwrap_or_default();
+        let needs = needs.into_iter().map(NeedText::checked).collect::<Option<_>>();
+        let needs = needs.ok_or_else(|| {
+            let wanted = "needs: give each `program` with its `package` or a `remedy`, \
+                          or `congestion_control`";
+            self.invalid(name, wanted)
+        })?;
+        let Some(client) = text.client else {
+            return Err(self.invalid(name, "client is missing: the command that carries the file"));
+        };
+        if text.ready.is_some() && text.server.is_none() {
+            return Err(self.invalid(name, "ready: there is no `server` to wait for"));
+        }
+        let port = text.port.ok_or_else(|| self.invalid(name, "port is missing"))?;
+        Ok(Adapter {
+            name: name.to_owned(),
+            about: text.about.unwrap_or_default(),
+            port,
+            pulls: text.pulls.unwrap_or_default(),
+            prepare: text.prepare,
+            server: text.server,
+            ready: text.ready,
+            client,
+            goodput: text.goodput,
+            needs,
+        })
+    }
+
+    fn text(&self, name: &str) -> Result<Text, SpecError> {
+        let own = self.own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let found = own.chain(ALL.iter().copied()).find(|(known, _)| *known == name);
+        if let Some((_, text)) = found {
+            return text::parse(text, &self.origin(name));
+        }
+        let names = self.names();
+        let near = text::nearest(name, names.iter().copied())
+            .map(|near| format!("; did you mean {near:?}?"))
+            .unwrap_or_default();
+        Err(SpecError::invalid(format!(
+            "there is no tool {name:?}{near} (tools: {})",
+            names.join(", ")
+        )))
+    }
+
+    fn origin(&self, name: &str) -> String {
+        let own = self.own.iter().any(|(own, _)| own == name);
+        let folder = self.folder.as_ref().filter(|_| own);
+        let file = format!("{name}.toml");
+        folder.map_or(format!("adapters/{file}"), |folder| folder.join(file).display().to_string())
+    }
+
+    fn invalid(&self, name: &str, message: &str) -> SpecError {
+        SpecError::Malformed { origin: self.origin(name), message: message.to_owned() }
+    }
+}
+
+impl Text {
+    /// This, and what it leaves out from `base`.
+    fn over(self, base: Self) -> Self {
+        Self {
+            like: None,
+            about: self.about.or(base.about),
+            port: self.port.or(base.port),
+            pulls: self.pulls.or(base.pulls),
+            prepare: self.prepare.or(base.prepare),
+            server: self.server.or(base.server),
+            ready: self.ready.or(base.ready),
+            client: self.client.or(base.client),
+            goodput: self.goodput.or(base.goodput),
+            needs: self.needs.or(base.needs),
+        }
+    }
+}
+
+impl NeedText {
+    fn checked(self) -> Option<Need> {
+        match self {
+            Self { program: Some(name), package, remedy, congestion_control: None } => {
+                let package = package.map(|package| {
+                    format!("it is in the package {package}: apt-get install {package}")
+                });
+                Some(Need::Program { name, remedy: remedy.or(package)? })
+            }
+            Self {
+                program: None,
+                package: None,
+                remedy: None,
+                congestion_control: Some(algorithm),
+            } => Some(Need::CongestionControl(algorithm)),
+            Self { .. } => None,
+        }
+    }
+}
+
+impl Adapter {
+    /// What it takes and this machine lacks.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&Need> {
+        self.needs.iter().filter(|need| !need.is_met()).collect()
+    }
+}
+
+impl Need {
+    fn is_met(&self) -> bool {
+        match self {
+            Self::Program { name, .. } => {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                let of_system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+                let mut folders = std::env::split_paths(&path).chain(of_system);
+                folders.any(|folder| folder.join(name).is_file())
+            }
+            Self::CongestionControl(name) => {
+                let available = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+                let available = std::fs::read_to_string(available).unwrap_or_default();
+                available.split_whitespace().any(|known| known == name)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program { name, remedy } => write!(f, "there is no program {name}; {remedy}"),
+            Self::CongestionControl(name) => {
+                write!(f, "the kernel has no congestion control {name}; modprobe tcp_{name}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    fn told(files: &[(&str, &str)], name: &str) -> String {
+        let folder = folder(files);
+        let adapters = Adapters::with(Some(folder.path())).unwrap();
+        adapters.find(name).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn all_that_come_with_slowlight_are_right() {
+        let adapters = Adapters::default();
+        for name in adapters.names() {
+            let adapter = adapters.find(name).unwrap();
+            assert!(!adapter.about.is_empty() && !adapter.needs.is_empty(), "{name}");
+        }
+        let sftp = adapters.find("sftp").unwrap();
+        assert_eq!(sftp.server, adapters.find("scp").unwrap().server);
+        assert!(sftp.client.contains("sftp"), "{}", sftp.client);
+    }
+
+    #[test]
+    fn those_of_a_folder_come_first_and_may_be_like_others() {
+        let mine = "like = \"scp\"\nabout = \"mine\"\nclient = \"exec mine\"\n";
+        let folder = folder(&[("scp-2.toml", mine), ("sftp.toml", mine), ("README", "")]);
+        let adapters = Adapters::with(Some(folder.path())).unwrap();
+        assert_eq!(adapters.names()[..3], ["scp-2", "sftp", "scp"]);
+        assert_eq!(adapters.find("sftp").unwrap().about, "mine");
+        assert_eq!(adapters.find("scp-2").unwrap().port, 2222);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let error = Adapters::default().find("spc").unwrap_err().to_string();
+        assert!(error.contains("did you mean \"scp\"?"), "{error}");
+        for (text, wanted) in [
+            ("clent = \"x\"", "clent"),
+            ("port = 1", "client is missing"),
+            ("client = \"x\"", "port is missing"),
+            ("client = \"x\"\nport = 1\nready = \"tcp\"", "there is no `server`"),
+            ("client = \"x\"\nport = 1\nneeds = [{ program = \"x\" }]", "`package` or a `remedy`"),
+            ("like = \"sftp\"", "like another"),
+        ] {
+            let error = told(&[("x.toml", text)], "x");
+            assert!(error.contains(wanted) && error.contains("x.toml"), "{error}");
+        }
+        let missing = Adapters::with(Some(Path::new("/nowhere"))).unwrap_err().to_string();
+        assert!(missing.contains("/nowhere"), "{missing}");
+    }
+
+    #[test]
+    fn what_is_missing_says_where_it_is_had() {
+        let text = "client = \"x\"\nport = 1\nneeds = [{ program = \"no-such-tool\", package = \
+                    \"none-such\" }, { program = \"sh\", package = \"dash\" }, \
+                    { congestion_control = \"psychic\" }]";
+        let folder = folder(&[("x.toml", text)]);
+        let adapter = Adapters::with(Some(folder.path())).unwrap().find("x").unwrap();
+        let missing: Vec<_> = adapter.missing().into_iter().map(Need::to_string).collect();
+        assert_eq!(missing.len(), 2);
+        assert!(missing[0].contains("apt-get install none-such"), "{missing:?}");
+        assert!(missing[1].contains("modprobe tcp_psychic"), "{missing:?}");
+    }
+}

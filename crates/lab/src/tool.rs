@@ -1,0 +1,316 @@
+//! Programs of others, run by their [adapters](crate::adapter) between hosts of the emulator.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use emu::Host;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::adapter::{Adapter, Ready};
+
+/// How long a server may take until it is ready.
+const READY_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether something is ready or over.
+const LOOK: Duration = Duration::from_millis(2);
+/// How much of what a program said is told where it failed.
+const SAID_MAX: usize = 600;
+/// What the file is called where a tool can say so: a name that needs no quotes.
+const NAME: &str = "file";
+/// What a tool that needs a rate is told where links have none, in bit/s.
+const RATE: u64 = 1_000_000_000;
+
+/// A file to be carried by a tool.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The tool.
+    pub adapter: &'a Adapter,
+    /// The file.
+    pub file: &'a Path,
+    /// Its octets.
+    pub bytes: u64,
+    /// Its SHA-256.
+    pub sha256: [u8; 32],
+    /// Where it is.
+    pub from: &'a Host,
+    /// Where it shall be.
+    pub to: &'a Host,
+    /// A rate in bit/s that the links between have room for, for tools that must be told one.
+    pub rate: Option<u64>,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// From the client's start to its end, in seconds; `None` if it did not end well.
+    pub seconds: Option<f64>,
+    /// Octets of the file by that time, or as the tool measures it, in bit/s.
+    pub goodput_bps: Option<f64>,
+    /// Why it failed.
+    pub why: Option<String>,
+}
+
+/// How a transfer by a tool ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The file has arrived, with the same SHA-256.
+    Identical,
+    /// Something else has arrived, though the tool says that all is well.
+    Different,
+    /// No file is left by this tool, which measures only.
+    Measured,
+    /// It has failed, and says so or took too long.
+    Failed,
+}
+
+/// The SHA-256 of a file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sha256(path: &Path) -> io::Result<[u8; 32]> {
+    let mut file = File::open(path)?;
+    let (mut hash, mut room) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut room)? {
+            0 => return Ok(hash.finalize().into()),
+            len => hash.update(&room[..len]),
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Runs the tool. What it leaves, but the outcome, is gone afterwards: its folder and, killed if
+    /// they are still there, its processes.
+    ///
+    /// # Errors
+    /// The system refused a folder or a process. What the tool itself fails in is in the outcome.
+    pub fn run(&self, cancelled: &AtomicBool) -> io::Result<Outcome> {
+        let folder = tempfile::Builder::new().prefix("slowlight-tool-").tempdir()?;
+        let place = Place::new(folder.path())?;
+        let (at, peer) =
+            if self.adapter.pulls { (self.to, self.from) } else { (self.from, self.to) };
+        if let Some(prepare) = &self.adapter.prepare {
+            let mut command = self.shell(&place, at, peer)?;
+            let status = Running::start(command.arg("-e"), &place, "prepare", prepare)?
+                .end(READY_MAX, cancelled)?;
+            if !status.is_some_and(|status| status.success()) {
+                return Ok(failed("preparing it failed", &place, "prepare"));
+            }
+        }
+        let mut server = match &self.adapter.server {
+            Some(text) => {
+                let mut command = self.shell(&place, peer, at)?;
+                Some(Running::start(peer.command(&mut command), &place, "server", text)?)
+            }
+            None => None,
+        };
+        if let (Some(server), Some(ready)) = (&mut server, self.adapter.ready)
+            && let Some(why) = self.await_ready(server, peer, ready, cancelled)?
+        {
+            return Ok(failed(&why, &place, "server"));
+        }
+        let text = &self.adapter.client;
+        let mut command = self.shell(&place, at, peer)?;
+        let begun = Instant::now();
+        let client = Running::start(at.command(&mut command), &place, "client", text)?;
+        let status = client.end(self.limit, cancelled)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        match status {
+            None if cancelled.load(Ordering::Relaxed) => Ok(failed("stopped", &place, "client")),
+            None => {
+                let limit = self.limit.as_secs_f64();
+                Ok(failed(&format!("not over after {limit} s"), &place, "client"))
+            }
+            Some(status) if !status.success() => {
+                Ok(failed(&format!("it ended with {status}"), &place, "client"))
+            }
+            Some(_) => self.judge(&place, seconds),
+        }
+    }
+
+    /// What the client's good end is worth.
+    fn judge(&self, place: &Place, seconds: f64) -> io::Result<Outcome> {
+        if let Some(pointer) = &self.adapter.goodput {
+            let told = fs::read(place.folder.join("client.out"))?;
+            let told = serde_json::from_slice::<serde_json::Value>(&told).ok();
+            let goodput = told.as_ref().and_then(|told| told.pointer(pointer)?.as_f64());
+            let Some(goodput) = goodput else {
+                let why = format!("what it printed is no JSON with a number at {pointer}");
+                return Ok(failed(&why, place, "client"));
+            };
+            let (verdict, why) = (Verdict::Measured, None);
+            let (seconds, goodput_bps) = (Some(seconds), Some(goodput));
+            return Ok(Outcome { verdict, seconds, goodput_bps, why });
+        }
+        let Some(arrived) = place.arrived()? else {
+            return Ok(failed("no file has arrived", place, "client"));
+        };
+        if sha256(&arrived)? != self.sha256 {
+            let why = Some("what has arrived is another file".to_owned());
+            let (verdict, seconds, goodput_bps) = (Verdict::Different, None, None);
+            return Ok(Outcome { verdict, seconds, goodput_bps, why });
+        }
+        let goodput_bps = Some(self.bytes as f64 * 8.0 / seconds);
+        let seconds = Some(seconds);
+        Ok(Outcome { verdict: Verdict::Identical, seconds, goodput_bps, why: None })
+    }
+
+    /// A shell, with the variables that an adapter's commands have, in a process namespace of its
+    /// own: whatever becomes of it, and whoever it starts, ends with it.
+    fn shell(&self, place: &Place, at: &Host, peer: &Host) -> io::Result<Command> {
+        let mut command = Command::new("unshare");
+        command.args(["--fork", "--pid", "--kill-child=KILL", "--", "/bin/sh"]);
+        let rate = self.rate.unwrap_or(RATE);
+        command
+            .env("DIR", &place.folder)
+            .env("IN", &place.input)
+            .env("OUT", &place.out)
+            .env("FILE", fs::canonicalize(self.file)?)
+            .env("NAME", NAME)
+            .env("PEER", peer.plan().address.to_string())
+            .env("HERE", at.plan().address.to_string())
+            .env("PORT", self.adapter.port.to_string())
+            .env("BYTES", self.bytes.to_string())
+            .env("RATE", rate.to_string())
+            .env("RATE_KBPS", (rate / 1_000).to_string())
+            .env("SECONDS", self.limit.as_secs().to_string())
+            .env("LC_ALL", "C");
+        Ok(command)
+    }
+
+    /// Waits for the server; why that is in vain, if it is.
+    fn await_ready(
+        &self,
+        server: &mut Running,
+        at: &Host,
+        ready: Ready,
+        cancelled: &AtomicBool,
+    ) -> io::Result<Option<String>> {
+        let begun = Instant::now();
+        while !listens(at, ready, self.adapter.port)? {
+            if let Some(status) = server.child.try_wait()? {
+                return Ok(Some(format!("its server ended with {status}")));
+            }
+            if begun.elapsed() > READY_MAX || cancelled.load(Ordering::Relaxed) {
+                let port = self.adapter.port;
+                return Ok(Some(format!("its server does not listen on port {port}")));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(None)
+    }
+}
+
+/// Where a tool works.
+struct Place {
+    folder: PathBuf,
+    input: PathBuf,
+    out: PathBuf,
+}
+
+impl Place {
+    fn new(folder: &Path) -> io::Result<Self> {
+        let input = folder.join("in");
+        fs::create_dir(&input)?;
+        let out = input.join(NAME);
+        Ok(Self { folder: folder.to_owned(), input, out })
+    }
+
+    /// The file that has arrived: under its new name, or alone under its old one.
+    fn arrived(&self) -> io::Result<Option<PathBuf>> {
+        if self.out.is_file() {
+            return Ok(Some(self.out.clone()));
+        }
+        let entries = self.input.read_dir()?.collect::<Result<Vec<_>, _>>()?;
+        let mut files = entries.iter().map(fs::DirEntry::path).filter(|path| path.is_file());
+        Ok(files.next().filter(|_| files.next().is_none()))
+    }
+
+    /// The last that a program said.
+    fn said(&self, who: &str) -> String {
+        let read = |tail: &str| fs::read(self.folder.join(format!("{who}.{tail}")));
+        let said = ["err", "out"].map(|tail| read(tail).unwrap_or_default());
+        let said = said.iter().find(|said| !said.trim_ascii().is_empty());
+        let said = String::from_utf8_lossy(said.map_or(&[], Vec::as_slice));
+        let said = said.trim();
+        let start = said.len().saturating_sub(SAID_MAX);
+        let start = (start..=said.len()).find(|start| said.is_char_boundary(*start));
+        said[start.unwrap_or_default()..].to_owned()
+    }
+}
+
+fn failed(why: &str, place: &Place, who: &str) -> Outcome {
+    let said = place.said(who);
+    let why = if said.is_empty() { why.to_owned() } else { format!("{why}: {said}") };
+    Outcome { verdict: Verdict::Failed, seconds: None, goodput_bps: None, why: Some(why) }
+}
+
+/// A process that does not outlive this.
+struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Starts the command, which is a shell's, for `text`; what it says goes into files named after
+    /// `who`.
+    fn start(command: &mut Command, place: &Place, who: &str, text: &str) -> io::Result<Self> {
+        let file = |tail: &str| File::create(place.folder.join(format!("{who}.{tail}")));
+        command.arg("-c").arg(text).current_dir(&place.folder);
+        command.stdin(Stdio::null()).stdout(file("out")?).stderr(file("err")?);
+        // A terminal's interrupt is for this process, which ends the others.
+        let child = emu::unmarked(command).process_group(0).spawn().map_err(|error| {
+            let remedy = "tools need `unshare` of util-linux";
+            io::Error::new(error.kind(), format!("unshare: {error}; {remedy}"))
+        })?;
+        Ok(Self { child })
+    }
+
+    /// Waits for its end; `None` if it takes longer than `limit`, or is not wanted any more.
+    fn end(mut self, limit: Duration, cancelled: &AtomicBool) -> io::Result<Option<ExitStatus>> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if begun.elapsed() > limit || cancelled.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may be over.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether something listens on a port of a host.
+fn listens(host: &Host, ready: Ready, port: u16) -> io::Result<bool> {
+    let (tables, state) = match ready {
+        Ready::Tcp => (["tcp", "tcp6"], Some("0A")),
+        Ready::Udp => (["udp", "udp6"], None),
+    };
+    let read = |table: &str| fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+    let tables = host.within(|| tables.map(|table| read(table).unwrap_or_default()))?;
+    let port = format!(":{port:04X}");
+    Ok(tables.iter().flat_map(|table| table.lines().skip(1)).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().is_some_and(|local| local.ends_with(&port));
+        let of_state = fields.nth(1).is_some_and(|of| state.is_none_or(|state| of == state));
+        local && of_state
+    }))
+}

@@ -1,0 +1,153 @@
+//! Programs of others between two hosts of the emulator. They take root or a user namespace in which
+//! one is root, and the programs; what is left out is said.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "tests say what was left out")]
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emu::{Host, World};
+use slowlight_lab::adapter::{Adapter, Adapters};
+use slowlight_lab::emulation;
+use slowlight_lab::link_spec::LinkSpec;
+use slowlight_lab::preset::Preset;
+use slowlight_lab::tool::{self, Job, Outcome, Verdict};
+
+const BYTES: usize = 300_000;
+
+/// A world of two hosts, 20 ms and 50 Mbit/s apart.
+fn world() -> Option<World> {
+    let hop = LinkSpec {
+        rate: Some("50 Mbit/s".parse().unwrap()),
+        delay: Some("20 ms".parse().unwrap()),
+        ..LinkSpec::default()
+    };
+    let scenario = emulation::between_two(&Preset::single(hop), 1).unwrap();
+    match World::start(&emulation::plan(&scenario).unwrap()) {
+        Ok(world) => Some(world),
+        Err(error) if Path::new("/dev/net/tun").exists() && is_root() => panic!("{error}"),
+        Err(error) => {
+            eprintln!("skipped: worlds need root and /dev/net/tun: {error}");
+            None
+        }
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+fn host<'a>(world: &'a World, name: &str) -> &'a Host {
+    world.hosts().iter().find(|host| host.plan().name == name).unwrap()
+}
+
+fn carry(world: &World, adapter: &Adapter, limit: Duration) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("some file.bin");
+    std::fs::write(&file, (0..BYTES).map(|at| (at % 251) as u8).collect::<Vec<_>>()).unwrap();
+    let job = Job {
+        adapter,
+        file: &file,
+        bytes: BYTES as u64,
+        sha256: tool::sha256(&file).unwrap(),
+        from: host(world, emulation::ENDS.0),
+        to: host(world, emulation::ENDS.1),
+        rate: Some(45_000_000),
+        limit,
+    };
+    job.run(&AtomicBool::new(false)).unwrap()
+}
+
+/// An adapter of these lines.
+fn made_up(lines: &str) -> Adapter {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("x.toml"), format!("port = 4000\n{lines}")).unwrap();
+    Adapters::with(Some(folder.path())).unwrap().find("x").unwrap()
+}
+
+#[test]
+fn each_tool_that_is_here_carries_a_file() {
+    let adapters = Adapters::default();
+    thread::scope(|scope| {
+        for name in adapters.names() {
+            let adapter = adapters.find(name).unwrap();
+            if let Some(missing) = adapter.missing().first() {
+                eprintln!("{name}: left out: {missing}");
+                continue;
+            }
+            scope.spawn(move || {
+                let Some(world) = world() else { return };
+                let outcome = carry(&world, &adapter, Duration::from_secs(60));
+                let wanted = match adapter.goodput {
+                    Some(_) => Verdict::Measured,
+                    None => Verdict::Identical,
+                };
+                assert_eq!(outcome.verdict, wanted, "{}: {outcome:?}", adapter.name);
+                let goodput = outcome.goodput_bps.unwrap();
+                // A link carries no more than its rate; a measurement may not count its last queue.
+                assert!(goodput > 1e5 && goodput < 6e7, "{}: {outcome:?}", adapter.name);
+                world.stop().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn tools_that_fail_say_why() {
+    let Some(world) = world() else { return };
+    let second = Duration::from_secs(1);
+    for (lines, verdict, why) in [
+        ("client = 'echo broken >&2; exit 3'", Verdict::Failed, "exit status: 3: broken"),
+        ("client = 'true'", Verdict::Failed, "no file has arrived"),
+        ("client = 'echo other > \"$OUT\"'", Verdict::Different, "another file"),
+        ("client = 'exec sleep 60'", Verdict::Failed, "not over after 1 s"),
+        ("client = 'true'\nprepare = 'false'", Verdict::Failed, "preparing it failed"),
+        (
+            "client = 'true'\nserver = 'echo in use >&2; exit 1'\nready = 'tcp'",
+            Verdict::Failed,
+            "server ended with exit status: 1: in use",
+        ),
+        ("client = 'echo {}'\ngoodput = '/rate'", Verdict::Failed, "no JSON with a number"),
+    ] {
+        let outcome = carry(&world, &made_up(lines), second);
+        assert_eq!(outcome.verdict, verdict, "{lines}: {outcome:?}");
+        assert!(
+            outcome.why.as_ref().is_some_and(|said| said.contains(why)),
+            "{lines}: {outcome:?}"
+        );
+        assert_eq!(outcome.goodput_bps, None);
+    }
+    world.stop().unwrap();
+}
+
+#[test]
+fn what_a_tool_starts_ends_with_it() {
+    let Some(world) = world() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let alive = folder.path().join("alive");
+    // A daemon that has left its group and session, and shows that it lives.
+    let server = format!(
+        "setsid sh -c 'while :; do date +%N > {}; sleep 0.02; done' & exec sleep 60",
+        alive.display()
+    );
+    let adapter =
+        made_up(&format!("server = \"{server}\"\nclient = 'sleep 0.3; cp \"$FILE\" \"$OUT\"'"));
+    let outcome = carry(&world, &adapter, Duration::from_secs(20));
+    assert_eq!(outcome.verdict, Verdict::Identical, "{outcome:?}");
+    let begun = Instant::now();
+    let now = || std::fs::read_to_string(&alive).unwrap();
+    let mut last = now();
+    loop {
+        thread::sleep(Duration::from_millis(200));
+        let next = now();
+        if next == last {
+            break;
+        }
+        last = next;
+        assert!(begun.elapsed() < Duration::from_secs(10), "it still runs");
+    }
+    world.stop().unwrap();
+}
