@@ -106,7 +106,7 @@ const ALL: &[(&str, &str)] = adapters![
     "iperf3-bbr",
     "nuttcp",
     "uftp",
-    "norm",
+    "libnorm",
 ];
 
 /// Adapters: those that come with slowlight, and those of a folder, which come first.

@@ -1,8 +1,10 @@
 //! `slowlight emu` and `slowlight link`.
 
 mod baseline;
+mod compare;
 mod control;
 mod demands;
+mod tools;
 mod transfers;
 
 use std::ffi::OsString;
@@ -42,6 +44,10 @@ enum Action {
     Shell(ShellArgs),
     /// Measure what this machine can carry, for later runs to be judged by
     Baseline(baseline::Args),
+    /// List the programs of others that can be compared, and what this machine lacks
+    Tools(tools::Args),
+    /// Compare programs of others and slowlight's own protocols over the same links, in real time
+    Compare(Box<compare::Args>),
     #[command(flatten)]
     Control(control::Action),
 }
@@ -158,6 +164,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Shell(args) => args.work()?.run(),
         Action::Control(action) => control::run(action),
         Action::Baseline(args) => baseline::run(args),
+        Action::Tools(args) => tools::run(args),
+        Action::Compare(args) => compare::run(args),
     }
 }
 
