@@ -64,6 +64,42 @@ while True:
     s.sendto(data, peer)\"";
 
 #[test]
+fn a_world_that_is_asked_to_end_still_tells_what_there_was() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["link", "--pcap", &path("captures"), "--report", &path("report.json"), "--"]);
+    command.args(["sh", "-c", &format!("touch {}; exec sleep 60", path("begun"))]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while !folder.path().join("begun").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(143), "as the program: {said}");
+    assert!(said.contains("near -> far: 0 packets"), "{said}");
+    let report = fs::read_to_string(folder.path().join("report.json")).unwrap();
+    assert!(report.contains("\"trusted\""), "{report}");
+    assert!(fs::metadata(folder.path().join("captures/near.pcapng")).unwrap().len() > 0);
+}
+
+#[test]
+fn links_may_be_too_small_for_ipv6() {
+    if !possible() {
+        return;
+    }
+    let small = ["link", "--mtu", "576B", "--delay", "0 ms", "--", "getent", "hosts", "far"];
+    let output = slowlight(&small);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
 fn worlds_start_side_by_side() {
     if !possible() {
         return;

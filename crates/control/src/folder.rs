@@ -219,7 +219,16 @@ impl Folder {
     /// # Errors
     /// Somebody was faster, or the system refused.
     pub fn claim(path: &Path) -> Result<Self, FolderError> {
-        let base = path.parent().unwrap_or(path).to_owned();
+        let base = base()?;
+        // What is swept is nobody's but ours.
+        if path.parent() != Some(&base) {
+            let error = io::Error::other("that is no place for a world");
+            return Err(at(path)(error));
+        }
+        Self::claim_in(base, path)
+    }
+
+    fn claim_in(base: PathBuf, path: &Path) -> Result<Self, FolderError> {
         let _alone = alone(&base)?;
         sweep(&base)?;
         match DirBuilder::new().mode(0o700).create(path) {
@@ -366,9 +375,12 @@ mod tests {
     fn the_folders_of_the_dead_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("alpha");
-        let claimed = Folder::claim(&path).unwrap();
+        let claim = || Folder::claim_in(base.path().to_owned(), &path);
+        let claimed = claim().unwrap();
         assert!(lives(&path));
-        assert!(matches!(Folder::claim(&path), Err(FolderError::Taken(name)) if name == "alpha"));
+        assert!(matches!(claim(), Err(FolderError::Taken(name)) if name == "alpha"));
+        let elsewhere = Folder::claim(&path).unwrap_err().to_string();
+        assert!(elsewhere.contains("no place for a world"), "{elsewhere}");
         let dead = base.path().join("beta");
         fs::create_dir(&dead).unwrap();
         File::create(lock_of(&dead)).unwrap();

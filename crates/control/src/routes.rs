@@ -235,10 +235,11 @@ fn refused(error: &emu::CaptureError) -> Refusal {
     (status = 409, body = Problem, description = "None runs")
 ))]
 async fn stop_capture(Shared(state): Running) -> Answer<CaptureReport> {
+    // Before it ends: what begins meanwhile is another one.
+    *locked(&state.capture) = None;
     let links = state.world.links();
     let ended = tokio::task::spawn_blocking(move || links.end_capture()).await;
     let ended = ended.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "it failed"))?;
-    *locked(&state.capture) = None;
     let report = ended.map_err(|error| refused(&error))?;
     state.tell(state.now(), What::CaptureStopped { packets: report.packets });
     Ok(Json(CaptureReport {

@@ -12,26 +12,35 @@ use crate::state::State;
 /// How often lateness is looked at while somebody listens.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The most edges of one link that are told of at a time, and the least time between two looks.
+const EDGES_MAX: usize = 100;
+const REST: Duration = Duration::from_millis(1);
+
 /// Tells when outages begin and end.
 pub(crate) async fn outages(state: Arc<State>) {
     let mut seen = state.now();
-    let mut were_up = BTreeMap::new();
+    let (mut were_up, mut plans) = (BTreeMap::new(), BTreeMap::new());
     for (name, plan) in state.outages() {
-        were_up.insert(name, plan.is_up(seen));
+        were_up.insert(name.clone(), plan.is_up(seen));
+        plans.insert(name, plan);
     }
     loop {
         let now = state.now();
         let mut next: Option<Time> = None;
         for (link, plan) in state.outages() {
             let was_up = were_up.entry(link.clone()).or_insert(true);
-            // Every edge since the last look, and what a change of the plan did.
-            let mut at = seen;
-            while let Some(edge) = plan.next_change(at).filter(|edge| *edge <= now) {
+            // Every edge since the last look, as long as they are events and no noise; of a plan
+            // that is new what holds from now on.
+            let is_new = plans.get(&link) != Some(&plan);
+            let mut at = if is_new { now } else { seen };
+            for _ in 0..EDGES_MAX {
+                let Some(edge) = plan.next_change(at).filter(|edge| *edge <= now) else { break };
                 turned(&state, &link, was_up, plan.is_up(edge), edge);
                 at = edge;
             }
             turned(&state, &link, was_up, plan.is_up(now), now);
             next = next.into_iter().chain(plan.next_change(now)).min();
+            plans.insert(link, plan);
         }
         seen = now;
         let Some(next) = next else {
@@ -39,7 +48,7 @@ pub(crate) async fn outages(state: Arc<State>) {
             continue;
         };
         tokio::select! {
-            () = tokio::time::sleep(next.since(state.now())) => {}
+            () = tokio::time::sleep(next.since(state.now()).max(REST)) => {}
             () = state.changed.notified() => {}
         }
     }

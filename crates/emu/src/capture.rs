@@ -363,10 +363,14 @@ impl HostFile {
         self.writer.flush()?;
         while self.files.len() >= self.limits.files.max(1) {
             let Some(oldest) = self.files.pop_front() else { break };
-            fs::remove_file(oldest)?;
+            match fs::remove_file(oldest) {
+                // Whoever took it away may have it.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
         }
         self.number += 1;
-        let path = self.folder.join(format!("{}-{}.pcapng", self.name, self.number));
+        let path = self.folder.join(format!("{}.{}.pcapng", self.name, self.number));
         self.writer = begin(&path, &self.interfaces)?;
         self.files.push_back(path);
         self.written = 0;

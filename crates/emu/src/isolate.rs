@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{Pid, Signal};
@@ -234,6 +234,14 @@ fn again(stage: &str) -> io::Result<Command> {
 fn die_with_parent() -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(())
+}
+
+/// Asks a process to end, as a signal asked this one.
+pub fn ask_to_end(child: &Child) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // It may be over.
+        let _ = rustix::process::kill_process(pid, Signal::TERM);
+    }
 }
 
 /// The exit code that a shell would report.

@@ -24,6 +24,8 @@ use crate::tun::Tun;
 
 /// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
 const DEVICE_QUEUE: u32 = 100_000;
+/// Octets of the largest packet that a device with IPv6 takes at the least.
+const MTU_MIN_6: u32 = 1280;
 /// The most octets of a device's name.
 const NAME_MAX: usize = 15;
 
@@ -546,7 +548,11 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
     // has several, programs have to say which.
     let first = own.first().map_or("lo", |device| &device.name);
     lines.push(format!("addr add {address}/32 dev {first}"));
-    lines.push(format!("addr add {address6}/128 dev {first} nodad"));
+    // A device with less than what IPv6 asks for (RFC 8200 §5) has none of it.
+    let six = |device: &Device| device.mtu >= MTU_MIN_6;
+    if let Some(device) = own.iter().find(|device| six(device)) {
+        lines.push(format!("addr add {address6}/128 dev {} nodad", device.name));
+    }
     if let Some(device) = own.first() {
         lines.push(format!("route add 224.0.0.0/4 dev {} src {address}", device.name));
     }
@@ -559,10 +565,12 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
     }
     for route in plan.routes.iter().filter(|route| route.at == index) {
         let link = &plan.links[route.over];
-        let device = &devices.list[devices.at(link.from, link.to)].name;
-        let to = &plan.hosts[route.to];
-        lines.push(format!("route add {}/32 dev {device} src {address}", to.address));
-        lines.push(format!("route add {}/128 dev {device} src {address6}", to.address6));
+        let device = &devices.list[devices.at(link.from, link.to)];
+        let (name, to) = (&device.name, &plan.hosts[route.to]);
+        lines.push(format!("route add {}/32 dev {name} src {address}", to.address));
+        if six(device) {
+            lines.push(format!("route add {}/128 dev {name} src {address6}", to.address6));
+        }
     }
     let what = || format!("{name}: configuring its network");
     let failed = |error| WorldError::System { what: what(), error };

@@ -22,6 +22,8 @@ const LOOK: Duration = Duration::from_millis(2);
 const SAID_MAX: usize = 600;
 /// What the file is called where a tool can say so: a name that needs no quotes.
 const NAME: &str = "file";
+/// Variables that would lead tools to a proxy.
+const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy"];
 /// What a tool that needs a rate is told where links have none, in bit/s.
 const RATE: u64 = 1_000_000_000;
 
@@ -170,6 +172,10 @@ impl Job<'_> {
     fn shell(&self, place: &Place, at: &Host, peer: &Host) -> io::Result<Command> {
         let mut command = Command::new("unshare");
         command.args(["--fork", "--pid", "--kill-child=KILL", "--", "/bin/sh"]);
+        // There is no proxy in here.
+        for name in PROXIES {
+            command.env_remove(name).env_remove(name.to_uppercase());
+        }
         let rate = self.rate.unwrap_or(RATE);
         command
             .env("DIR", &place.folder)

@@ -64,11 +64,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
     size: Size,
 
-    /// One-way delays, separated by commas, in place of the link's
+    /// One-way delays of each hop, separated by commas, in place of the link's
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "delay")]
     delays: Vec<Span>,
 
-    /// Probabilities to lose a packet, separated by commas, in place of the link's
+    /// Probabilities of each hop to lose a packet, separated by commas, in place of the link's
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "per")]
     pers: Vec<Probability>,
 
@@ -88,7 +88,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
 
-    /// Keep the results in this folder; what is there already is not done again
+    /// Keep the results in this folder; what is there already is not done again, unless it failed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -242,7 +242,7 @@ impl Plan<'_> {
     /// Does what is not done yet, several at the same time.
     fn run(&self, kept: &mut Kept, cancelled: &AtomicBool) -> anyhow::Result<()> {
         let mut cases = self.cases();
-        kept.done.retain(|done| cases.contains(&done.case));
+        kept.done.retain(|done| done.outcome.why.is_none() && cases.contains(&done.case));
         cases.retain(|case| kept.done.iter().all(|done| done.case != *case));
         let bar = progress(cases.len() as u64);
         let next = AtomicUsize::new(0);

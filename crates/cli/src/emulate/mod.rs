@@ -11,13 +11,14 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context as _, anyhow};
 use emu::{CaptureLimits, Stage, World};
 use lab::emulation;
 use lab::quantity::Size;
 use lab::scenario::Scenario;
+use signal_hook::iterator::Signals;
 
 use crate::Usage;
 use crate::link_options::LinkOptions;
@@ -258,11 +259,10 @@ impl Work {
             world.links().capture(None, folder, self.recording.limits())?;
         }
         let status = self.carry_out(&world);
-        if self.recording.pcap.is_some() {
-            end_capture(&world)?;
-        }
+        let captured = if self.recording.pcap.is_some() { end_capture(&world) } else { Ok(()) };
         let account = self.demands.tell(&self.scenario, &world.stop()?)?;
         let status = status?;
+        captured?;
         Ok(if self.demands.accept(&account) { status } else { ExitCode::FAILURE })
     }
 
@@ -285,7 +285,7 @@ impl Work {
         if let Some(peer) = peer {
             command.env(PEER, peer.plan().address.to_string());
         }
-        let status = match emu::unmarked(&mut command).status() {
+        let status = match until_over(emu::unmarked(&mut command)) {
             Ok(status) => ended(emu::exit_code(status)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let program = program.to_string_lossy();
@@ -299,6 +299,25 @@ impl Work {
             server.wait()?;
         }
         Ok(status)
+    }
+}
+
+/// Runs the program. What asks for the end asks the program, and what there is to tell is told
+/// afterwards; a terminal's interrupt it has heard itself.
+fn until_over(command: &mut Command) -> io::Result<ExitStatus> {
+    use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGCHLD])?;
+    let mut child = command.spawn()?;
+    loop {
+        // It may have ended before its signal was listened for.
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        for signal in signals.wait() {
+            if matches!(signal, SIGHUP | SIGTERM) {
+                emu::ask_to_end(&child);
+            }
+        }
     }
 }
 
