@@ -342,7 +342,7 @@ mod tests {
         let error = Adapters::default().find("spc").unwrap_err().to_string();
         assert!(error.contains("did you mean \"scp\"?"), "{error}");
         for (text, wanted) in [
-            ("clent = \"x\"", "clent"),
+            ("clients = \"x\"", "clients"),
             ("port = 1", "client is missing"),
             ("client = \"x\"", "port is missing"),
             ("client = \"x\"\nport = 1\nready = \"tcp\"", "there is no `server`"),
