@@ -83,7 +83,7 @@ fn what_cannot_be_compared_is_told() {
     let folder = tempfile::tempdir().unwrap();
     adapters(folder.path());
     for (more, why) in [
-        (&["--tool", "copies"][..], "did you mean \"copy\"?"),
+        (&["--tool", "copy2"][..], "did you mean \"copy\"?"),
         (&["--tool", "needy"], "apt-get install none-such"),
         (&["--tool", "cfdp", "--protocol", "cfdp"], "the name of a protocol"),
         (&["--tool", "copy", "--delays", "soon"], "soon"),
