@@ -1,7 +1,7 @@
 //! `slowlight compare`.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +9,6 @@ use bytes::Bytes;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use engine::FileName;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::SpecError;
 use lab::compare::{self, Plan, Row};
 use lab::link_spec::{LinkSpec, Window};
@@ -115,7 +114,8 @@ impl Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     let cancelled = stop_flag()?;
-    let bar = progress(u64::from(plan.runs) * plan.protocols.len() as u64);
+    let runs = u64::from(plan.runs) * plan.protocols.len() as u64;
+    let bar = show::progress(runs, "runs");
     let rows = compare::compare(&plan, &cancelled, &|| bar.inc(1));
     bar.finish_and_clear();
     let Some(rows) = rows? else {
@@ -159,15 +159,6 @@ fn tell(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
         writeln!(out, "{}", table(plan, rows))?;
     }
     Ok(explain(rows)?)
-}
-
-fn progress(runs: u64) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Says what was compared.

@@ -1,5 +1,9 @@
 //! Numbers as people read them.
 
+use std::io::{self, IsTerminal as _};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
 /// A rate with four significant digits.
 pub(crate) fn rate(bps: f64) -> String {
     scaled(bps, "bit/s")
@@ -77,6 +81,18 @@ fn digits(value: f64) -> String {
     let whole = if value >= 1.0 { value.log10().floor() as usize + 1 } else { 1 };
     let decimals = if value == 0.0 { 0 } else { 4_usize.saturating_sub(whole).min(6) };
     format!("{value:.decimals$}")
+}
+
+/// A bar that says how many of `len` are done and how long the rest takes; hidden where standard error
+/// is no terminal.
+pub(crate) fn progress(len: u64, what: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr());
+    let style =
+        ProgressStyle::with_template(&format!("{{bar:40}} {{pos}}/{{len}} {what}, {{eta}} left"));
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 #[cfg(test)]

@@ -42,13 +42,16 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// The scenario of a file, resolved, with this seed if one is given.
+pub(crate) fn scenario(path: &Path, seed: Option<u64>) -> anyhow::Result<Scenario> {
+    let mut scenario = Scenario::read(path)?;
+    scenario.seed = seed.unwrap_or(scenario.seed);
+    scenario.resolved().with_context(|| path.display().to_string())
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut scenario = Scenario::read(&args.scenario)?;
-    if let Some(seed) = args.seed {
-        scenario.seed = seed;
-    }
-    let scenario = scenario.resolved().with_context(|| args.scenario.display().to_string())?;
+    let scenario = scenario(&args.scenario, args.seed)?;
     if let Some(folder) = &args.out {
         prepare(folder, &args.scenario, &scenario)?;
     }

@@ -93,9 +93,8 @@ impl State {
         bounds: emu::Bounds,
         world: Arc<emu::World>,
     ) -> Self {
-        let end = |name: &Option<String>| name.clone().unwrap_or_default();
         let link = |spec: &LinkSpec| {
-            let (from, to) = (end(&spec.from), end(&spec.to));
+            let (from, to) = spec.ends();
             LinkState { name: format!("{from}:{to}"), from, to, spec: spec.clone() }
         };
         let since = Duration::from_nanos(world.links().now().as_nanos());
@@ -175,9 +174,8 @@ impl State {
     }
 
     pub(crate) fn host(&self, name: &str) -> Result<&emu::Host, Refusal> {
-        let found = self.world.hosts().iter().find(|host| host.plan().name == name);
         let names = || self.world.hosts().iter().map(|host| host.plan().name.as_str());
-        found.ok_or_else(|| unknown("host", name, names()))
+        self.world.host(name).ok_or_else(|| unknown("host", name, names()))
     }
 
     pub(crate) fn links_of(&self, report: &emu::Report) -> Vec<model::Link> {
@@ -268,8 +266,7 @@ fn since_zero(time: Time) -> Duration {
 }
 
 fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Refusal {
-    let near = text::nearest(name, known.clone());
-    let near = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+    let near = text::did_you_mean(name, known.clone());
     let known = known.collect::<Vec<_>>().join(", ");
     let error = format!("there is no {kind} {name:?}{near} ({kind}s: {known})");
     Refusal::new(StatusCode::NOT_FOUND, error)

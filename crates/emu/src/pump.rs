@@ -596,14 +596,14 @@ impl Pump {
             match fate {
                 Fate::Delivered => {
                     self.repeat(index, segment);
-                    if !batch.is_empty() && !self.take_along(&mut batch, segment, at) {
+                    if batch.is_empty() {
+                        self.begin(index, &mut batch, segment, at);
+                    } else if !self.take_along(&mut batch, segment, at) {
                         self.hand_over(index, &mut batch)?;
                         self.begin(index, &mut batch, segment, at);
                         if self.clock.now() > over {
                             break;
                         }
-                    } else if batch.is_empty() {
-                        self.begin(index, &mut batch, segment, at);
                     }
                 }
                 Fate::Lost(_) => {

@@ -273,6 +273,12 @@ impl World {
         &self.devices[link]
     }
 
+    /// The host of this name.
+    #[must_use]
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.plan.name == name)
+    }
+
     /// Whether the links run with a priority above all programs'.
     #[must_use]
     pub fn is_real_time(&self) -> bool {
@@ -405,8 +411,7 @@ fn parameters(forwards: bool) -> [(&'static str, &'static str); 10] {
 fn pipes(plan: &Plan, devices: &Devices) -> Result<Vec<Pipe>, WorldError> {
     let pipe = |link: &LinkPlan| {
         let (from, to) = (&plan.hosts[link.from].name, &plan.hosts[link.to].name);
-        // The simulator's links have the same names, so the same seed gives the same errors.
-        let rng = Rng::new(plan.seed, &format!("link {from} {to} 0"));
+        let rng = Rng::new(plan.seed, &link::stream(from, to, 0));
         Pipe::new(link.config.clone(), rng, devices.at(link.to, link.from))
             .map_err(|error| WorldError::Link { from: from.clone(), to: to.clone(), error })
     };

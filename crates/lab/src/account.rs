@@ -50,7 +50,10 @@ impl Account {
     pub fn new(scenario: &Scenario, report: &Report, bounds: &Bounds) -> Self {
         let doubts = report.doubts(bounds);
         let about = |doubt: &Doubt| match doubt.link().and_then(|link| scenario.links.get(link)) {
-            Some(spec) => format!("{} -> {}: {doubt}", end(&spec.from), end(&spec.to)),
+            Some(spec) => {
+                let (from, to) = spec.ends();
+                format!("{from} -> {to}: {doubt}")
+            }
             None => doubt.to_string(),
         };
         let links = scenario.links.iter().zip(&report.links);
@@ -66,9 +69,10 @@ impl Account {
 
 impl LinkAccount {
     fn new(spec: &LinkSpec, link: &emu::LinkReport) -> Self {
+        let (from, to) = spec.ends();
         Self {
-            from: end(&spec.from),
-            to: end(&spec.to),
+            from,
+            to,
             delivered: link.stats.delivered.packets,
             damaged: link.stats.damaged.packets,
             lost: link.stats.lost_total().packets,
@@ -78,10 +82,6 @@ impl LinkAccount {
             late_most_us: micros(link.lateness.most()),
         }
     }
-}
-
-fn end(name: &Option<String>) -> String {
-    name.clone().unwrap_or_default()
 }
 
 fn micros(time: std::time::Duration) -> f64 {

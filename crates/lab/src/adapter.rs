@@ -201,9 +201,7 @@ impl Adapters {
             return text::parse(text, &self.origin(name));
         }
         let names = self.names();
-        let near = text::nearest(name, names.iter().copied())
-            .map(|near| format!("; did you mean {near:?}?"))
-            .unwrap_or_default();
+        let near = text::did_you_mean(name, names.iter().copied());
         Err(SpecError::invalid(format!(
             "there is no tool {name:?}{near} (tools: {})",
             names.join(", ")

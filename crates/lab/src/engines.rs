@@ -471,9 +471,7 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
 }
 
 fn no_profile(protocol: &Protocol, name: &str, known: &[&str]) -> SpecError {
-    let near = text::nearest(name, known.iter().copied())
-        .map(|near| format!("; did you mean {near:?}?"))
-        .unwrap_or_default();
+    let near = text::did_you_mean(name, known.iter().copied());
     SpecError::invalid(format!(
         "{} has no profile {name:?}{near} (profiles: {})",
         protocol.kind.name(),

@@ -256,9 +256,7 @@ fn gather(
     };
     if let Some(name) = &transfer.group {
         let Some(group) = groups.get(name) else {
-            let near = text::nearest(name, groups.keys().map(String::as_str))
-                .map(|near| format!("; did you mean {near:?}?"))
-                .unwrap_or_default();
+            let near = text::did_you_mean(name, groups.keys().map(String::as_str));
             return Err(SpecError::invalid(format!("{key}.group: no group {name:?}{near}")));
         };
         if !same(group) {

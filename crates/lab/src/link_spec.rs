@@ -363,6 +363,12 @@ impl fmt::Display for Window {
 }
 
 impl LinkSpec {
+    /// The names of the nodes where it begins and ends; empty where it does not say.
+    #[must_use]
+    pub fn ends(&self) -> (String, String) {
+        (self.from.clone().unwrap_or_default(), self.to.clone().unwrap_or_default())
+    }
+
     /// What `self` says, and `base` where it says nothing.
     #[must_use]
     pub fn over(self, base: &Self) -> Self {

@@ -120,9 +120,10 @@ pub struct LinkMetrics {
 
 impl LinkMetrics {
     pub(crate) fn new(spec: &LinkSpec, stats: &link::Stats) -> Self {
+        let (from, to) = spec.ends();
         Self {
-            from: spec.from.clone().unwrap_or_default(),
-            to: spec.to.clone().unwrap_or_default(),
+            from,
+            to,
             pushed: stats.pushed.packets,
             delivered: stats.delivered.packets,
             damaged: stats.damaged.packets,

@@ -53,9 +53,7 @@ impl Preset {
         if path.exists() {
             return text::read::<Self>(path)?.checked(name);
         }
-        let near = text::nearest(name, ALL.iter().map(|(known, _)| *known))
-            .map(|near| format!("; did you mean {near:?}?"))
-            .unwrap_or_default();
+        let near = text::did_you_mean(name, ALL.iter().map(|(known, _)| *known));
         let known = ALL.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
         Err(SpecError::invalid(format!(
             "there is no link and no file {name:?}{near} (links: {known})"

@@ -181,9 +181,7 @@ impl FromStr for Protocol {
             None => (text, None),
         };
         let Some(kind) = Kind::ALL.iter().copied().find(|kind| kind.name() == name) else {
-            let near = text::nearest(name, Kind::ALL.iter().map(|kind| kind.name()))
-                .map(|near| format!("; did you mean {near:?}?"))
-                .unwrap_or_default();
+            let near = text::did_you_mean(name, Kind::ALL.iter().map(|kind| kind.name()));
             let known = Kind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
             return Err(SpecError::invalid(format!(
                 "there is no protocol {name:?}{near} (protocols: {known})"

@@ -525,9 +525,7 @@ impl Scenario {
     }
 
     fn no_node(&self, key: &str, name: &str) -> SpecError {
-        let near = text::nearest(name, self.nodes.keys().map(String::as_str))
-            .map(|near| format!("; did you mean {near:?}?"))
-            .unwrap_or_default();
+        let near = text::did_you_mean(name, self.nodes.keys().map(String::as_str));
         SpecError::invalid(format!("{key}: no link begins or ends at {name:?}{near}"))
     }
 }

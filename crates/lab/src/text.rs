@@ -143,6 +143,12 @@ pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, name)| name)
 }
 
+/// What the end of a message asks that says there is nothing of the name `given`; nothing, where no
+/// name is near.
+pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
+    nearest(given, names).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;

@@ -265,7 +265,7 @@ impl<'a> Topology<'a> {
             let Edge { from, to, spec, .. } = &self.links[*link];
             let before = &self.links[..*link];
             let count = before.iter().filter(|l| (l.from, l.to) == (*from, *to)).count();
-            let name = format!("link {} {} {count}", self.names[*from], self.names[*to]);
+            let name = link::stream(self.names[*from], self.names[*to], count);
             Hop::new(name, spec)
         };
         route.iter().map(hop).collect()

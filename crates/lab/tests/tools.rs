@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu::{Host, World};
+use emu::World;
 use slowlight_lab::adapter::{Adapter, Adapters};
 use slowlight_lab::emulation;
 use slowlight_lab::link_spec::LinkSpec;
@@ -40,10 +40,6 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-fn host<'a>(world: &'a World, name: &str) -> &'a Host {
-    world.hosts().iter().find(|host| host.plan().name == name).unwrap()
-}
-
 fn carry(world: &World, adapter: &Adapter, limit: Duration) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("some file.bin");
@@ -53,8 +49,8 @@ fn carry(world: &World, adapter: &Adapter, limit: Duration) -> Outcome {
         file: &file,
         bytes: BYTES as u64,
         sha256: tool::sha256(&file).unwrap(),
-        from: host(world, emulation::ENDS.0),
-        to: host(world, emulation::ENDS.1),
+        from: world.host(emulation::ENDS.0).unwrap(),
+        to: world.host(emulation::ENDS.1).unwrap(),
         rate: Some(45_000_000),
         limit,
     };

@@ -43,3 +43,10 @@ pub use link::{Departure, Fate, Link, Rejected};
 pub use outages::{Outages, Window};
 pub use rate::{Rate, RateStep, TokenBucket};
 pub use stats::{Count, LossCause, Stats};
+
+/// The name of the stream of random numbers (`engine::Rng`) that a link's errors are drawn from, in
+/// every world: with the same seed, the same errors. `number` counts links between the same two ends.
+#[must_use]
+pub fn stream(from: &str, to: &str, number: usize) -> String {
+    format!("link {from} {to} {number}")
+}

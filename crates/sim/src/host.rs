@@ -34,9 +34,18 @@ pub(crate) struct Violation(pub(crate) String);
 
 type Indications<E> = Vec<(Time, HostId, <E as Engine>::Indication)>;
 
+/// The name of the stream of random numbers that a host's engine draws from after so many restarts.
+#[must_use]
+pub fn engine_stream(host: &str, restarts: u32) -> String {
+    match restarts {
+        0 => format!("engine {host}"),
+        restarts => format!("engine {host} restart {restarts}"),
+    }
+}
+
 impl<E: Engine> Host<E> {
     pub(crate) fn new(index: usize, config: HostConfig, seed: u64) -> Self {
-        let store = Store::new(Rng::new(seed, &format!("store {}", config.name)));
+        let store = Store::of_host(seed, &config.name);
         let tx = TxBuf::new(config.batch);
         let stack = Stack::new(index, config);
         Self {
@@ -62,10 +71,7 @@ impl<E: Engine> Host<E> {
     pub(crate) fn start(&mut self, now: Time, seed: u64, net: &mut Network) {
         let Some(factory) = &mut self.factory else { return };
         let name = &self.stack.config.name;
-        let name = match self.restarts {
-            0 => format!("engine {name}"),
-            restarts => format!("engine {name} restart {restarts}"),
-        };
+        let name = engine_stream(name, self.restarts);
         self.engine = Some(factory(self.restarts, Rng::new(seed, &name)));
         self.stack.start(now, net);
     }

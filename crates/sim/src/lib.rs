@@ -24,6 +24,7 @@ mod store;
 mod trace;
 mod world;
 
+pub use host::engine_stream;
 pub use packet::{HEADERS_LEN, Packet};
 pub use stack::HostConfig;
 pub use stats::{HostStats, PortStats, Traffic};

@@ -84,7 +84,7 @@ impl Network {
         let same = |pipe: &&Pipe| (pipe.from, pipe.to) == (from, to);
         let count = self.pipes.iter().filter(same).count();
         let (near, far) = (&self.nodes[from].name, &self.nodes[to].name);
-        let rng = Rng::new(seed, &format!("link {near} {far} {count}"));
+        let rng = Rng::new(seed, &link::stream(near, far, count));
         let link = Link::new(config, rng)?;
         let matches = |ends: (usize, usize)| {
             let captures = self.captures.iter().enumerate();

@@ -52,6 +52,12 @@ struct Unsynced {
 type Answer = (Ticket, Result<Completion, EffectError>);
 
 impl Store {
+    /// The empty one of a host of this name.
+    #[must_use]
+    pub fn of_host(seed: u64, host: &str) -> Self {
+        Self::new(Rng::new(seed, &format!("store {host}")))
+    }
+
     /// An empty one; `rng` decides which writes fail where that is left to chance.
     #[must_use]
     pub fn new(rng: Rng) -> Self {

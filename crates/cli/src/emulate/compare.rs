@@ -5,7 +5,7 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use emu::{Bounds, Stage, World};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::adapter::{Adapter, Adapters};
 use lab::emulation::transfers;
 use lab::preset::Preset;
@@ -27,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ended;
 use crate::link_options::LinkOptions;
-use crate::{Usage, transfer};
+use crate::{Usage, show, transfer};
 
 /// What is compared unless something is named: programs that carry files.
 const TOOLS: [&str; 6] = ["scp", "sftp", "rsync", "rsync-daemon", "ftp", "http-wget"];
@@ -244,7 +243,10 @@ impl Plan<'_> {
         let mut cases = self.cases();
         kept.done.retain(|done| done.outcome.why.is_none() && cases.contains(&done.case));
         cases.retain(|case| kept.done.iter().all(|done| done.case != *case));
-        let bar = progress(cases.len() as u64);
+        let bar = show::progress(cases.len() as u64, "transfers");
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_secs(1));
+        }
         let next = AtomicUsize::new(0);
         let (told, results) = mpsc::channel();
         let work = &|told: mpsc::Sender<_>| {
@@ -325,10 +327,7 @@ impl Plan<'_> {
     ) -> anyhow::Result<(Outcome, emu::Report)> {
         let scenario = emulation::between_two(link, seed)?;
         let world = World::start(&emulation::plan(&scenario)?)?;
-        let host = |name: &str| {
-            let host = world.hosts().iter().find(|host| host.plan().name == name);
-            host.ok_or_else(|| anyhow!("there is no host {name}"))
-        };
+        let host = |name: &str| world.host(name).ok_or_else(|| anyhow!("there is no host {name}"));
         let outcome = Job {
             adapter,
             file: &self.file,
@@ -457,17 +456,6 @@ fn parsed<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
     text: Option<&String>,
 ) -> anyhow::Result<Option<T>> {
     Ok(text.map(|text| text.parse()).transpose()?)
-}
-
-fn progress(cases: u64) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(cases), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} transfers, {eta} left");
-    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.enable_steady_tick(Duration::from_secs(1));
-    bar
 }
 
 fn tell(plan: &Plan<'_>, done: &[Done]) -> anyhow::Result<()> {

@@ -22,9 +22,9 @@ use lab::text;
 use serde_json::{Map, Value, json};
 
 use super::demands::Demands;
-use super::{NOT_FOUND, PEER, Recording, ended};
-use crate::Usage;
+use super::{PEER, Recording, ended, not_started};
 use crate::link_options::LinkOptions;
+use crate::{Usage, simulate};
 
 /// What a world is called, unless said otherwise.
 const NAME: &str = "default";
@@ -209,9 +209,7 @@ impl UpArgs {
         let Some(path) = &self.scenario else {
             return Ok(emulation::between_two(&self.link.preset()?, self.seed.unwrap_or(1))?);
         };
-        let mut scenario = Scenario::read(path)?;
-        scenario.seed = self.seed.unwrap_or(scenario.seed);
-        scenario.resolved().with_context(|| path.display().to_string())
+        simulate::scenario(path, self.seed)
     }
 
     fn run(&self) -> anyhow::Result<ExitCode> {
@@ -345,8 +343,7 @@ impl ExecArgs {
         let hosts: Vec<model::Host> = client.get("/hosts").map_err(told)?;
         let names = || hosts.iter().map(|host| host.name.as_str());
         let host = hosts.iter().find(|host| host.name == self.host).ok_or_else(|| {
-            let near = text::nearest(&self.host, names());
-            let near = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+            let near = text::did_you_mean(&self.host, names());
             let known = names().collect::<Vec<_>>().join(", ");
             Usage(format!("there is no host {:?}{near} (hosts: {known})", self.host))
         })?;
@@ -364,13 +361,7 @@ impl ExecArgs {
         }
         match emu::run_inside(pid, host.descriptor, &mut command) {
             Ok(status) => Ok(ended(emu::exit_code(status))),
-            Err(EnterError::Program(error)) if error.kind() == io::ErrorKind::NotFound => {
-                writeln!(io::stderr(), "error: {}: no such program", program.to_string_lossy())?;
-                Ok(ExitCode::from(NOT_FOUND))
-            }
-            Err(EnterError::Program(error)) => {
-                Err(error).context(program.to_string_lossy().into_owned())
-            }
+            Err(EnterError::Program(error)) => not_started(program, error),
             Err(error @ EnterError::World(_)) => Err(error.into()),
         }
     }

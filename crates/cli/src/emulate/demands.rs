@@ -54,9 +54,8 @@ impl Demands {
         for misfit in &misfits {
             let about = match misfit {
                 Misfit::Memory { link, .. } => {
-                    let spec = &scenario.links[*link];
-                    let end = |name: &Option<String>| name.clone().unwrap_or_default();
-                    format!("{} -> {}: ", end(&spec.from), end(&spec.to))
+                    let (from, to) = scenario.links[*link].ends();
+                    format!("{from} -> {to}: ")
                 }
                 Misfit::Packets { .. } | Misfit::Octets { .. } | Misfit::Machine { .. } => {
                     String::new()

@@ -7,7 +7,7 @@ mod demands;
 mod tools;
 mod transfers;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ use lab::quantity::Size;
 use lab::scenario::Scenario;
 use signal_hook::iterator::Signals;
 
-use crate::Usage;
 use crate::link_options::LinkOptions;
+use crate::{Usage, simulate};
 
 use self::demands::Demands;
 
@@ -191,11 +191,7 @@ impl Recording {
 impl RunArgs {
     /// The scenario, resolved.
     fn scenario(&self) -> anyhow::Result<Scenario> {
-        let mut scenario = Scenario::read(&self.scenario)?;
-        if let Some(seed) = self.seed {
-            scenario.seed = seed;
-        }
-        scenario.resolved().with_context(|| self.scenario.display().to_string())
+        simulate::scenario(&self.scenario, self.seed)
     }
 
     fn work(&self) -> anyhow::Result<Work> {
@@ -267,8 +263,7 @@ impl Work {
     }
 
     fn carry_out(&self, world: &World) -> anyhow::Result<ExitCode> {
-        let host = |name: &str| world.hosts().iter().find(|host| host.plan().name == name);
-        let peer = self.peer.as_deref().and_then(host);
+        let peer = self.peer.as_deref().and_then(|name| world.host(name));
         let mut servers = Vec::new();
         for server in &self.servers {
             let Some(peer) = peer else { break };
@@ -276,7 +271,8 @@ impl Work {
             peer.command(command.arg("-c").arg(server));
             servers.push(emu::unmarked(&mut command).process_group(0).spawn()?);
         }
-        let near = host(&self.host).ok_or_else(|| anyhow!("there is no host {}", self.host))?;
+        let near =
+            world.host(&self.host).ok_or_else(|| anyhow!("there is no host {}", self.host))?;
         let [program, arguments @ ..] = self.program.as_slice() else {
             return Err(Usage("which program?".to_owned()).into());
         };
@@ -287,12 +283,7 @@ impl Work {
         }
         let status = match until_over(emu::unmarked(&mut command)) {
             Ok(status) => ended(emu::exit_code(status)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let program = program.to_string_lossy();
-                writeln!(io::stderr(), "error: {program}: no such program")?;
-                ExitCode::from(NOT_FOUND)
-            }
-            Err(error) => return Err(error).context(program.to_string_lossy().into_owned()),
+            Err(error) => not_started(program, error)?,
         };
         for mut server in servers {
             server.kill()?;
@@ -328,6 +319,16 @@ fn end_capture(world: &World) -> anyhow::Result<()> {
         writeln!(io::stderr(), "{missed} packets are not in the capture: the disk is too slow")?;
     }
     Ok(())
+}
+
+/// What a shell would report of a program that did not start.
+fn not_started(program: &OsStr, error: io::Error) -> anyhow::Result<ExitCode> {
+    let program = program.to_string_lossy();
+    if error.kind() != io::ErrorKind::NotFound {
+        return Err(error).context(program.into_owned());
+    }
+    writeln!(io::stderr(), "error: {program}: no such program")?;
+    Ok(ExitCode::from(NOT_FOUND))
 }
 
 /// The exit code of a process, which is an octet.

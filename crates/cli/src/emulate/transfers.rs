@@ -50,9 +50,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let ran = transfers::run(&world, &scenario, &contents, &stop, |progress| line.show(progress));
     line.clear();
     let run = ran?;
-    if captures.is_some() {
-        super::end_capture(&world)?;
-    }
+    let captured = if captures.is_some() { super::end_capture(&world) } else { Ok(()) };
     let emulator = args.demands.tell(&scenario, &world.stop()?)?;
     let succeeded = run.succeeded() && args.demands.accept(&emulator);
     let emulated = Emulated { run, emulator };
@@ -60,6 +58,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.out {
         simulate::write(&folder.join("metrics.json"), &metrics)?;
     }
+    captured?;
     crate::told(simulate::tell(args.json, &emulated.run, &metrics), succeeded)
 }
 

@@ -105,9 +105,7 @@ fn filestore(text: &str) -> Result<FilestoreRequest, String> {
     let (verb, names) = text.trim().split_once(' ').unwrap_or((text, ""));
     let Some((_, action)) = ACTIONS.iter().find(|(name, _)| *name == verb) else {
         let names = ACTIONS.iter().map(|(name, _)| *name);
-        let near = lab::text::nearest(verb, names.clone())
-            .map(|near| format!("; did you mean {near:?}?"))
-            .unwrap_or_default();
+        let near = lab::text::did_you_mean(verb, names.clone());
         let known = names.collect::<Vec<_>>().join(", ");
         return Err(format!("there is no action {verb:?}{near} (actions: {known})"));
     };

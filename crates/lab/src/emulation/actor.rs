@@ -136,11 +136,7 @@ impl Actor {
 
     /// Makes the engine and tells it its ways.
     fn start(&mut self, now: Time) {
-        let name = match self.restarts {
-            0 => format!("engine {}", self.name),
-            restarts => format!("engine {} restart {restarts}", self.name),
-        };
-        // The simulator draws from the same.
+        let name = sim::engine_stream(&self.name, self.restarts);
         self.engine = Some(self.config.build(Rng::new(self.seed, &name)));
         for index in 0..self.ways.len() {
             self.announce(now, index);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use emu::{Host, Report, World};
-use engine::{PathId, PathInfo, Rng, Time};
+use engine::{PathId, PathInfo, Time};
 use link::Rate;
 use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
@@ -147,7 +147,7 @@ fn players<'a>(
     let mut players = Vec::new();
     for part in cast::parts(scenario, topology)? {
         let (name, node) = nodes[part.host];
-        let mut store = Store::new(Rng::new(scenario.seed, &format!("store {name}")));
+        let mut store = Store::of_host(scenario.seed, name);
         cast::fill_store(&mut store, scenario, (name, node), contents)?;
         let mut player = player(world, scenario, part, name, store)?;
         for crash in &node.crashes {
