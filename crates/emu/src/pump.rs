@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
 use crate::frame::vnet::Vnet;
 use crate::frame::{HEADER_MAX, Joint, Shape, complete};
-use crate::lateness::Lateness;
+use crate::lateness::{Lateness, Timings};
 use crate::store::{PacketId, Store};
 use crate::tun::{PACKET_MAX, Packet, Tun};
 
@@ -74,7 +74,7 @@ pub(crate) enum Way {
 pub(crate) struct Pipe {
     link: Link<Segment>,
     to: usize,
-    lateness: Lateness,
+    lateness: Arc<Timings>,
     refused: u64,
     /// Packets that the link took, and of which a capture was told what becomes.
     taken: u64,
@@ -85,7 +85,7 @@ impl Pipe {
     /// An idle link that leads to the device of this number.
     pub(crate) fn new(config: Config, rng: Rng, to: usize) -> Result<Self, ConfigError> {
         let link = Link::new(config, rng)?;
-        Ok(Self { link, to, lateness: Lateness::new(), refused: 0, taken: 0, decided: 0 })
+        Ok(Self { link, to, lateness: Arc::new(Timings::new()), refused: 0, taken: 0, decided: 0 })
     }
 }
 
@@ -118,11 +118,22 @@ pub struct Report {
 
 enum Order {
     Change(usize, Box<dyn FnOnce(&Config) -> Config + Send>, Sender<Result<(), ConfigError>>),
-    Report(Sender<Report>),
+    Count(Sender<Counts>),
+    CountOnTheWay(Sender<u64>),
     Begin(Sender<Clock>),
     Capture(CapturePlan, Sender<Result<(), CaptureError>>),
     EndCapture(Sender<Option<Finished>>),
     Stop,
+}
+
+/// What the pump's thread alone knows of a [`Report`]. It is little: whoever asks keeps packets from
+/// being in time.
+pub(crate) struct Counts {
+    /// Of each link what became of its packets, how many were refused and how many wait.
+    links: Vec<(link::Stats, u64, usize)>,
+    no_memory: u64,
+    unreadable: u64,
+    unattended: Duration,
 }
 
 /// What is to be captured, and where to.
@@ -158,6 +169,8 @@ pub(crate) struct Handle {
     orders: Sender<Order>,
     event: Arc<OwnedFd>,
     clock: Shared,
+    /// Of each link.
+    lateness: Arc<[Arc<Timings>]>,
 }
 
 /// The pump's clock, for others to read.
@@ -195,7 +208,25 @@ impl Handle {
     /// What became of all packets; `None` if the pump has stopped.
     pub(crate) fn report(&self) -> Option<Report> {
         let (answer, result) = crossbeam_channel::bounded(1);
-        self.order(Order::Report(answer));
+        self.order(Order::Count(answer));
+        Some(self.complete(result.recv().ok()?))
+    }
+
+    /// Adds to what was counted how late packets were.
+    pub(crate) fn complete(&self, counts: Counts) -> Report {
+        let of = |((stats, refused, waiting), lateness): (_, &Arc<Timings>)| {
+            let lateness = lateness.so_far();
+            LinkReport { stats, lateness, refused, waiting }
+        };
+        let links = counts.links.into_iter().zip(&*self.lateness).map(of).collect();
+        let Counts { no_memory, unreadable, unattended, .. } = counts;
+        Report { links, no_memory, unreadable, unattended }
+    }
+
+    /// Packets that wait for a line or are on their way; `None` if the pump has stopped.
+    pub(crate) fn on_the_way(&self) -> Option<u64> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::CountOnTheWay(answer));
         result.recv().ok()
     }
 
@@ -279,7 +310,12 @@ impl Pump {
         let (sender, orders) = crossbeam_channel::unbounded();
         let clock = Clock::start();
         let shared = Shared(Arc::new(Mutex::new(clock)));
-        let handle = Handle { orders: sender, event: Arc::clone(&event), clock: shared.clone() };
+        let handle = Handle {
+            orders: sender,
+            event: Arc::clone(&event),
+            clock: shared.clone(),
+            lateness: pipes.iter().map(|pipe| Arc::clone(&pipe.lateness)).collect(),
+        };
         let pump = Self {
             ports,
             pipes,
@@ -302,7 +338,7 @@ impl Pump {
 
     /// Carries packets until it is told to stop. `real_time` says that the thread runs with a
     /// priority of that kind.
-    pub(crate) fn run(mut self, real_time: bool) -> io::Result<Report> {
+    pub(crate) fn run(mut self, real_time: bool) -> io::Result<Counts> {
         let mut slept = Instant::now();
         let mut looked = slept;
         loop {
@@ -352,12 +388,12 @@ impl Pump {
     }
 
     /// Completes a capture that runs, and says what became of all packets.
-    fn end(mut self) -> io::Result<Report> {
-        let report = self.report();
+    fn end(mut self) -> io::Result<Counts> {
+        let counts = self.counts();
         if let Some(tap) = self.tap.take() {
             tap.finish().wait()?;
         }
-        Ok(report)
+        Ok(counts)
     }
 
     /// Takes into account how much too long a sleep was: what is needed more often than not is
@@ -402,8 +438,12 @@ impl Pump {
                     let config = change(link.config());
                     let _ = answer.send(link.set_config(now, config));
                 }
-                Ok(Order::Report(answer)) => {
-                    let _ = answer.send(self.report());
+                Ok(Order::Count(answer)) => {
+                    let _ = answer.send(self.counts());
+                }
+                Ok(Order::CountOnTheWay(answer)) => {
+                    let queued = self.pipes.iter().map(|pipe| pipe.link.stats().queued.packets);
+                    let _ = answer.send(queued.sum());
                 }
                 Ok(Order::Begin(answer)) => {
                     (self.clock, self.started_of_day) = (Clock::start(), SystemTime::now());
@@ -457,16 +497,11 @@ impl Pump {
         }
     }
 
-    fn report(&self) -> Report {
-        let of = |pipe: &Pipe| LinkReport {
-            stats: pipe.link.stats().clone(),
-            lateness: pipe.lateness.clone(),
-            refused: pipe.refused,
-            waiting: pipe.link.waiting(),
-        };
+    fn counts(&self) -> Counts {
+        let of = |pipe: &Pipe| (pipe.link.stats().clone(), pipe.refused, pipe.link.waiting());
         let links = self.pipes.iter().map(of).collect();
         let Self { no_memory, unreadable, unattended, .. } = *self;
-        Report { links, no_memory, unreadable, unattended }
+        Counts { links, no_memory, unreadable, unattended }
     }
 
     /// Takes what a host sends and hands it to its links.

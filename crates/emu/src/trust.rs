@@ -114,14 +114,15 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lateness::Lateness;
+    use crate::lateness::Timings;
     use crate::pump::LinkReport;
 
     fn link(late: &[(u64, u32)]) -> LinkReport {
-        let mut lateness = Lateness::new();
+        let lateness = Timings::new();
         for &(micros, packets) in late {
             lateness.record(Duration::from_micros(micros), packets);
         }
+        let lateness = lateness.so_far();
         LinkReport { stats: link::Stats::default(), lateness, refused: 0, waiting: 0 }
     }
 

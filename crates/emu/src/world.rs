@@ -18,7 +18,7 @@ use crate::capture::{self, CaptureLimits, CaptureReport};
 use crate::multicast::{self, Entry, Router};
 use crate::namespace::Namespace;
 use crate::priority;
-use crate::pump::{CaptureError, ChangeError, Handle, Pipe, Port, Pump, Report, Way};
+use crate::pump::{CaptureError, ChangeError, Counts, Handle, Pipe, Port, Pump, Report, Way};
 use crate::slice;
 use crate::tun::Tun;
 
@@ -212,7 +212,7 @@ pub struct World {
     /// The device that each link leaves by.
     devices: Vec<String>,
     handle: Handle,
-    thread: Option<JoinHandle<io::Result<Report>>>,
+    thread: Option<JoinHandle<io::Result<Counts>>>,
     real_time: bool,
 }
 
@@ -308,7 +308,8 @@ impl World {
     pub fn stop(mut self) -> io::Result<Report> {
         self.handle.stop();
         let thread = self.thread.take().ok_or_else(|| io::Error::other("stopped before"))?;
-        thread.join().map_err(|_| io::Error::other("the links' thread failed"))?
+        let counts = thread.join().map_err(|_| io::Error::other("the links' thread failed"))??;
+        Ok(self.handle.complete(counts))
     }
 }
 
@@ -363,10 +364,18 @@ impl Links {
         self.0.now()
     }
 
-    /// What became of all packets so far; `None` if the world has ended.
+    /// What became of all packets so far; `None` if the world has ended. The thread that carries
+    /// packets counts them for this; how late they were is read past it.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
         self.0.report()
+    }
+
+    /// Packets that wait for a line or are on their way; `None` if the world has ended. That is all
+    /// that some want to know again and again.
+    #[must_use]
+    pub fn on_the_way(&self) -> Option<u64> {
+        self.0.on_the_way()
     }
 }
 

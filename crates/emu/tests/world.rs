@@ -144,6 +144,37 @@ fn datagrams_take_the_delay_in_order_in_both_versions() {
 }
 
 #[test]
+fn what_is_on_the_way_is_counted_until_it_is_there() {
+    let delay = Duration::from_millis(200);
+    let Some(world) = start(&row(2, &delayed(delay), &Config::default())) else { return };
+    let [near, far] = world.hosts() else { panic!("two hosts") };
+    let of = |host: &Host| IpAddr::V4(host.plan().address);
+    let (sender, receiver) = (udp(near, of(near)), udp(far, of(far)));
+    assert_eq!(world.links().on_the_way(), Some(0));
+    for number in 0..7 {
+        sender.send_to(&[number; 100], (of(far), PORT)).unwrap();
+    }
+    let begun = Instant::now();
+    let mut most = 0;
+    while begun.elapsed() < delay / 2 {
+        most = most.max(world.links().on_the_way().unwrap());
+        assert_eq!(world.links().report().unwrap().links[0].lateness.packets(), 0);
+    }
+    assert_eq!(most, 7);
+    for _ in 0..7 {
+        receiver.recv_from(&mut [0; 200]).unwrap();
+    }
+    // What came is told of after it came.
+    while world.links().on_the_way() != Some(0) {
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+    assert_eq!(world.links().report().unwrap().links[0].lateness.packets(), 7);
+    let links = world.links();
+    world.stop().unwrap();
+    assert_eq!(links.on_the_way(), None);
+}
+
+#[test]
 fn exactly_the_packets_of_a_list_are_lost() {
     let Some(world) = start(&row(2, &losing(&[2, 5, 6]), &Config::default())) else { return };
     let [near, far] = world.hosts() else { panic!("two hosts") };

@@ -393,9 +393,8 @@ impl Watch<'_> {
     }
 
     fn links_are_empty(&self) -> bool {
-        let report = self.world.links().report();
         // Links that have stopped carry nothing any more.
-        report.is_none_or(|report| report.links.iter().all(|link| link.stats.queued.packets == 0))
+        self.world.links().on_the_way().is_none_or(|packets| packets == 0)
     }
 }
 
