@@ -1,17 +1,14 @@
-//! `slowlight link` and `slowlight emu` as a user runs them: as root, without root, and killed.
+//! `slowlight link` and `slowlight emu` as a user runs them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// A user that no machine has.
-const NOBODY: &str = "54321";
 
 fn slowlight(arguments: &[&str]) -> Output {
     Command::new(SLOWLIGHT).args(arguments).output().unwrap()
@@ -216,35 +213,4 @@ fn a_terminated_world_ends_its_programs() {
     let status = running.0.wait().unwrap();
     assert!(!status.success());
     wait_for("everything to be gone", || marked(&mark).is_empty());
-}
-
-/// Runs a script in a mount namespace in which everybody may open `/dev/net/tun`, as somebody who is
-/// not root.
-fn as_nobody(folder: &Path, script: &str) -> Output {
-    let inside = format!(
-        "set -e; mount -t tmpfs none {0}; mkdir {0}/home; mknod -m 666 {0}/tun c 10 200
-        mount --bind {0}/tun /dev/net/tun; cp {SLOWLIGHT} {0}/slowlight; chmod 755 {0} {0}/slowlight
-        chown {NOBODY} {0}/home; cd {0}/home; export HOME={0}/home
-        exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c '{script}'",
-        folder.display()
-    );
-    Command::new("unshare").args(["-m", "sh", "-c", &inside]).output().unwrap()
-}
-
-#[test]
-fn who_is_not_root_has_worlds_too() {
-    if !is_root() {
-        eprintln!("skipped: only root can become somebody else");
-        return;
-    }
-    if !possible() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let script = "id -u; ../slowlight link --delay 30ms -- sh -c \"id -u; cat /proc/net/dev\"";
-    let output = as_nobody(folder.path(), script);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    assert!(told.starts_with(&format!("{NOBODY}\n0\n")), "{told}");
-    assert!(told.contains("far:"), "{told}");
 }

@@ -35,14 +35,23 @@ pub(crate) enum Packet {
     Unreadable,
 }
 
+/// How the file of devices can be had.
+fn remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::PermissionDenied => "; allow it: chmod 0666 /dev/net/tun (as root)",
+        io::ErrorKind::NotFound => "; have it made: modprobe tun (as root)",
+        _ => "",
+    }
+}
+
 impl Tun {
     /// Makes a device of this name in the calling thread's network namespace.
     pub(crate) fn create(name: &str) -> io::Result<Self> {
         let mut open = OpenOptions::new();
         open.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
         let file = open.open(DEVICE).map_err(|error| {
-            let why = format!("{DEVICE}: {error}");
-            io::Error::new(error.kind(), why)
+            let kind = error.kind();
+            io::Error::new(kind, format!("{DEVICE}: {error}{}", remedy(kind)))
         })?;
         attach(&file, name)?;
         // Segments of UDP since Linux 6.2; those of TCP always.

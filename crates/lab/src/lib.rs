@@ -20,6 +20,7 @@ pub mod protocol;
 pub mod quantity;
 pub mod run;
 pub mod scenario;
+pub mod scratch;
 pub mod settings;
 pub mod stats;
 pub mod text;

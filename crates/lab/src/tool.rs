@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::adapter::{Adapter, Ready};
+use crate::scratch::Scratch;
 
 /// How long a server may take until it is ready.
 const READY_MAX: Duration = Duration::from_secs(10);
@@ -97,7 +98,7 @@ impl Job<'_> {
     /// # Errors
     /// The system refused a folder or a process. What the tool itself fails in is in the outcome.
     pub fn run(&self, cancelled: &AtomicBool) -> io::Result<Outcome> {
-        let folder = tempfile::Builder::new().prefix("slowlight-tool-").tempdir()?;
+        let folder = Scratch::new()?;
         let place = Place::new(folder.path())?;
         let (at, peer) =
             if self.adapter.pulls { (self.to, self.from) } else { (self.from, self.to) };

@@ -20,6 +20,7 @@ use lab::emulation::transfers;
 use lab::preset::Preset;
 use lab::protocol::Protocol;
 use lab::quantity::{Probability, Size, Span};
+use lab::scratch::Scratch;
 use lab::tool::{Job, Outcome, Verdict};
 use lab::{compare, emulation, run, tool};
 use serde::{Deserialize, Serialize};
@@ -158,7 +159,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Stage::Inside => {}
     }
     let cancelled = transfer::stop_flag()?;
-    let folder = tempfile::tempdir().context("making a folder for the file")?;
+    let folder = Scratch::new().context("making a folder for the file")?;
     let (file, content) = args.content(folder.path())?;
     let sha256 = tool::sha256(&file)?;
     let plan = Plan { args, contenders, order, link, file, content, sha256 };

@@ -166,10 +166,14 @@ pub(super) fn run(action: &Action) -> anyhow::Result<ExitCode> {
 
 /// Removes what worlds left that were killed; what cannot be removed hinders nobody.
 pub(super) fn remove_dead() {
-    if emu::is_outer()
-        && let Err(error) = folder::remove_dead()
-    {
+    if !emu::is_outer() {
+        return;
+    }
+    if let Err(error) = folder::remove_dead() {
         tracing::warn!("{error}");
+    }
+    if let Err(error) = lab::scratch::remove_dead() {
+        tracing::warn!("temporary files of a run that was killed: {error}");
     }
 }
 

@@ -1,0 +1,117 @@
+//! Folders for what lives no longer than the process that works in them, even where that is killed.
+//!
+//! They are among the temporary files, and locked by the process that made them. Where nobody holds
+//! the lock, whoever comes next removes the folder.
+
+use std::env;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use tempfile::{Builder, TempDir};
+
+/// What their names begin with.
+const PREFIX: &str = "slowlight-scratch-";
+
+/// A folder of this process. It goes when this does.
+#[derive(Debug)]
+pub struct Scratch {
+    folder: TempDir,
+    /// Of the folder itself; not handed on to programs.
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn new() -> io::Result<Self> {
+        Self::new_in(&env::temp_dir())
+    }
+
+    fn new_in(base: &Path) -> io::Result<Self> {
+        loop {
+            let folder = Builder::new().prefix(PREFIX).tempdir_in(base)?;
+            // Before it was locked, somebody else may have taken it for one that was left.
+            let Some(lock) = lock(folder.path())? else { continue };
+            return Ok(Self { folder, _lock: lock });
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// The lock of a folder; `None` if somebody holds it or the folder is gone.
+fn lock(folder: &Path) -> io::Result<Option<File>> {
+    let file = match File::open(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    Ok(folder.is_dir().then_some(file))
+}
+
+/// Removes this user's folders that dead processes left.
+///
+/// # Errors
+/// The system refused.
+pub fn remove_dead() -> io::Result<()> {
+    remove_dead_in(&env::temp_dir(), fs::metadata("/proc/self")?.uid())
+}
+
+fn remove_dead_in(base: &Path, user: u32) -> io::Result<()> {
+    for entry in fs::read_dir(base)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        // Of the entry itself, not of what a link leads to: anybody can make one.
+        let Ok(found) = entry.metadata() else { continue };
+        if found.is_dir()
+            && found.uid() == user
+            && let Some(_lock) = lock(&entry.path())?
+        {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_of_the_dead_are_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let user = fs::metadata(base.path()).unwrap().uid();
+        let left = || fs::read_dir(base.path()).unwrap().count();
+        let living = Scratch::new_in(base.path()).unwrap();
+        fs::write(living.path().join("file"), "of the living").unwrap();
+        // One that was killed: nobody holds its lock.
+        let dead = base.path().join(format!("{PREFIX}dead"));
+        fs::create_dir_all(dead.join("in")).unwrap();
+        fs::write(dead.join("in/file"), "of the dead").unwrap();
+        for other in ["another", "slowlight-scratch"] {
+            fs::create_dir(base.path().join(other)).unwrap();
+        }
+        std::os::unix::fs::symlink(base.path(), base.path().join(format!("{PREFIX}link"))).unwrap();
+        remove_dead_in(base.path(), user + 1).unwrap();
+        assert_eq!(left(), 5, "those of others stay");
+        remove_dead_in(base.path(), user).unwrap();
+        assert!(!dead.exists() && living.path().join("file").exists());
+        assert_eq!(left(), 4);
+        drop(living);
+        assert_eq!(left(), 3);
+    }
+}
