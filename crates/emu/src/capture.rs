@@ -7,15 +7,17 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender};
 use engine::Time;
 use pcap::{Direction, LinkType, Writer};
 
-/// Events that may wait for the writing thread.
-const EVENTS: usize = 1 << 16;
+/// Octets of events that may wait for the writing thread.
+const EVENTS_MAX: usize = 64 << 20;
 /// Octets of packets that may wait for the fate of one sent before them; then it is written without.
 const WAITING_MAX: usize = 64 << 20;
 
@@ -42,7 +44,7 @@ pub struct CaptureReport {
     pub files: Vec<PathBuf>,
     /// Packets written.
     pub packets: u64,
-    /// Packets that were left out because the disk was too slow.
+    /// Packets that were left out because the disk was too slow, and 64 MiB waited for it.
     pub missed: u64,
 }
 
@@ -74,15 +76,34 @@ enum Event {
         device: usize,
         at: Time,
         bytes: Vec<u8>,
+        says: Option<&'static str>,
     },
     /// The time of day at [`Time::ZERO`] is another one from here on.
     Epoch(Time),
+}
+
+impl Event {
+    /// The memory that it takes.
+    fn octets(&self) -> usize {
+        let more = match self {
+            Self::Sent { bytes, open, refused, .. } => {
+                let says: usize = refused.iter().map(String::capacity).sum();
+                bytes.capacity() + open.capacity() * size_of::<(usize, u64)>() + says
+            }
+            Self::Decided { says, .. } => says.as_ref().map_or(0, String::capacity),
+            Self::Received { bytes, .. } => bytes.capacity(),
+            Self::Epoch(_) => 0,
+        };
+        size_of::<Self>() + more
+    }
 }
 
 /// The links' side of a capture.
 #[derive(Debug)]
 pub(crate) struct Tap {
     events: Sender<Event>,
+    /// Octets of the events that wait.
+    waiting: Arc<AtomicUsize>,
     /// Which devices are captured.
     devices: Vec<bool>,
     missed: u64,
@@ -100,11 +121,14 @@ impl Tap {
     ) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let wanted = devices.iter().map(Option::is_some).collect();
-        let (sender, receiver) = crossbeam_channel::bounded(EVENTS);
+        // What bounds it is the memory that events take, and not their number.
+        let (sender, receiver) = crossbeam_channel::unbounded();
         let recorder = Recorder::new(devices, folder, limits, time_of_day(epoch))?;
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let taken = Arc::clone(&waiting);
         let thread = std::thread::Builder::new().name("capture".to_owned());
-        let thread = thread.spawn(move || recorder.run(&receiver))?;
-        Ok(Self { events: sender, devices: wanted, missed: 0, thread })
+        let thread = thread.spawn(move || recorder.run(&receiver, &taken))?;
+        Ok(Self { events: sender, waiting, devices: wanted, missed: 0, thread })
     }
 
     pub(crate) fn wants(&self, device: usize) -> bool {
@@ -120,30 +144,46 @@ impl Tap {
         open: Vec<(usize, u64)>,
         refused: Vec<String>,
     ) {
-        self.tell(Event::Sent { device, at, bytes, open, refused });
+        self.tell_of_packet(Event::Sent { device, at, bytes, open, refused });
     }
 
     /// What will become of a link's packet; `None` if it will arrive as it was sent.
     pub(crate) fn decided(&mut self, link: usize, number: u64, says: Option<String>) {
         // Where there is no room for it, the next one tells that this was left out.
-        let _ = self.events.try_send(Event::Decided { link, number, says });
+        let _ = self.tell(Event::Decided { link, number, says }, EVENTS_MAX);
     }
 
-    pub(crate) fn received(&mut self, device: usize, at: Time, bytes: Vec<u8>) {
-        self.tell(Event::Received { device, at, bytes });
+    /// A packet came to a device at `at`; `says` if it is not as usual.
+    pub(crate) fn received(
+        &mut self,
+        device: usize,
+        at: Time,
+        bytes: Vec<u8>,
+        says: Option<&'static str>,
+    ) {
+        self.tell_of_packet(Event::Received { device, at, bytes, says });
     }
 
     /// The world's time begins anew at this time of day.
     pub(crate) fn begin(&mut self, epoch: SystemTime) {
-        self.tell(Event::Epoch(time_of_day(epoch)));
+        // It is one, and those behind it depend on it.
+        let _ = self.tell(Event::Epoch(time_of_day(epoch)), usize::MAX);
     }
 
-    fn tell(&mut self, event: Event) {
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-            self.events.try_send(event)
-        {
+    fn tell_of_packet(&mut self, event: Event) {
+        if !self.tell(event, EVENTS_MAX) {
             self.missed += 1;
         }
+    }
+
+    /// Hands on an event, unless more than `most` octets would wait; whether it did.
+    fn tell(&self, event: Event, most: usize) -> bool {
+        let octets = event.octets();
+        if self.waiting.load(Ordering::Relaxed) > most.saturating_sub(octets) {
+            return false;
+        }
+        self.waiting.fetch_add(octets, Ordering::Relaxed);
+        self.events.send(event).is_ok()
     }
 
     /// Ends the capture; the result is there when everything is written.
@@ -207,6 +247,13 @@ struct Waiting {
     says: Vec<String>,
 }
 
+impl Waiting {
+    /// The memory that a packet takes while it waits.
+    fn octets(bytes: &[u8]) -> usize {
+        size_of::<Self>() + bytes.len()
+    }
+}
+
 impl Recorder {
     fn new(
         devices: Vec<Option<Device>>,
@@ -233,9 +280,12 @@ impl Recorder {
         Ok(Self { hosts, devices: places, open: Vec::new(), epoch })
     }
 
-    fn run(mut self, events: &Receiver<Event>) -> io::Result<CaptureReport> {
+    /// Takes events, and what they take off `waiting`.
+    fn run(mut self, events: &Receiver<Event>, waiting: &AtomicUsize) -> io::Result<CaptureReport> {
         for event in events {
+            let octets = event.octets();
             self.take(event)?;
+            waiting.fetch_sub(octets, Ordering::Relaxed);
         }
         let mut report = CaptureReport::default();
         for mut host in self.hosts {
@@ -252,8 +302,9 @@ impl Recorder {
             Event::Sent { device, at, bytes, open, refused } => {
                 (device, at, Direction::Out, bytes, open, refused)
             }
-            Event::Received { device, at, bytes } => {
-                (device, at, Direction::In, bytes, Vec::new(), Vec::new())
+            Event::Received { device, at, bytes, says } => {
+                let says = says.iter().map(|says| (*says).to_owned()).collect();
+                (device, at, Direction::In, bytes, Vec::new(), says)
             }
             Event::Epoch(epoch) => {
                 self.epoch = epoch;
@@ -273,7 +324,7 @@ impl Recorder {
             self.open[link].push_back((number, host, place));
         }
         let at = self.epoch + at.since(Time::ZERO);
-        file.waiting_bytes += bytes.len();
+        file.waiting_bytes += Waiting::octets(&bytes);
         let open = open.len();
         file.waiting.push_back(Waiting { interface, at, direction, bytes, open, says });
         file.write_waiting(WAITING_MAX)
@@ -336,7 +387,7 @@ impl HostFile {
         {
             let Some(record) = self.waiting.pop_front() else { break };
             self.gone += 1;
-            self.waiting_bytes -= record.bytes.len();
+            self.waiting_bytes -= Waiting::octets(&record.bytes);
             self.write(record)?;
         }
         Ok(())
@@ -415,5 +466,33 @@ mod tests {
         let says: Vec<_> = says.iter().map(Option::as_deref).collect();
         let expected = [Some("what became of it was not recorded"), Some("lost on the way"), None];
         assert_eq!(says, expected);
+    }
+
+    #[test]
+    fn what_waits_for_the_disk_is_bounded_by_its_octets() {
+        let (events, receiver) = crossbeam_channel::unbounded();
+        let thread = std::thread::spawn(|| Ok(CaptureReport::default()));
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let mut tap = Tap { events, waiting, devices: vec![true], missed: 0, thread };
+        let len = 60_000;
+        for number in 0..2_000 {
+            tap.sent(0, Time::ZERO, vec![0; len], vec![(0, number)], Vec::new());
+        }
+        let (kept, missed) = (receiver.len(), tap.missed as usize);
+        assert_eq!(kept + missed, 2_000);
+        assert!((EVENTS_MAX - 4 * len..=EVENTS_MAX).contains(&(kept * len)), "{kept} packets");
+        // A small one may be there still, as may what all depends on.
+        tap.received(0, Time::ZERO, vec![0; 40], None);
+        assert_eq!((receiver.len(), tap.missed as usize), (kept + 1, missed));
+        while tap.tell(Event::Decided { link: 0, number: 0, says: None }, EVENTS_MAX) {}
+        let kept = receiver.len();
+        tap.begin(UNIX_EPOCH);
+        assert_eq!(receiver.len(), kept + 1);
+        // What is taken makes room.
+        let octets = receiver.recv().unwrap().octets();
+        tap.waiting.fetch_sub(octets, Ordering::Relaxed);
+        tap.received(0, Time::ZERO, vec![0; 40], None);
+        assert_eq!(tap.missed as usize, missed);
+        tap.finish().wait().unwrap();
     }
 }

@@ -36,6 +36,10 @@ const SPIN_MOST: Duration = Duration::from_micros(100);
 /// pause for 50 ms.
 const RUN_MAX: Duration = Duration::from_micros(900);
 const PAUSE: Duration = Duration::from_micros(60);
+/// What a capture says of packets that no link was asked to take, and of those that came to a host
+/// that would not take them.
+const NO_MEMORY: &str = "not taken: the emulator's memory for packets is full (--memory)";
+const REFUSED: &str = "refused by the host";
 /// How long a capture may wait to hear what becomes of packets that wait for the line.
 const TELL: Duration = Duration::from_millis(50);
 
@@ -45,6 +49,10 @@ struct Segment {
     packet: PacketId,
     index: u16,
 }
+
+/// Octets that a packet on its way takes beside its own: its record, and its place in a link's queue,
+/// which has an eighth to spare.
+pub(crate) const BESIDE: usize = (Store::BESIDE + size_of::<Departure<Segment>>()) * 9 / 8;
 
 /// A device and where what its host sends goes.
 #[derive(Debug)]
@@ -79,13 +87,23 @@ pub(crate) struct Pipe {
     /// Packets that the link took, and of which a capture was told what becomes.
     taken: u64,
     decided: u64,
+    /// Octets that its queues take, as they were counted last.
+    memory: u64,
 }
 
 impl Pipe {
     /// An idle link that leads to the device of this number.
     pub(crate) fn new(config: Config, rng: Rng, to: usize) -> Result<Self, ConfigError> {
         let link = Link::new(config, rng)?;
-        Ok(Self { link, to, lateness: Arc::new(Timings::new()), refused: 0, taken: 0, decided: 0 })
+        Ok(Self {
+            link,
+            to,
+            lateness: Arc::new(Timings::new()),
+            refused: 0,
+            taken: 0,
+            decided: 0,
+            memory: 0,
+        })
     }
 }
 
@@ -285,6 +303,8 @@ pub(crate) struct Pump {
     ports: Vec<Port>,
     pipes: Vec<Pipe>,
     store: Store,
+    /// Octets that the queues of all links take.
+    queues: u64,
     clock: Clock,
     shared: Shared,
     started_of_day: SystemTime,
@@ -320,6 +340,7 @@ impl Pump {
             ports,
             pipes,
             store: Store::new(memory),
+            queues: 0,
             clock,
             shared,
             started_of_day: SystemTime::now(),
@@ -437,6 +458,7 @@ impl Pump {
                     let link = &mut self.pipes[index].link;
                     let config = change(link.config());
                     let _ = answer.send(link.set_config(now, config));
+                    self.queues += self.pipes[index].growth();
                 }
                 Ok(Order::Count(answer)) => {
                     let _ = answer.send(self.counts());
@@ -511,6 +533,9 @@ impl Pump {
             if begun.elapsed() > TURN {
                 break;
             }
+            if self.store.room().is_none() {
+                self.shrink();
+            }
             let Some(room) = self.store.room() else {
                 return self.discard(port);
             };
@@ -576,6 +601,22 @@ impl Pump {
         if rejected > 0 {
             self.store.release(packet, rejected);
         }
+        for &pipe in pipes {
+            self.queues += self.pipes[pipe].growth();
+        }
+        self.store.count_elsewhere(self.queues);
+    }
+
+    /// Takes memory from queues that were longer once than they are.
+    fn shrink(&mut self) {
+        self.queues = 0;
+        for pipe in &mut self.pipes {
+            pipe.link.shrink();
+            pipe.memory = pipe.link.memory() as u64;
+            self.queues += pipe.memory;
+        }
+        self.store.shrink();
+        self.store.count_elsewhere(self.queues);
     }
 
     /// What one neighbour at a hub sent to a group comes back from there to the others, as from a
@@ -597,20 +638,37 @@ impl Pump {
         if rejected > 0 {
             self.store.release(segment.packet, rejected);
         }
+        for link in others {
+            self.queues += self.pipes[link].growth();
+        }
     }
 
-    /// Reads and forgets one packet, for which there is no memory.
+    /// Reads one packet, for which there is no memory, and forgets it.
     fn discard(&mut self, port: usize) -> io::Result<bool> {
         let nowhere = &mut self.scratch;
         nowhere.resize(PACKET_MAX, 0);
-        let Some(packet) = self.ports[port].tun.read(nowhere)? else { return Ok(false) };
-        let segments = match packet {
-            Packet::Unreadable => 1,
-            Packet::Whole(vnet, len) => {
-                Shape::of(&vnet, &nowhere[..len]).map_or(1, |shape| shape.segments())
-            }
+        let (len, shape) = match self.ports[port].tun.read(nowhere)? {
+            None => return Ok(false),
+            Some(Packet::Unreadable) => (0, None),
+            Some(Packet::Whole(vnet, len)) => (len, Shape::of(&vnet, &nowhere[..len]).ok()),
         };
-        self.no_memory += u64::from(segments);
+        let Some(shape) = shape else {
+            self.unreadable += 1;
+            return Ok(true);
+        };
+        let packet = &nowhere[..len];
+        if is_of_the_kernel(packet) {
+            return Ok(true);
+        }
+        self.no_memory += u64::from(shape.segments());
+        if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
+            let now = self.clock.now();
+            for index in 0..shape.segments() {
+                let mut bytes = Vec::new();
+                copy_segment((packet, &shape), index, &mut bytes);
+                tap.sent(port, now, bytes, Vec::new(), vec![NO_MEMORY.to_owned()]);
+            }
+        }
         Ok(true)
     }
 
@@ -654,6 +712,9 @@ impl Pump {
         }
         self.hand_over(index, &mut batch)?;
         self.batch = batch;
+        // What waited for the line has become what is on its way.
+        self.queues += self.pipes[index].growth();
+        self.store.count_elsewhere(self.queues);
         Ok(true)
     }
 
@@ -709,16 +770,18 @@ impl Pump {
         };
         let count = batch.runs.iter().map(|run| run.segments.len() as u32).sum();
         let at = pipe.wrote(written, self.clock, count)?;
+        let says = at.is_none().then_some(REFUSED);
+        let seen = at.unwrap_or_else(|| self.clock.now());
         for run in batch.runs.drain(..) {
             let count = run.segments.len() as u32;
-            if let Some(at) = at {
-                pipe.lateness.record(at.since(run.due), count);
-                if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
-                    for segment in run.segments {
-                        let mut bytes = Vec::new();
-                        copy_segment(&self.store, run.packet, segment, &mut bytes);
-                        tap.received(port, at, bytes);
-                    }
+            if at.is_some() {
+                pipe.lateness.record(seen.since(run.due), count);
+            }
+            if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
+                for segment in run.segments {
+                    let mut bytes = Vec::new();
+                    copy_segment(self.store.packet(run.packet), segment, &mut bytes);
+                    tap.received(port, seen, bytes, says);
                 }
             }
             self.store.release(run.packet, count);
@@ -735,16 +798,18 @@ impl Pump {
     ) -> io::Result<()> {
         let whole = &mut self.scratch;
         whole.clear();
-        copy_segment(&self.store, segment.packet, segment.index, whole);
+        copy_segment(self.store.packet(segment.packet), segment.index, whole);
         damage.apply(whole);
         let pipe = &mut self.pipes[index];
         let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], [&**whole]);
         let port = pipe.to;
-        if let Some(at) = pipe.wrote(written, self.clock, 1)? {
+        let at = pipe.wrote(written, self.clock, 1)?;
+        if let Some(at) = at {
             pipe.lateness.record(at.since(due), 1);
-            if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
-                tap.received(port, at, whole.clone());
-            }
+        }
+        if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
+            let seen = at.unwrap_or_else(|| self.clock.now());
+            tap.received(port, seen, whole.clone(), at.is_none().then_some(REFUSED));
         }
         self.store.release(segment.packet, 1);
         Ok(())
@@ -763,6 +828,13 @@ impl Pipe {
             tap.decided(index, self.decided, says);
             self.decided += 1;
         }
+    }
+
+    /// By how many octets more its queues have grown since this was asked last: they do not shrink
+    /// meanwhile.
+    fn growth(&mut self) -> u64 {
+        let now = self.link.memory() as u64;
+        now.saturating_sub(std::mem::replace(&mut self.memory, now))
     }
 
     /// Counts what a host would not take; when it had it, if it did.
@@ -814,15 +886,14 @@ fn enter(
     }
     if let Some((tap, port)) = tap {
         let mut bytes = Vec::new();
-        copy_segment(store, packet, index, &mut bytes);
+        copy_segment(store.packet(packet), index, &mut bytes);
         tap.sent(*port, now, bytes, open, refused);
     }
     rejected
 }
 
 /// Appends a segment as a packet of its own, with its checksum.
-fn copy_segment(store: &Store, packet: PacketId, index: u16, to: &mut Vec<u8>) {
-    let (bytes, shape) = (store.bytes(packet), store.shape(packet));
+fn copy_segment((bytes, shape): (&[u8], &Shape), index: u16, to: &mut Vec<u8>) {
     let mut header = [0; HEADER_MAX];
     let (vnet, len) = shape.header(bytes, index..index + 1, &mut header);
     to.extend_from_slice(&header[..len]);

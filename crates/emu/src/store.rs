@@ -17,9 +17,13 @@ pub(crate) struct PacketId(u32);
 #[derive(Debug)]
 pub(crate) struct Store {
     slabs: Vec<Slab>,
+    /// Slabs without packets, and slabs that have given back their memory.
     free: Vec<u32>,
+    unmade: Vec<u32>,
     current: Option<u32>,
-    slabs_max: usize,
+    bytes_max: u64,
+    /// Octets that others keep for the same packets.
+    elsewhere: u64,
     packets: Vec<Held>,
     vacant: Vec<u32>,
 }
@@ -42,22 +46,58 @@ struct Held {
     live: u32,
 }
 
+/// Records of packets double up to this number, and then grow by an eighth.
+const DOUBLED_MAX: usize = 8192;
+
+/// By how many the records grow when there is room for so many.
+fn growth(room: usize) -> usize {
+    if room < DOUBLED_MAX { room.max(64) } else { room / 8 }
+}
+
 impl Store {
-    /// A store of at most this many octets, 1 MiB at the least.
+    /// Octets that a packet takes beside its own: its record, and half a line that its end leaves.
+    pub(crate) const BESIDE: usize = size_of::<Held>() + size_of::<u32>() + ALIGN / 2;
+    /// Of so many octets one is left over at the ends of slabs, where a packet of the largest size
+    /// would not fit any more.
+    pub(crate) const LEFT_OVER: u64 = (SLAB / PACKET_MAX) as u64;
+
+    /// A store that takes at most this many octets, 4 MiB at the least, with its own records and
+    /// what others say that they keep.
     pub(crate) fn new(bytes_max: u64) -> Self {
-        let slabs_max = usize::try_from(bytes_max / SLAB as u64).unwrap_or(usize::MAX).max(1);
         Self {
             slabs: Vec::new(),
             free: Vec::new(),
+            unmade: Vec::new(),
             current: None,
-            slabs_max,
+            bytes_max: bytes_max.max(4 * SLAB as u64),
+            elsewhere: 0,
             packets: Vec::new(),
             vacant: Vec::new(),
         }
     }
 
+    /// Takes into account how many octets others keep for its packets.
+    pub(crate) fn count_elsewhere(&mut self, bytes: u64) {
+        self.elsewhere = bytes;
+    }
+
+    /// Octets that are taken in all, and would be if one packet more were kept in a slab that there
+    /// is.
+    fn taken(&self) -> u64 {
+        let made = self.slabs.len() - self.unmade.len();
+        let records = self.packets.capacity();
+        let of_record = size_of::<Held>() + size_of::<u32>();
+        (made * SLAB + (records + growth(records)) * of_record) as u64 + self.elsewhere
+    }
+
     /// Room for the next packet, whatever its size; `None` if the store is full.
     pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
+        while self.taken() > self.bytes_max {
+            // What was slabs once has become queues or records.
+            let index = self.free.pop()?;
+            self.slabs[index as usize].bytes = Box::default();
+            self.unmade.push(index);
+        }
         let fits = |slab: &Slab| slab.bytes.len() - slab.used >= PACKET_MAX;
         let current = match self.current.filter(|&index| fits(&self.slabs[index as usize])) {
             Some(index) => index,
@@ -70,11 +110,7 @@ impl Store {
     fn next_slab(&mut self) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.slabs.len() < self.slabs_max => {
-                let bytes = vec![0; SLAB].into_boxed_slice();
-                self.slabs.push(Slab { bytes, used: 0, live: 0 });
-                (self.slabs.len() - 1) as u32
-            }
+            None if self.taken() + SLAB as u64 <= self.bytes_max => self.make_slab(),
             // What is current is full, but may be empty of packets all the same.
             None => return None,
         };
@@ -82,6 +118,28 @@ impl Store {
             self.reuse(before);
         }
         Some(index)
+    }
+
+    fn make_slab(&mut self) -> u32 {
+        let bytes = vec![0; SLAB].into_boxed_slice();
+        match self.unmade.pop() {
+            Some(index) => {
+                self.slabs[index as usize].bytes = bytes;
+                index
+            }
+            None => {
+                self.slabs.push(Slab { bytes, used: 0, live: 0 });
+                (self.slabs.len() - 1) as u32
+            }
+        }
+    }
+
+    /// Gives back what records of packets took, if no packet is held.
+    pub(crate) fn shrink(&mut self) {
+        if self.vacant.len() == self.packets.len() {
+            self.vacant = Vec::new();
+            self.packets = Vec::new();
+        }
     }
 
     /// Keeps the packet of `len` octets that was put into the room, until it was released
@@ -99,6 +157,12 @@ impl Store {
                 id
             }
             None => {
+                if self.packets.len() == self.packets.capacity() {
+                    let room = self.packets.capacity();
+                    self.packets.reserve_exact(growth(room));
+                    // None is vacant now, and all may be later.
+                    self.vacant.reserve_exact(room + growth(room));
+                }
                 self.packets.push(held);
                 (self.packets.len() - 1) as u32
             }
@@ -114,6 +178,11 @@ impl Store {
 
     pub(crate) fn shape(&self, id: PacketId) -> &Shape {
         &self.packets[id.0 as usize].shape
+    }
+
+    /// A packet's octets and its shape.
+    pub(crate) fn packet(&self, id: PacketId) -> (&[u8], &Shape) {
+        (self.bytes(id), self.shape(id))
     }
 
     /// Takes `count` references more of a packet that is held.
@@ -163,7 +232,7 @@ mod tests {
 
     #[test]
     fn packets_stay_until_their_last_reference_and_memory_is_used_again() {
-        let mut store = Store::new(3 << 20);
+        let mut store = Store::new(5 << 20);
         let mut held = std::collections::VecDeque::new();
         let mut most = 0;
         for round in 0..20_000_u32 {
@@ -180,8 +249,8 @@ mod tests {
             held.push_back((keep(&mut store, len, mark).unwrap(), len, mark));
             most = most.max(held.len());
         }
-        assert_eq!(store.slabs.len(), 3);
-        assert!(most > 40, "{most} packets fit three slabs");
+        assert_eq!(store.slabs.len(), 4, "there are records, too");
+        assert!(most > 60, "{most} packets fit four slabs");
         for (id, ..) in held.drain(..) {
             store.release(id, 2);
         }
@@ -196,5 +265,42 @@ mod tests {
             store.release(id, 2);
         }
         assert_eq!(store.slabs.len(), 1);
+    }
+
+    /// What is really allocated.
+    fn allocated(store: &Store) -> usize {
+        let slabs: usize = store.slabs.iter().map(|slab| slab.bytes.len()).sum();
+        let records = store.packets.capacity() * size_of::<Held>();
+        slabs + records + store.vacant.capacity() * size_of::<u32>()
+    }
+
+    #[test]
+    fn records_and_what_others_keep_count_as_well_as_octets() {
+        let max = 16 << 20;
+        let mut store = Store::new(max as u64);
+        let per_packet = 160;
+        let mut held = Vec::new();
+        // As small as packets are, so that records take as much as they do.
+        while let Some(id) = keep(&mut store, 28, 1) {
+            held.push(id);
+            store.count_elsewhere(held.len() as u64 * per_packet);
+            assert!(allocated(&store) + held.len() * per_packet as usize <= max);
+        }
+        let each = max / held.len();
+        assert!((64 + 160..400).contains(&each), "{each} octets a packet");
+        // Memory that was octets becomes records, and records become octets again.
+        for id in held.drain(..) {
+            store.release(id, 2);
+        }
+        store.count_elsewhere(8 << 20);
+        assert!(store.room().is_some());
+        assert!(allocated(&store) <= 8 << 20);
+        store.shrink();
+        store.count_elsewhere(0);
+        while let Some(id) = keep(&mut store, 60_000, 1) {
+            held.push(id);
+            assert!(allocated(&store) <= max);
+        }
+        assert!(held.len() * 60_000 > max * 8 / 10, "{} large packets", held.len());
     }
 }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -442,4 +443,49 @@ fn a_capture_keeps_within_its_limits() {
         assert!(path.metadata().unwrap().len() <= 20_000);
         assert!(captured(path).len() >= 5);
     }
+}
+
+#[test]
+fn a_capture_tells_of_packets_that_found_no_memory_or_were_refused() {
+    let mut plan = row(2, &delayed(Duration::from_secs(3)), &Config::default());
+    plan.memory = 4 << 20;
+    let Some(world) = start(&plan) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let links = world.links();
+    links.capture(None, folder.path(), CaptureLimits::default()).unwrap();
+    let [near, far] = world.hosts() else { panic!("two hosts") };
+    let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
+    let sender = udp(near, a);
+    let mut command = Command::new("ip");
+    far.command(command.args(["link", "set", "dev", "host-1", "down"]));
+    assert!(command.status().unwrap().success());
+    // Fewer octets than there is room for, in packets so small that records take more than that.
+    let sent = 30_000_u64;
+    for _ in 0..sent {
+        sender.send_to(&[7], (b, PORT)).unwrap();
+    }
+    let begun = Instant::now();
+    let report = loop {
+        let report = links.report().unwrap();
+        if report.links[0].refused + report.no_memory == sent {
+            break report;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{report:?}");
+        thread::sleep(Duration::from_millis(5));
+    };
+    let pushed = report.links[0].stats.pushed.packets;
+    assert_eq!((report.links[0].refused, report.no_memory), (pushed, sent - pushed));
+    // 4 MiB for packets of 64 octets, and twice as much that is kept for each.
+    assert!((1..(4 << 20) / 200).contains(&pushed), "{pushed} packets in 4 MiB");
+    let captured_all = links.end_capture().unwrap();
+    assert_eq!(captured_all.missed, 0);
+    let says = |name: &str, what: &str| {
+        let records = captured(&folder.path().join(name));
+        let about = |r: &&(_, _, _, Option<String>)| {
+            r.3.as_ref().is_some_and(|comment| comment.starts_with(what))
+        };
+        records.iter().filter(about).count() as u64
+    };
+    assert_eq!(says("host-1.pcapng", "not taken: the emulator's memory"), report.no_memory);
+    assert_eq!(says("host-2.pcapng", "refused by the host"), pushed);
 }

@@ -89,6 +89,21 @@ impl<T> fmt::Display for Rejected<T> {
 
 impl<T: fmt::Debug> std::error::Error for Rejected<T> {}
 
+/// Queues double up to this length. Longer ones hold much of a machine's memory, and grow by an
+/// eighth: so much is left over at most.
+const DOUBLED_MAX: usize = 8192;
+
+/// By how much a queue grows that has this much room.
+fn growth(room: usize) -> usize {
+    if room < DOUBLED_MAX { room.max(16) } else { room / 8 }
+}
+
+fn make_room<T>(queue: &mut VecDeque<T>) {
+    if queue.len() == queue.capacity() {
+        queue.reserve_exact(growth(queue.capacity()));
+    }
+}
+
 impl<T> Link<T> {
     /// An idle link, whose errors are drawn from `rng`.
     ///
@@ -150,6 +165,7 @@ impl<T> Link<T> {
         }
         self.stats.queued.add(len);
         self.waiting_bytes += len as u64;
+        make_room(&mut self.waiting);
         self.waiting.push_back(Waiting { pushed: now, len, framed, item });
         self.advance(now);
         Ok(())
@@ -221,6 +237,27 @@ impl<T> Link<T> {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Bytes of memory that its queues take, what they take with the next packet included; what is
+    /// behind the items is the driver's. Queues stay as long as they were once: see
+    /// [`shrink`](Self::shrink).
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let bytes = |room: usize, of: usize| (room + growth(room)) * of;
+        bytes(self.waiting.capacity(), size_of::<Waiting<T>>())
+            + bytes(self.flight.capacity(), size_of::<Departure<T>>())
+    }
+
+    /// Gives back the memory of queues that were much longer once than they are.
+    pub fn shrink(&mut self) {
+        let is_idle = |room: usize, len: usize| room / 4 > len + DOUBLED_MAX;
+        if is_idle(self.waiting.capacity(), self.waiting.len()) {
+            self.waiting.shrink_to_fit();
+        }
+        if is_idle(self.flight.capacity(), self.flight.len()) {
+            self.flight.shrink_to_fit();
+        }
     }
 
     /// Whether a packet of `len` bytes pushed at `now` would be taken.
@@ -406,6 +443,7 @@ impl<T> Link<T> {
         };
         self.latest_arrival = self.latest_arrival.max(at);
         self.untold += 1;
+        make_room(&mut self.flight);
         self.flight.push_back(Departure {
             at: self.latest_arrival,
             pushed: packet.pushed,
