@@ -7,8 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use comfy_table::Table;
+use lab::metrics::TransferMetrics;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
+use lab::tool::Verdict;
 use serde_json::json;
 
 use crate::show;
@@ -52,6 +54,7 @@ pub(crate) fn scenario(path: &Path, seed: Option<u64>) -> anyhow::Result<Scenari
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let scenario = scenario(&args.scenario, args.seed)?;
+    run::refuse_tools(&scenario)?;
     if let Some(folder) = &args.out {
         prepare(folder, &args.scenario, &scenario)?;
     }
@@ -156,10 +159,19 @@ fn table(run: &Run) -> Table {
             of_bound(or_dash(transfer.efficiency, show::percent)),
             or_dash(transfer.packets_str.map(|count| count as f64), show::count),
             or_dash(transfer.packets_rts.map(|count| count as f64), show::count),
-            if transfer.completed { "verified".to_owned() } else { "failed".to_owned() },
+            result(transfer).to_owned(),
         ]);
     }
     table
+}
+
+fn result(transfer: &TransferMetrics) -> &'static str {
+    match transfer.verdict {
+        Some(Verdict::Measured) => "measured",
+        Some(Verdict::Different) => "another file",
+        Some(Verdict::Identical | Verdict::Failed) | None if transfer.completed => "verified",
+        Some(Verdict::Identical | Verdict::Failed) | None => "failed",
+    }
 }
 
 /// Tells people what went wrong.

@@ -139,6 +139,150 @@ fn tools_and_protocols_are_compared_in_one_table_and_kept() {
     assert!(said(&other).contains("choose another folder"), "{}", said(&other));
 }
 
+/// A scenario of two hosts with these transfers, in the folder of the adapters.
+fn scenario(folder: &Path, transfers: &str) -> PathBuf {
+    let link = "rate = \"20 Mbit/s\", delay = \"20 ms\"";
+    let text = format!(
+        "seed = 1\nlimits = {{ time = \"30 s\" }}\nlinks = [{{ from = \"a\", to = \"b\", {link} }}, \
+         {{ from = \"b\", to = \"a\", {link} }}]\ntransfers = [\n{transfers}\n]\n"
+    );
+    let path = folder.join("adapters/world.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn slowlight(args: &[&str], scenario: &Path) -> Output {
+    Command::new(SLOWLIGHT).args(args).arg(scenario).output().unwrap()
+}
+
+#[test]
+fn tools_of_a_scenario_are_checked_before_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    for (command, transfer, why) in [
+        (&["emu", "run"][..], "tool = \"htp-wget\"", "did you mean \"http-wget\"?"),
+        (&["emu", "run"], "tool = \"needy.toml\"", "apt-get install none-such"),
+        (&["emu", "run"], "tool = \"nobody.toml\"", "nobody.toml"),
+        (&["emu", "run"], "tool = \"copy.toml\", protocol = \"cfdp\"", "not both"),
+        (&["sim"], "tool = \"copy.toml\"", "slowlight emu run"),
+    ] {
+        let transfer = format!("{{ from = \"a\", to = \"b\", {transfer} }}");
+        let output = slowlight(command, &scenario(folder.path(), &transfer));
+        assert_eq!(output.status.code(), Some(2), "{transfer}: {}", said(&output));
+        assert!(said(&output).contains(why), "{transfer}: {}", said(&output));
+    }
+}
+
+#[test]
+fn tools_carry_transfers_of_a_scenario_beside_protocols() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let adapters = adapters(folder.path());
+    // It has a server, and is over the link: what is written arrives by the receiver's half.
+    let over = "about = \"over the link\"\nport = 4000\nready = \"tcp\"\n\
+        server = 'exec python3 -m http.server --directory \"$IN\" $PORT'\n\
+        client = 'python3 -c \"import socket,sys; socket.create_connection((sys.argv[1], \
+        int(sys.argv[2])))\" \"$PEER\" \"$PORT\" && cp \"$FILE\" \"$OUT\"'\n";
+    fs::write(adapters.join("over.toml"), over).unwrap();
+    let measures = "port = 4000\ngoodput = \"/rate\"\nclient = 'echo \"{\\\"rate\\\": 5e6}\"'\n";
+    fs::write(adapters.join("measures.toml"), measures).unwrap();
+    let one = |more: &str| format!("{{ from = \"a\", to = \"b\", size = \"100 kB\", {more} }},\n");
+    let transfers = [
+        one("tool = \"over.toml\""),
+        one("tool = \"over.toml\", start = \"200 ms\""),
+        one("protocol = \"cfdp\", start = \"100 ms\""),
+        one("tool = \"measures.toml\""),
+        one("tool = \"broken.toml\""),
+    ];
+    let path = scenario(folder.path(), &transfers.concat());
+    let out = folder.path().join("out");
+    let run = ["emu", "run", "--json", "--out", out.to_str().unwrap()];
+    let output = slowlight(&run, &path);
+    assert_eq!(output.status.code(), Some(1), "one fails: {}", said(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["ended"], "idle");
+    let verdicts = told["transfers"].as_array().unwrap().iter().map(|one| &one["verdict"]);
+    let wanted = ["identical", "identical", "null", "measured", "failed"];
+    assert_eq!(verdicts.map(|one| one.as_str().unwrap_or("null")).collect::<Vec<_>>(), wanted);
+    let field = |number: usize, key: &str| told["transfers"][number][key].clone();
+    for number in 0..3 {
+        assert_eq!(
+            (field(number, "verified"), field(number, "completed")),
+            (true.into(), true.into())
+        );
+        // To connect takes a round trip, and a file over the link a light time.
+        let seconds = field(number, "delivered_s").as_f64().unwrap();
+        assert!((0.04..10.0).contains(&seconds), "{number}: {seconds}");
+    }
+    assert_eq!((field(0, "protocol"), field(2, "protocol")), ("over".into(), "cfdp".into()));
+    assert_eq!((field(3, "goodput_bps"), field(3, "delivered_s")), (5e6.into(), Value::Null));
+    let failure = field(4, "failure");
+    assert!(failure.as_str().unwrap().contains("exit status: 3: no way"), "{failure}");
+    let kept: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("metrics.json")).unwrap()).unwrap();
+    assert_eq!(kept["transfers"], told["transfers"]);
+    let shown = slowlight(&["emu", "run"], &path);
+    let shown = said(&shown);
+    for word in ["verified", "measured", "failed", "over ", "no way"] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+}
+
+#[test]
+fn a_scenario_ends_its_tools_at_its_time() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    let transfers = "{ from = \"a\", to = \"b\", tool = \"slow.toml\" }, \
+        { from = \"a\", to = \"b\", tool = \"copy.toml\", start = \"20 s\" }";
+    let path = scenario(folder.path(), transfers);
+    let text = fs::read_to_string(&path).unwrap().replace("30 s", "700 ms");
+    fs::write(&path, text).unwrap();
+    let begun = Instant::now();
+    let output = slowlight(&["emu", "run", "--json"], &path);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{}", said(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["ended"], "time limit");
+    let why = |number: usize| told["transfers"][number]["failure"].as_str().unwrap().to_owned();
+    assert!(why(0).contains("stopped") || why(0).contains("not over"), "{}", why(0));
+    assert!(why(1).contains("never asked for"), "{}", why(1));
+}
+
+#[test]
+fn what_a_killed_comparison_left_is_removed_by_the_next_command() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    let temporary = folder.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let mut command = compare(folder.path(), &["--tool", "slow"]);
+    let command = command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let left = || fs::read_dir(&temporary).unwrap().count();
+    let begun = Instant::now();
+    // The file's folder, and the tool's.
+    while left() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", child.try_wait());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(left(), 2);
+    let begun = Instant::now();
+    // The kernel ends what is in there a moment later.
+    while left() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let mut list = Command::new(SLOWLIGHT);
+        assert!(list.args(["emu", "list"]).env("TMPDIR", &temporary).status().unwrap().success());
+    }
+}
+
 #[test]
 fn an_interrupted_comparison_keeps_what_it_has() {
     if !possible() {

@@ -117,6 +117,27 @@ pub struct Adapters {
     own: Vec<(String, String)>,
 }
 
+/// Whether what a scenario names as a tool is the path of an adapter.
+#[must_use]
+pub fn is_path(tool: &str) -> bool {
+    tool.ends_with(".toml")
+}
+
+/// The adapter that a scenario names: one that comes with slowlight, or a path that ends in `.toml`.
+///
+/// # Errors
+///
+/// There is none, and which there are; or what is wrong with it.
+pub fn named(tool: &str) -> Result<Adapter, SpecError> {
+    if !is_path(tool) {
+        return Adapters::default().find(tool);
+    }
+    let path = Path::new(tool);
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let own = vec![(name.clone().into_owned(), text::read_text(path)?)];
+    Adapters { folder: path.parent().map(Path::to_owned), own }.find(&name)
+}
+
 impl Adapters {
     /// With those of a folder: each file `NAME.toml`.
     ///
@@ -259,6 +280,17 @@ impl NeedText {
 }
 
 impl Adapter {
+    /// Checks that this machine has all that it takes.
+    ///
+    /// # Errors
+    ///
+    /// The first that is missing, and how it is had.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let missing = self.missing();
+        let missing = missing.first();
+        missing.map_or(Ok(()), |need| Err(SpecError::invalid(format!("{}: {need}", self.name))))
+    }
+
     /// What it takes and this machine lacks.
     #[must_use]
     pub fn missing(&self) -> Vec<&Need> {
@@ -336,6 +368,16 @@ mod tests {
     }
 
     #[test]
+    fn a_path_names_an_adapter_that_may_be_like_others() {
+        let folder = folder(&[("mine.toml", "like = \"scp\"\nclient = \"exec mine\"\n")]);
+        let mine = named(folder.path().join("mine.toml").to_str().unwrap()).unwrap();
+        assert_eq!((mine.name.as_str(), mine.port), ("mine", 2222));
+        assert_eq!(named("scp").unwrap().name, "scp");
+        let error = named("/nowhere/x.toml").unwrap_err().to_string();
+        assert!(error.contains("/nowhere/x.toml"), "{error}");
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_place() {
         let error = Adapters::default().find("spc").unwrap_err().to_string();
         assert!(error.contains("did you mean \"scp\"?"), "{error}");
@@ -364,6 +406,8 @@ mod tests {
         let missing: Vec<_> = adapter.missing().into_iter().map(Need::to_string).collect();
         assert_eq!(missing.len(), 2);
         assert!(missing[0].contains("apt-get install none-such"), "{missing:?}");
+        let error = adapter.check().unwrap_err().to_string();
+        assert!(error.starts_with("x: ") && error.contains("none-such"), "{error}");
         assert!(missing[1].contains("modprobe tcp_psychic"), "{missing:?}");
     }
 }

@@ -147,6 +147,7 @@ impl Plan {
                 via: Vec::new(),
                 overlay: None,
                 protocol: Some(protocol.clone()),
+                tool: None,
                 file: None,
                 size: Some(Size(self.content.len() as u64)),
                 content: None,

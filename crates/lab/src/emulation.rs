@@ -1,6 +1,7 @@
 //! What a scenario is in the emulator's words.
 
 mod actor;
+pub mod tools;
 pub mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -15,6 +15,7 @@ use crate::bound::{self, Hop};
 use crate::engines::End;
 use crate::link_spec::LinkSpec;
 use crate::scenario::Transfer;
+use crate::tool::Verdict;
 
 /// What became of one transfer.
 #[derive(Clone, Debug, Serialize)]
@@ -23,8 +24,11 @@ pub struct TransferMetrics {
     pub from: String,
     /// The receiver, or the group that the receivers are.
     pub to: String,
-    /// The protocol with its profile.
+    /// The protocol with its profile, or the tool.
     pub protocol: String,
+    /// How it ended, where a tool carried it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// The file's name at the receiver.
     pub name: String,
     /// The file's size.
@@ -226,6 +230,7 @@ impl Watch<'_> {
             from: transfer.from.clone(),
             to: transfer.group.clone().unwrap_or_else(|| transfer.to.to_string()),
             protocol: protocol.map(ToString::to_string).unwrap_or_default(),
+            verdict: None,
             name: transfer.name.clone().unwrap_or_default(),
             file_bytes: self.file_bytes,
             completed,

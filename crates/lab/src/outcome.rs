@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) repairs: Vec<Option<(u64, u64)>>,
     /// What became of packets.
     pub(crate) links: Vec<link::Stats>,
+    /// Whether nothing but these transfers was carried.
+    pub(crate) alone: bool,
 }
 
 impl Seen {
@@ -84,7 +86,7 @@ impl Seen {
         let first_link = receivers.first().and_then(|receiver| receiver.first_link);
         let sender = node(&transfer.from)?;
         Ok(Watch {
-            alone,
+            alone: alone && self.alone,
             reliable: scenario.is_reliable(transfer),
             start: time(transfer.start.unwrap_or_default()),
             file_bytes: content.len() as u64,

@@ -80,6 +80,21 @@ pub fn contents(scenario: &Scenario) -> Result<Vec<Bytes>, SpecError> {
     transfers.map(|(index, transfer)| content(scenario.seed, index, transfer)).collect()
 }
 
+/// Checks that no transfer is one by a tool, which takes real time.
+///
+/// # Errors
+///
+/// The first that is, and what to do.
+pub fn refuse_tools(scenario: &Scenario) -> Result<(), SpecError> {
+    let by_tool = |transfer: &Transfer| transfer.tool.is_some();
+    let Some(index) = scenario.transfers.iter().position(by_tool) else { return Ok(()) };
+    let tool = scenario.transfers[index].carrier();
+    Err(SpecError::invalid(format!(
+        "transfers[{index}]: {tool} is a program of others and cannot be simulated; run the scenario \
+         in real time: slowlight emu run"
+    )))
+}
+
 fn content(seed: u64, index: usize, transfer: &Transfer) -> Result<Bytes, SpecError> {
     if let Some(path) = &transfer.file {
         return match std::fs::read(path) {
@@ -138,6 +153,7 @@ pub fn run_unless(
     contents: &[Bytes],
     recorders: Recorders,
 ) -> Result<Run, RunError> {
+    refuse_tools(scenario)?;
     let mut stage = Stage::build(scenario, contents)?;
     let trace = stage.record(scenario, recorders)?;
     let outcome = stage.play(scenario, cancelled)?;
@@ -382,6 +398,7 @@ impl<'a> Stage<'a> {
             hosts: hosts.clone().map(|host| self.world.host_stats(*host).clone()).collect(),
             repairs: hosts.map(repairs).collect(),
             links: self.links.iter().map(|link| self.world.link_stats(*link).clone()).collect(),
+            alone: true,
         }
     }
 

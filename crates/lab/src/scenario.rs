@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::adapter;
 use crate::engines::{EngineConfig, SaratogaConfig};
 use crate::groups::{self, Group, Receivers};
 use crate::link_spec::LinkSpec;
@@ -169,6 +170,11 @@ pub struct Transfer {
     /// The protocol; `cfdp` if left out, whose class is that of the sender's `mib`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
+    /// A program of others that carries the file in place of a protocol, in the emulator: the name of
+    /// an [adapter](crate::adapter), or the path of one, which ends in `.toml`, relative to the
+    /// scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// The file to send, relative to the scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
@@ -192,6 +198,13 @@ impl Transfer {
     pub fn is_multicast(&self) -> bool {
         let knows_groups = |protocol: &Protocol| protocol.kind.is_multicast();
         self.group.is_some() && self.protocol.as_ref().is_some_and(knows_groups)
+    }
+
+    /// What carries it: a protocol with its profile, or a tool.
+    #[must_use]
+    pub fn carrier(&self) -> String {
+        let protocol = || self.protocol.as_ref().map(ToString::to_string);
+        self.tool.clone().or_else(protocol).unwrap_or_default()
     }
 
     /// The file's size; 0 for a file that cannot be looked at.
@@ -234,6 +247,11 @@ impl Scenario {
         }
         for file in scenario.transfers.iter_mut().filter_map(|t| t.file.as_mut()) {
             *file = folder.join(&file);
+        }
+        for tool in scenario.transfers.iter_mut().filter_map(|t| t.tool.as_mut()) {
+            if adapter::is_path(tool) {
+                *tool = folder.join(&*tool).to_string_lossy().into_owned();
+            }
         }
         Ok(scenario)
     }
@@ -338,10 +356,12 @@ impl Scenario {
     /// Whether a transfer repeats what is lost, whoever lost it, and its sender hears of its end.
     #[must_use]
     pub fn is_reliable(&self, transfer: &Transfer) -> bool {
-        transfer.to.names().all(|receiver| match self.class(transfer, receiver) {
-            Class::Acknowledged => true,
-            Class::Unacknowledged => false,
-        })
+        let by_tool = transfer.tool.is_some();
+        by_tool
+            || transfer.to.names().all(|receiver| match self.class(transfer, receiver) {
+                Class::Acknowledged => true,
+                Class::Unacknowledged => false,
+            })
     }
 
     /// The scenario as TOML.
@@ -409,6 +429,30 @@ impl Scenario {
                 return Err(self.no_node(&format!("transfers[{index}].{key}"), name));
             }
         }
+        if transfer.tool.is_none() {
+            self.settle_protocol(index)?;
+        }
+        let transfer = &mut self.transfers[index];
+        transfer.start.get_or_insert_default();
+        if transfer.file.is_none() {
+            transfer.size.get_or_insert(SIZE);
+            transfer.content.get_or_insert_default();
+        } else if transfer.size.is_some() || transfer.content.is_some() {
+            return Err(SpecError::invalid(format!(
+                "transfers[{index}]: give `file`, or `size` and `content`, not both"
+            )));
+        }
+        let name = match &transfer.file {
+            Some(file) => file.file_name().map(|name| name.to_string_lossy().into_owned()),
+            None => None,
+        };
+        transfer.name.get_or_insert(name.unwrap_or_else(|| format!("file-{}", index + 1)));
+        Ok(())
+    }
+
+    /// What a transfer is carried by, which its stations speak.
+    fn settle_protocol(&mut self, index: usize) -> Result<(), SpecError> {
+        let transfer = &self.transfers[index];
         let protocol = transfer
             .protocol
             .clone()
@@ -429,20 +473,6 @@ impl Scenario {
         let profile = transfer.overlay.and_then(Overlay::profile).map(str::to_owned);
         let protocol = Protocol { profile: protocol.profile.or(profile), ..protocol };
         transfer.protocol = Some(protocol.clone());
-        transfer.start.get_or_insert_default();
-        if transfer.file.is_none() {
-            transfer.size.get_or_insert(SIZE);
-            transfer.content.get_or_insert_default();
-        } else if transfer.size.is_some() || transfer.content.is_some() {
-            return Err(SpecError::invalid(format!(
-                "transfers[{index}]: give `file`, or `size` and `content`, not both"
-            )));
-        }
-        let name = match &transfer.file {
-            Some(file) => file.file_name().map(|name| name.to_string_lossy().into_owned()),
-            None => None,
-        };
-        transfer.name.get_or_insert(name.unwrap_or_else(|| format!("file-{}", index + 1)));
         for station in stations {
             if let Some(node) = self.nodes.get_mut(&station) {
                 node.protocol.get_or_insert_with(|| protocol.clone());
@@ -451,9 +481,33 @@ impl Scenario {
         Ok(())
     }
 
+    /// Checks what a transfer by a tool says, and that there is such a tool.
+    fn check_tool(index: usize, transfer: &Transfer) -> Result<(), SpecError> {
+        let Some(tool) = &transfer.tool else { return Ok(()) };
+        let key = format!("transfers[{index}]");
+        for (other, given) in [
+            ("protocol", transfer.protocol.is_some()),
+            ("via", !transfer.via.is_empty()),
+            ("overlay", transfer.overlay.is_some()),
+        ] {
+            if given {
+                let message = format!("{key}: give `tool` or `{other}`, not both");
+                return Err(SpecError::invalid(message));
+            }
+        }
+        if transfer.to.0.len() > 1 {
+            return Err(SpecError::invalid(format!(
+                "{key}.to: a tool carries a file to one receiver; write a table for each"
+            )));
+        }
+        let told = |error| SpecError::invalid(format!("{key}.tool: {error}"));
+        adapter::named(tool).map(|_| ()).map_err(told)
+    }
+
     fn check_transfers(&self) -> Result<(), SpecError> {
         let mut names = BTreeSet::new();
         for (index, transfer) in self.transfers.iter().enumerate() {
+            Self::check_tool(index, transfer)?;
             if transfer.to.0.contains(&transfer.from) {
                 return Err(SpecError::invalid(format!(
                     "transfers[{index}]: {} cannot send to itself",
@@ -479,7 +533,7 @@ impl Scenario {
                     "transfers[{index}]: {to} gets two files called {name:?}"
                 )));
             }
-            for station in stations {
+            for station in stations.into_iter().filter(|_| transfer.tool.is_none()) {
                 let settings =
                     |protocol: &Protocol| (protocol.kind.family(), protocol.profile.clone());
                 let spoken = self.nodes[station].protocol.as_ref().map(settings);

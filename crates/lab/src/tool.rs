@@ -27,6 +27,8 @@ const NAME: &str = "file";
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy"];
 /// What a tool that needs a rate is told where links have none, in bit/s.
 const RATE: u64 = 1_000_000_000;
+/// What it is told of the rate that links have, in hundredths.
+const SHARE: u64 = 95;
 
 /// A file to be carried by a tool.
 #[derive(Debug)]
@@ -43,7 +45,10 @@ pub struct Job<'a> {
     pub from: &'a Host,
     /// Where it shall be.
     pub to: &'a Host,
-    /// A rate in bit/s that the links between have room for, for tools that must be told one.
+    /// The port of its server: the adapter's, unless another has that.
+    pub port: u16,
+    /// The rate of the slowest link between, in bit/s; tools that must be told one are told a little
+    /// less.
     pub rate: Option<u64>,
     /// How long it may take.
     pub limit: Duration,
@@ -98,6 +103,18 @@ impl Job<'_> {
     /// # Errors
     /// The system refused a folder or a process. What the tool itself fails in is in the outcome.
     pub fn run(&self, cancelled: &AtomicBool) -> io::Result<Outcome> {
+        match self.prepare(cancelled)? {
+            Ok(prepared) => prepared.run(cancelled),
+            Err(outcome) => Ok(outcome),
+        }
+    }
+
+    /// Does all that comes before the client, which may then begin at any time; or says why there
+    /// will be none.
+    ///
+    /// # Errors
+    /// The system refused a folder or a process.
+    pub fn prepare(&self, cancelled: &AtomicBool) -> io::Result<Result<Prepared<'_>, Outcome>> {
         let folder = Scratch::new()?;
         let place = Place::new(folder.path())?;
         let (at, peer) =
@@ -107,7 +124,7 @@ impl Job<'_> {
             let status = Running::start(command.arg("-e"), &place, "prepare", prepare)?
                 .end(READY_MAX, cancelled)?;
             if !status.is_some_and(|status| status.success()) {
-                return Ok(failed("preparing it failed", &place, "prepare"));
+                return Ok(Err(failed("preparing it failed", &place, "prepare")));
             }
         }
         let mut server = match &self.adapter.server {
@@ -120,25 +137,9 @@ impl Job<'_> {
         if let (Some(server), Some(ready)) = (&mut server, self.adapter.ready)
             && let Some(why) = self.await_ready(server, peer, ready, cancelled)?
         {
-            return Ok(failed(&why, &place, "server"));
+            return Ok(Err(failed(&why, &place, "server")));
         }
-        let text = &self.adapter.client;
-        let mut command = self.shell(&place, at, peer)?;
-        let begun = Instant::now();
-        let client = Running::start(at.command(&mut command), &place, "client", text)?;
-        let status = client.end(self.limit, cancelled)?;
-        let seconds = begun.elapsed().as_secs_f64();
-        match status {
-            None if cancelled.load(Ordering::Relaxed) => Ok(failed("stopped", &place, "client")),
-            None => {
-                let limit = self.limit.as_secs_f64();
-                Ok(failed(&format!("not over after {limit} s"), &place, "client"))
-            }
-            Some(status) if !status.success() => {
-                Ok(failed(&format!("it ended with {status}"), &place, "client"))
-            }
-            Some(_) => self.judge(&place, seconds),
-        }
+        Ok(Ok(Prepared { job: self, at, peer, _server: server, place, _folder: folder }))
     }
 
     /// What the client's good end is worth.
@@ -177,7 +178,7 @@ impl Job<'_> {
         for name in PROXIES {
             command.env_remove(name).env_remove(name.to_uppercase());
         }
-        let rate = self.rate.unwrap_or(RATE);
+        let rate = self.rate.map_or(RATE, |rate| rate / 100 * SHARE);
         command
             .env("DIR", &place.folder)
             .env("IN", &place.input)
@@ -186,7 +187,7 @@ impl Job<'_> {
             .env("NAME", NAME)
             .env("PEER", peer.plan().address.to_string())
             .env("HERE", at.plan().address.to_string())
-            .env("PORT", self.adapter.port.to_string())
+            .env("PORT", self.port.to_string())
             .env("BYTES", self.bytes.to_string())
             .env("RATE", rate.to_string())
             .env("RATE_KBPS", (rate / 1_000).to_string())
@@ -204,12 +205,12 @@ impl Job<'_> {
         cancelled: &AtomicBool,
     ) -> io::Result<Option<String>> {
         let begun = Instant::now();
-        while !listens(at, ready, self.adapter.port)? {
+        while !listens(at, ready, self.port)? {
             if let Some(status) = server.child.try_wait()? {
                 return Ok(Some(format!("its server ended with {status}")));
             }
             if begun.elapsed() > READY_MAX || cancelled.load(Ordering::Relaxed) {
-                let port = self.adapter.port;
+                let port = self.port;
                 return Ok(Some(format!("its server does not listen on port {port}")));
             }
             std::thread::sleep(LOOK);
@@ -218,7 +219,48 @@ impl Job<'_> {
     }
 }
 
+/// A tool whose client has yet to begin. What it leaves is gone with this.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    job: &'a Job<'a>,
+    /// Where the client runs, and where the server does.
+    at: &'a Host,
+    peer: &'a Host,
+    // What still runs ends before its folder goes.
+    _server: Option<Running>,
+    place: Place,
+    _folder: Scratch,
+}
+
+impl Prepared<'_> {
+    /// Runs the client.
+    ///
+    /// # Errors
+    /// As those of [`Job::run`].
+    pub fn run(self, cancelled: &AtomicBool) -> io::Result<Outcome> {
+        let Self { job, at, peer, ref place, .. } = self;
+        let mut command = job.shell(place, at, peer)?;
+        let begun = Instant::now();
+        let text = &job.adapter.client;
+        let client = Running::start(at.command(&mut command), place, "client", text)?;
+        let status = client.end(job.limit, cancelled)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        match status {
+            None if cancelled.load(Ordering::Relaxed) => Ok(failed("stopped", place, "client")),
+            None => {
+                let limit = job.limit.as_secs_f64();
+                Ok(failed(&format!("not over after {limit} s"), place, "client"))
+            }
+            Some(status) if !status.success() => {
+                Ok(failed(&format!("it ended with {status}"), place, "client"))
+            }
+            Some(_) => job.judge(place, seconds),
+        }
+    }
+}
+
 /// Where a tool works.
+#[derive(Debug)]
 struct Place {
     folder: PathBuf,
     input: PathBuf,
@@ -263,6 +305,7 @@ fn failed(why: &str, place: &Place, who: &str) -> Outcome {
 }
 
 /// A process that does not outlive this.
+#[derive(Debug)]
 struct Running {
     child: Child,
 }

@@ -189,7 +189,7 @@ impl<'a> Topology<'a> {
             if scenario.is_reliable(transfer) && !leads(far, near) {
                 return Err(SpecError::invalid(format!(
                     "no links lead back from {far} to {near}, and {} needs its answers{}",
-                    transfer.protocol.as_ref().map(ToString::to_string).unwrap_or_default(),
+                    transfer.carrier(),
                     slip()
                 )));
             }

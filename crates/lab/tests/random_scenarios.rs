@@ -260,6 +260,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
         via: Vec::new(),
         overlay: None,
         protocol: Some(format!("{class}{profile}").parse().unwrap()),
+        tool: None,
         file: None,
         size: Some(size(rng, rate)),
         content: None,

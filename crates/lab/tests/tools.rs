@@ -51,7 +51,8 @@ fn carry(world: &World, adapter: &Adapter, limit: Duration) -> Outcome {
         sha256: tool::sha256(&file).unwrap(),
         from: world.host(emulation::ENDS.0).unwrap(),
         to: world.host(emulation::ENDS.1).unwrap(),
-        rate: Some(45_000_000),
+        port: adapter.port,
+        rate: Some(50_000_000),
         limit,
     };
     job.run(&AtomicBool::new(false)).unwrap()

@@ -34,8 +34,6 @@ const TOOLS: [&str; 6] = ["scp", "sftp", "rsync", "rsync-daemon", "ftp", "http-w
 /// The sum of the rates of worlds that run at the same time, in bit/s, and their number.
 const BUSY: u64 = 200_000_000;
 const JOBS_MAX: usize = 8;
-/// What of a link's rate a tool that needs one is told, in hundredths.
-const SHARE: u64 = 95;
 /// The file of results in the folder of them, and what they are results of.
 const RESULTS: &str = "results.jsonl";
 const PLAN: &str = "plan.json";
@@ -189,9 +187,7 @@ impl Args {
         let mut contenders = BTreeMap::new();
         for name in tools {
             let adapter = adapters.find(name)?;
-            if let Some(missing) = adapter.missing().first() {
-                return Err(Usage(format!("{name}: {missing}")).into());
-            }
+            adapter.check()?;
             order.push(name.clone());
             contenders.insert(name.clone(), Contender::Tool(adapter));
         }
@@ -336,7 +332,8 @@ impl Plan<'_> {
             sha256: self.sha256,
             from: host(emulation::ENDS.0)?,
             to: host(emulation::ENDS.1)?,
-            rate: self.rate().map(|rate| rate / 100 * SHARE),
+            port: adapter.port,
+            rate: self.rate(),
             limit: self.args.timeout.duration(),
         }
         .run(cancelled)

@@ -164,7 +164,7 @@ pub(super) fn run(action: &Action) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Removes what worlds left that were killed; what cannot be removed hinders nobody.
+/// Removes what worlds and runs left that were killed; what cannot be removed hinders nobody.
 pub(super) fn remove_dead() {
     if !emu::is_outer() {
         return;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use emu::{Stage, World};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::account::Account;
@@ -30,6 +31,7 @@ struct Emulated {
 /// Runs the transfers.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let scenario = args.scenario()?;
+    emulation::tools::check(&scenario)?;
     let mut plan = emulation::plan(&scenario)?;
     match emu::isolate()? {
         Stage::Over(code) => return Ok(ended(code)),
@@ -41,6 +43,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         simulate::prepare(folder, &args.scenario, &scenario)?;
     }
     let contents = run::contents(&scenario)?;
+    emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
     let world = World::start(&plan)?;
     let captures = captures(args, &scenario);
     if let Some(folder) = &captures {

@@ -1,10 +1,10 @@
 //! The transfers of a scenario between the hosts of an emulated world, by the engines that the
-//! simulator runs, configured as they are there.
+//! simulator runs, configured as they are there, and by [tools](super::tools).
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -17,13 +17,17 @@ use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
 
 use super::actor::{Act, Actor, Known};
+use super::tools::{self, Errand, Ties};
 use crate::cast::{self, Part, Way};
 use crate::engines::AnyEngine;
 use crate::link_spec::time;
+use crate::metrics::TransferMetrics;
 use crate::outcome::Seen;
 use crate::run::Run;
 use crate::scenario::Scenario;
+use crate::scratch::Scratch;
 use crate::text::SpecError;
+use crate::tool::Outcome;
 use crate::topology::Topology;
 
 /// How often hosts are asked whether they are done.
@@ -64,6 +68,14 @@ pub enum TransfersError {
     Host {
         /// Its name.
         host: String,
+        /// What is in the way.
+        error: io::Error,
+    },
+    /// A tool could not be run; what it fails in itself is among the results.
+    #[error("{tool}: {error}")]
+    Tool {
+        /// Its name.
+        tool: String,
         /// What is in the way.
         error: io::Error,
     },
@@ -113,15 +125,29 @@ pub fn run(
 ) -> Result<Run, TransfersError> {
     let topology = Topology::new(scenario)?;
     cast::check_ways(scenario, &topology)?;
-    let players = players(world, scenario, &topology, contents)?;
-    let (actors, ended, clock) = play(world, scenario, players, cancelled, progress)?;
+    let (own, own_contents) = own(scenario, contents);
+    let folder = Scratch::new().map_err(|error| {
+        let tool = "a folder for tools".to_owned();
+        TransfersError::Tool { tool, error }
+    })?;
+    let company = Company {
+        players: players(world, &own, &topology, &own_contents)?,
+        errands: tools::errands(world, scenario, &topology, contents, &folder)?,
+    };
+    let Played { actors, carried, ended, clock } =
+        play(world, scenario, &company.errands, company.players, cancelled, progress)?;
     let time_s = clock.now().as_secs_f64();
     let report = world.links().report();
     let report = report.ok_or_else(|| TransfersError::Links(io::Error::other("they stopped")))?;
-    let seen = seen(scenario, &actors, &report);
-    let transfers = seen.transfers(scenario, &topology, contents, |host, file, content| {
+    let alone = scenario.transfers.len() == 1;
+    let seen = Seen { alone, ..seen(&own, &actors, &report) };
+    let by_engines = seen.transfers(&own, &topology, &own_contents, |host, file, content| {
         actors.get(&host).and_then(|actor| actor.store().get(file)) == Some(content)
     })?;
+    let mut by_tools = Vec::new();
+    for (errand, outcome) in company.errands.iter().zip(carried) {
+        by_tools.push(errand.metrics(scenario, &topology, outcome.transpose()?)?);
+    }
     let names: Vec<_> = scenario.nodes.keys().collect();
     let under_way = actors.iter().map(|(host, actor)| {
         (names[*host].clone(), actor.engine().map_or(0, AnyEngine::under_way))
@@ -131,10 +157,31 @@ pub fn run(
         ended,
         time_s,
         events: actors.values().map(|actor| actor.sight().events).sum(),
-        transfers,
+        transfers: in_order(scenario, by_engines, by_tools),
         links: seen.links(scenario),
         under_way: under_way.filter(|(_, count)| *count > 0).collect(),
     })
+}
+
+/// The scenario with slowlight's own transfers alone, and their files.
+fn own(scenario: &Scenario, contents: &[Bytes]) -> (Scenario, Vec<Bytes>) {
+    let all = scenario.transfers.iter().cloned().zip(contents.iter().cloned());
+    let (transfers, contents) = all.filter(|(transfer, _)| transfer.tool.is_none()).unzip();
+    (Scenario { transfers, ..scenario.clone() }, contents)
+}
+
+/// What became of all transfers, in the scenario's order.
+fn in_order(
+    scenario: &Scenario,
+    by_engines: Vec<TransferMetrics>,
+    by_tools: Vec<TransferMetrics>,
+) -> Vec<TransferMetrics> {
+    let (mut by_engines, mut by_tools) = (by_engines.into_iter(), by_tools.into_iter());
+    let next = |transfer: &crate::scenario::Transfer| match transfer.tool {
+        Some(_) => by_tools.next(),
+        None => by_engines.next(),
+    };
+    scenario.transfers.iter().filter_map(next).collect()
 }
 
 fn players<'a>(
@@ -236,16 +283,36 @@ fn incoming(scenario: &Scenario, name: &str) -> Result<Option<u64>, SpecError> {
     Ok(sum)
 }
 
-/// Lets everything happen: what is left of each host, how it ended, and the world's clock.
+/// Who takes part.
+struct Company<'a> {
+    players: Vec<Player<'a>>,
+    errands: Vec<Errand<'a>>,
+}
+
+/// What is left when everything has happened.
+struct Played {
+    /// The hosts.
+    actors: BTreeMap<usize, Actor>,
+    /// What came of the errands, in their order; `None` of one that never began.
+    carried: Vec<Option<Result<Outcome, TransfersError>>>,
+    /// Why it is over.
+    ended: String,
+    /// The world's.
+    clock: Clock,
+}
+
+/// Lets everything happen.
 fn play(
     world: &World,
     scenario: &Scenario,
+    errands: &[Errand<'_>],
     players: Vec<Player<'_>>,
     cancelled: &AtomicBool,
     progress: impl FnMut(Progress),
-) -> Result<(BTreeMap<usize, Actor>, String, Clock), TransfersError> {
+) -> Result<Played, TransfersError> {
     let until = scenario.limits.time.map_or(Time::MAX, time);
     let stop = AtomicBool::new(false);
+    let at_work = AtomicUsize::new(errands.len());
     let standings: Vec<_> = players.iter().map(|_| Mutex::new(Standing::default())).collect();
     let (ready, all_ready) = mpsc::channel();
     thread::scope(|scope| {
@@ -257,26 +324,44 @@ fn play(
             let (ready, stop) = (ready.clone(), &stop);
             threads.push(scope.spawn(move || player.play(standing, &ready, &began, stop)));
         }
-        drop(ready);
-        for _ in &threads {
-            // Where one host fails, the others are told by the end of their channels.
-            match all_ready.recv() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(error),
-                Err(_) => return Err(TransfersError::Links(io::Error::other("a host is gone"))),
-            }
+        let mut carriers = Vec::new();
+        for errand in errands {
+            let (begin, began) = mpsc::channel();
+            begins.push(begin);
+            let ready = ready.clone();
+            let ties = Ties { ready, begin: began, stop: &stop, at_work: &at_work };
+            carriers.push(scope.spawn(move || errand.run(&ties)));
         }
-        let clock = world.begin().map_err(TransfersError::Links)?;
+        drop(ready);
+        // Where one host fails, the others are told by the end of their channels.
+        let failed = await_all(&all_ready, begins.len()).err();
+        let begun = failed.map_or_else(|| world.begin().map_err(TransfersError::Links), Err);
+        let clock = begun.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         for begin in begins {
             // A host that is gone has said why.
             let _ = begin.send(clock);
         }
-        let watch = Watch { world, standings: &standings, clock, until };
+        let errands = (errands.len(), &at_work);
+        let watch = Watch { world, standings: &standings, errands, clock, until };
         let ended = watch.until_over(cancelled, progress);
         stop.store(true, Ordering::Relaxed);
         let actors = threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
-        Ok((actors.collect(), ended, clock))
+        let actors = actors.collect();
+        let carried = carriers.into_iter().map(|thread| thread.join().ok().flatten()).collect();
+        Ok(Played { actors, carried, ended, clock })
     })
+}
+
+/// Waits until all that take part are ready.
+fn await_all(
+    ready: &mpsc::Receiver<Result<(), TransfersError>>,
+    count: usize,
+) -> Result<(), TransfersError> {
+    for _ in 0..count {
+        let gone = |_| TransfersError::Links(io::Error::other("a host is gone"));
+        ready.recv().map_err(gone)??;
+    }
+    Ok(())
 }
 
 impl Player<'_> {
@@ -351,6 +436,8 @@ impl Standing {
 struct Watch<'a> {
     world: &'a World,
     standings: &'a [Mutex<Standing>],
+    /// How many transfers tools have, and how many of them are not over.
+    errands: (usize, &'a AtomicUsize),
     clock: Clock,
     until: Time,
 }
@@ -366,10 +453,11 @@ impl Watch<'_> {
                 .iter()
                 .map(|standing| standing.lock().unwrap_or_else(PoisonError::into_inner).clone())
                 .collect();
-            let sum = |of: fn(&Standing) -> u64| standings.iter().map(of).sum();
+            let sum = |of: fn(&Standing) -> u64| standings.iter().map(of).sum::<u64>();
+            let at_work = self.errands.1.load(Ordering::Relaxed);
             progress(Progress {
                 elapsed: now.since(Time::ZERO),
-                ended: sum(|standing| standing.ended),
+                ended: sum(|standing| standing.ended) + (self.errands.0 - at_work) as u64,
                 received: sum(|standing| standing.received),
                 received_bytes: sum(|standing| standing.received_bytes),
             });
@@ -382,8 +470,12 @@ impl Watch<'_> {
             if now >= self.until {
                 return "time limit".to_owned();
             }
-            let still = standings.iter().all(|standing| standing.at_rest) && standings == before;
-            rests = if still && self.links_are_empty() { rests + 1 } else { 0 };
+            let at_rest = at_work == 0 && standings.iter().all(|standing| standing.at_rest);
+            rests = if at_rest && standings == before && self.links_are_empty() {
+                rests + 1
+            } else {
+                0
+            };
             if rests >= RESTS {
                 return "idle".to_owned();
             }
@@ -420,5 +512,6 @@ fn seen(scenario: &Scenario, actors: &BTreeMap<usize, Actor>, report: &Report) -
             .map(|host| of_host(host).and_then(Actor::engine).and_then(AnyEngine::repairs))
             .collect(),
         links: report.links.iter().map(|link| link.stats.clone()).collect(),
+        alone: true,
     }
 }

@@ -1,0 +1,287 @@
+//! Transfers of a scenario that programs of others carry, beside those of slowlight.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use emu::World;
+use engine::Time;
+use rt::Clock;
+use sha2::{Digest as _, Sha256};
+
+use super::transfers::TransfersError;
+use crate::adapter::{self, Adapter};
+use crate::bound::{self, Hop};
+use crate::cast;
+use crate::link_spec::time;
+use crate::metrics::TransferMetrics;
+use crate::scenario::{Scenario, Transfer};
+use crate::scratch::Scratch;
+use crate::text::SpecError;
+use crate::tool::{Job, Outcome, Verdict};
+use crate::topology::Topology;
+
+/// How often it is looked whether it is time to begin, or all shall end.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// A transfer by a tool.
+#[derive(Debug)]
+pub(super) struct Errand<'a> {
+    /// Its number.
+    pub(super) index: usize,
+    adapter: Adapter,
+    file: PathBuf,
+    bytes: u64,
+    sha256: [u8; 32],
+    from: &'a emu::Host,
+    to: &'a emu::Host,
+    port: u16,
+    rate: Option<u64>,
+    start: Time,
+    until: Time,
+}
+
+/// Where errands hear of the world, and it of them.
+pub(super) struct Ties<'a> {
+    /// Told when all that comes before the clients is done.
+    pub(super) ready: mpsc::Sender<Result<(), TransfersError>>,
+    /// Tells when the world begins.
+    pub(super) begin: mpsc::Receiver<Clock>,
+    /// Set when all shall end.
+    pub(super) stop: &'a AtomicBool,
+    /// Errands that are not over.
+    pub(super) at_work: &'a AtomicUsize,
+}
+
+/// Checks that this machine has the tools of a resolved scenario.
+///
+/// # Errors
+///
+/// The first that is missing, and how it is had.
+pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
+    for (index, transfer) in scenario.transfers.iter().enumerate() {
+        let Some(tool) = &transfer.tool else { continue };
+        let told = |error| SpecError::invalid(format!("transfers[{index}].tool: {error}"));
+        adapter::named(tool).and_then(|adapter| adapter.check()).map_err(told)?;
+    }
+    Ok(())
+}
+
+/// The transfers by tools. Files that are made up are put into a folder.
+pub(super) fn errands<'a>(
+    world: &'a World,
+    scenario: &Scenario,
+    topology: &Topology<'_>,
+    contents: &[Bytes],
+    folder: &Scratch,
+) -> Result<Vec<Errand<'a>>, TransfersError> {
+    let mut errands = Vec::new();
+    let mut ports = Ports::of_engines(scenario);
+    for (index, (transfer, content)) in scenario.transfers.iter().zip(contents).enumerate() {
+        let Some(tool) = &transfer.tool else { continue };
+        let adapter = adapter::named(tool)?;
+        let Some(receiver) = transfer.to.names().next() else { continue };
+        let host = |name: &str| world.host(name).ok_or_else(|| cast::unresolved(name));
+        let server = if adapter.pulls { &transfer.from } else { receiver };
+        let port = ports.take(server, adapter.port)?;
+        let file = match &transfer.file {
+            Some(file) => file.clone(),
+            None => folder.path().join(format!("file-{}", index + 1)),
+        };
+        if transfer.file.is_none() {
+            fs::write(&file, content).map_err(|error| TransfersError::Tool {
+                tool: adapter.name.clone(),
+                error: io::Error::new(error.kind(), format!("{}: {error}", file.display())),
+            })?;
+        }
+        errands.push(Errand {
+            index,
+            file,
+            bytes: content.len() as u64,
+            sha256: Sha256::digest(content).into(),
+            from: host(&transfer.from)?,
+            to: host(receiver)?,
+            port,
+            rate: topology.path_info(&route(topology, transfer)).rate_bps,
+            start: time(transfer.start.unwrap_or_default()),
+            until: scenario.limits.time.map_or(Time::MAX, time),
+            adapter,
+        });
+    }
+    Ok(errands)
+}
+
+/// Ports that are taken, and on which hosts.
+struct Ports<'s>(BTreeSet<(&'s str, u16)>);
+
+impl<'s> Ports<'s> {
+    /// Those of slowlight's own engines.
+    fn of_engines(scenario: &'s Scenario) -> Self {
+        let nodes = scenario.nodes.iter().filter(|(_, node)| node.protocol.is_some());
+        Self(nodes.filter_map(|(name, node)| Some((name.as_str(), node.port?))).collect())
+    }
+
+    /// The first that is free, from `wanted` on.
+    fn take(&mut self, host: &'s str, wanted: u16) -> Result<u16, SpecError> {
+        let free = (wanted..=u16::MAX).find(|port| self.0.insert((host, *port)));
+        free.ok_or_else(|| SpecError::invalid(format!("{host}: no port is free for its servers")))
+    }
+}
+
+/// The links to the receiver.
+fn route(topology: &Topology<'_>, transfer: &Transfer) -> Vec<usize> {
+    let ends = transfer.to.names().next().and_then(|to| topology.node(to));
+    let ends = topology.node(&transfer.from).zip(ends);
+    ends.and_then(|(from, to)| topology.route(from, to)).unwrap_or_default()
+}
+
+impl Errand<'_> {
+    /// Makes the tool ready, and runs it when it is time; `None` if that never came.
+    pub(super) fn run(&self, ties: &Ties<'_>) -> Option<Result<Outcome, TransfersError>> {
+        let outcome = self.carry(ties);
+        ties.at_work.fetch_sub(1, Ordering::Relaxed);
+        let tool = || self.adapter.name.clone();
+        Some(outcome?.map_err(|error| TransfersError::Tool { tool: tool(), error }))
+    }
+
+    fn carry(&self, Ties { ready, begin, stop, .. }: &Ties<'_>) -> Option<io::Result<Outcome>> {
+        let job = Job {
+            adapter: &self.adapter,
+            file: &self.file,
+            bytes: self.bytes,
+            sha256: self.sha256,
+            from: self.from,
+            to: self.to,
+            port: self.port,
+            rate: self.rate,
+            limit: self.until.since(self.start),
+        };
+        let prepared = job.prepare(stop);
+        // Where one host fails, nobody listens any more.
+        let _ = ready.send(Ok(()));
+        let clock = begin.recv().ok()?;
+        while clock.now() < self.start {
+            if stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            thread::sleep(LOOK.min(self.start.since(clock.now())));
+        }
+        match prepared {
+            Ok(Ok(prepared)) => Some(prepared.run(stop)),
+            Ok(Err(outcome)) => Some(Ok(outcome)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// What became of the transfer.
+    pub(super) fn metrics(
+        &self,
+        scenario: &Scenario,
+        topology: &Topology<'_>,
+        outcome: Option<Outcome>,
+    ) -> Result<TransferMetrics, SpecError> {
+        let transfer = &scenario.transfers[self.index];
+        let outcome = outcome.unwrap_or_else(|| Outcome {
+            verdict: Verdict::Failed,
+            seconds: None,
+            goodput_bps: None,
+            why: Some("it was never asked for".to_owned()),
+        });
+        let verified = outcome.verdict == Verdict::Identical;
+        let completed = verified || outcome.verdict == Verdict::Measured;
+        let ways = [topology.hops(&route(topology, transfer))?];
+        let bound = bound::bound_of_all(&ways, self.bytes, self.start, scenario.seed);
+        let bound_s = bound.seconds.is_finite().then_some(bound.seconds);
+        let delivered_s = outcome.seconds.filter(|_| verified);
+        let efficiency =
+            |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
+        Ok(TransferMetrics {
+            from: transfer.from.clone(),
+            to: transfer.group.clone().unwrap_or_else(|| transfer.to.to_string()),
+            protocol: self.adapter.name.clone(),
+            verdict: Some(outcome.verdict),
+            name: transfer.name.clone().unwrap_or_default(),
+            file_bytes: self.bytes,
+            completed,
+            verified,
+            wrong_success: outcome.verdict == Verdict::Different,
+            failure: outcome.why,
+            delivered_s,
+            // That a program has ended well is all that a sender comes to know.
+            confirmed_s: outcome.seconds,
+            quiet_s: None,
+            wire_s: None,
+            goodput_bps: outcome.goodput_bps,
+            goodput_grc_bps: None,
+            bound_s,
+            bound_is_mean: ways.iter().flatten().any(Hop::is_random),
+            bound_payload: bound.payload,
+            efficiency: bound_s.zip(delivered_s).and_then(efficiency),
+            throughput_bps: None,
+            packets_str: None,
+            packets_rts: None,
+            bytes_str: None,
+            bytes_rts: None,
+            repairs_str: None,
+            nacks_rts: None,
+            receivers: Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(transfers: &str) -> Result<Scenario, SpecError> {
+        let text = format!(
+            "seed = 1\nlinks = [{{ from = \"a\", to = \"b\", rate = \"1 Mbit/s\" }}, \
+             {{ from = \"b\", to = \"a\" }}]\ntransfers = [{transfers}]\n"
+        );
+        Scenario::parse(&text, "test")?.resolved()
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_tool_is_told() {
+        for (more, why) in [
+            (
+                "tool = \"spc\"",
+                "transfers[0].tool: there is no tool \"spc\"; did you mean \"scp\"?",
+            ),
+            ("tool = \"nowhere/x.toml\"", "nowhere/x.toml"),
+            ("tool = \"scp\", protocol = \"cfdp\"", "give `tool` or `protocol`, not both"),
+            ("tool = \"scp\", via = [\"c\"]", "transfers[0].via"),
+        ] {
+            let told = resolved(&format!("{{ from = \"a\", to = \"b\", {more} }}")).unwrap_err();
+            assert!(told.to_string().contains(why), "{told}");
+        }
+    }
+
+    #[test]
+    fn servers_of_a_host_get_ports_of_their_own() {
+        let one = "{ from = \"a\", to = \"b\", tool = \"scp\" }";
+        let own = "{ from = \"b\", to = \"a\", protocol = \"cfdp\" }";
+        let scenario = resolved(&format!("{one}, {one}, {own}")).unwrap();
+        assert_eq!(scenario.nodes["a"].protocol, scenario.nodes["b"].protocol);
+        let mut ports = Ports::of_engines(&scenario);
+        let taken = |ports: &mut Ports<'_>, host| ports.take(host, 2222).unwrap();
+        assert_eq!((taken(&mut ports, "b"), taken(&mut ports, "b")), (2222, 2223));
+        assert_eq!(ports.take("a", 2501).unwrap(), 2502, "an engine has the first");
+    }
+
+    #[test]
+    fn what_is_simulated_has_no_tools() {
+        let scenario = resolved("{ from = \"a\", to = \"b\", tool = \"iperf3-cubic\" }").unwrap();
+        let told = crate::run::refuse_tools(&scenario).unwrap_err().to_string();
+        assert!(told.contains("iperf3-cubic") && told.contains("slowlight emu run"), "{told}");
+        let told = scenario.to_toml().unwrap();
+        let again = Scenario::parse(&told, "again").unwrap().resolved().unwrap();
+        assert_eq!(again, scenario, "{told}");
+    }
+}
