@@ -27,6 +27,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use lab::SpecError;
+use lab::emulation::transfers::TransfersError;
 use lab::run::RunError;
 
 #[derive(Debug, Parser)]
@@ -144,6 +145,7 @@ fn report(error: &anyhow::Error) -> ExitCode {
         e.is::<Usage>()
             || e.is::<SpecError>()
             || matches!(e.downcast_ref(), Some(RunError::Spec(_)))
+            || matches!(e.downcast_ref(), Some(TransfersError::Spec(_)))
     };
     ExitCode::from(if error.chain().any(usage) { 2 } else { 1 })
 }
