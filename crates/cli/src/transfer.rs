@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use engine::{PathInfo, PathKind};
+use engine::PathInfo;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::{Rate, Size, Span};
@@ -88,11 +88,10 @@ impl Options {
     pub(crate) fn path(&self, remote: &cfdp::Remote) -> PathInfo {
         let rate_bps = self.rate.map(Rate::bps).or(remote.rate_bps);
         PathInfo {
-            kind: PathKind::Datagram { mtu: self.datagram },
             rate_bps: rate_bps.filter(|rate| *rate > 0),
             overhead: OVERHEAD,
             owlt: self.delay.map(Span::duration),
-            until: None,
+            ..PathInfo::datagram(self.datagram)
         }
     }
 

@@ -1,5 +1,7 @@
 //! Storage and path operations an engine asks its driver for.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use thiserror::Error;
 
@@ -25,10 +27,10 @@ pub enum OpenMode {
     Truncate,
 }
 
-/// An operation the driver carries out. Those on one file are carried out in their order; others
+/// An operation on files or records that the driver carries out. Those on one file are carried out in their order; others
 /// may overtake each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum StoreEffect {
     /// Open a file; answered by [`Completion::Opened`].
     Open {
         /// Names the answer.
@@ -86,10 +88,43 @@ pub enum Effect {
         /// What to do.
         request: IndexRequest,
     },
+}
+
+/// An operation the driver carries out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// An operation on files or records.
+    Store(StoreEffect),
     /// Bring up a path the driver knows how to reach, or join a group; answered by a path event.
     OpenPath {
         /// The path.
         path: PathId,
+    },
+    /// Connect a stream to an address that the protocol itself names, as FTP's PORT and PASV do
+    /// (RFC 959 §4.1.2). It comes up as a path of the driver's choice whose [`PathInfo::asked`] is
+    /// the ticket; answered only if that cannot be.
+    ///
+    /// [`PathInfo::asked`]: crate::PathInfo::asked
+    Connect {
+        /// Names the path that comes up, or the answer.
+        ticket: Ticket,
+        /// Whereto.
+        to: SocketAddr,
+    },
+    /// Wait for one stream that a peer opens to this host; answered by [`Completion::Listening`]. It
+    /// comes up as a path of the driver's choice whose [`PathInfo::asked`] is the ticket.
+    ///
+    /// [`PathInfo::asked`]: crate::PathInfo::asked
+    Listen {
+        /// Names the answer, and the path that comes up.
+        ticket: Ticket,
+        /// The stream whose peer is expected: the address is one that this peer reaches.
+        near: PathId,
+    },
+    /// Wait no longer for the stream of a [`Effect::Listen`] that has not come. Not answered.
+    StopListening {
+        /// Which.
+        ticket: Ticket,
     },
     /// Give up a path, or leave a group: what was pulled before is still sent, nothing more is
     /// received. Not answered: the path is down from here on.
@@ -215,6 +250,8 @@ pub enum Completion {
     Listing(Vec<DirEntry>),
     /// The engine's records, in order of their keys.
     Records(Vec<(String, Bytes)>),
+    /// Where the driver waits for the stream; what the peer is told.
+    Listening(SocketAddr),
 }
 
 /// One line of a directory listing.
@@ -263,8 +300,14 @@ pub enum EffectError {
     Failed(String),
 }
 
-impl Effect {
-    /// The ticket its answer will carry; `None` for those that are not answered.
+impl From<StoreEffect> for Effect {
+    fn from(effect: StoreEffect) -> Self {
+        Self::Store(effect)
+    }
+}
+
+impl StoreEffect {
+    /// The ticket its answer will carry; `None` for [`StoreEffect::Close`], which is not answered.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         match *self {
@@ -274,8 +317,34 @@ impl Effect {
             | Self::Sync { ticket, .. }
             | Self::Filestore { ticket, .. }
             | Self::Index { ticket, .. } => Some(ticket),
-            Self::Close { .. }
-            | Self::OpenPath { .. }
+            Self::Close { .. } => None,
+        }
+    }
+
+    /// Octets that it holds or will hold until it is answered.
+    #[must_use]
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::Read { len, .. } => *len,
+            Self::Write { bytes, .. } => bytes.len(),
+            Self::Open { .. }
+            | Self::Sync { .. }
+            | Self::Close { .. }
+            | Self::Filestore { .. }
+            | Self::Index { .. } => 0,
+        }
+    }
+}
+
+impl Effect {
+    /// The ticket its answer will carry; `None` for those that are not answered.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        match self {
+            Self::Store(effect) => effect.ticket(),
+            Self::Connect { ticket, .. } | Self::Listen { ticket, .. } => Some(*ticket),
+            Self::OpenPath { .. }
+            | Self::StopListening { .. }
             | Self::ClosePath { .. }
             | Self::ShutdownWrite { .. }
             | Self::StartTls { .. }
@@ -284,17 +353,22 @@ impl Effect {
         }
     }
 
-    /// Gives its answer another ticket, where it has one: a layer that owns others tells their
-    /// answers apart by tickets of its own.
+    /// Names another ticket, where it has one: a layer that owns others tells their answers apart
+    /// by tickets of its own.
     pub fn set_ticket(&mut self, to: Ticket) {
         match self {
-            Self::Open { ticket, .. }
-            | Self::Read { ticket, .. }
-            | Self::Write { ticket, .. }
-            | Self::Sync { ticket, .. }
-            | Self::Filestore { ticket, .. }
-            | Self::Index { ticket, .. } => *ticket = to,
-            Self::Close { .. }
+            Self::Store(
+                StoreEffect::Open { ticket, .. }
+                | StoreEffect::Read { ticket, .. }
+                | StoreEffect::Write { ticket, .. }
+                | StoreEffect::Sync { ticket, .. }
+                | StoreEffect::Filestore { ticket, .. }
+                | StoreEffect::Index { ticket, .. },
+            )
+            | Self::Connect { ticket, .. }
+            | Self::Listen { ticket, .. }
+            | Self::StopListening { ticket } => *ticket = to,
+            Self::Store(StoreEffect::Close { .. })
             | Self::OpenPath { .. }
             | Self::ClosePath { .. }
             | Self::ShutdownWrite { .. }

@@ -33,7 +33,7 @@ mod transmit;
 
 pub use effect::{
     Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FilestoreRequest, IndexRequest,
-    OpenMode, Ticket,
+    OpenMode, StoreEffect, Ticket,
 };
 pub use memory::MemoryStore;
 pub use name::{Area, FileName, NameError};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::{
-    Area, Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FileName, FilestoreRequest,
-    IndexRequest, OpenMode, Ticket,
+    Area, Completion, DirEntry, EffectError, EntryKind, FileId, FileName, FilestoreRequest,
+    IndexRequest, OpenMode, StoreEffect, Ticket,
 };
 
 /// Files, directories and records in memory.
@@ -138,27 +138,20 @@ impl MemoryStore {
         self.open.get(&file).map(|open| &open.name)
     }
 
-    /// Carries out a storage effect. `None` for an effect that has no answer; path effects are
-    /// not the store's and have none either.
-    pub fn execute(&mut self, effect: Effect) -> Option<(Ticket, Answer)> {
+    /// Carries out a storage effect. `None` for an effect that has no answer.
+    pub fn execute(&mut self, effect: StoreEffect) -> Option<(Ticket, Answer)> {
         let ticket = effect.ticket();
         let answer = match effect {
-            Effect::Open { name, mode, .. } => self.open(name, mode),
-            Effect::Read { file, offset, len, .. } => self.read(file, offset, len),
-            Effect::Write { file, offset, bytes, .. } => self.write(file, offset, &bytes),
-            Effect::Sync { file, .. } => self.name(file).map(|_| Completion::Done),
-            Effect::Close { file } => {
+            StoreEffect::Open { name, mode, .. } => self.open(name, mode),
+            StoreEffect::Read { file, offset, len, .. } => self.read(file, offset, len),
+            StoreEffect::Write { file, offset, bytes, .. } => self.write(file, offset, &bytes),
+            StoreEffect::Sync { file, .. } => self.name(file).map(|_| Completion::Done),
+            StoreEffect::Close { file } => {
                 self.open.remove(&file);
                 return None;
             }
-            Effect::Filestore { request, .. } => self.filestore(request),
-            Effect::Index { request, .. } => Ok(self.index(request)),
-            Effect::OpenPath { .. }
-            | Effect::ClosePath { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. }
-            | Effect::PauseRead { .. }
-            | Effect::ResumeRead { .. } => return None,
+            StoreEffect::Filestore { request, .. } => self.filestore(request),
+            StoreEffect::Index { request, .. } => Ok(self.index(request)),
         };
         ticket.map(|ticket| (ticket, answer))
     }

@@ -1,9 +1,10 @@
 //! Paths: whom an engine talks to. Where that is (an address, a TCP connection, an LTP span, a
 //! multicast group) is the driver's affair.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::Time;
+use crate::{Ticket, Time};
 
 /// A peer, group or connection, numbered by the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +40,11 @@ pub struct PathInfo {
     pub owlt: Option<Duration>,
     /// When the contact ends, where that is known.
     pub until: Option<Time>,
+    /// The two ends of a stream, ours first, for protocols that carry addresses.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
+    /// The ticket of the [`Effect::Connect`](crate::Effect::Connect) or
+    /// [`Effect::Listen`](crate::Effect::Listen) that brought it up.
+    pub asked: Option<Ticket>,
 }
 
 impl PathInfo {
@@ -51,6 +57,8 @@ impl PathInfo {
             overhead: 0,
             owlt: None,
             until: None,
+            ends: None,
+            asked: None,
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{
     Completion, Effect, EffectError, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
-    PathEvent, PathId, Ticket, Time, Timers, Transmit, TxBuf,
+    PathEvent, PathId, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
 use crate::path::{Burst, Class, Handle, Pacing, Path, RoundTrip, Turn};
@@ -220,12 +220,12 @@ impl<A: Alarm, J> Kernel<A, J> {
 
     pub(crate) fn filestore(&mut self, handle: Handle, job: Job<J>, request: FilestoreRequest) {
         let ticket = self.ticket(handle, job);
-        self.effects.push_back(Effect::Filestore { ticket, request });
+        self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
     }
 
     pub(crate) fn index(&mut self, handle: Handle, job: Job<J>, request: IndexRequest) {
         let ticket = self.ticket(handle, job);
-        self.effects.push_back(Effect::Index { ticket, request });
+        self.effects.push_back(StoreEffect::Index { ticket, request }.into());
     }
 
     /// An effect was carried out whose session is over.
@@ -295,31 +295,31 @@ impl<A: Alarm, J> Storage for Kernel<A, J> {
 
     fn open(&mut self, handle: Handle, name: FileName, mode: OpenMode) {
         let ticket = self.ticket(handle, Job::Open);
-        self.effects.push_back(Effect::Open { ticket, name, mode });
+        self.effects.push_back(StoreEffect::Open { ticket, name, mode }.into());
     }
 
     fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
         let ticket = self.ticket(handle, Job::Read { offset, len });
-        self.effects.push_back(Effect::Read { ticket, file, offset, len });
+        self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
     }
 
     fn read_again(&mut self, handle: Handle, file: FileId, offset: u64, len: usize) {
         let ticket = self.ticket(handle, Job::Repair { offset });
-        self.effects.push_back(Effect::Read { ticket, file, offset, len });
+        self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
     }
 
     fn write(&mut self, handle: Handle, file: FileId, offset: u64, bytes: Bytes, cost: usize) {
         let ticket = self.ticket(handle, Job::Write { cost });
-        self.effects.push_back(Effect::Write { ticket, file, offset, bytes });
+        self.effects.push_back(StoreEffect::Write { ticket, file, offset, bytes }.into());
     }
 
     fn sync(&mut self, handle: Handle, file: FileId) {
         let ticket = self.ticket(handle, Job::Sync);
-        self.effects.push_back(Effect::Sync { ticket, file });
+        self.effects.push_back(StoreEffect::Sync { ticket, file }.into());
     }
 
     fn close(&mut self, file: FileId) {
-        self.effects.push_back(Effect::Close { file });
+        self.effects.push_back(StoreEffect::Close { file }.into());
     }
 
     fn written(&mut self, cost: usize) {

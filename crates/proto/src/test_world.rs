@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{
-    Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
-    TxBuf,
+    Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
+    StoreEffect, Time, TxBuf,
 };
 
 /// The path of either side to the other.
@@ -26,7 +26,7 @@ pub(crate) struct Side<E: Engine> {
     held: Option<(Vec<Vec<u8>>, Time)>,
     paused: bool,
     /// Effects that are not carried out yet, when the store is slow.
-    pub(crate) slow: Option<Vec<Effect>>,
+    pub(crate) slow: Option<Vec<StoreEffect>>,
     /// How many more effects are carried out before the process dies.
     pub(crate) dies_after: Option<usize>,
 }
@@ -148,7 +148,14 @@ impl<E: Engine> World<E> {
         match effect {
             Effect::PauseRead { .. } => host.paused = true,
             Effect::ResumeRead { .. } => host.paused = false,
-            effect => {
+            Effect::OpenPath { .. }
+            | Effect::ClosePath { .. }
+            | Effect::ShutdownWrite { .. }
+            | Effect::StartTls { .. }
+            | Effect::Connect { .. }
+            | Effect::Listen { .. }
+            | Effect::StopListening { .. } => {}
+            Effect::Store(effect) => {
                 match host.dies_after.as_mut() {
                     Some(0) => return,
                     Some(left) => *left -= 1,
@@ -163,7 +170,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    fn execute(&mut self, side: usize, effect: Effect) {
+    fn execute(&mut self, side: usize, effect: StoreEffect) {
         let host = &mut self.sides[side];
         if let Some((ticket, answer)) = host.store.execute(effect) {
             host.engine.handle_input(self.now, Input::Done(ticket, answer));

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::{
-    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive, Time,
+    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive,
+    StoreEffect, Time,
 };
 use engine::{Transmit, TxBuf};
 use rustix::io::Errno;
@@ -465,7 +466,7 @@ impl<E: Engine> Driver<E> {
     }
 
     /// Has an effect on the store carried out.
-    fn submit(&mut self, effect: Effect) {
+    fn submit(&mut self, effect: StoreEffect) {
         if let Some(store) = &mut self.store {
             store.submit(effect);
         } else if let Some(ticket) = effect.ticket() {
@@ -542,16 +543,15 @@ impl<E: Engine> Driver<E> {
                 Effect::ResumeRead { path } => {
                     self.paused.remove(&path);
                 }
+                Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
+                    let answer = Err(EffectError::Failed("this driver has no streams".into()));
+                    self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
+                }
+                Effect::StopListening { .. } => {}
                 Effect::ShutdownWrite { path } | Effect::StartTls { path, .. } => {
                     tracing::warn!(?path, "datagrams have no stream to end or to protect");
                 }
-                Effect::Open { .. }
-                | Effect::Read { .. }
-                | Effect::Write { .. }
-                | Effect::Sync { .. }
-                | Effect::Close { .. }
-                | Effect::Filestore { .. }
-                | Effect::Index { .. } => self.submit(effect),
+                Effect::Store(effect) => self.submit(effect),
             }
         }
         next

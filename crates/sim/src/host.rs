@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use engine::{Effect, Engine, Input, Rng, Time, Transmit, TxBuf};
+use engine::{Effect, EffectError, Engine, Input, Rng, Time, Transmit, TxBuf};
 
 use crate::net::Network;
 use crate::packet::Packet;
@@ -195,17 +195,17 @@ impl<E: Engine> Host<E> {
         {
             work += 1;
             match effect {
-                Effect::Open { .. }
-                | Effect::Read { .. }
-                | Effect::Write { .. }
-                | Effect::Sync { .. }
-                | Effect::Close { .. }
-                | Effect::Filestore { .. }
-                | Effect::Index { .. } => {
+                Effect::Store(effect) => {
                     if let Some((ticket, answer)) = self.store.submit(now, effect) {
                         engine.handle_input(now, Input::Done(ticket, answer));
                     }
                 }
+                // Hosts carry datagrams.
+                Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
+                    let answer = Err(EffectError::NotAllowed);
+                    engine.handle_input(now, Input::Done(ticket, answer));
+                }
+                Effect::StopListening { .. } => {}
                 Effect::OpenPath { path } => self.stack.open(now, path, net),
                 Effect::ClosePath { path } => self.stack.close(path),
                 Effect::PauseRead { path } => self.stack.pause(path, true),

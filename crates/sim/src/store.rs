@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Completion, Effect, EffectError, FileName, FilestoreRequest, MemoryStore, OpenMode, Rng,
+    Completion, EffectError, FileName, FilestoreRequest, MemoryStore, OpenMode, Rng, StoreEffect,
     Ticket, Time,
 };
 
@@ -33,7 +33,7 @@ pub struct Store {
     faults: StoreFaults,
     rng: Rng,
     /// Effects under way, in order, and when each is done.
-    queue: VecDeque<(Time, Effect)>,
+    queue: VecDeque<(Time, StoreEffect)>,
     /// When the disk is free again.
     busy_until: Time,
     writes: u64,
@@ -116,7 +116,7 @@ impl Store {
 
     /// Takes an effect. It is carried out at once when nothing is before it and it takes no time;
     /// otherwise [`Store::next`] says when.
-    pub fn submit(&mut self, now: Time, effect: Effect) -> Option<Answer> {
+    pub fn submit(&mut self, now: Time, effect: StoreEffect) -> Option<Answer> {
         let done = self.busy_until.max(now) + self.duration(&effect);
         self.busy_until = done;
         if done <= now && self.queue.is_empty() {
@@ -160,30 +160,19 @@ impl Store {
         }
     }
 
-    fn duration(&self, effect: &Effect) -> Duration {
-        let bytes = match effect {
-            Effect::Read { len, .. } => *len as u64,
-            Effect::Write { bytes, .. } => bytes.len() as u64,
-            Effect::Close { .. } => return Duration::ZERO,
-            Effect::Open { .. }
-            | Effect::Sync { .. }
-            | Effect::Filestore { .. }
-            | Effect::Index { .. }
-            | Effect::OpenPath { .. }
-            | Effect::ClosePath { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. }
-            | Effect::PauseRead { .. }
-            | Effect::ResumeRead { .. } => 0,
-        };
+    fn duration(&self, effect: &StoreEffect) -> Duration {
+        if let StoreEffect::Close { .. } = effect {
+            return Duration::ZERO;
+        }
+        let bytes = effect.octets() as u64;
         let transfer = self.faults.bytes_per_second.map_or(0, |rate| {
             (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1))) as u64
         });
         self.faults.latency + Duration::from_nanos(transfer)
     }
 
-    fn execute(&mut self, effect: Effect) -> Option<Answer> {
-        if let Effect::Write { ticket, .. } = &effect {
+    fn execute(&mut self, effect: StoreEffect) -> Option<Answer> {
+        if let StoreEffect::Write { ticket, .. } = &effect {
             self.writes += 1;
             let probability = self.faults.fail_write_probability;
             let bad_luck = probability > 0.0 && self.rng.chance(probability);
@@ -197,19 +186,13 @@ impl Store {
         }
         self.keep_for_crash(&effect);
         let request = match &effect {
-            Effect::Filestore { request, .. } => Some(request.clone()),
-            Effect::Open { .. }
-            | Effect::Read { .. }
-            | Effect::Write { .. }
-            | Effect::Sync { .. }
-            | Effect::Close { .. }
-            | Effect::Index { .. }
-            | Effect::OpenPath { .. }
-            | Effect::ClosePath { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. }
-            | Effect::PauseRead { .. }
-            | Effect::ResumeRead { .. } => None,
+            StoreEffect::Filestore { request, .. } => Some(request.clone()),
+            StoreEffect::Open { .. }
+            | StoreEffect::Read { .. }
+            | StoreEffect::Write { .. }
+            | StoreEffect::Sync { .. }
+            | StoreEffect::Close { .. }
+            | StoreEffect::Index { .. } => None,
         };
         let answer = self.memory.execute(effect);
         if let (Some(request), Some((_, Ok(_)))) = (request, &answer) {
@@ -219,8 +202,8 @@ impl Store {
     }
 
     /// Notes what a crash would undo. Names, directories and records are durable at once.
-    fn keep_for_crash(&mut self, effect: &Effect) {
-        if let Effect::Write { file, offset, bytes, .. } = effect {
+    fn keep_for_crash(&mut self, effect: &StoreEffect) {
+        if let StoreEffect::Write { file, offset, bytes, .. } = effect {
             let Some(name) = self.memory.name_of(*file) else { return };
             let Some(durable) = self.memory.get(name) else { return };
             if self.full(durable, *offset, bytes.len()) {
@@ -231,11 +214,11 @@ impl Store {
                 .entry(name.clone())
                 .or_insert_with(|| Unsynced { durable: durable.to_vec(), writes: Vec::new() });
             entry.writes.push((*offset, bytes.clone()));
-        } else if let Effect::Sync { file, .. } = effect {
+        } else if let StoreEffect::Sync { file, .. } = effect {
             if let Some(name) = self.memory.name_of(*file) {
                 self.unsynced.remove(name);
             }
-        } else if let Effect::Open { name, mode: OpenMode::Truncate, .. } = effect {
+        } else if let StoreEffect::Open { name, mode: OpenMode::Truncate, .. } = effect {
             self.unsynced.remove(name);
         }
     }

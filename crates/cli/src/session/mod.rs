@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use engine::{PathInfo, PathKind, Time};
+use engine::{PathInfo, Time};
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 use lab::protocol::Family;
 use lab::quantity::Rate;
@@ -371,11 +371,10 @@ fn settings(
     };
     config.check(&protocol).map_err(|error| within(options, error.into()))?;
     let info = PathInfo {
-        kind: PathKind::Datagram { mtu: options.datagram },
         rate_bps: options.rate.map(Rate::bps).or(rate_bps).filter(|rate| *rate > 0),
         overhead: OVERHEAD,
         owlt: options.delay.map(lab::quantity::Span::duration),
-        until: None,
+        ..PathInfo::datagram(options.datagram)
     };
     Ok((config, info))
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::{PATH, Role, Subject, Verdict};
 use crate::{
     Completion, Deadline, Effect, EffectError, Engine, FileId, FileName, FilestoreRequest, Input,
-    MemoryStore, OpenMode, PathEvent, Rng, Ticket, Time, Timers, Transmit, TxBuf,
+    MemoryStore, OpenMode, PathEvent, Rng, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
 const DATA: u8 = 1;
@@ -166,7 +166,7 @@ impl Toy {
     fn put(&mut self) {
         self.sending = Sending::Opening;
         let (name, mode) = (source(), OpenMode::Read);
-        self.effects.push_back(Effect::Open { ticket: Ticket(0), name, mode });
+        self.effects.push_back(StoreEffect::Open { ticket: Ticket(0), name, mode }.into());
     }
 
     fn end(&mut self, verdict: Verdict) {
@@ -180,10 +180,10 @@ impl Toy {
             (Sending::Opening, Ok(Completion::Opened { file, len, .. })) => {
                 self.sending = Sending::Reading(file);
                 let (ticket, offset, len) = (Ticket(0), 0, len as usize);
-                self.effects.push_back(Effect::Read { ticket, file, offset, len });
+                self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
             }
             (Sending::Reading(file), Ok(Completion::Read(content))) => {
-                self.effects.push_back(Effect::Close { file: *file });
+                self.effects.push_back(StoreEffect::Close { file: *file }.into());
                 let pending = (0..content.len().div_ceil(CHUNK) as u32).collect();
                 self.sending = Sending::Active { content, pending, end_due: true, tries: 0 };
             }
@@ -199,17 +199,18 @@ impl Toy {
             (Stage::Opening, Ok(Completion::Opened { file, .. })) => {
                 receiving.stage = Stage::Writing(file);
                 let bytes = Bytes::from(receiving.content.clone());
-                self.effects.push_back(Effect::Write { ticket, file, offset: 0, bytes });
+                self.effects
+                    .push_back(StoreEffect::Write { ticket, file, offset: 0, bytes }.into());
             }
             (Stage::Writing(file), Ok(_)) => {
                 receiving.stage = Stage::Syncing(file);
-                self.effects.push_back(Effect::Sync { ticket, file });
+                self.effects.push_back(StoreEffect::Sync { ticket, file }.into());
             }
             (Stage::Syncing(file), Ok(_)) => {
                 receiving.stage = Stage::Installing;
-                self.effects.push_back(Effect::Close { file });
+                self.effects.push_back(StoreEffect::Close { file }.into());
                 let request = FilestoreRequest::Install { from: spool, to: target() };
-                self.effects.push_back(Effect::Filestore { ticket, request });
+                self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
             }
             (Stage::Installing, Ok(_)) => {
                 receiving.stage = Stage::Done;
@@ -269,7 +270,7 @@ impl Toy {
         }
         if !known && self.bug == Bug::EmptiesAtFirstByte {
             let (ticket, mode) = (Ticket(u64::MAX), OpenMode::Truncate);
-            self.effects.push_back(Effect::Open { ticket, name: target(), mode });
+            self.effects.push_back(StoreEffect::Open { ticket, name: target(), mode }.into());
         }
         let receiving = self.receiving.entry(datagram.transfer).or_insert_with(|| Receiving {
             stage: Stage::Collecting,
@@ -304,7 +305,8 @@ impl Toy {
             receiving.stage = Stage::Opening;
             let name = FileName::spool(&transfer.to_string()).expect("a number is a name");
             let ticket = Ticket(u64::from(transfer) + 1);
-            self.effects.push_back(Effect::Open { ticket, name, mode: OpenMode::Truncate });
+            self.effects
+                .push_back(StoreEffect::Open { ticket, name, mode: OpenMode::Truncate }.into());
             if self.bug == Bug::DeliversBeforeStored {
                 self.indications.push_back(Verdict::Delivered);
             }

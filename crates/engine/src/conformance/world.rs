@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{Broken, Options, PATH, Role, Rule, Subject, Verdict, broken};
 use crate::{
     Completion, Effect, EffectError, Engine, Input, MemoryStore, PathEvent, PathInfo, PathKind,
-    Receive, Rng, Ticket, Time, Transmit, TxBuf,
+    Receive, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
 /// Outputs of one drain by which it must have ended.
@@ -626,20 +626,22 @@ impl<'a, S: Subject> World<'a, S> {
             Effect::OpenPath { .. } if host.path == PathState::Down => {
                 self.schedule(self.now, role, Event::PathUp);
             }
-            Effect::OpenPath { .. } | Effect::ShutdownWrite { .. } | Effect::StartTls { .. } => {}
+            Effect::OpenPath { .. }
+            | Effect::ShutdownWrite { .. }
+            | Effect::StartTls { .. }
+            | Effect::StopListening { .. } => {}
+            // The subjects of this world talk in datagrams.
+            Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
+                let answer = Err(EffectError::NotAllowed);
+                host.engine.handle_input(self.now, Input::Done(ticket, answer));
+            }
             Effect::ClosePath { .. } => host.path = PathState::Down,
-            Effect::Open { .. }
-            | Effect::Read { .. }
-            | Effect::Write { .. }
-            | Effect::Sync { .. }
-            | Effect::Close { .. }
-            | Effect::Filestore { .. }
-            | Effect::Index { .. } => self.store(role, effect),
+            Effect::Store(effect) => self.store(role, effect),
         }
         Ok(())
     }
 
-    fn store(&mut self, role: Role, effect: Effect) {
+    fn store(&mut self, role: Role, effect: StoreEffect) {
         let host = &mut self.hosts[role as usize];
         let Some(ticket) = effect.ticket() else {
             host.store.execute(effect);

@@ -9,11 +9,11 @@ fn name(path: &str) -> FileName {
 }
 
 fn filestore(store: &mut MemoryStore, request: FilestoreRequest) -> Answer {
-    store.execute(Effect::Filestore { ticket: Ticket(1), request }).unwrap().1
+    store.execute(StoreEffect::Filestore { ticket: Ticket(1), request }).unwrap().1
 }
 
 fn open(store: &mut MemoryStore, path: &str, mode: OpenMode) -> FileId {
-    let effect = Effect::Open { ticket: Ticket(1), name: name(path), mode };
+    let effect = StoreEffect::Open { ticket: Ticket(1), name: name(path), mode };
     match store.execute(effect).unwrap().1.unwrap() {
         Completion::Opened { file, .. } => file,
         other => panic!("{other:?}"),
@@ -25,9 +25,9 @@ fn writes_leave_zeros_in_gaps_and_reads_stop_at_the_end() {
     let mut store = MemoryStore::new();
     let file = open(&mut store, "a", OpenMode::Write);
     let bytes = Bytes::from_static(b"xyz");
-    let write = Effect::Write { ticket: Ticket(2), file, offset: 2, bytes };
+    let write = StoreEffect::Write { ticket: Ticket(2), file, offset: 2, bytes };
     assert_eq!(store.execute(write), Some((Ticket(2), Ok(Completion::Done))));
-    let read = Effect::Read { ticket: Ticket(3), file, offset: 1, len: 100 };
+    let read = StoreEffect::Read { ticket: Ticket(3), file, offset: 1, len: 100 };
     let answer = Ok(Completion::Read(Bytes::from_static(b"\0xyz")));
     assert_eq!(store.execute(read), Some((Ticket(3), answer)));
     assert_eq!(store.used(), 5);
@@ -40,7 +40,7 @@ fn a_full_store_says_so_and_keeps_what_it_has() {
     let file = open(&mut store, "a", OpenMode::Write);
     let mut write = |offset, bytes: &'static [u8]| {
         let bytes = Bytes::from_static(bytes);
-        let effect = Effect::Write { ticket: Ticket(2), file, offset, bytes };
+        let effect = StoreEffect::Write { ticket: Ticket(2), file, offset, bytes };
         store.execute(effect).unwrap().1
     };
     assert_eq!(write(0, b"1234"), Ok(Completion::Done));
@@ -74,7 +74,7 @@ fn a_gap_that_would_take_the_memory_is_refused() {
     let file = open(&mut store, "a", OpenMode::Write);
     for offset in [MemoryStore::FILE_MAX, u64::MAX - 1, u64::MAX] {
         let bytes = Bytes::from_static(b"x");
-        let write = Effect::Write { ticket: Ticket(2), file, offset, bytes };
+        let write = StoreEffect::Write { ticket: Ticket(2), file, offset, bytes };
         assert_eq!(store.execute(write).unwrap().1, Err(EffectError::NoSpace));
     }
     assert_eq!(store.used(), 0);
@@ -90,7 +90,7 @@ fn the_longest_file_can_be_longer_but_not_longer_than_memory() {
     assert_eq!(store.has_room((1 << 60) + 1, 1), Err(EffectError::NoSpace));
     let file = open(&mut store, "a", OpenMode::Write);
     let bytes = Bytes::from_static(b"x");
-    let write = Effect::Write { ticket: Ticket(2), file, offset: (1 << 60) - 1, bytes };
+    let write = StoreEffect::Write { ticket: Ticket(2), file, offset: (1 << 60) - 1, bytes };
     assert_eq!(store.execute(write).unwrap().1, Err(EffectError::NoSpace));
     assert_eq!(store.used(), 0);
 }
@@ -101,7 +101,7 @@ fn the_root_is_a_directory_and_stays_one() {
     let mut store = MemoryStore::new();
     store.insert(name("a"), &b"x"[..]);
     let root = FileName::root;
-    let effect = Effect::Open { ticket: Ticket(1), name: root(), mode: OpenMode::Write };
+    let effect = StoreEffect::Open { ticket: Ticket(1), name: root(), mode: OpenMode::Write };
     assert_eq!(store.execute(effect).unwrap().1, Err(EffectError::WrongKind));
     for request in [
         R::CreateFile(root()),
@@ -122,7 +122,7 @@ fn a_file_open_for_reading_is_not_written() {
     store.insert(name("a"), &b"x"[..]);
     let file = open(&mut store, "a", OpenMode::Read);
     let bytes = Bytes::from_static(b"y");
-    let write = Effect::Write { ticket: Ticket(2), file, offset: 0, bytes };
+    let write = StoreEffect::Write { ticket: Ticket(2), file, offset: 0, bytes };
     assert!(store.execute(write).unwrap().1.is_err());
     assert_eq!(store.get(&name("a")), Some(&b"x"[..]));
 }
@@ -265,14 +265,14 @@ proptest! {
                 }
                 Op::Write { name: path, mode, offset, len } => {
                     let effect =
-                        Effect::Open { ticket: Ticket(1), name: name(path), mode: *mode };
+                        StoreEffect::Open { ticket: Ticket(1), name: name(path), mode: *mode };
                     let done = match store.execute(effect).unwrap().1 {
                         Ok(Completion::Opened { file, .. }) => {
                             let bytes = Bytes::from(vec![7; *len]);
                             let offset = *offset;
-                            let write = Effect::Write { ticket: Ticket(2), file, offset, bytes };
+                            let write = StoreEffect::Write { ticket: Ticket(2), file, offset, bytes };
                             let done = store.execute(write).unwrap().1.is_ok();
-                            store.execute(Effect::Close { file });
+                            store.execute(StoreEffect::Close { file });
                             done
                         }
                         _ => false,

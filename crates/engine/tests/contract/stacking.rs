@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use slowlight_engine::{
     Completion, Deadline, Effect, EffectError, Engine, FileName, IndexRequest, Input, OpenMode,
-    PathEvent, PathId, PathInfo, PathKind, Receive, Ticket, Time, Timers, Transmit, TxBuf,
+    PathEvent, PathId, PathInfo, PathKind, Receive, StoreEffect, Ticket, Time, Timers, Transmit,
+    TxBuf,
 };
 
 use crate::framed::messages;
@@ -77,7 +78,7 @@ impl Span {
         let message = message.to_vec();
         let (key, value) = (format!("span/{number}"), Bytes::from(vec![number]));
         let request = IndexRequest::Put { key, value };
-        self.effects.push_back(Effect::Index { ticket: Ticket(self.tickets), request });
+        self.effects.push_back(StoreEffect::Index { ticket: Ticket(self.tickets), request }.into());
         self.tickets += 1;
         self.sending = Some(Sending { number, message, pending, unacknowledged, recorded: false });
     }
@@ -232,19 +233,20 @@ impl Courier {
     fn open(&mut self, name: &str, mode: OpenMode) {
         let name = FileName::file(name).expect("a plain name");
         let ticket = self.ticket();
-        self.effects.push_back(Effect::Open { ticket, name, mode });
+        self.effects.push_back(StoreEffect::Open { ticket, name, mode }.into());
     }
 
     fn done(&mut self, answer: Result<Completion, EffectError>) {
         match answer.expect("the store works") {
             Completion::Opened { file, len, .. } if len > 0 => {
                 let (ticket, offset, len) = (self.ticket(), 0, len as usize);
-                self.effects.push_back(Effect::Read { ticket, file, offset, len });
+                self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
             }
             Completion::Opened { file, .. } => {
                 let bytes = Bytes::from(self.received.pop_front().expect("it is being stored"));
                 let ticket = self.ticket();
-                self.effects.push_back(Effect::Write { ticket, file, offset: 0, bytes });
+                self.effects
+                    .push_back(StoreEffect::Write { ticket, file, offset: 0, bytes }.into());
             }
             Completion::Read(bytes) => {
                 self.loading = false;
@@ -254,7 +256,9 @@ impl Courier {
                 self.storing = false;
                 self.notes.push_back(Note::Done);
             }
-            Completion::Listing(_) | Completion::Records(_) => panic!("nobody asked"),
+            Completion::Listing(_) | Completion::Records(_) | Completion::Listening(_) => {
+                panic!("nobody asked")
+            }
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use slowlight_engine::{
-    Effect, Engine, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Time, TxBuf,
+    Effect, EffectError, Engine, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Time,
+    TxBuf,
 };
 
 /// What a toy tells its user.
@@ -355,14 +356,13 @@ impl World {
                 self.accept(stream, 1 - end);
             }
             Effect::ClosePath { path } => self.close(node, path),
-            Effect::OpenPath { .. } => {}
-            Effect::Open { .. }
-            | Effect::Read { .. }
-            | Effect::Write { .. }
-            | Effect::Sync { .. }
-            | Effect::Close { .. }
-            | Effect::Filestore { .. }
-            | Effect::Index { .. } => {
+            Effect::OpenPath { .. } | Effect::StopListening { .. } => {}
+            // The streams of this world are laid by hand.
+            Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
+                let input = Input::Done(ticket, Err(EffectError::NotAllowed));
+                self.nodes[node].engine.handle_input(self.now, input);
+            }
+            Effect::Store(effect) => {
                 if let Some((ticket, answer)) = self.nodes[node].store.execute(effect) {
                     let input = Input::Done(ticket, answer);
                     self.nodes[node].engine.handle_input(self.now, input);

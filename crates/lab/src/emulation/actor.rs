@@ -250,18 +250,15 @@ impl Actor {
 
     fn carry_out(&mut self, now: Time, effect: Effect) {
         match effect {
-            Effect::Open { .. }
-            | Effect::Read { .. }
-            | Effect::Write { .. }
-            | Effect::Sync { .. }
-            | Effect::Close { .. }
-            | Effect::Filestore { .. }
-            | Effect::Index { .. } => {
+            Effect::Store(effect) => {
                 if let Some((ticket, answer)) = self.store.submit(now, effect) {
                     self.hand_in(now, Input::Done(ticket, answer));
                 }
             }
             Effect::OpenPath { .. }
+            | Effect::Connect { .. }
+            | Effect::Listen { .. }
+            | Effect::StopListening { .. }
             | Effect::ClosePath { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. }

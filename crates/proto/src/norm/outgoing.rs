@@ -8,7 +8,7 @@ mod stream;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use engine::{Completion, Effect, EffectError, FileId, OpenMode, Time};
+use engine::{Completion, EffectError, FileId, OpenMode, StoreEffect, Time};
 use wire::cfdp::ChecksumType;
 use wire::norm::{
     Body, Data, Extensions, Flags, Fti, Info, PayloadId, RequestFlags, RequestWriter, Scheme,
@@ -688,12 +688,9 @@ impl Outgoing {
                 (Content::File(_), Some(source)) => {
                     let ticket = core.kernel.ticket(self.handle, Job::Own(Task::Block { block }));
                     let (file, len) = (source.file, (end - start) as usize);
-                    core.kernel.effects.push_back(Effect::Read {
-                        ticket,
-                        file,
-                        offset: start,
-                        len,
-                    });
+                    core.kernel
+                        .effects
+                        .push_back(StoreEffect::Read { ticket, file, offset: start, len }.into());
                     self.reading.push((block, rows));
                 }
                 (Content::File(_), None) | (Content::Stream(_), _) => {}

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use engine::{Completion, Deadline, FileName, OpenMode, Ticket};
+use engine::{Completion, Deadline, FileName, OpenMode, StoreEffect, Ticket};
 
 use super::*;
 use crate::StoreConfig;
@@ -206,20 +206,20 @@ fn a_timeout_comes_when_it_is_due_and_not_earlier() {
 #[test]
 fn what_was_asked_of_the_store_is_done_before_the_end() {
     let name = FileName::file("a").unwrap();
-    let open = Effect::Open { ticket: Ticket(1), name, mode: OpenMode::Write };
+    let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Write };
     let mut place = driver(Toy::default(), PathInfo::datagram(1000));
-    place.driver.engine_mut().effects.push(open);
+    place.driver.engine_mut().effects.push(open.into());
     let mut place = run_until(place, LIMIT, |toy| !toy.done.is_empty()).join().unwrap();
     let (_, answer) = place.driver.engine_mut().done.remove(0);
     let Ok(Completion::Opened { file, .. }) = answer else { panic!("{answer:?}") };
     let bytes = Bytes::from(vec![7; 1 << 20]);
-    let writes = (0..8).map(|i| Effect::Write {
+    let writes = (0..8).map(|i| StoreEffect::Write {
         ticket: Ticket(2 + i),
         file,
         offset: i << 20,
         bytes: bytes.clone(),
     });
-    place.driver.engine_mut().effects.extend(writes);
+    place.driver.engine_mut().effects.extend(writes.map(Effect::from));
     // It is told to stop before it began.
     let stop = AtomicBool::new(true);
     place.driver.run(&stop, |_, _, _| Control::Continue).unwrap();
@@ -234,8 +234,8 @@ fn an_engine_may_go_by_another_clock_and_number_its_paths_itself() {
     other.set_read_timeout(Some(LIMIT)).unwrap();
     let waker = Waker::new().unwrap();
     let name = FileName::file("a").unwrap();
-    let open = Effect::Open { ticket: Ticket(1), name, mode: OpenMode::Write };
-    let toy = Toy { to_send: 1, len: 8, effects: vec![open], ..Toy::default() };
+    let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Write };
+    let toy = Toy { to_send: 1, len: 8, effects: vec![open.into()], ..Toy::default() };
     let config = Config::new("127.0.0.1:0".parse().unwrap(), PathInfo::datagram(1000));
     let mut driver = Driver::without_store(config, toy, waker).unwrap();
     let clock = Clock::start();

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use engine::{Completion, Effect, EffectError, FileId, FileName, Ticket};
+use engine::{Completion, EffectError, FileId, FileName, StoreEffect, Ticket};
 use thiserror::Error;
 
 use crate::Waker;
@@ -238,16 +238,16 @@ impl FileStore {
         Ok(swept)
     }
 
-    /// Starts an effect. Those of paths are not the store's and are ignored.
-    pub fn submit(&mut self, effect: Effect) {
-        let Some(worker) = self.worker_of(&effect) else { return };
-        if let Effect::Close { file } = effect {
+    /// Starts an effect.
+    pub fn submit(&mut self, effect: StoreEffect) {
+        let worker = self.worker_of(&effect);
+        if let StoreEffect::Close { file } = effect {
             self.files.remove(&file);
         } else {
             self.effects += 1;
-            self.bytes += size_of_effect(&effect);
+            self.bytes += effect.octets();
         }
-        let opens = matches!(effect, Effect::Open { .. }).then_some(FileId(self.opened));
+        let opens = matches!(effect, StoreEffect::Open { .. }).then_some(FileId(self.opened));
         let job = Job { effect, opens };
         // A worker lives as long as its queue has a sender.
         let _ = self.workers[worker].send(job);
@@ -277,27 +277,21 @@ impl FileStore {
     }
 
     /// Who carries an effect out: worker 0 for names and records, another for a file.
-    fn worker_of(&mut self, effect: &Effect) -> Option<usize> {
+    fn worker_of(&mut self, effect: &StoreEffect) -> usize {
         match *effect {
-            Effect::Open { .. } => {
+            StoreEffect::Open { .. } => {
                 self.opened += 1;
                 // The file's number chooses its worker: 1, 2, 1, 2, ...
                 let others = (self.workers.len() - 1) as u64;
                 let worker = 1 + (self.opened % others) as usize;
                 self.files.insert(FileId(self.opened), worker);
-                Some(worker)
+                worker
             }
-            Effect::Read { file, .. }
-            | Effect::Write { file, .. }
-            | Effect::Sync { file, .. }
-            | Effect::Close { file } => Some(self.files.get(&file).copied().unwrap_or(0)),
-            Effect::Filestore { .. } | Effect::Index { .. } => Some(0),
-            Effect::OpenPath { .. }
-            | Effect::ClosePath { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. }
-            | Effect::PauseRead { .. }
-            | Effect::ResumeRead { .. } => None,
+            StoreEffect::Read { file, .. }
+            | StoreEffect::Write { file, .. }
+            | StoreEffect::Sync { file, .. }
+            | StoreEffect::Close { file } => self.files.get(&file).copied().unwrap_or(0),
+            StoreEffect::Filestore { .. } | StoreEffect::Index { .. } => 0,
         }
     }
 }
@@ -315,25 +309,6 @@ impl Drop for FileStore {
 
 fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(work)
-}
-
-/// Memory an effect holds until it is answered.
-fn size_of_effect(effect: &Effect) -> usize {
-    match effect {
-        Effect::Read { len, .. } => *len,
-        Effect::Write { bytes, .. } => bytes.len(),
-        Effect::Open { .. }
-        | Effect::Sync { .. }
-        | Effect::Close { .. }
-        | Effect::Filestore { .. }
-        | Effect::Index { .. }
-        | Effect::OpenPath { .. }
-        | Effect::ClosePath { .. }
-        | Effect::ShutdownWrite { .. }
-        | Effect::StartTls { .. }
-        | Effect::PauseRead { .. }
-        | Effect::ResumeRead { .. } => 0,
-    }
 }
 
 /// Octets for which there is room in a directory, for those without privileges.

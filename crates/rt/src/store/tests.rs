@@ -14,7 +14,7 @@ fn open_store(config: StoreConfig) -> FileStore {
 }
 
 /// Carries one effect out and waits for its answer.
-fn execute(store: &mut FileStore, effect: Effect) -> Option<(Ticket, Answer)> {
+fn execute(store: &mut FileStore, effect: StoreEffect) -> Option<(Ticket, Answer)> {
     let answered = effect.ticket().is_some();
     store.submit(effect);
     let start = Instant::now();
@@ -29,12 +29,12 @@ fn execute(store: &mut FileStore, effect: Effect) -> Option<(Ticket, Answer)> {
 }
 
 fn filestore(store: &mut FileStore, request: FilestoreRequest) -> Answer {
-    execute(store, Effect::Filestore { ticket: Ticket(1), request }).unwrap().1
+    execute(store, StoreEffect::Filestore { ticket: Ticket(1), request }).unwrap().1
 }
 
 fn open(store: &mut FileStore, path: &str, mode: OpenMode) -> Answer {
     let name = FileName::file(path).unwrap();
-    execute(store, Effect::Open { ticket: Ticket(1), name, mode }).unwrap().1
+    execute(store, StoreEffect::Open { ticket: Ticket(1), name, mode }).unwrap().1
 }
 
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn both(&mut self, disk: Effect, memory: Effect) -> (Answer, Answer) {
+    fn both(&mut self, disk: StoreEffect, memory: StoreEffect) -> (Answer, Answer) {
         let memory = self.memory.execute(memory).unwrap();
         let disk = execute(&mut self.disk, disk).unwrap();
         assert_eq!(disk.0, memory.0);
@@ -109,7 +109,7 @@ impl Pair {
         (answer, memory.1)
     }
 
-    fn on_file(&mut self, which: usize, effect: impl Fn(FileId) -> Effect) {
+    fn on_file(&mut self, which: usize, effect: impl Fn(FileId) -> StoreEffect) {
         if let Some(&(disk, memory)) = self.open.get(which) {
             let (disk, memory) = self.both(effect(disk), effect(memory));
             assert_eq!(disk, memory);
@@ -118,8 +118,8 @@ impl Pair {
 
     fn close_all(&mut self) {
         for (disk, memory) in std::mem::take(&mut self.open) {
-            self.disk.submit(Effect::Close { file: disk });
-            self.memory.execute(Effect::Close { file: memory });
+            self.disk.submit(StoreEffect::Close { file: disk });
+            self.memory.execute(StoreEffect::Close { file: memory });
         }
     }
 
@@ -130,7 +130,7 @@ impl Pair {
                 let mode = [OpenMode::Read, OpenMode::Write, OpenMode::Truncate][mode as usize];
                 // Writing through a handle that was opened to read is the engine's mistake.
                 let mode = if mode == OpenMode::Read { OpenMode::Write } else { mode };
-                let effect = Effect::Open { ticket, name, mode };
+                let effect = StoreEffect::Open { ticket, name, mode };
                 match self.both(effect.clone(), effect) {
                     (
                         Ok(Completion::Opened { file: disk, len, .. }),
@@ -143,26 +143,27 @@ impl Pair {
                 }
             }
             Op::Read(which, offset, len) => {
-                self.on_file(which, |file| Effect::Read { ticket, file, offset, len });
+                self.on_file(which, |file| StoreEffect::Read { ticket, file, offset, len });
             }
             Op::Write(which, offset, content) => {
                 let bytes = Bytes::from(content);
                 // An empty write beyond the end is the one thing no file system does.
                 if !bytes.is_empty() {
-                    let write = |file| Effect::Write { ticket, file, offset, bytes: bytes.clone() };
+                    let write =
+                        |file| StoreEffect::Write { ticket, file, offset, bytes: bytes.clone() };
                     self.on_file(which, write);
                 }
             }
-            Op::Sync(which) => self.on_file(which, |file| Effect::Sync { ticket, file }),
+            Op::Sync(which) => self.on_file(which, |file| StoreEffect::Sync { ticket, file }),
             Op::Filestore(request) => {
                 // A file system keeps a file that is open after its name is gone.
                 self.close_all();
-                let effect = Effect::Filestore { ticket, request };
+                let effect = StoreEffect::Filestore { ticket, request };
                 let (disk, memory) = self.both(effect.clone(), effect);
                 assert_eq!(disk, memory);
             }
             Op::Index(request) => {
-                let effect = Effect::Index { ticket, request };
+                let effect = StoreEffect::Index { ticket, request };
                 let (disk, memory) = self.both(effect.clone(), effect);
                 assert_eq!(disk, memory);
             }
@@ -311,7 +312,7 @@ fn the_store_counts_what_is_under_way() {
     let mut store = open_store(config);
     let opened = open(&mut store, "a", OpenMode::Write);
     let Ok(Completion::Opened { file, .. }) = opened else { panic!("{opened:?}") };
-    let write = |len| Effect::Write {
+    let write = |len| StoreEffect::Write {
         ticket: Ticket(1),
         file,
         offset: 0,
@@ -333,15 +334,15 @@ fn records_survive_the_store() {
     let place = tempfile::tempdir().unwrap();
     let put = IndexRequest::Put { key: "k".into(), value: Bytes::from_static(b"v") };
     let mut store = open_store(StoreConfig::new(place.path()));
-    execute(&mut store, Effect::Index { ticket: Ticket(1), request: put }).unwrap().1.unwrap();
+    execute(&mut store, StoreEffect::Index { ticket: Ticket(1), request: put }).unwrap().1.unwrap();
     drop(store);
     let mut store = open_store(StoreConfig::new(place.path()));
-    let load = Effect::Index { ticket: Ticket(2), request: IndexRequest::Load };
+    let load = StoreEffect::Index { ticket: Ticket(2), request: IndexRequest::Load };
     let records = execute(&mut store, load).unwrap().1;
     let expected = vec![("k".to_owned(), Bytes::from_static(b"v"))];
     assert_eq!(records, Ok(Completion::Records(expected)));
     // Unless they shall not.
-    store.submit(Effect::Filestore {
+    store.submit(StoreEffect::Filestore {
         ticket: Ticket(3),
         request: FilestoreRequest::CreateDirectory(FileName::spool("d").unwrap()),
     });
@@ -349,7 +350,7 @@ fn records_survive_the_store() {
         store.poll();
     }
     store.reset().unwrap();
-    let load = Effect::Index { ticket: Ticket(4), request: IndexRequest::Load };
+    let load = StoreEffect::Index { ticket: Ticket(4), request: IndexRequest::Load };
     assert_eq!(execute(&mut store, load).unwrap().1, Ok(Completion::Records(Vec::new())));
     let spool = place.path().join(FileName::SPOOL_DIRECTORY).join("spool");
     assert_eq!(std::fs::read_dir(spool).unwrap().count(), 0);
@@ -364,12 +365,13 @@ fn files_have_the_time_of_their_last_change() {
     old.set_modified(then).unwrap();
     let mut store = open_store(StoreConfig::new(place.path()));
     let name = FileName::file("old").unwrap();
-    let open = Effect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
+    let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
     let answer = execute(&mut store, open).unwrap().1;
     let Ok(Completion::Opened { modified, .. }) = answer else { panic!("{answer:?}") };
     assert_eq!(modified, Some(1_300_000_000));
     let request = FilestoreRequest::List(FileName::root());
-    let answer = execute(&mut store, Effect::Filestore { ticket: Ticket(2), request }).unwrap().1;
+    let answer =
+        execute(&mut store, StoreEffect::Filestore { ticket: Ticket(2), request }).unwrap().1;
     let Ok(Completion::Listing(entries)) = answer else { panic!("{answer:?}") };
     assert_eq!(entries[0].modified, Some(1_300_000_000));
 }

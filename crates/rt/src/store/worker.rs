@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Completion, Effect, EffectError, FileId, FilestoreRequest, OpenMode, Ticket};
+use engine::{Completion, EffectError, FileId, FilestoreRequest, OpenMode, StoreEffect, Ticket};
 
 use super::disk::{Answer, Disk, read_at, reason, write_at};
-use super::size_of_effect;
 use crate::Waker;
 
 /// An effect to carry out.
 pub(super) struct Job {
-    pub(super) effect: Effect,
+    pub(super) effect: StoreEffect,
     /// The number of the file it opens.
     pub(super) opens: Option<FileId>,
 }
@@ -58,9 +57,9 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: 
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
     let mut told = None;
     for job in queue {
-        let size = size_of_effect(&job.effect);
+        let size = job.effect.octets();
         let wanted = wanted(&job.effect);
-        if let Effect::Sync { ticket, file } = job.effect
+        if let StoreEffect::Sync { ticket, file } = job.effect
             && let Ok(file) = worker.file(file)
         {
             let _ = syncs.send(Sync { ticket, file: Arc::clone(file) });
@@ -83,27 +82,21 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: 
 
 /// What an effect is to do, of those that fail only where something is wrong with the store. What is
 /// read or changed because a peer wishes so may well not be there.
-fn wanted(effect: &Effect) -> Option<String> {
+fn wanted(effect: &StoreEffect) -> Option<String> {
     match effect {
-        Effect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
+        StoreEffect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
             Some(format!("open the working file {:?}", name.path()))
         }
-        Effect::Filestore { request: FilestoreRequest::Install { to, .. }, .. } => {
+        StoreEffect::Filestore { request: FilestoreRequest::Install { to, .. }, .. } => {
             Some(format!("give a file that came its name {:?}", to.path()))
         }
-        Effect::Write { .. } => Some("write what came".to_owned()),
-        Effect::Read { .. } => Some("read a file".to_owned()),
-        Effect::Open { .. }
-        | Effect::Sync { .. }
-        | Effect::Close { .. }
-        | Effect::Filestore { .. }
-        | Effect::Index { .. }
-        | Effect::OpenPath { .. }
-        | Effect::ClosePath { .. }
-        | Effect::ShutdownWrite { .. }
-        | Effect::StartTls { .. }
-        | Effect::PauseRead { .. }
-        | Effect::ResumeRead { .. } => None,
+        StoreEffect::Write { .. } => Some("write what came".to_owned()),
+        StoreEffect::Read { .. } => Some("read a file".to_owned()),
+        StoreEffect::Open { .. }
+        | StoreEffect::Sync { .. }
+        | StoreEffect::Close { .. }
+        | StoreEffect::Filestore { .. }
+        | StoreEffect::Index { .. } => None,
     }
 }
 
@@ -128,32 +121,28 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn execute(&mut self, effect: Effect, opens: Option<FileId>) -> Option<(Ticket, Answer)> {
+    fn execute(&mut self, effect: StoreEffect, opens: Option<FileId>) -> Option<(Ticket, Answer)> {
         let ticket = effect.ticket();
         let answer = match effect {
-            Effect::Open { name, mode, .. } => self.disk.open(&name, mode).map(|(file, found)| {
-                let number = opens.expect("the store numbers every file it has opened");
-                self.files.insert(number, Arc::new(file));
-                Completion::Opened { file: number, len: found.len, modified: found.modified }
-            }),
-            Effect::Read { file, offset, len, .. } => self.read(file, offset, len),
-            Effect::Write { file, offset, bytes, .. } => {
+            StoreEffect::Open { name, mode, .. } => {
+                self.disk.open(&name, mode).map(|(file, found)| {
+                    let number = opens.expect("the store numbers every file it has opened");
+                    self.files.insert(number, Arc::new(file));
+                    Completion::Opened { file: number, len: found.len, modified: found.modified }
+                })
+            }
+            StoreEffect::Read { file, offset, len, .. } => self.read(file, offset, len),
+            StoreEffect::Write { file, offset, bytes, .. } => {
                 self.file(file).and_then(|file| write_at(file, &bytes, offset))
             }
             // Only one whose file is not open comes here.
-            Effect::Sync { file, .. } => self.file(file).map(|_| Completion::Done),
-            Effect::Close { file } => {
+            StoreEffect::Sync { file, .. } => self.file(file).map(|_| Completion::Done),
+            StoreEffect::Close { file } => {
                 self.files.remove(&file);
                 return None;
             }
-            Effect::Filestore { request, .. } => self.disk.filestore(&request),
-            Effect::Index { request, .. } => self.disk.index(&request),
-            Effect::OpenPath { .. }
-            | Effect::ClosePath { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. }
-            | Effect::PauseRead { .. }
-            | Effect::ResumeRead { .. } => return None,
+            StoreEffect::Filestore { request, .. } => self.disk.filestore(&request),
+            StoreEffect::Index { request, .. } => self.disk.index(&request),
         };
         ticket.map(|ticket| (ticket, answer))
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::toy::*;
 use bytes::Bytes;
-use engine::{Effect, EffectError, FileId, FilestoreRequest, Ticket, Time};
+use engine::{Effect, EffectError, FileId, FilestoreRequest, StoreEffect, Ticket, Time};
 use slowlight_sim::{Action, HostConfig, HostId, Limit, Outcome, StoreFaults, World};
 
 fn copy(faults: StoreFaults, piece: usize) -> (World<Toy>, HostId, Vec<(Time, Told)>) {
@@ -71,7 +71,7 @@ fn crash(lose_unsynced: f64, sync: bool) -> Bytes {
         let sync = |toy: &mut Toy, _| {
             let ticket = Ticket(99);
             toy.copier = None;
-            toy.effect(Effect::Sync { ticket, file: FileId(2) });
+            toy.effect(StoreEffect::Sync { ticket, file: FileId(2) });
         };
         world.at(Time::from_nanos(48_200_000), Action::Call(earth, Box::new(sync)));
     }
@@ -102,7 +102,7 @@ fn a_file_that_was_installed_without_sync_keeps_its_name_alone() {
         world.call(earth, |toy, _| toy.copy(100, sync));
         world.call(earth, |toy, _| {
             let request = FilestoreRequest::Install { from: file("out"), to: file(to) };
-            toy.effect(Effect::Filestore { ticket: Ticket(9), request });
+            toy.effect(StoreEffect::Filestore { ticket: Ticket(9), request });
         });
         world.at(Time::from_secs(1), Action::Crash(earth));
         assert_eq!(world.run(Limit::default()), Outcome::Idle);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, FileId, FileName, Input, OpenMode,
-    PathEvent, PathId, PathInfo, Ticket, Time, Transmit, TxBuf,
+    PathEvent, PathId, PathInfo, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 use link::{Delay, Framing, Rate};
 use slowlight_sim::{HostConfig, HostId, LinkId, World};
@@ -81,13 +81,13 @@ impl Toy {
     pub(crate) fn copy(&mut self, piece: usize, sync: bool) {
         let (from, to) = (None, None);
         self.copier = Some(Copier { piece, sync, from, to, offset: 0, synced: false });
-        let open = |ticket, name, mode| Effect::Open { ticket: Ticket(ticket), name, mode };
-        self.effects.push_back(open(1, file("in"), OpenMode::Read));
-        self.effects.push_back(open(2, file("out"), OpenMode::Truncate));
+        let open = |ticket, name, mode| StoreEffect::Open { ticket: Ticket(ticket), name, mode };
+        self.effects.push_back(open(1, file("in"), OpenMode::Read).into());
+        self.effects.push_back(open(2, file("out"), OpenMode::Truncate).into());
     }
 
-    pub(crate) fn effect(&mut self, effect: Effect) {
-        self.effects.push_back(effect);
+    pub(crate) fn effect(&mut self, effect: impl Into<Effect>) {
+        self.effects.push_back(effect.into());
     }
 
     fn done(&mut self, ticket: Ticket, answer: Result<Completion, EffectError>) {
@@ -108,15 +108,15 @@ impl Toy {
                 read = true;
             }
             (3, Completion::Read(bytes)) if bytes.is_empty() && copier.sync => {
-                let effect = Effect::Sync { ticket: Ticket(5), file: copier.to.unwrap() };
-                self.effects.push_back(effect);
+                let effect = StoreEffect::Sync { ticket: Ticket(5), file: copier.to.unwrap() };
+                self.effects.push_back(effect.into());
             }
             (3, Completion::Read(bytes)) if bytes.is_empty() => copier.synced = true,
             (3, Completion::Read(bytes)) => {
                 let offset = copier.offset;
                 copier.offset += bytes.len() as u64;
                 let (ticket, file) = (Ticket(4), copier.to.unwrap());
-                self.effects.push_back(Effect::Write { ticket, file, offset, bytes });
+                self.effects.push_back(StoreEffect::Write { ticket, file, offset, bytes }.into());
             }
             (4, Completion::Done) => read = true,
             (5, Completion::Done) => copier.synced = true,
@@ -125,7 +125,7 @@ impl Toy {
         if read {
             let (ticket, file) = (Ticket(3), copier.from.unwrap());
             let (offset, len) = (copier.offset, copier.piece);
-            self.effects.push_back(Effect::Read { ticket, file, offset, len });
+            self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
         }
         if copier.synced {
             self.told.push_back(Told::Copied(Ok(copier.offset)));

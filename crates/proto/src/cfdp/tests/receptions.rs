@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Area, Effect, Time};
+use engine::{Area, StoreEffect, Time};
 use wire::cfdp::{Body, FileStatus};
 use wire::cfdp::{
     ChecksumType, ConditionCode, DeliveryCode, Eof, FaultHandler, FilestoreAction, Prompt,
@@ -214,7 +214,7 @@ fn a_file_is_synced_once_where_nothing_is_missing() {
         for _ in 0..400 {
             world.step();
             let waiting = world.sides[1].slow.iter().flatten();
-            syncs += waiting.filter(|effect| matches!(effect, Effect::Sync { .. })).count();
+            syncs += waiting.filter(|effect| matches!(effect, StoreEffect::Sync { .. })).count();
             world.work_off(1);
         }
         assert!(world.sides[1].store.get(&name("copy")).is_some());

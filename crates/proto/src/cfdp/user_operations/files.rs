@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use engine::{
-    Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FileName, OpenMode, Time,
+    Completion, DirEntry, EffectError, EntryKind, FileId, FileName, OpenMode, StoreEffect, Time,
 };
 use wire::cfdp::{Lv, TransactionId, UserOperation};
 
@@ -110,7 +110,10 @@ impl Entity {
     fn open_spool(&mut self, number: u64, asker: Asker) {
         let ticket = self.core.kernel.ticket(Handle::NOBODY, Job::Own(Task::Operation(number)));
         let name = spool_name(asker.original);
-        self.core.kernel.effects.push_back(Effect::Open { ticket, name, mode: OpenMode::Truncate });
+        self.core
+            .kernel
+            .effects
+            .push_back(StoreEffect::Open { ticket, name, mode: OpenMode::Truncate }.into());
     }
 
     /// An effect of a file job was carried out.
@@ -138,8 +141,8 @@ impl Entity {
                 self.core.operations.jobs.insert(number, job);
                 let ticket =
                     self.core.kernel.ticket(Handle::NOBODY, Job::Own(Task::Operation(number)));
-                let write = Effect::Write { ticket, file, offset: 0, bytes: content };
-                self.core.kernel.effects.push_back(write);
+                let write = StoreEffect::Write { ticket, file, offset: 0, bytes: content };
+                self.core.kernel.effects.push_back(write.into());
             }
             (Step::Writing { file }, Ok(_)) => {
                 self.core.kernel.close(file);

@@ -139,9 +139,7 @@ impl Group {
             let mut busy = false;
             while let Some(effect) = host.node.poll_effect() {
                 busy = true;
-                if matches!(effect, Effect::PauseRead { .. } | Effect::ResumeRead { .. }) {
-                    continue;
-                }
+                let Effect::Store(effect) = effect else { continue };
                 if let Some((ticket, answer)) = host.store.execute(effect) {
                     host.node.handle_input(self.now, Input::Done(ticket, answer));
                 }

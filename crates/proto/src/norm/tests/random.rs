@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{Effect, Input, PathEvent, Rng};
+use engine::{Input, PathEvent, Rng, StoreEffect};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -166,7 +166,7 @@ impl Play {
             Op::Fail(side) => {
                 let slow = world.sides[side].slow.as_mut();
                 let effect = slow.filter(|slow| !slow.is_empty()).map(|slow| slow.remove(0));
-                if let Some(ticket) = effect.as_ref().and_then(Effect::ticket) {
+                if let Some(ticket) = effect.as_ref().and_then(StoreEffect::ticket) {
                     let error = Err(engine::EffectError::Failed("broken".to_owned()));
                     world.input(side, Input::Done(ticket, error));
                 }

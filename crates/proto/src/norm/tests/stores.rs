@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Area, Effect, FileName, Input, MemoryStore, OpenMode, Rng, Ticket, Time};
+use engine::{Area, FileName, Input, MemoryStore, OpenMode, Rng, StoreEffect, Ticket, Time};
 
 use super::world::{World, content, lose_one_in, name};
 use crate::norm::{Config, Content, Failure, Indication, Limit, Scheme};
@@ -76,7 +76,7 @@ fn a_name_that_is_taken_by_a_directory_ends_it() {
     let mut world = World::with(&Config::default());
     let ticket = Ticket(0);
     let request = engine::FilestoreRequest::CreateDirectory(name("copy"));
-    world.sides[1].store.execute(Effect::Filestore { ticket, request });
+    world.sides[1].store.execute(StoreEffect::Filestore { ticket, request });
     world.send(&content(20_000));
     world.run();
     assert!(matches!(world.finished(1).expect("it ended").result, Err(Failure::Storage(_))));
@@ -124,7 +124,7 @@ fn a_store_that_takes_nothing_holds_the_sender_back() {
     let file = content(600_000);
     world.send(&file);
     world.run_until(Time::from_secs(1));
-    let pauses = |effect: &&Effect| matches!(effect, Effect::Write { .. });
+    let pauses = |effect: &&StoreEffect| matches!(effect, StoreEffect::Write { .. });
     let written = world.sides[1].slow.iter().flatten().filter(pauses).count();
     assert_eq!(written, 0, "the file is not open yet");
     assert!(world.sides[1].engine.memory() < 400_000, "{}", world.sides[1].engine.memory());
@@ -305,7 +305,7 @@ fn open_modes_leave_what_was_there_alone() {
     world.run();
     assert_eq!(world.sides[1].store.get(&name("copy")), Some(&b"before"[..]));
     let ticket = Ticket(0);
-    let open = Effect::Open { ticket, name: name("copy"), mode: OpenMode::Read };
+    let open = StoreEffect::Open { ticket, name: name("copy"), mode: OpenMode::Read };
     assert!(world.sides[1].store.execute(open).is_some());
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use engine::{
-    Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
-    TxBuf,
+    Effect, Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
+    Time, TxBuf,
 };
 use wire::saratoga::{Holes, Metadata, Packet, Status, StatusCode, Width};
 
@@ -42,6 +42,7 @@ impl Peer {
             let mut is_idle = true;
             while let Some(effect) = self.node.poll_effect() {
                 is_idle = false;
+                let Effect::Store(effect) = effect else { continue };
                 if let Some((ticket, answer)) = self.store.execute(effect) {
                     self.node.handle_input(now, Input::Done(ticket, answer));
                 }

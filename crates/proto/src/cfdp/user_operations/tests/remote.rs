@@ -26,7 +26,7 @@ fn a_directory_is_listed_with_names_from_the_root() {
         world.loss = loss;
         world.insert(2, "b", &content(10));
         let make = engine::FilestoreRequest::CreateDirectory(super::world::name("a"));
-        let effect = engine::Effect::Filestore { ticket: engine::Ticket(0), request: make };
+        let effect = engine::StoreEffect::Filestore { ticket: engine::Ticket(0), request: make };
         world.host(2).store.execute(effect);
         world.insert(2, "a/c", &content(10));
         world.ask(1, |entity, now| entity.list_directory(now, 2, "", "root")).unwrap();

@@ -150,9 +150,7 @@ impl World {
             let host = self.host(number);
             while let Some(effect) = host.entity.poll_effect() {
                 busy = true;
-                if matches!(effect, Effect::PauseRead { .. } | Effect::ResumeRead { .. }) {
-                    continue;
-                }
+                let Effect::Store(effect) = effect else { continue };
                 if let Some((ticket, answer)) = host.store.execute(effect) {
                     host.entity.handle_input(now, Input::Done(ticket, answer));
                 }
