@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{
     Completion, Effect, EffectError, Engine, FileName, IndexRequest, Input, MemoryStore, PathEvent,
-    PathId, PathInfo, Receive, Ticket, Time, TxBuf,
+    PathId, PathInfo, Receive, StoreEffect, Ticket, Time, TxBuf,
 };
 
 use crate::script::Script;
@@ -177,6 +177,7 @@ impl<P: Protocol> World<P> {
             let mut idle = true;
             while let Some(effect) = side.node.poll_effect() {
                 idle = false;
+                let Effect::Store(effect) = effect else { continue };
                 let ticket = effect.ticket();
                 let failure = ticket.and_then(|_| side.fail_next.take());
                 let answer = match failure {
@@ -316,7 +317,7 @@ impl<P: Protocol> World<P> {
     /// Puts a record where an engine finds it when it is started again.
     pub(crate) fn plant(&mut self, who: usize, key: String, value: Vec<u8>) {
         let request = IndexRequest::Put { key, value: value.into() };
-        self.sides[who].store.execute(Effect::Index { ticket: Ticket(0), request });
+        self.sides[who].store.execute(StoreEffect::Index { ticket: Ticket(0), request });
         // What it claims is not what the store holds.
         self.honest = false;
     }

@@ -86,19 +86,30 @@ impl<E: Engine> Host<E> {
         }
     }
 
-    /// Takes a packet that a link delivered: passes it on, hands it in, or both if it is for a group.
-    pub(crate) fn arrive(&mut self, now: Time, packet: Packet, net: &mut Network) {
-        if let Some(packet) = self.stack.pass_on(now, packet, net) {
-            self.deliver(now, packet, net);
-        }
+    /// Takes a packet that a link from a neighbour delivered: passes it on, hands it in, or both if
+    /// it is for a group.
+    pub(crate) fn arrive(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        neighbour: usize,
+        net: &mut Network,
+    ) {
+        let Some(packet) = self.stack.pass_on(now, packet, net) else { return };
+        let running = self.engine.is_some();
+        let arrival = match self.stack.interface_to(neighbour, net) {
+            Some(path) => self.stack.receive_packet(now, path, packet, running),
+            None => self.stack.receive(now, packet, running, net),
+        };
+        self.deliver(now, arrival, net);
     }
 
     /// Hands in a packet for this host.
-    fn deliver(&mut self, now: Time, packet: Packet, net: &mut Network) {
-        match self.stack.receive(now, packet, self.engine.is_some(), net) {
+    fn deliver(&mut self, now: Time, arrival: Arrival, net: &mut Network) {
+        match arrival {
             Arrival::Dropped(packet) => net.pool.recycle(packet),
             Arrival::Kept => {}
-            Arrival::Datagram { arrived, ecn, data, packet } => {
+            Arrival::Received { arrived, ecn, data, packet } => {
                 if let Some(engine) = &mut self.engine {
                     // A peer met just now is announced before its first datagram.
                     while let Some((path, event)) = self.stack.events.pop_front() {
@@ -178,8 +189,9 @@ impl<E: Engine> Host<E> {
                 if let Some(engine) = &mut self.engine {
                     engine.handle_input(now, Input::Path(path, event));
                 }
-            } else if let Some(packet) = self.stack.resumed.pop_front() {
-                self.deliver(now, packet, net);
+            } else if let Some((path, packet)) = self.stack.resumed.pop_front() {
+                let arrival = self.stack.receive_again(now, path, packet, net);
+                self.deliver(now, arrival, net);
             } else {
                 return;
             }

@@ -40,9 +40,15 @@ impl Packet {
         Self { buffer: Arc::clone(&self.buffer), ..*self }
     }
 
-    /// What follows the headers, if this is a UDP datagram made by [`Pool::datagram`].
+    /// The data of a UDP datagram made by [`Pool::datagram`]; of any other packet, all of it.
     pub(crate) fn payload(&self) -> &[u8] {
-        self.bytes().get(HEADERS_LEN..).unwrap_or_default()
+        match self.bytes() {
+            // Byte 9 is the protocol.
+            bytes if bytes.get(9) == Some(&PROTOCOL_UDP) => {
+                bytes.get(HEADERS_LEN..).unwrap_or_default()
+            }
+            bytes => bytes,
+        }
     }
 }
 
@@ -90,6 +96,17 @@ impl Pool {
         let ports = Udp { source: headers.source.1, destination: headers.destination.1 };
         udp::encode(ports, ip.source, ip.destination, headers.checksum, datagram);
         Packet { buffer: shared, len, serial: 0, pushed: Time::ZERO }
+    }
+
+    /// A packet of which an engine wrote every byte.
+    pub(crate) fn packet(&mut self, bytes: &[u8]) -> Packet {
+        let mut shared = self.free.pop().unwrap_or_default();
+        let buffer = Arc::get_mut(&mut shared).expect("no packet has a buffer that is free");
+        if buffer.len() < bytes.len() {
+            buffer.resize(bytes.len(), 0);
+        }
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        Packet { buffer: shared, len: bytes.len(), serial: 0, pushed: Time::ZERO }
     }
 
     /// Takes a packet's buffer back when it is the last that has it.

@@ -37,6 +37,9 @@ pub struct HostConfig {
     pub unknown_peers_max: usize,
     /// Bytes that are kept while the engine has reading paused.
     pub receive_buffer: usize,
+    /// IP protocols of which an engine with interfaces gets packets for others, too, as a
+    /// transparent proxy does; those of all others are forwarded.
+    pub intercepts: Vec<u8>,
 }
 
 impl HostConfig {
@@ -48,7 +51,8 @@ impl HostConfig {
 }
 
 impl Default for HostConfig {
-    /// Batches of 1, checksums, cues, TTL 64, a router, 1,024 unknown peers, 4 MiB of buffer.
+    /// Batches of 1, checksums, cues, TTL 64, a router that intercepts nothing, 1,024 unknown
+    /// peers, 4 MiB of buffer.
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -61,11 +65,12 @@ impl Default for HostConfig {
             unknown_peer: None,
             unknown_peers_max: 1024,
             receive_buffer: 4 << 20,
+            intercepts: Vec::new(),
         }
     }
 }
 
-/// One peer at one pair of ports, or one group.
+/// One peer at one pair of ports, one group, or one IP interface.
 #[derive(Clone, Debug)]
 struct Path {
     id: PathId,
@@ -74,10 +79,26 @@ struct Path {
     info: PathInfo,
     /// The first link on the way; to a group there may be several.
     links: Vec<usize>,
+    /// An interface, whose engine reads and writes whole packets; its remote is the neighbour.
+    interface: bool,
     /// Made for a peer nobody announced; a restart forgets it.
     unknown: bool,
     open: bool,
     paused: bool,
+}
+
+impl Path {
+    /// A path that is open.
+    fn new(
+        id: PathId,
+        port: u16,
+        remote: (Ipv4Addr, u16),
+        info: PathInfo,
+        links: Vec<usize>,
+    ) -> Self {
+        let (interface, unknown, open, paused) = (false, false, true, false);
+        Self { id, port, remote, info, links, interface, unknown, open, paused }
+    }
 }
 
 /// What to do with a packet that arrived.
@@ -86,8 +107,8 @@ pub(crate) enum Arrival {
     Dropped(Packet),
     /// Nothing; it waits until the engine reads again.
     Kept,
-    /// The engine gets it.
-    Datagram { arrived: Arrived, ecn: Ecn, data: std::ops::Range<usize>, packet: Packet },
+    /// The engine gets the octets `data` of it.
+    Received { arrived: Arrived, ecn: Ecn, data: std::ops::Range<usize>, packet: Packet },
 }
 
 /// Over what a datagram came.
@@ -106,8 +127,9 @@ pub(crate) struct Stack {
     pub(crate) stats: HostStats,
     /// Path events the engine has not been given.
     pub(crate) events: VecDeque<(PathId, PathEvent)>,
-    /// Packets that were kept while reading was paused and may be handed in now.
-    pub(crate) resumed: VecDeque<Packet>,
+    /// Packets that were kept while reading was paused and may be handed in now, with the paths on
+    /// which they came.
+    pub(crate) resumed: VecDeque<(PathId, Packet)>,
     /// The link for each destination.
     routes: BTreeMap<Ipv4Addr, usize>,
     /// The links for what a source sends to a group.
@@ -126,6 +148,8 @@ pub(crate) struct Stack {
     listening: Vec<(u16, PathInfo)>,
     next_path: u32,
     next_id: u16,
+    /// Some paths are interfaces.
+    has_interfaces: bool,
 }
 
 impl Stack {
@@ -149,6 +173,7 @@ impl Stack {
             listening: Vec::new(),
             next_path: 0,
             next_id: 0,
+            has_interfaces: false,
         }
     }
 
@@ -163,12 +188,24 @@ impl Stack {
         self.listen(port, info.clone());
         self.next_path = self.next_path.max(id.0.saturating_add(1));
         let links = self.links_to(remote.0);
-        let (unknown, open, paused) = (false, true, false);
-        self.push_path(Path { id, port, remote, info, links, unknown, open, paused });
+        self.push_path(Path::new(id, port, remote, info, links));
+    }
+
+    /// Adds an interface to the neighbour at the end of a link.
+    pub(crate) fn add_interface(&mut self, id: PathId, link: usize, info: PathInfo, net: &Network) {
+        assert!(self.paths.iter().all(|path| path.id != id), "{id:?} is taken");
+        let neighbour = net.nodes[net.pipes[link].to].address;
+        let path = Path::new(id, 0, (neighbour, 0), info, vec![link]);
+        self.push_path(Path { interface: true, ..path });
     }
 
     fn push_path(&mut self, path: Path) {
         let (address, port) = path.remote;
+        if path.interface {
+            self.has_interfaces = true;
+            self.paths.push(path);
+            return;
+        }
         if address.is_multicast() {
             self.groups.insert(address);
         }
@@ -216,14 +253,17 @@ impl Stack {
     /// Finds each path's first links and tells the links whose engine watches them.
     pub(crate) fn resolve(&mut self, net: &mut Network) {
         for index in 0..self.paths.len() {
-            self.paths[index].links = self.links_to(self.paths[index].remote.0);
+            if !self.paths[index].interface {
+                self.paths[index].links = self.links_to(self.paths[index].remote.0);
+            }
             self.attach(index, net);
         }
     }
 
     fn attach(&self, path: usize, net: &mut Network) {
         let path = &self.paths[path];
-        let packet = mtu(&path.info).map_or(0, |mtu| mtu.saturating_add(HEADERS_LEN));
+        let headers = if path.interface { 0 } else { HEADERS_LEN };
+        let packet = mtu(&path.info).map_or(0, |mtu| mtu.saturating_add(headers));
         for &link in &path.links {
             let pipe = &mut net.pipes[link];
             pipe.cues = self.config.cues;
@@ -268,7 +308,8 @@ impl Stack {
     pub(crate) fn stop(&mut self, net: &mut Network) {
         self.events.clear();
         let kept = std::mem::take(&mut self.kept).into_iter().map(|(_, packet)| packet);
-        for packet in kept.chain(std::mem::take(&mut self.resumed)) {
+        let resumed = std::mem::take(&mut self.resumed).into_iter().map(|(_, packet)| packet);
+        for packet in kept.chain(resumed) {
             net.pool.recycle(packet);
         }
         self.kept_bytes = 0;
@@ -331,8 +372,12 @@ impl Stack {
             self.stats.unsendable += bytes.len().div_ceil(segment).max(1) as u64;
             return;
         };
-        let Path { port, remote, ref links, .. } = self.paths[path];
+        let Path { port, remote, ref links, interface, .. } = self.paths[path];
         let links = links.len();
+        if interface {
+            self.send_packets(now, path, bytes.chunks(segment), net);
+            return;
+        }
         let checksum = if self.config.udp_checksum { Checksum::Full } else { Checksum::None };
         let source = (self.config.address, port);
         let (id, ttl, ecn) = (0, self.config.ttl, transmit.ecn);
@@ -355,6 +400,23 @@ impl Stack {
                 let len = HEADERS_LEN + data.len();
                 self.stats.sent.count(now, len, data.len());
                 self.stats.port(port).sent.count(now, len, data.len());
+            }
+        }
+    }
+
+    /// Sends whole packets over an interface.
+    fn send_packets<'a>(
+        &mut self,
+        now: Time,
+        path: usize,
+        packets: impl Iterator<Item = &'a [u8]>,
+        net: &mut Network,
+    ) {
+        let link = self.paths[path].links[0];
+        for bytes in packets {
+            let packet = net.pool.packet(bytes);
+            if self.push(now, link, packet, net) {
+                self.stats.sent.count(now, bytes.len(), bytes.len());
             }
         }
     }
@@ -397,7 +459,7 @@ impl Stack {
             return Some(packet);
         };
         let (source, destination) = (Ipv4Addr::from(*source), Ipv4Addr::from(*destination));
-        if destination == self.config.address {
+        if destination == self.config.address || self.intercepts(packet.bytes()) {
             return Some(packet);
         }
         if !self.config.bent_pipe && Ipv4::decode(packet.bytes()).is_err() {
@@ -425,6 +487,13 @@ impl Stack {
         for_here
     }
 
+    /// Whether the engine gets a packet for others, too.
+    fn intercepts(&self, packet: &[u8]) -> bool {
+        // Byte 9 is the protocol.
+        let protocol = packet.get(9);
+        protocol.is_some_and(|protocol| self.config.intercepts.contains(protocol))
+    }
+
     /// Pushes a packet for others onto each of the links, and counts it once.
     fn forward(&mut self, now: Time, links: &[usize], packet: Packet, net: &mut Network) {
         let Some((last, others)) = links.split_last() else {
@@ -440,6 +509,53 @@ impl Stack {
         if taken {
             self.stats.forwarded += 1;
         }
+    }
+
+    /// The interface to a neighbour, if there is one.
+    pub(crate) fn interface_to(&self, neighbour: usize, net: &Network) -> Option<PathId> {
+        if !self.has_interfaces {
+            return None;
+        }
+        let leads_there =
+            |path: &&Path| path.links.iter().any(|link| net.pipes[*link].to == neighbour);
+        let mut interfaces = self.paths.iter().filter(|path| path.interface && path.open);
+        interfaces.find(leads_there).map(|path| path.id)
+    }
+
+    /// Takes a packet for the engine behind an interface, which verifies it itself.
+    pub(crate) fn receive_packet(
+        &mut self,
+        now: Time,
+        path: PathId,
+        packet: Packet,
+        running: bool,
+    ) -> Arrival {
+        if !running {
+            self.stats.while_down += 1;
+            return Arrival::Dropped(packet);
+        }
+        if self.paths.iter().any(|other| other.id == path && other.paused) {
+            return self.keep(path, packet);
+        }
+        let len = packet.bytes().len();
+        self.stats.received.count(now, len, len);
+        // Byte 1 is the traffic class.
+        let ecn = packet::ecn(packet.bytes().get(1).copied().unwrap_or_default());
+        Arrival::Received { arrived: Arrived { path, from: path }, ecn, data: 0..len, packet }
+    }
+
+    /// Takes a packet that was kept, now that its path is read again.
+    pub(crate) fn receive_again(
+        &mut self,
+        now: Time,
+        path: PathId,
+        packet: Packet,
+        net: &mut Network,
+    ) -> Arrival {
+        if self.paths.iter().any(|other| other.id == path && other.interface) {
+            return self.receive_packet(now, path, packet, true);
+        }
+        self.receive(now, packet, true, net)
     }
 
     /// Verifies a packet for this host and finds out which path it belongs to.
@@ -478,7 +594,7 @@ impl Stack {
         let len = packet.bytes().len();
         self.stats.received.count(now, len, data.len());
         self.stats.port(ports.destination).received.count(now, len, data.len());
-        Arrival::Datagram { arrived, ecn: packet::ecn(ip.traffic_class), data, packet }
+        Arrival::Received { arrived, ecn: packet::ecn(ip.traffic_class), data, packet }
     }
 
     /// Keeps a packet while reading is paused.
@@ -549,8 +665,7 @@ impl Stack {
         let id = PathId(self.next_path);
         self.next_path = self.next_path.checked_add(1)?;
         let links = self.links_to(remote.0);
-        let (unknown, open, paused) = (true, true, false);
-        self.push_path(Path { id, port, remote, info, links, unknown, open, paused });
+        self.push_path(Path { unknown: true, ..Path::new(id, port, remote, info, links) });
         Some(())
     }
 
@@ -583,7 +698,7 @@ impl Stack {
         for (path, packet) in std::mem::take(&mut self.kept) {
             if path == id {
                 self.kept_bytes -= packet.bytes().len();
-                self.resumed.push_back(packet);
+                self.resumed.push_back((path, packet));
             } else {
                 self.kept.push_back((path, packet));
             }

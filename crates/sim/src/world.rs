@@ -195,6 +195,25 @@ impl<E: Engine> World<E> {
         }
     }
 
+    /// Gives a host's engine an IP interface over a link, and over those that lead back from its end:
+    /// a path whose datagrams are whole IP packets. What arrives from that neighbour for the host, or
+    /// is intercepted, is the engine's, not verified; whatever it sends is not looked at.
+    ///
+    /// # Panics
+    /// If the host has a path of this number, or the link does not start at the host.
+    pub fn add_interface(&mut self, host: HostId, path: PathId, link: LinkId, info: PathInfo) {
+        let Self { hosts, net, now, .. } = self;
+        assert_eq!(net.pipes[link.0].from, host.0, "the link starts at another host");
+        let host = &mut hosts[host.0];
+        host.stack.add_interface(path, link.0, info, net);
+        host.stack.resolve(net);
+        if host.engine.is_some() {
+            host.stack.announce_last(*now, net);
+            let index = host.stack.index;
+            self.settle(index);
+        }
+    }
+
     /// Lets a host take datagrams on a port from peers nobody announced; its engine is told of
     /// each as a path with this description.
     pub fn listen(&mut self, host: HostId, port: u16, info: PathInfo) {
@@ -415,8 +434,8 @@ impl<E: Engine> World<E> {
         self.net.finish_captures()
     }
 
-    /// Reports every packet of every link. `describe` is given a datagram's data and says what it
-    /// is.
+    /// Reports every packet of every link. `describe` is given a datagram's data, or all of a packet
+    /// that is none, and says what it is.
     pub fn trace<D: Into<Description>>(
         &mut self,
         mut describe: impl FnMut(&[u8]) -> D + Send + 'static,
@@ -482,8 +501,8 @@ impl<E: Engine> World<E> {
             Source::LinkRoom(link) => self.make_room(link),
             Source::Link(link) => {
                 if let Some(packet) = self.net.pop(self.now, link) {
-                    let to = self.net.pipes[link].to;
-                    self.hosts[to].arrive(self.now, packet, &mut self.net);
+                    let (from, to) = (self.net.pipes[link].from, self.net.pipes[link].to);
+                    self.hosts[to].arrive(self.now, packet, from, &mut self.net);
                     self.settle(to);
                 }
             }

@@ -5,6 +5,7 @@
 mod capture;
 mod faults;
 mod groups;
+mod interfaces;
 mod network;
 mod random;
 mod toy;
