@@ -19,7 +19,7 @@ const AT_ONCE: usize = 3;
 const DOUBTED: usize = 6;
 /// How often one may run whose times differ though it does not: programs of others can also hold up
 /// a host, and a difference that is one by itself is there every time.
-const DIFFERING: usize = 2;
+const DIFFERING: usize = 3;
 /// Scenarios that have to agree in every seed.
 const ENOUGH: usize = 12;
 

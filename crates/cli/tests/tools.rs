@@ -308,3 +308,36 @@ fn an_interrupted_comparison_keeps_what_it_has() {
     assert!(said(&output).contains("the same command goes on from here"), "{}", said(&output));
     assert_eq!(results().lines().count(), 1);
 }
+
+/// The server of ssh waits 120 s for a login, which takes some seven round trips: at 10 s one way
+/// that is too long for it. It takes as long to see, so only `SLOWLIGHT_SFTP` has it done.
+#[test]
+fn sftp_works_at_one_second_and_fails_at_ten_where_cfdp_does_not() {
+    if std::env::var_os("SLOWLIGHT_SFTP").is_none() {
+        eprintln!("skipped: this takes minutes; SLOWLIGHT_SFTP=1 asks for it");
+        return;
+    }
+    if !possible() {
+        return;
+    }
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "compare", "--tool", "sftp", "--protocol", "cfdp", "--size", "100kB"]);
+    command.args(["--rate", "8 Mbit/s", "--delays", "1 s,10 s", "--jobs", "4", "--json"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "one fails: {}", said(&output));
+    let all: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let of = |what: &str, delay: &str| {
+        let mut all = all.as_array().unwrap().iter();
+        all.find(|one| one["what"] == what && one["delay"] == delay).unwrap().clone()
+    };
+    let took = |what, delay| of(what, delay)["seconds"].as_f64();
+    assert_eq!(of("sftp", "1 s")["verdict"], "identical", "{all}");
+    assert!((20.0..100.0).contains(&took("sftp", "1 s").unwrap()), "{all}");
+    let late = of("sftp", "10 s");
+    assert_eq!(late["verdict"], "failed", "{all}");
+    assert!(late["why"].as_str().unwrap().contains("Connection closed"), "{late}");
+    for (delay, seconds) in [("1 s", 1.0), ("10 s", 10.0)] {
+        let took = took("cfdp", delay).unwrap();
+        assert!((seconds..seconds + 0.5).contains(&took), "{all}");
+    }
+}
