@@ -260,9 +260,16 @@ mod tests {
             let error = io::Error::from_raw_os_error(libc::EPERM);
             IsolateError::Forbidden { error, setting }.to_string()
         };
-        let ubuntu = told(Some(SETTINGS[0]));
-        let remedy = "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
-        assert!(ubuntu.contains("not permitted") && ubuntu.contains(remedy), "{ubuntu}");
+        let remedies = [
+            "kernel.apparmor_restrict_unprivileged_userns=0",
+            "kernel.unprivileged_userns_clone=1",
+            "user.max_user_namespaces=10000",
+        ];
+        for (setting, remedy) in SETTINGS.into_iter().zip(remedies) {
+            let told = told(Some(setting));
+            let remedy = format!("\nallow it: sysctl -w {remedy} (as root)");
+            assert!(told.contains("not permitted") && told.ends_with(&remedy), "{told}");
+        }
         assert!(told(None).ends_with("run it as root"));
     }
 }
