@@ -8,10 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
-use rustix::process::Pid;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::isolate::{signals, until_over};
+use crate::signals::{Requests, carry_out};
 
 /// Why a command did not run in a world.
 #[derive(Debug, thiserror::Error)]
@@ -34,13 +33,8 @@ pub enum EnterError {
 /// [`EnterError`] says whether it was the world or the command.
 pub fn run_inside(pid: i32, network: i32, command: &mut Command) -> Result<ExitStatus, EnterError> {
     enter(pid, network).map_err(EnterError::World)?;
-    let mut run = || {
-        let signals = signals()?;
-        let mut child = command.spawn()?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        until_over(signals, pid, || child.try_wait())
-    };
-    run().map_err(EnterError::Program)
+    let ran = Requests::of_others().and_then(|mut asked| carry_out(command, &mut asked));
+    ran.map_err(EnterError::Program)
 }
 
 fn enter(pid: i32, network: i32) -> io::Result<()> {

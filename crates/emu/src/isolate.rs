@@ -13,18 +13,23 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{Pid, Signal};
 use rustix::thread::UnshareFlags;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
-/// The variable that tells a process which one it is.
+use crate::signals::{self, Requests, until_over};
+
+/// The variable in which a process finds the descriptor that says which one it is.
 const STAGE: &str = "SLOWLIGHT_EMU_STAGE";
+/// The descriptor is that of a file in memory, which has this name and that of the process.
+const NAME: &str = "slowlight-emu-";
 /// What a command reports that was ended by signal 9, as shells do.
 const SIGNALLED: i32 = 128;
 
@@ -78,20 +83,60 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> IsolateError {
 /// # Errors
 /// [`IsolateError`] says what is forbidden, and how it is allowed.
 pub fn isolate() -> Result<Stage, IsolateError> {
-    match std::env::var(STAGE).as_deref() {
-        Ok("first") => first().map(Stage::Over),
-        Ok("inner") => {
+    match of_this_process() {
+        Process::First => first().map(Stage::Over),
+        Process::Inner => {
             die_with_parent().map_err(system("binding the emulator to its first process"))?;
             Ok(Stage::Inside)
         }
-        Ok(_) | Err(_) => outer().map(Stage::Over),
+        Process::Outer => outer().map(Stage::Over),
     }
+}
+
+/// One of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Process {
+    Outer,
+    First,
+    Inner,
+}
+
+impl Process {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Outer => "outer",
+            Self::First => "first",
+            Self::Inner => "inner",
+        }
+    }
+}
+
+/// Which of the three this is.
+fn of_this_process() -> Process {
+    static KNOWN: OnceLock<Process> = OnceLock::new();
+    *KNOWN.get_or_init(|| handed_down().unwrap_or(Process::Outer))
+}
+
+/// What the process before this one handed down. A variable alone says nothing: it may come from
+/// anywhere, and who believed it would change the mounts of the whole machine.
+#[expect(unsafe_code, reason = "a descriptor that is known by its number")]
+fn handed_down() -> Option<Process> {
+    let number: RawFd = std::env::var(STAGE).ok()?.parse().ok()?;
+    let file = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+    let is = |process: &Process| {
+        file.as_os_str() == format!("/memfd:{NAME}{} (deleted)", process.name()).as_str()
+    };
+    let process = [Process::First, Process::Inner].into_iter().find(is)?;
+    // SAFETY: it is open, was made for this process, and has no other owner here. Programs that this
+    // one starts do not inherit it.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+    Some(process)
 }
 
 /// Whether this process was started by a user, and not by [`isolate`].
 #[must_use]
 pub fn is_outer() -> bool {
-    std::env::var_os(STAGE).is_none()
+    of_this_process() == Process::Outer
 }
 
 /// Takes the mark of [`isolate`] away from a command, which may be this program again.
@@ -108,47 +153,21 @@ fn outer() -> Result<i32, IsolateError> {
     // SAFETY: the descriptor table stays shared, and the process has one thread.
     let unshared = unsafe { rustix::thread::unshare_unsafe(namespaces) };
     unshared.map_err(|errno| system("making namespaces")(errno.into()))?;
-    let mut command = again("first").map_err(system("finding this program"))?;
-    // SAFETY: two system calls; nothing is allocated or locked.
+    let (mut command, _which) = again(Process::First).map_err(system("finding this program"))?;
+    // SAFETY: system calls; nothing is allocated or locked.
     unsafe {
-        command.pre_exec(die_with_parent);
+        command.pre_exec(|| {
+            // What is handed on before it listens would be lost: the first process of a namespace
+            // ignores what it does not listen for.
+            signals::hold()?;
+            die_with_parent()
+        });
     }
-    let signals = signals().map_err(system("taking signals"))?;
+    let mut requests = Requests::of_others().map_err(system("taking signals"))?;
     let mut child = command.spawn().map_err(system("starting the first process"))?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let waited = until_over(signals, pid, || child.try_wait());
+    let waited = until_over(&mut requests, pid, || child.try_wait());
     Ok(exit_code(waited.map_err(system("waiting for the first process"))?))
-}
-
-/// Takes the signals that ask for the end, and those of children.
-pub(crate) fn signals() -> io::Result<Signals> {
-    Signals::new([SIGHUP, SIGINT, SIGTERM, SIGCHLD])
-}
-
-/// Waits until `is_over` says with which status the child ended, and hands it what asks for the end
-/// meanwhile; but not a terminal's interrupt, which all processes of the terminal get. There is no
-/// thread for this: whose children are in another process namespace can have none.
-pub(crate) fn until_over(
-    mut signals: Signals,
-    child: Option<Pid>,
-    mut is_over: impl FnMut() -> io::Result<Option<ExitStatus>>,
-) -> io::Result<ExitStatus> {
-    loop {
-        // The child may have ended before its signal was listened for.
-        if let Some(status) = is_over()? {
-            return Ok(status);
-        }
-        for number in signals.wait() {
-            let signal = match number {
-                SIGTERM => Signal::TERM,
-                SIGHUP => Signal::HUP,
-                _ => continue,
-            };
-            if let Some(child) = child {
-                let _ = rustix::process::kill_process(child, signal);
-            }
-        }
-    }
 }
 
 /// Makes a user namespace in which this user is root.
@@ -188,11 +207,12 @@ fn forbidden(error: io::Error) -> IsolateError {
 
 fn first() -> Result<i32, IsolateError> {
     prepare_mounts().map_err(system("preparing file systems"))?;
-    let mut command = again("inner").map_err(system("finding this program"))?;
-    let signals = signals().map_err(system("taking signals"))?;
+    let (mut command, _which) = again(Process::Inner).map_err(system("finding this program"))?;
+    let mut requests = Requests::of_others().map_err(system("taking signals"))?;
+    signals::release().map_err(system("taking signals"))?;
     let child = command.spawn().map_err(system("starting the emulator"))?;
     let inner = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let waited = until_over(signals, inner, || collect(inner));
+    let waited = until_over(&mut requests, inner, || collect(inner));
     Ok(exit_code(waited.map_err(system("waiting for the emulator"))?))
 }
 
@@ -220,28 +240,23 @@ fn prepare_mounts() -> io::Result<()> {
     Ok(())
 }
 
-/// This program, with its arguments, as another of the three.
-fn again(stage: &str) -> io::Result<Command> {
+/// This program, with its arguments, as another of the three; and what tells it so, which has to be
+/// open when it starts.
+fn again(process: Process) -> io::Result<(Command, OwnedFd)> {
+    // It is the one descriptor that the program shall inherit.
+    let which = memfd_create(format!("{NAME}{}", process.name()), MemfdFlags::empty())?;
     // Where the program's file was replaced meanwhile, this is still the one that runs.
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
     command.arg0(arguments.next().unwrap_or_else(|| OsString::from("slowlight")));
-    command.args(arguments).env(STAGE, stage);
-    Ok(command)
+    command.args(arguments).env(STAGE, which.as_raw_fd().to_string());
+    Ok((command, which))
 }
 
 /// Has the kernel kill this process when the one that started it dies.
 fn die_with_parent() -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(())
-}
-
-/// Asks a process to end, as a signal asked this one.
-pub fn ask_to_end(child: &Child) {
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may be over.
-        let _ = rustix::process::kill_process(pid, Signal::TERM);
-    }
 }
 
 /// The exit code that a shell would report.

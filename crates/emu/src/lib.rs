@@ -21,6 +21,7 @@ mod multicast;
 mod namespace;
 mod priority;
 mod pump;
+mod signals;
 mod slice;
 mod store;
 mod trust;
@@ -30,10 +31,11 @@ mod world;
 pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::enter::{EnterError, run_inside};
 pub use self::fit::{Capacity, Misfit};
-pub use self::isolate::{IsolateError, Stage, ask_to_end, exit_code, is_outer, isolate, unmarked};
+pub use self::isolate::{IsolateError, Stage, exit_code, is_outer, isolate, unmarked};
 pub use self::lateness::Lateness;
 pub use self::priority::hurry;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
+pub use self::signals::{Requests, carry_out};
 pub use self::trust::{Bounds, Doubt};
 pub use self::world::{
     GroupRoute, Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts,

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ended;
 use crate::link_options::LinkOptions;
-use crate::{Usage, show, transfer};
+use crate::{Usage, show};
 
 /// What is compared unless something is named: programs that carry files.
 const TOOLS: [&str; 6] = ["scp", "sftp", "rsync", "rsync-daemon", "ftp", "http-wget"];
@@ -156,7 +156,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Stage::Over(code) => return Ok(ended(code)),
         Stage::Inside => {}
     }
-    let cancelled = transfer::stop_flag()?;
+    let cancelled = super::stop_flag()?;
     let folder = Scratch::new().context("making a folder for the file")?;
     let (file, content) = args.content(folder.path())?;
     let sha256 = tool::sha256(&file)?;

@@ -4,31 +4,35 @@ mod baseline;
 mod compare;
 mod control;
 mod demands;
+mod servers;
 mod tools;
 mod transfers;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{self, Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use anyhow::{Context as _, anyhow};
-use emu::{CaptureLimits, Stage, World};
+use emu::{CaptureLimits, Requests, Stage, World};
 use lab::emulation;
 use lab::quantity::Size;
 use lab::scenario::Scenario;
-use signal_hook::iterator::Signals;
 
 use crate::link_options::LinkOptions;
 use crate::{Usage, simulate};
 
 use self::demands::Demands;
+use self::servers::{Servers, Started};
 
 /// The variable in which a program finds the address of the other end.
 const PEER: &str = "SLOWLIGHT_PEER";
-/// What a shell reports for a program that is not there.
+/// What a shell reports for a program that is not there, and of one that signal 0 would end.
 const NOT_FOUND: u8 = 127;
+const SIGNALLED: i32 = 128;
 
 /// Options of `emu`.
 #[derive(Debug, clap::Args)]
@@ -126,9 +130,14 @@ pub(crate) struct LinkArgs {
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
     seed: u64,
 
-    /// A program to run at the far end meanwhile, in a shell
+    /// A program to run at the far end meanwhile, in a shell; the other one starts when it listens
     #[arg(long, value_name = "CMD")]
     server: Vec<OsString>,
+
+    /// Start the program when the server listens on this port, of TCP or UDP, and wait for that up to
+    /// a minute [default: on any port, and up to 3 s]
+    #[arg(long, value_name = "PORT", requires = "server")]
+    wait_for: Option<u16>,
 
     #[command(flatten)]
     recording: Recording,
@@ -151,6 +160,8 @@ struct Work {
     host: String,
     peer: Option<String>,
     servers: Vec<OsString>,
+    /// The port that they are to listen on.
+    wait_for: Option<u16>,
     program: Vec<OsString>,
     recording: Recording,
     demands: Demands,
@@ -179,7 +190,7 @@ pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
         (&args.recording, &args.demands),
         args.program.clone(),
     )?;
-    Work { servers: args.server.clone(), ..work }.run()
+    Work { servers: args.server.clone(), wait_for: args.wait_for, ..work }.run()
 }
 
 impl Recording {
@@ -211,7 +222,9 @@ impl RunArgs {
         let program = self.program.clone();
         let recording = self.recording.clone();
         let demands = self.demands.clone();
-        Ok(Work { host, peer, servers: Vec::new(), program, recording, demands, scenario })
+        let servers = Vec::new();
+        let wait_for = None;
+        Ok(Work { host, peer, servers, wait_for, program, recording, demands, scenario })
     }
 }
 
@@ -236,6 +249,7 @@ impl Work {
             host: near.to_owned(),
             peer: Some(far.to_owned()),
             servers: Vec::new(),
+            wait_for: None,
             program,
             recording: recording.clone(),
             demands: demands.clone(),
@@ -264,12 +278,13 @@ impl Work {
 
     fn carry_out(&self, world: &World) -> anyhow::Result<ExitCode> {
         let peer = self.peer.as_deref().and_then(|name| world.host(name));
-        let mut servers = Vec::new();
-        for server in &self.servers {
-            let Some(peer) = peer else { break };
-            let mut command = Command::new("/bin/sh");
-            peer.command(command.arg("-c").arg(server));
-            servers.push(emu::unmarked(&mut command).process_group(0).spawn()?);
+        let mut requests = Requests::of_others().context("taking signals")?;
+        let mut servers = Servers::default();
+        if let Some(peer) = peer
+            && let Started::Over(signal) =
+                servers.start(peer, &self.servers, self.wait_for, &mut requests)?
+        {
+            return Ok(ended(SIGNALLED + signal));
         }
         let near =
             world.host(&self.host).ok_or_else(|| anyhow!("there is no host {}", self.host))?;
@@ -281,35 +296,28 @@ impl Work {
         if let Some(peer) = peer {
             command.env(PEER, peer.plan().address.to_string());
         }
-        let status = match until_over(emu::unmarked(&mut command)) {
-            Ok(status) => ended(emu::exit_code(status)),
-            Err(error) => not_started(program, error)?,
-        };
-        for mut server in servers {
-            server.kill()?;
-            server.wait()?;
+        // What asks for the end asks the program, and what there is to tell is told afterwards.
+        match emu::carry_out(emu::unmarked(&mut command), &mut requests) {
+            Ok(status) => Ok(ended(emu::exit_code(status))),
+            Err(error) => not_started(program, error),
         }
-        Ok(status)
     }
 }
 
-/// Runs the program. What asks for the end asks the program, and what there is to tell is told
-/// afterwards; a terminal's interrupt it has heard itself.
-fn until_over(command: &mut Command) -> io::Result<ExitStatus> {
-    use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGCHLD])?;
-    let mut child = command.spawn()?;
-    loop {
-        // It may have ended before its signal was listened for.
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        for signal in signals.wait() {
-            if matches!(signal, SIGHUP | SIGTERM) {
-                emu::ask_to_end(&child);
+/// A flag that is set when the end is asked for, also by a terminal. Who asks again does not want to
+/// wait for what there is to tell.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let mut requests = Requests::of_all().context("taking signals")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        loop {
+            if !requests.wait().is_empty() && told.swap(true, Ordering::Relaxed) {
+                process::exit(1);
             }
         }
-    }
+    })?;
+    Ok(stop)
 }
 
 /// Ends the capture, and tells what it has not got.

@@ -15,7 +15,7 @@ use lab::run::{self, Run};
 use lab::scenario::Scenario;
 
 use super::{RunArgs, ended};
-use crate::{show, simulate, transfer};
+use crate::{show, simulate};
 
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_millis(200);
@@ -38,7 +38,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Stage::Inside => {}
     }
     args.demands.settle(&scenario, &mut plan)?;
-    let stop = transfer::stop_flag()?;
+    let stop = super::stop_flag()?;
     if let Some(folder) = &args.out {
         simulate::prepare(folder, &args.scenario, &scenario)?;
     }

@@ -1,0 +1,171 @@
+//! Signals that ask for the end, and what becomes of them: whoever waits for a process hands them
+//! on to it.
+
+use std::io;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+
+/// The same signal within this time of the last one is the same request: whoever asks all processes
+/// of a group asks each by itself, and those that wait for others hand on what they hear.
+const ECHO: Duration = Duration::from_millis(500);
+
+/// Signals that ask for the end, and those of children, from the moment on that this is made.
+pub struct Requests {
+    signals: SignalsInfo<WithRawSiginfo>,
+    /// Whether a terminal's interrupt is such a request.
+    terminal: bool,
+    /// What was asked last, and when.
+    last: Option<(Signal, Instant)>,
+}
+
+impl Requests {
+    /// Begins to listen, for somebody who waits for another process. What all processes of a
+    /// terminal hear that is interrupted is for that process to judge.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn of_others() -> io::Result<Self> {
+        let signals = SignalsInfo::new([SIGHUP, SIGINT, SIGTERM, SIGCHLD])?;
+        Ok(Self { signals, terminal: false, last: None })
+    }
+
+    /// Begins to listen, for somebody who does the work.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn of_all() -> io::Result<Self> {
+        Ok(Self { terminal: true, ..Self::of_others()? })
+    }
+
+    /// Waits for signals: what is asked for. That may be nothing: a child has ended, or the same was
+    /// said just before.
+    pub fn wait(&mut self) -> Vec<Signal> {
+        let heard: Vec<_> = self.signals.wait().collect();
+        self.asked(&heard)
+    }
+
+    /// What was asked for since the last look.
+    pub fn look(&mut self) -> Vec<Signal> {
+        let heard: Vec<_> = self.signals.pending().collect();
+        self.asked(&heard)
+    }
+
+    fn asked(&mut self, heard: &[libc::siginfo_t]) -> Vec<Signal> {
+        let mut asked = Vec::new();
+        for info in heard {
+            // Codes above zero are the kernel's own (sigaction(2)).
+            let from_terminal = info.si_code > 0;
+            let signal = match info.si_signo {
+                SIGHUP => Signal::HUP,
+                SIGTERM => Signal::TERM,
+                SIGINT if self.terminal || !from_terminal => Signal::INT,
+                _ => continue,
+            };
+            let now = Instant::now();
+            let last = self.last.replace((signal, now));
+            let again = last.is_some_and(|(last, at)| last == signal && now - at < ECHO);
+            if !again {
+                asked.push(signal);
+            }
+        }
+        asked
+    }
+}
+
+impl std::fmt::Debug for Requests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Requests").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+/// Waits until `is_over` says with which status the child ended, and hands on what is asked for
+/// meanwhile. There is no thread for this: whose children are in another process namespace can have
+/// none.
+pub(crate) fn until_over(
+    requests: &mut Requests,
+    child: Option<Pid>,
+    mut is_over: impl FnMut() -> io::Result<Option<ExitStatus>>,
+) -> io::Result<ExitStatus> {
+    loop {
+        // The child may have ended before its signal was listened for.
+        if let Some(status) = is_over()? {
+            return Ok(status);
+        }
+        for signal in requests.wait() {
+            if let Some(child) = child {
+                // It may be over.
+                let _ = kill_process(child, signal);
+            }
+        }
+    }
+}
+
+/// Runs a command to its end, and hands on to it what is asked for meanwhile.
+///
+/// # Errors
+/// It did not start.
+pub fn carry_out(command: &mut Command, requests: &mut Requests) -> io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    until_over(requests, pid, || child.try_wait())
+}
+
+/// Has the calling process keep signals that ask for the end until [`release`]. Between fork and exec
+/// it may be called, too.
+pub(crate) fn hold() -> io::Result<()> {
+    mask(libc::SIG_BLOCK)
+}
+
+/// Has them heard again.
+pub(crate) fn release() -> io::Result<()> {
+    mask(libc::SIG_UNBLOCK)
+}
+
+#[expect(unsafe_code, reason = "system calls that no crate of ours wraps")]
+fn mask(how: libc::c_int) -> io::Result<()> {
+    // SAFETY: a set of signals is plain data that is written before it is read, and lives until the
+    // last of the calls returns.
+    let result = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::sigprocmask(how, &raw const set, std::ptr::null_mut())
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+#[expect(unsafe_code, reason = "what signals are told with is made up here")]
+mod tests {
+    use super::*;
+
+    fn info(signal: libc::c_int, code: libc::c_int) -> libc::siginfo_t {
+        // SAFETY: plain data, for which all zeros is a value.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        (info.si_signo, info.si_code) = (signal, code);
+        info
+    }
+
+    #[test]
+    fn what_is_handed_on_is_what_nobody_else_heard_and_once() {
+        /// As `kill` has it, and as a terminal does.
+        const SENT: libc::c_int = 0;
+        const KERNEL: libc::c_int = 0x80;
+        let mut requests = Requests::of_others().unwrap();
+        assert_eq!(requests.asked(&[info(SIGINT, KERNEL), info(SIGCHLD, 1)]), []);
+        let twice = [info(SIGINT, SENT), info(SIGINT, SENT)];
+        assert_eq!(requests.asked(&twice), [Signal::INT]);
+        assert_eq!(requests.asked(&twice), []);
+        assert_eq!(requests.asked(&[info(SIGTERM, SENT)]), [Signal::TERM]);
+        assert_eq!(requests.asked(&[info(SIGHUP, KERNEL)]), [Signal::HUP]);
+        let mut all = Requests::of_all().unwrap();
+        assert_eq!(all.asked(&[info(SIGINT, KERNEL)]), [Signal::INT]);
+    }
+}
