@@ -160,7 +160,7 @@ fn listening(host: &Host) -> io::Result<BTreeSet<Listening>> {
         fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default()
     };
     let texts = host.within(|| TABLES.map(|(table, state)| (table, state, read(table))))?;
-    Ok(texts.iter().flat_map(|(table, state, text)| of_table(*table, state, text)).collect())
+    Ok(texts.iter().flat_map(|(table, state, text)| of_table(table, state, text)).collect())
 }
 
 /// Those of one of the kernel's tables that are in this state.
