@@ -26,6 +26,7 @@ mod slice;
 mod store;
 mod trust;
 mod tun;
+mod watch;
 mod world;
 
 pub use self::capture::{CaptureLimits, CaptureReport};

@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use engine::{Rng, Time};
 use link::{Config, ConfigError, Departure, Fate, Link};
 use rt::Clock;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
@@ -22,6 +22,7 @@ use crate::frame::{HEADER_MAX, Joint, Shape, complete};
 use crate::lateness::{Lateness, Timings};
 use crate::store::{PacketId, Store};
 use crate::tun::{PACKET_MAX, Packet, Tun};
+use crate::watch::Watch;
 
 /// Packets that are read from one device before the links are looked at again.
 const READS: usize = 32;
@@ -310,7 +311,9 @@ pub(crate) struct Pump {
     started_of_day: SystemTime,
     tap: Option<Tap>,
     orders: Receiver<Order>,
-    event: Arc<OwnedFd>,
+    watch: Watch,
+    /// Devices that were ready at the last look.
+    ready: Vec<usize>,
     no_memory: u64,
     unreadable: u64,
     unattended: Duration,
@@ -336,6 +339,7 @@ impl Pump {
             clock: shared.clone(),
             lateness: pipes.iter().map(|pipe| Arc::clone(&pipe.lateness)).collect(),
         };
+        let watch = Watch::new(event, ports.iter().map(|port| port.tun.as_fd()))?;
         let pump = Self {
             ports,
             pipes,
@@ -346,7 +350,8 @@ impl Pump {
             started_of_day: SystemTime::now(),
             tap: None,
             orders,
-            event,
+            watch,
+            ready: Vec::new(),
             no_memory: 0,
             unreadable: 0,
             unattended: Duration::ZERO,
@@ -374,9 +379,7 @@ impl Pump {
             for pipe in 0..self.pipes.len() {
                 busy |= self.deliver(pipe)?;
             }
-            for port in 0..self.ports.len() {
-                busy |= self.take(port)?;
-            }
+            busy |= self.take_all()?;
             if real_time && now - slept > RUN_MAX {
                 std::thread::sleep(PAUSE);
                 slept = Instant::now();
@@ -398,7 +401,7 @@ impl Pump {
             let sleep =
                 if waits { Some(sleep.map_or(TELL, |sleep| sleep.min(TELL))) } else { sleep };
             let before = Instant::now();
-            let woken = self.sleep(sleep)?;
+            let woken = self.watch.sleep(sleep)?;
             slept = Instant::now();
             looked = slept;
             // Without a priority of its own, what is spent on waiting is missing later.
@@ -427,26 +430,6 @@ impl Pump {
             self.spin - (self.spin - wanted) / 32
         };
         self.spin = spin.clamp(SPIN_LEAST, SPIN_MOST);
-    }
-
-    /// Waits for a packet, an order or the end of the time; whether it was not for the time.
-    fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
-        let ports = self.ports.iter().map(|port| PollFd::new(&port.tun, PollFlags::IN));
-        let event = PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN);
-        let mut fds: Vec<_> = [event].into_iter().chain(ports).collect();
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) => Ok(false),
-            Ok(_) | Err(Errno::INTR) => {
-                // What woke this is looked at in the next turn.
-                let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
-                Ok(true)
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Carries out what was ordered; `false` if that is to stop.
@@ -524,6 +507,24 @@ impl Pump {
         let links = self.pipes.iter().map(of).collect();
         let Self { no_memory, unreadable, unattended, .. } = *self;
         Counts { links, no_memory, unreadable, unattended }
+    }
+
+    /// Takes what hosts send.
+    fn take_all(&mut self) -> io::Result<bool> {
+        let mut ready = std::mem::take(&mut self.ready);
+        let are_all = self.watch.look(&mut ready)?;
+        let mut busy = !are_all;
+        for &port in &ready {
+            busy |= self.take(port)?;
+        }
+        // What was left of others is there no more.
+        for (number, port) in self.ports.iter_mut().enumerate().filter(|_| are_all) {
+            if port.behind_since.is_some() && !ready.contains(&number) {
+                port.behind_since = None;
+            }
+        }
+        self.ready = ready;
+        Ok(busy)
     }
 
     /// Takes what a host sends and hands it to its links.

@@ -1,0 +1,128 @@
+//! Which devices have something to read, and sleep until one has.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
+
+/// What stands for the event by which others wake this.
+const EVENT: u64 = u64::MAX;
+/// The most that one look tells of. Others come first at the next.
+const AT_ONCE: usize = 64;
+
+/// Devices and an event. One call says which of them are ready: to ask each would take as many calls
+/// as there are, at every turn.
+pub(crate) struct Watch {
+    epoll: OwnedFd,
+    event: Arc<OwnedFd>,
+}
+
+impl Watch {
+    pub(crate) fn new<'a>(
+        event: Arc<OwnedFd>,
+        devices: impl IntoIterator<Item = BorrowedFd<'a>>,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let add = |of: BorrowedFd<'_>, data| {
+            epoll::add(&epoll, of, epoll::EventData::new_u64(data), epoll::EventFlags::IN)
+        };
+        add(event.as_fd(), EVENT)?;
+        for (number, device) in devices.into_iter().enumerate() {
+            add(device, number as u64)?;
+        }
+        Ok(Self { epoll, event })
+    }
+
+    /// Puts the numbers of devices that are ready into `ready`, without waiting for any; whether those
+    /// are all.
+    pub(crate) fn look(&self, ready: &mut Vec<usize>) -> io::Result<bool> {
+        ready.clear();
+        let mut events = [MaybeUninit::uninit(); AT_ONCE];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let found = match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
+            Ok((found, _)) => found,
+            Err(Errno::INTR) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        for found in &*found {
+            match found.data.u64() {
+                // What it was for is looked at in every turn.
+                EVENT => {
+                    let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+                }
+                number => ready.push(number as usize),
+            }
+        }
+        Ok(found.len() < AT_ONCE)
+    }
+
+    /// Waits until one is ready or the time is over; whether it was not for the time.
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        // The wait of `epoll` itself would round the time up to milliseconds.
+        match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], timeout.as_ref()) {
+            Ok(0) => Ok(false),
+            Ok(_) | Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("epoll", &self.epoll).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    fn event() -> OwnedFd {
+        eventfd(0, EventfdFlags::NONBLOCK).unwrap()
+    }
+
+    fn raise(event: impl AsFd) {
+        rustix::io::write(event, &1u64.to_ne_bytes()).unwrap();
+    }
+
+    #[test]
+    fn those_that_are_ready_are_told_until_they_are_read() {
+        let (wake, devices) = (Arc::new(event()), [(); 100].map(|()| event()));
+        let of = devices.iter().map(AsFd::as_fd);
+        let watch = Watch::new(Arc::clone(&wake), of).unwrap();
+        let mut ready = vec![7];
+        assert!(watch.look(&mut ready).unwrap());
+        assert_eq!(ready, [] as [usize; 0]);
+        let time = Duration::from_micros(1_300);
+        let begun = Instant::now();
+        assert!(!watch.sleep(Some(time)).unwrap());
+        assert!(begun.elapsed() >= time);
+        raise(&wake);
+        assert!(watch.sleep(None).unwrap());
+        watch.look(&mut ready).unwrap();
+        assert_eq!(ready, [] as [usize; 0], "it is for no device");
+        assert!(!watch.sleep(Some(Duration::ZERO)).unwrap(), "and told once");
+        devices.iter().for_each(raise);
+        for _ in 0..2 {
+            let mut told = std::collections::BTreeSet::new();
+            for _ in 0..2 {
+                assert!(watch.sleep(None).unwrap());
+                assert!(!watch.look(&mut ready).unwrap());
+                told.extend(ready.iter().copied());
+            }
+            assert_eq!(told.len(), 100, "those that were left out come next");
+        }
+    }
+}
