@@ -157,7 +157,9 @@ impl State {
         let doubts = report.doubts(&self.bounds).into_iter();
         let told = |doubt: emu::Doubt| {
             let link = doubt.link().and_then(|link| links.get(link)).map(|link| link.name.clone());
-            let of = link.as_ref().map(|link| format!("{link}: ")).unwrap_or_default();
+            let hosts = self.world.hosts();
+            let host = doubt.host().and_then(|host| hosts.get(host)).map(|it| &it.plan().name);
+            let of = link.as_ref().or(host).map(|of| format!("{of}: ")).unwrap_or_default();
             (link, format!("{of}{doubt}"))
         };
         doubts.map(told).collect()

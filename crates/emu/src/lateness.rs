@@ -29,20 +29,28 @@ const fn most_at(place: usize) -> u64 {
 
 /// Counts how late things were, in the one thread that does them. Others look at the counts
 /// meanwhile, without a word to that thread: it is the one that must be in time.
-pub(crate) struct Timings {
+pub struct Timings {
     counts: Box<[AtomicU64]>,
     most: AtomicU64,
 }
 
+impl Default for Timings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Timings {
-    pub(crate) fn new() -> Self {
+    /// Nothing was counted.
+    #[must_use]
+    pub fn new() -> Self {
         let counts = (0..=place(MOST)).map(|_| AtomicU64::new(0)).collect();
         Self { counts, most: AtomicU64::new(0) }
     }
 
     /// Counts `count` of them that were so late. To be called by one thread: what two count at the
     /// same moment may be counted once.
-    pub(crate) fn record(&self, late: Duration, count: u32) {
+    pub fn record(&self, late: Duration, count: u32) {
         let nanos = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
         let counted = &self.counts[place(nanos.min(MOST))];
         // Nobody else writes, so that this needs none of the dear operations that exclude others.
@@ -53,7 +61,8 @@ impl Timings {
     }
 
     /// What was counted so far.
-    pub(crate) fn so_far(&self) -> Lateness {
+    #[must_use]
+    pub fn so_far(&self) -> Lateness {
         let counts = self.counts.iter().enumerate();
         let counts = counts.map(|(place, count)| (place as u32, count.load(Ordering::Relaxed)));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();

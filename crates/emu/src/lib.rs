@@ -33,7 +33,7 @@ pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::enter::{EnterError, run_inside};
 pub use self::fit::{Capacity, Misfit};
 pub use self::isolate::{IsolateError, Stage, exit_code, is_outer, isolate, unmarked};
-pub use self::lateness::Lateness;
+pub use self::lateness::{Lateness, Timings};
 pub use self::priority::hurry;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::signals::{Requests, carry_out};

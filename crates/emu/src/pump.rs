@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -85,6 +85,7 @@ pub(crate) struct Pipe {
     to: usize,
     lateness: Arc<Timings>,
     refused: u64,
+    refused_intact: u64,
     /// Packets that the link took, and of which a capture was told what becomes.
     taken: u64,
     decided: u64,
@@ -101,6 +102,7 @@ impl Pipe {
             to,
             lateness: Arc::new(Timings::new()),
             refused: 0,
+            refused_intact: 0,
             taken: 0,
             decided: 0,
             memory: 0,
@@ -117,6 +119,9 @@ pub struct LinkReport {
     pub lateness: Lateness,
     /// Packets that a host would not take, as it does with those whose IP version was damaged.
     pub refused: u64,
+    /// Those of them that came as they were sent, to a device that was up: it is the machine that did not
+    /// take them.
+    pub refused_intact: u64,
     /// Packets that wait for the line.
     pub waiting: usize,
 }
@@ -126,6 +131,9 @@ pub struct LinkReport {
 pub struct Report {
     /// One for each link, in their order.
     pub links: Vec<LinkReport>,
+    /// How much later than it should have each host did what it did, where that was counted; in their
+    /// order.
+    pub hosts: Vec<Lateness>,
     /// Packets that no link took, because the memory for packets was full.
     pub no_memory: u64,
     /// Packets of devices that were none of IP, or that led nowhere.
@@ -134,6 +142,9 @@ pub struct Report {
     /// a host sent more than could be read: so much late they may have begun their way.
     pub unattended: Duration,
 }
+
+/// How late those were who play a host, if somebody does.
+pub(crate) type HostTimings = Arc<OnceLock<Arc<Timings>>>;
 
 enum Order {
     Change(usize, Box<dyn FnOnce(&Config) -> Config + Send>, Sender<Result<(), ConfigError>>),
@@ -148,8 +159,9 @@ enum Order {
 /// What the pump's thread alone knows of a [`Report`]. It is little: whoever asks keeps packets from
 /// being in time.
 pub(crate) struct Counts {
-    /// Of each link what became of its packets, how many were refused and how many wait.
-    links: Vec<(link::Stats, u64, usize)>,
+    /// Of each link what became of its packets, how many were refused, how many of them intact, and how
+    /// many wait.
+    links: Vec<(link::Stats, (u64, u64), usize)>,
     no_memory: u64,
     unreadable: u64,
     unattended: Duration,
@@ -188,8 +200,9 @@ pub(crate) struct Handle {
     orders: Sender<Order>,
     event: Arc<OwnedFd>,
     clock: Shared,
-    /// Of each link.
+    /// Of each link, and of each host if somebody counts there.
     lateness: Arc<[Arc<Timings>]>,
+    hosts: Arc<[HostTimings]>,
 }
 
 /// The pump's clock, for others to read.
@@ -233,13 +246,15 @@ impl Handle {
 
     /// Adds to what was counted how late packets were.
     pub(crate) fn complete(&self, counts: Counts) -> Report {
-        let of = |((stats, refused, waiting), lateness): (_, &Arc<Timings>)| {
+        let of = |((stats, (refused, intact), waiting), lateness): (_, &Arc<Timings>)| {
             let lateness = lateness.so_far();
-            LinkReport { stats, lateness, refused, waiting }
+            LinkReport { stats, lateness, refused, refused_intact: intact, waiting }
         };
+        let of_host = |host: &HostTimings| host.get().map(|it| it.so_far()).unwrap_or_default();
+        let hosts = self.hosts.iter().map(of_host).collect();
         let links = counts.links.into_iter().zip(&*self.lateness).map(of).collect();
         let Counts { no_memory, unreadable, unattended, .. } = counts;
-        Report { links, no_memory, unreadable, unattended }
+        Report { links, hosts, no_memory, unreadable, unattended }
     }
 
     /// Packets that wait for a line or are on their way; `None` if the pump has stopped.
@@ -326,6 +341,7 @@ impl Pump {
     pub(crate) fn new(
         ports: Vec<Port>,
         pipes: Vec<Pipe>,
+        hosts: Arc<[HostTimings]>,
         memory: u64,
     ) -> io::Result<(Self, Handle)> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
@@ -338,6 +354,7 @@ impl Pump {
             event: Arc::clone(&event),
             clock: shared.clone(),
             lateness: pipes.iter().map(|pipe| Arc::clone(&pipe.lateness)).collect(),
+            hosts,
         };
         let watch = Watch::new(event, ports.iter().map(|port| port.tun.as_fd()))?;
         let pump = Self {
@@ -503,7 +520,10 @@ impl Pump {
     }
 
     fn counts(&self) -> Counts {
-        let of = |pipe: &Pipe| (pipe.link.stats().clone(), pipe.refused, pipe.link.waiting());
+        let of = |pipe: &Pipe| {
+            let refused = (pipe.refused, pipe.refused_intact);
+            (pipe.link.stats().clone(), refused, pipe.link.waiting())
+        };
         let links = self.pipes.iter().map(of).collect();
         let Self { no_memory, unreadable, unattended, .. } = *self;
         Counts { links, no_memory, unreadable, unattended }
@@ -770,7 +790,7 @@ impl Pump {
             }
         };
         let count = batch.runs.iter().map(|run| run.segments.len() as u32).sum();
-        let at = pipe.wrote(written, self.clock, count)?;
+        let at = pipe.wrote(written, self.clock, (count, true))?;
         let says = at.is_none().then_some(REFUSED);
         let seen = at.unwrap_or_else(|| self.clock.now());
         for run in batch.runs.drain(..) {
@@ -804,7 +824,7 @@ impl Pump {
         let pipe = &mut self.pipes[index];
         let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], [&**whole]);
         let port = pipe.to;
-        let at = pipe.wrote(written, self.clock, 1)?;
+        let at = pipe.wrote(written, self.clock, (1, false))?;
         if let Some(at) = at {
             pipe.lateness.record(at.since(due), 1);
         }
@@ -843,13 +863,18 @@ impl Pipe {
         &mut self,
         written: io::Result<()>,
         clock: Clock,
-        count: u32,
+        (count, intact): (u32, bool),
     ) -> io::Result<Option<Time>> {
         match written {
             Ok(()) => Ok(Some(clock.now())),
             // A damaged header; an interface that is down; a host's full backlog.
             Err(error) if is_of_the_packet(&error) => {
                 self.refused += u64::from(count);
+                // So it is with an interface that somebody has taken down.
+                let is_down = error.raw_os_error() == Some(Errno::IO.raw_os_error());
+                if intact && !is_down {
+                    self.refused_intact += u64::from(count);
+                }
                 Ok(None)
             }
             Err(error) => Err(error),

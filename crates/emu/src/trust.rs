@@ -49,6 +49,31 @@ pub enum Doubt {
         /// What it should not have been longer than.
         bound: Duration,
     },
+    /// Packets that came over a link as they were sent, and that the host's device did not take.
+    Refused {
+        /// The link's number.
+        link: usize,
+        /// How many.
+        packets: u64,
+    },
+    /// One of 100 times a host did something later than the bound.
+    HostOften {
+        /// The host's number.
+        host: usize,
+        /// What 99 of 100 times were not later than.
+        late: Duration,
+        /// What they should not have been later than.
+        bound: Duration,
+    },
+    /// A host did something later than the bound.
+    HostOnce {
+        /// The host's number.
+        host: usize,
+        /// How late it was.
+        late: Duration,
+        /// What it should not have been later than.
+        bound: Duration,
+    },
     /// Packets that no link lost, but the emulator.
     NoMemory {
         /// How many.
@@ -61,8 +86,26 @@ impl Doubt {
     #[must_use]
     pub fn link(&self) -> Option<usize> {
         match self {
-            Self::Often { link, .. } | Self::Once { link, .. } => Some(*link),
-            Self::Unattended { .. } | Self::NoMemory { .. } => None,
+            Self::Often { link, .. } | Self::Once { link, .. } | Self::Refused { link, .. } => {
+                Some(*link)
+            }
+            Self::HostOften { .. }
+            | Self::HostOnce { .. }
+            | Self::Unattended { .. }
+            | Self::NoMemory { .. } => None,
+        }
+    }
+
+    /// The number of the host that it is about, if it is about one.
+    #[must_use]
+    pub fn host(&self) -> Option<usize> {
+        match self {
+            Self::HostOften { host, .. } | Self::HostOnce { host, .. } => Some(*host),
+            Self::Often { .. }
+            | Self::Once { .. }
+            | Self::Refused { .. }
+            | Self::Unattended { .. }
+            | Self::NoMemory { .. } => None,
         }
     }
 }
@@ -75,6 +118,18 @@ impl fmt::Display for Doubt {
             }
             Self::Once { late, bound, .. } => {
                 write!(f, "a packet was {late:.1?} late (bound {bound:?})")
+            }
+            Self::Refused { packets, .. } => {
+                write!(f, "the host's device did not take {packets} packets that came intact")
+            }
+            Self::HostOften { late, bound, .. } => {
+                write!(
+                    f,
+                    "the host was more than {late:.1?} late one of 100 times (bound {bound:?})"
+                )
+            }
+            Self::HostOnce { late, bound, .. } => {
+                write!(f, "the host was {late:.1?} late (bound {bound:?})")
             }
             Self::Unattended { time, bound } => {
                 write!(f, "packets may have waited {time:.1?} to be read (bound {bound:?})")
@@ -100,6 +155,20 @@ impl Report {
             if late > bounds.most {
                 doubts.push(Doubt::Once { link, late, bound: bounds.most });
             }
+            if report.refused_intact > 0 {
+                doubts.push(Doubt::Refused { link, packets: report.refused_intact });
+            }
+        }
+        for (host, lateness) in self.hosts.iter().enumerate() {
+            let late = lateness.quantile(0.99);
+            // A host does little besides sending: of a few times, the latest is no 99 of 100.
+            if late > bounds.usual && lateness.packets() >= 100 {
+                doubts.push(Doubt::HostOften { host, late, bound: bounds.usual });
+            }
+            let late = lateness.most();
+            if late > bounds.most {
+                doubts.push(Doubt::HostOnce { host, late, bound: bounds.most });
+            }
         }
         if self.unattended > bounds.most {
             doubts.push(Doubt::Unattended { time: self.unattended, bound: bounds.most });
@@ -123,11 +192,13 @@ mod tests {
             lateness.record(Duration::from_micros(micros), packets);
         }
         let lateness = lateness.so_far();
-        LinkReport { stats: link::Stats::default(), lateness, refused: 0, waiting: 0 }
+        let stats = link::Stats::default();
+        LinkReport { stats, lateness, refused: 0, refused_intact: 0, waiting: 0 }
     }
 
     fn report(links: Vec<LinkReport>) -> Report {
-        Report { links, no_memory: 0, unreadable: 0, unattended: Duration::ZERO }
+        let hosts = Vec::new();
+        Report { links, hosts, no_memory: 0, unreadable: 0, unattended: Duration::ZERO }
     }
 
     #[test]
@@ -162,5 +233,29 @@ mod tests {
             told[0].starts_with("packets may have waited 20.0ms")
                 && told[1].starts_with("3 packets")
         );
+    }
+
+    #[test]
+    fn who_refuses_or_plays_a_host_too_late_is_doubted() {
+        let timings = |late: &[(u64, u32)]| {
+            let timings = Timings::new();
+            for &(micros, times) in late {
+                timings.record(Duration::from_micros(micros), times);
+            }
+            timings.so_far()
+        };
+        let mut report = report(vec![link(&[(40, 100)]), link(&[(40, 100)])]);
+        (report.links[1].refused, report.links[0].refused) = (4, 2);
+        report.hosts = vec![timings(&[(40, 100)]), timings(&[(40, 40), (3_000, 2)])];
+        assert_eq!(report.doubts(&Bounds::default()), [], "damaged ones, and twice of 42 times");
+        report.links[1].refused_intact = 3;
+        report.hosts = vec![timings(&[(40, 95), (3_000, 5)]), timings(&[(40, 40), (12_000, 1)])];
+        let doubts = report.doubts(&Bounds::default());
+        let [refused, often, once] = doubts[..] else { panic!("{doubts:?}") };
+        assert_eq!((refused.link(), refused.host()), (Some(1), None));
+        assert!(refused.to_string().contains("did not take 3 packets"), "{refused}");
+        assert_eq!((often.link(), often.host(), once.host()), (None, Some(0), Some(1)));
+        assert!(often.to_string().contains("3.0ms late one of 100"), "{often}");
+        assert!(once.to_string().contains("was 12.0ms late (bound 10ms)"), "{once}");
     }
 }

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use engine::{Rng, Time};
@@ -15,6 +16,7 @@ use link::{Config, ConfigError};
 use rt::Clock;
 
 use crate::capture::{self, CaptureLimits, CaptureReport};
+use crate::lateness::Timings;
 use crate::multicast::{self, Entry, Router};
 use crate::namespace::Namespace;
 use crate::priority;
@@ -128,6 +130,8 @@ pub enum WorldError {
 pub struct Host {
     plan: HostPlan,
     namespace: Namespace,
+    /// How late what had to be in time on it was, if there is such.
+    timings: Arc<OnceLock<Arc<Timings>>>,
     /// Forwards what is sent to groups as long as the host lives.
     _router: Option<Router>,
 }
@@ -198,6 +202,13 @@ impl Host {
         self.namespace.enter()
     }
 
+    /// Where a thread that plays this host, and must be in time for what is measured, counts how late it
+    /// was: it becomes part of the [`Report`]. For one thread.
+    #[must_use]
+    pub fn timings(&self) -> &Arc<Timings> {
+        self.timings.get_or_init(|| Arc::new(Timings::new()))
+    }
+
     /// The number of the descriptor of its network namespace, for others to enter it.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
@@ -241,7 +252,8 @@ impl World {
             host.forward_groups(plan, &devices, index)?;
         }
         let pipes = pipes(plan, &devices)?;
-        let made = Pump::new(ports, pipes, plan.memory);
+        let timings = hosts.iter().map(|host| Arc::clone(&host.timings)).collect();
+        let made = Pump::new(ports, pipes, timings, plan.memory);
         let (pump, handle) = made.map_err(system("starting the links"))?;
         let (told, real_time) = crossbeam_channel::bounded(1);
         let thread = std::thread::Builder::new().name("links".to_owned());
@@ -392,7 +404,7 @@ fn make_host(plan: &HostPlan) -> Result<Host, WorldError> {
         let what = || format!("{}: configuring its network", plan.name);
         set.map_err(|error| WorldError::System { what: what(), error })?;
     }
-    Ok(Host { plan: plan.clone(), namespace, _router: None })
+    Ok(Host { plan: plan.clone(), namespace, timings: Arc::default(), _router: None })
 }
 
 /// What differs from a kernel's defaults.

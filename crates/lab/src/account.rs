@@ -15,10 +15,37 @@ pub struct Account {
     pub doubts: Vec<String>,
     /// What became of packets, link by link.
     pub links: Vec<LinkAccount>,
+    /// How late slowlight's own engines were, host by host, where there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostAccount>,
     /// Packets that were lost because there was no memory for them.
     pub no_memory: u64,
     /// The longest time that packets may have waited to be read, in microseconds.
     pub unattended_us: f64,
+}
+
+/// How late the engine of a host was with what it had to do at a certain time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HostAccount {
+    /// Its name.
+    pub host: String,
+    /// How late it was at most half of the times, in microseconds.
+    pub late_half_us: f64,
+    /// How late 99 of 100 times.
+    pub late_99_us: f64,
+    /// How late when it was latest.
+    pub late_most_us: f64,
+}
+
+impl HostAccount {
+    fn new(name: &str, lateness: &emu::Lateness) -> Self {
+        Self {
+            host: name.to_owned(),
+            late_half_us: micros(lateness.quantile(0.5)),
+            late_99_us: micros(lateness.quantile(0.99)),
+            late_most_us: micros(lateness.most()),
+        }
+    }
 }
 
 /// What became of the packets of a link.
@@ -49,18 +76,23 @@ impl Account {
     #[must_use]
     pub fn new(scenario: &Scenario, report: &Report, bounds: &Bounds) -> Self {
         let doubts = report.doubts(bounds);
-        let about = |doubt: &Doubt| match doubt.link().and_then(|link| scenario.links.get(link)) {
-            Some(spec) => {
-                let (from, to) = spec.ends();
-                format!("{from} -> {to}: {doubt}")
+        let about = |doubt: &Doubt| {
+            let link = doubt.link().and_then(|link| scenario.links.get(link));
+            let host = doubt.host().and_then(|host| scenario.nodes.keys().nth(host));
+            match (link.map(LinkSpec::ends), host) {
+                (Some((from, to)), _) => format!("{from} -> {to}: {doubt}"),
+                (None, Some(host)) => format!("{host}: {doubt}"),
+                (None, None) => doubt.to_string(),
             }
-            None => doubt.to_string(),
         };
+        let hosts = scenario.nodes.keys().zip(&report.hosts);
+        let played = hosts.filter(|(_, lateness)| lateness.packets() > 0);
         let links = scenario.links.iter().zip(&report.links);
         Self {
             trusted: doubts.is_empty(),
             doubts: doubts.iter().map(about).collect(),
             links: links.map(|(spec, link)| LinkAccount::new(spec, link)).collect(),
+            hosts: played.map(|(name, lateness)| HostAccount::new(name, lateness)).collect(),
             no_memory: report.no_memory,
             unattended_us: micros(report.unattended),
         }
@@ -123,6 +155,7 @@ mod tests {
     fn what_was_lost_by_the_emulator_is_told() {
         let report = Report {
             links: Vec::new(),
+            hosts: Vec::new(),
             no_memory: 7,
             unreadable: 0,
             unattended: Duration::from_micros(80),
@@ -132,5 +165,28 @@ mod tests {
         assert_eq!(account.doubts.len(), 1);
         assert!(account.doubts[0].starts_with("7 packets"), "{:?}", account.doubts);
         assert!((account.unattended_us - 80.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_host_that_was_late_has_a_name() {
+        let (idle, late) = (emu::Timings::new(), emu::Timings::new());
+        late.record(Duration::from_millis(30), 1);
+        let scenario = scenario("");
+        let names: Vec<_> = scenario.nodes.keys().cloned().collect();
+        let report = Report {
+            links: Vec::new(),
+            hosts: vec![idle.so_far(), late.so_far()],
+            no_memory: 0,
+            unreadable: 0,
+            unattended: Duration::ZERO,
+        };
+        let account = Account::new(&scenario, &report, &Bounds::default());
+        assert_eq!(
+            account.doubts,
+            [format!("{}: the host was 30.0ms late (bound 10ms)", names[1])]
+        );
+        let [host] = &account.hosts[..] else { panic!("{:?}", account.hosts) };
+        assert_eq!((&host.host, account.trusted), (&names[1], false));
+        assert!((host.late_most_us - 30_000.0).abs() < 1e-9);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
+use std::sync::Arc;
 
+use emu::Timings;
 use engine::{
     Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Time, Transmit,
     TxBuf,
@@ -73,6 +75,8 @@ pub(crate) struct Actor {
     change: Option<Time>,
     looked: Time,
     sight: Sight,
+    /// Where it is counted how late it is.
+    timings: Option<Arc<Timings>>,
 }
 
 impl Actor {
@@ -103,7 +107,14 @@ impl Actor {
             change: None,
             looked: Time::ZERO,
             sight: Sight::default(),
+            timings: None,
         }
+    }
+
+    /// Has it counted how late it does what it has to do at a certain time.
+    pub(crate) fn timed(mut self, timings: &Arc<Timings>) -> Self {
+        self.timings = Some(Arc::clone(timings));
+        self
     }
 
     /// Adds to what will happen to it.
@@ -316,6 +327,11 @@ impl Engine for Actor {
 
     fn handle_timeout(&mut self, now: Time) {
         self.now = now;
+        if let Some(timings) = self.timings.as_ref().filter(|_| self.began)
+            && let Some(deadline) = self.poll_timeout().filter(|deadline| deadline.at <= now)
+        {
+            timings.record(now.since(deadline.at), 1);
+        }
         // All that is due at the beginning comes after the beginning.
         self.settle(now);
         if let Some(engine) = &mut self.engine
@@ -428,6 +444,22 @@ mod tests {
             (count, tx) = (count + 1, TxBuf::new(1));
         }
         count
+    }
+
+    #[test]
+    fn it_is_counted_how_late_a_node_is() {
+        let timings = Arc::new(Timings::new());
+        let mut actor = sender().timed(&timings);
+        turn(&mut actor, at(1));
+        assert_eq!(timings.so_far().packets(), 0, "the beginning is not late");
+        // The way goes down at 10 ms, and the transfer is asked for at 20 ms.
+        turn(&mut actor, at(13));
+        assert_eq!(timings.so_far().most(), Duration::from_millis(3));
+        turn(&mut actor, at(15));
+        assert_eq!(timings.so_far().packets(), 1, "nothing was due");
+        turn(&mut actor, at(20));
+        let lateness = timings.so_far();
+        assert_eq!((lateness.packets(), lateness.quantile(0.5)), (2, Duration::from_nanos(511)));
     }
 
     #[test]

@@ -267,6 +267,7 @@ fn player<'a>(
         driver.buffers.send = BUFFER_MIN;
     }
     let actor = Actor::new(name, scenario.seed, config, store, known, stranger);
+    let actor = actor.timed(host.timings());
     Ok(Player { index, host, config: driver, peers, groups, actor, paced })
 }
 
