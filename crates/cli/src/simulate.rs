@@ -72,7 +72,7 @@ pub(crate) fn tell(json: bool, run: &Run, metrics: &str) -> anyhow::Result<()> {
     if json {
         writeln!(out, "{metrics}")?;
     } else {
-        writeln!(out, "{}", table(run))?;
+        writeln!(out, "{}", table(&run.transfers))?;
         if run.transfers.iter().any(|transfer| transfer.bound_is_mean) {
             writeln!(
                 io::stderr(),
@@ -129,7 +129,8 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// Stands before a bound that is a mean, and before what follows from it.
 const MEAN: &str = "~";
 
-fn table(run: &Run) -> Table {
+/// What became of transfers, as people read it.
+pub(crate) fn table(transfers: &[TransferMetrics]) -> Table {
     let mut table = Table::new();
     table.set_header([
         "transfer",
@@ -145,7 +146,7 @@ fn table(run: &Run) -> Table {
         "result",
     ]);
     let or_dash = |value: Option<f64>, show: fn(f64) -> String| value.map_or("-".to_owned(), show);
-    for transfer in &run.transfers {
+    for transfer in transfers {
         let mean = if transfer.bound_is_mean { MEAN } else { "" };
         let of_bound = |shown: String| if shown == "-" { shown } else { format!("{mean}{shown}") };
         table.add_row([

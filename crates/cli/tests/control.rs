@@ -361,6 +361,163 @@ fn captures_and_commands_over_the_interface() {
 }
 
 #[test]
+fn transfers_over_the_interface_are_carried_told_and_stopped() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("transfers", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let adapter = folder.path().join("mine.toml");
+    let slow = folder.path().join("slow.toml");
+    let server = "server = 'exec python3 -m http.server $PORT'\nready = 'tcp'";
+    let client = "client = 'ping -c 1 \"$PEER\" && cp \"$FILE\" \"$OUT\"'";
+    fs::write(&adapter, format!("port = 4000\n{server}\n{client}\n")).unwrap();
+    fs::write(&slow, "port = 4000\nclient = 'sleep 600'\n").unwrap();
+    let events = UnixStream::connect(world.folder().join("api.sock")).unwrap();
+    events.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    (&events).write_all(request("GET", "/events", "", "").as_bytes()).unwrap();
+    let mut events = BufReader::new(events).lines().map(Result::unwrap);
+    events.find(|line| line.starts_with("HTTP/1.1 200")).unwrap();
+    // Others use the link all the while.
+    let ping = r#"{"host": "near", "argv": ["ping", "-i", "0.01", "far"]}"#;
+    assert_eq!(world.ask("POST", "/commands", ping).0, 201);
+    let begin = |more: &str| -> u64 {
+        let body = format!("{{\"from\": \"near\", \"to\": \"far\", {more}}}");
+        let (status, answer) = world.ask("POST", "/transfers", &body);
+        assert_eq!(status, 201, "{answer}");
+        let told: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(told["state"], "running", "{told}");
+        told["id"].as_u64().unwrap()
+    };
+    let look = |id: u64| -> Value {
+        serde_json::from_str(&world.ask("GET", &format!("/transfers/{id}"), "").1).unwrap()
+    };
+    let ended = |id: u64| {
+        wait_for("a transfer to end", || look(id)["state"] != "running");
+        look(id)
+    };
+    let own = ["cfdp", "ltp", "saratoga", "norm"]
+        .map(|protocol| begin(&format!("\"protocol\": \"{protocol}\", \"size\": \"100 kB\"")));
+    // Two servers at once, which have one port to begin with.
+    let tools = [(); 2].map(|()| begin(&format!("\"tool\": {adapter:?}, \"file\": {adapter:?}")));
+    let endless = begin(&format!("\"tool\": {slow:?}"));
+    let carriers = ["cfdp", "ltp", "saratoga", "norm", "", ""];
+    for (id, protocol) in own.into_iter().chain(tools).zip(carriers) {
+        let told = ended(id);
+        assert_eq!((&told["state"], &told["why"]), (&"completed".into(), &Value::Null), "{told}");
+        let result = &told["result"];
+        assert_eq!((&result["verified"], &told["to"]), (&true.into(), &"far".into()), "{told}");
+        assert!(result["protocol"] == protocol || result["verdict"] == "identical", "{told}");
+        // 100 kB take 40 ms on the line, and light 20 ms.
+        let seconds = result["delivered_s"].as_f64().unwrap();
+        assert!((0.04..10.0).contains(&seconds), "{told}");
+    }
+    assert_eq!(look(endless)["state"], "running");
+    assert_eq!(world.ask("DELETE", &format!("/transfers/{endless}"), "").0, 202);
+    assert_eq!(ended(endless)["state"], "stopped");
+    let all: Value = serde_json::from_str(&world.ask("GET", "/transfers", "").1).unwrap();
+    assert_eq!(all.as_array().unwrap().len(), 7);
+    let mut next = |what: &str, id: u64| -> Value {
+        let id = format!("\"id\":{id},");
+        let of =
+            |line: &String| line.starts_with("data: ") && line.contains(what) && line.contains(&id);
+        let line = events.find(of).unwrap();
+        serde_json::from_str(line.trim_start_matches("data: ")).unwrap()
+    };
+    assert_eq!(next("transfer-started", own[0])["from"], "near");
+    assert_eq!(next("transfer-ended", own[0])["state"], "completed");
+    assert_eq!(next("transfer-ended", endless)["state"], "stopped");
+    // One that is under way keeps nobody from ending the world.
+    begin(&format!("\"tool\": {slow:?}"));
+    begin("\"protocol\": \"cfdp\", \"size\": \"100 MB\"");
+    let output = world.run("down", &[]);
+    assert!(output.status.success() && !world.folder().exists(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn transfers_that_cannot_be_are_refused() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("refused", &[]);
+    for (body, status, why) in [
+        (r#"{"from": "near", "to": "fare"}"#, 404, "did you mean"),
+        (r#"{"from": "near", "to": "near"}"#, 422, "cannot send to itself"),
+        (r#"{"from": "near", "to": "far", "protocol": "cfpd"}"#, 422, "protocol: "),
+        (r#"{"from": "near", "to": "far", "tool": "spc"}"#, 422, "did you mean"),
+        (r#"{"from": "near", "to": "far", "tool": "scp", "protocol": "cfdp"}"#, 422, "not both"),
+        (r#"{"from": "near", "to": "far", "file": "here"}"#, 422, "begin at the root"),
+        (r#"{"from": "near", "to": "far", "file": "/none"}"#, 422, "/none"),
+        (r#"{"from": "near", "to": "far", "size": "5"}"#, 422, "size: "),
+        (r#"{"from": "near", "to": "far", "size": "2 GiB"}"#, 429, "too much"),
+    ] {
+        let (told, answer) = world.ask("POST", "/transfers", body);
+        assert_eq!((told, answer.contains(why)), (status, true), "{body}: {answer}");
+    }
+}
+
+#[test]
+fn a_file_is_carried_by_a_command() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("carry", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("some file");
+    fs::write(&file, [7; 50_000]).unwrap();
+    let output = world.run("transfer", &["--file", file.to_str().unwrap(), "--protocol", "cfdp"]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
+    assert!(shown.contains("some file near -> far") && shown.contains("verified"), "{shown}");
+    let back = ["--from", "far", "--to", "near", "--size", "10kB", "--protocol", "ltp", "--json"];
+    let output = world.run("transfer", &back);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&told["state"], &told["result"]["file_bytes"]),
+        (&"completed".into(), &10_000.into())
+    );
+    assert_eq!(told["result"]["from"], "far");
+    let told = world.refused("transfer", &["--to", "fair"]);
+    assert!(told.contains("did you mean \"far\"?"), "{told}");
+    let told = world.refused("transfer", &["--tool", "iperf"]);
+    assert!(told.contains("iperf3-cubic"), "{told}");
+    // What takes too long fails; what is interrupted is stopped.
+    world.run("set", &["near:far", "rate=8 kbit/s"]);
+    let output = world.run("transfer", &["--size", "1MB", "--timeout", "300 ms"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("time limit"), "{}", text(&output.stderr));
+    let mut command = Command::new(SLOWLIGHT);
+    let command = command.args(["emu", "transfer", "--name", &world.name, "--size", "1MB"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let running = || world.ask("GET", "/transfers", "").1.contains("\"running\"");
+    wait_for("the transfer to begin", running);
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(world.ask("GET", "/transfers", "").1.contains("\"stopped\""));
+}
+
+#[test]
+fn a_capture_of_the_worlds_own_is_known_to_the_interface() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let captures = folder.path().join("captures");
+    let options = ["--pcap", captures.to_str().unwrap(), "--pcap-files", "3"];
+    let world = World::started("captured", &options);
+    let told: Value = serde_json::from_str(&world.ask("GET", "/capture", "").1).unwrap();
+    assert_eq!(told["running"]["folder"], captures.to_str().unwrap(), "{told}");
+    assert_eq!(
+        (&told["running"]["files"], &told["running"]["file_size"]),
+        (&3.into(), &"256 MiB".into())
+    );
+    let (status, answer) = world.ask("DELETE", "/capture", "");
+    assert_eq!((status, answer.contains("pcapng")), (200, true), "{answer}");
+    assert!(world.ask("GET", "/capture", "").1.contains("null"));
+}
+
+#[test]
 fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
     if !possible() {
         return;
@@ -416,8 +573,15 @@ fn the_lines_of_the_manual_work() {
     let output = shell.output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
-    for expected in ["1 Mbit/s", "3 received", "event: outage-began", "slowlight_link_up", "pcapng"]
-    {
+    let expected = [
+        "1 Mbit/s",
+        "3 received",
+        "completed",
+        "event: outage-began",
+        "slowlight_link_up",
+        "pcapng",
+    ];
+    for expected in expected {
         assert!(out.contains(expected), "no {expected:?} in {out}\n{err}");
     }
     assert!(fs::read_dir(capture).unwrap().count() == 2 && !world.folder().exists());

@@ -1,8 +1,8 @@
 //! Control and observation of emulated worlds while they run.
 //!
 //! A world has a [`folder`] with a Unix socket, over which a [`server`](Server) answers HTTP with JSON: links and
-//! what they do, outages, captures, commands on hosts, events as they happen, counters for
-//! Prometheus, and an OpenAPI document that says all this. With an address it answers there, too,
+//! what they do, outages, captures, commands on hosts, transfers between them, events as they happen,
+//! counters for Prometheus, and an OpenAPI document that says all this. With an address it answers there, too,
 //! whoever has the token. A [`client`](Client) asks over the socket.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod model;
 mod routes;
 mod server;
 mod state;
+mod transfers;
 mod watch;
 
 pub use hyper::Method;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lab::metrics::TransferMetrics;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -189,6 +190,73 @@ pub struct Command {
     pub ended: Option<f64>,
 }
 
+/// A file to be carried.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransferRequest {
+    /// The host that has the file.
+    pub from: String,
+    /// The host that shall have it.
+    pub to: String,
+    /// The protocol, with its profile: `"cfdp"`, `"norm-fec"`; that of the hosts in the world's
+    /// scenario, or CFDP, if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// A program of others, in place of a protocol: the name of an adapter, or the path of one, from
+    /// the root on, that ends in `.toml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The file, from the root on; one is made up if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// How large the file is that is made up: `"10 MB"` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
+    /// How long it may take: `"10 min"` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+}
+
+/// A transfer that was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Transfer {
+    /// Its number.
+    pub id: u64,
+    /// The host that has the file.
+    pub from: String,
+    /// The host that shall have it.
+    pub to: String,
+    /// The protocol with its profile, or the tool.
+    pub protocol: String,
+    /// Octets of the file.
+    pub bytes: u64,
+    /// How it stands.
+    pub state: TransferState,
+    /// Why it did not complete.
+    pub why: Option<String>,
+    /// When it was asked for, in seconds of the world's time.
+    pub began: f64,
+    /// When it ended.
+    pub ended: Option<f64>,
+    /// What is measured of a transfer, as `emu run --json` tells it.
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<TransferMetrics>,
+}
+
+/// How a transfer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TransferState {
+    /// It is under way.
+    Running,
+    /// The file has arrived and was compared, or the tool has measured what it measures.
+    Completed,
+    /// It failed, or took too long.
+    Failed,
+    /// It was stopped.
+    Stopped,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
@@ -238,7 +306,7 @@ pub enum What {
         /// The host it runs on.
         host: String,
     },
-    /// A command, a transfer for one, came to its end.
+    /// A command came to its end.
     CommandEnded {
         /// Its number.
         id: u64,
@@ -246,6 +314,26 @@ pub enum What {
         host: String,
         /// What it ended with.
         exit_code: i32,
+    },
+    /// A transfer was asked for.
+    TransferStarted {
+        /// Its number.
+        id: u64,
+        /// The host that has the file.
+        from: String,
+        /// The host that shall have it.
+        to: String,
+    },
+    /// A transfer came to its end.
+    TransferEnded {
+        /// Its number.
+        id: u64,
+        /// The host that has the file.
+        from: String,
+        /// The host that should have it.
+        to: String,
+        /// How it ended.
+        state: TransferState,
     },
     /// What is measured is not to be trusted from now on: the emulator was late, for one.
     Doubt {
@@ -273,6 +361,8 @@ impl What {
             Self::CaptureStopped { .. } => "capture-stopped",
             Self::CommandStarted { .. } => "command-started",
             Self::CommandEnded { .. } => "command-ended",
+            Self::TransferStarted { .. } => "transfer-started",
+            Self::TransferEnded { .. } => "transfer-ended",
             Self::Doubt { .. } => "doubt",
             Self::Missed { .. } => "missed",
         }

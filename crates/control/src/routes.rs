@@ -21,10 +21,10 @@ use utoipa::OpenApi;
 
 use crate::model::{
     Capture, CaptureReport, CaptureRequest, Command, CommandRequest, Event, Host, Link,
-    OutageRequest, Problem, What, World,
+    OutageRequest, Problem, Transfer, TransferRequest, What, World,
 };
 use crate::state::{Refusal, State, locked, seconds};
-use crate::{commands, metrics};
+use crate::{commands, metrics, transfers};
 
 /// Octets of a request.
 const BODY_MAX: usize = 64 << 10;
@@ -57,6 +57,10 @@ type Answer<T> = Result<Json<T>, Refusal>;
         start_command,
         get_command,
         end_command,
+        get_transfers,
+        start_transfer,
+        get_transfer,
+        end_transfer,
         get_events,
         get_metrics,
         get_openapi
@@ -76,6 +80,8 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/capture", get(get_capture).post(start_capture).delete(stop_capture)),
         ("/commands", get(get_commands).post(start_command)),
         ("/commands/{id}", get(get_command).delete(end_command)),
+        ("/transfers", get(get_transfers).post(start_transfer)),
+        ("/transfers/{id}", get(get_transfer).delete(end_transfer)),
         ("/events", get(get_events)),
         ("/metrics", get(get_metrics)),
         ("/openapi.json", get(get_openapi)),
@@ -268,8 +274,8 @@ async fn start_command(
     Ok((StatusCode::CREATED, Json(locked(&state.commands).one(id)?)))
 }
 
-fn number(id: &str) -> Result<u64, Refusal> {
-    let none = |_| Refusal::new(StatusCode::NOT_FOUND, format!("there is no command {id:?}"));
+fn number(kind: &str, id: &str) -> Result<u64, Refusal> {
+    let none = |_| Refusal::new(StatusCode::NOT_FOUND, format!("there is no {kind} {id:?}"));
     id.parse().map_err(none)
 }
 
@@ -278,10 +284,10 @@ fn number(id: &str) -> Result<u64, Refusal> {
     (status = 200, body = Command), (status = 404, body = Problem)
 ))]
 async fn get_command(Shared(state): Running, Path(id): Path<String>) -> Answer<Command> {
-    locked(&state.commands).one(number(&id)?).map(Json)
+    locked(&state.commands).one(number("command", &id)?).map(Json)
 }
 
-/// Kills a command, with its process group.
+/// Kills a command and all that it has started, also if it has ended before.
 #[utoipa::path(delete, path = "/commands/{id}", params(("id" = u64, Path)), responses(
     (status = 202), (status = 404, body = Problem)
 ))]
@@ -289,7 +295,47 @@ async fn end_command(
     Shared(state): Running,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Refusal> {
-    locked(&state.commands).end(number(&id)?)?;
+    locked(&state.commands).end(number("command", &id)?)?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Transfers that were asked for here, the latest 256.
+#[utoipa::path(get, path = "/transfers", responses((status = 200, body = Vec<Transfer>)))]
+async fn get_transfers(Shared(state): Running) -> Json<Vec<Transfer>> {
+    Json(locked(&state.transfers).all())
+}
+
+/// Begins to carry a file from one host to another, by a protocol of slowlight or by a tool. What
+/// arrives is held against what was sent, and not kept.
+#[utoipa::path(post, path = "/transfers", request_body = TransferRequest, responses(
+    (status = 201, body = Transfer), (status = 404, body = Problem), (status = 422, body = Problem),
+    (status = 429, body = Problem, description = "Too many are under way, or too much")
+))]
+async fn start_transfer(
+    Shared(state): Running,
+    asked: Asked<TransferRequest>,
+) -> Result<(StatusCode, Json<Transfer>), Refusal> {
+    let id = transfers::start(&state, body(asked)?)?;
+    Ok((StatusCode::CREATED, Json(locked(&state.transfers).one(id)?)))
+}
+
+/// How a transfer stands, or what became of it.
+#[utoipa::path(get, path = "/transfers/{id}", params(("id" = u64, Path)), responses(
+    (status = 200, body = Transfer), (status = 404, body = Problem)
+))]
+async fn get_transfer(Shared(state): Running, Path(id): Path<String>) -> Answer<Transfer> {
+    locked(&state.transfers).one(number("transfer", &id)?).map(Json)
+}
+
+/// Stops a transfer.
+#[utoipa::path(delete, path = "/transfers/{id}", params(("id" = u64, Path)), responses(
+    (status = 202), (status = 404, body = Problem)
+))]
+async fn end_transfer(
+    Shared(state): Running,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    locked(&state.transfers).stop(number("transfer", &id)?)?;
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -23,8 +23,9 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
+use crate::model::CaptureRequest;
 use crate::state::{Refusal, State};
-use crate::{routes, watch};
+use crate::{routes, transfers, watch};
 
 /// Clients at a time, of the socket and of the address each, so that strangers at the address keep
 /// nobody from the socket; others wait.
@@ -102,7 +103,7 @@ impl Server {
     }
 
     /// Answers until somebody asks for the world's end, or a signal does. `ready` is called when
-    /// it can be asked. Who is later than `bounds` gives doubts.
+    /// it can be asked. Who is later than `bounds` gives doubts. `capture` is what runs already.
     ///
     /// # Errors
     /// The system refused signals, or what `ready` says.
@@ -110,13 +111,14 @@ impl Server {
         self,
         name: &str,
         scenario: &Scenario,
-        bounds: emu::Bounds,
+        (bounds, capture): (emu::Bounds, Option<CaptureRequest>),
         world: &Arc<emu::World>,
         ready: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), ServeError> {
         let Self { runtime, unix, tcp, token } = self;
         let listen = tcp.as_ref().map(|(_, address)| *address);
-        let state = Arc::new(State::new(name, listen, scenario, bounds, Arc::clone(world)));
+        let state =
+            Arc::new(State::new(name, listen, scenario, bounds, capture, Arc::clone(world)));
         let done = runtime.block_on(async {
             let mut terminated = signal(SignalKind::terminate())?;
             let mut hung_up = signal(SignalKind::hangup())?;
@@ -141,6 +143,7 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(20)).await;
             Ok(())
         });
+        transfers::end(&state);
         runtime.shutdown_timeout(Duration::from_secs(1));
         done.map_err(system("running the interface"))
     }
@@ -249,7 +252,8 @@ mod tests {
         let tell = move || told.send(()).map_err(io::Error::other);
         let client = Client::new(&socket);
         std::thread::scope(|scope| {
-            let served = scope.spawn(|| server.run("test", &scenario, bounds, &world, tell));
+            let served =
+                scope.spawn(|| server.run("test", &scenario, (bounds, None), &world, tell));
             ready.recv().unwrap();
             assert_eq!(u32::try_from(client.pid().unwrap()).unwrap(), std::process::id());
             let idle: Vec<_> =

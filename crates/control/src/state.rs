@@ -17,6 +17,7 @@ use tokio::sync::{Notify, broadcast};
 
 use crate::commands::Commands;
 use crate::model::{self, CaptureRequest, Event, What};
+use crate::transfers::Transfers;
 
 /// Events that one who listens may be behind.
 const EVENTS: usize = 1024;
@@ -67,6 +68,9 @@ pub(crate) struct State {
     links: Mutex<Vec<LinkState>>,
     pub(crate) capture: Mutex<Option<CaptureRequest>>,
     pub(crate) commands: Mutex<Commands>,
+    pub(crate) transfers: Mutex<Transfers>,
+    /// What the world was made of.
+    scenario: Scenario,
     events: broadcast::Sender<Event>,
     /// A link's plan of outages may have changed.
     pub(crate) changed: Notify,
@@ -91,6 +95,7 @@ impl State {
         listen: Option<SocketAddr>,
         scenario: &Scenario,
         bounds: emu::Bounds,
+        capture: Option<CaptureRequest>,
         world: Arc<emu::World>,
     ) -> Self {
         let link = |spec: &LinkSpec| {
@@ -104,8 +109,10 @@ impl State {
             began: SystemTime::now().checked_sub(since).unwrap_or(UNIX_EPOCH),
             world,
             links: Mutex::new(scenario.links.iter().map(link).collect()),
-            capture: Mutex::new(None),
+            capture: Mutex::new(capture),
             commands: Mutex::new(Commands::default()),
+            transfers: Mutex::new(Transfers::default()),
+            scenario: scenario.clone(),
             events: broadcast::channel(EVENTS).0,
             changed: Notify::new(),
             end: Notify::new(),
@@ -184,6 +191,12 @@ impl State {
         let now = self.now();
         let links = locked(&self.links);
         links.iter().zip(&report.links).map(|(link, report)| shown(link, report, now)).collect()
+    }
+
+    /// What the world was made of, with its links as they are now.
+    pub(crate) fn scenario(&self) -> Scenario {
+        let links = locked(&self.links).iter().map(|link| link.spec.clone()).collect();
+        Scenario { links, ..self.scenario.clone() }
     }
 
     /// The number of a link.

@@ -223,7 +223,12 @@ impl Shared {
 impl Handle {
     /// What the links' schedules are by.
     pub(crate) fn now(&self) -> Time {
-        self.clock.get().now()
+        self.clock().now()
+    }
+
+    /// The clock of that.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock.get()
     }
 
     /// Changes a link from now on.

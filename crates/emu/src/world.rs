@@ -307,6 +307,12 @@ impl World {
         self.handle.begin().ok_or_else(|| io::Error::other("the links have stopped"))
     }
 
+    /// The clock that links go by, of a world that began before.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.handle.clock()
+    }
+
     /// Tells the links what to do, from any thread.
     #[must_use]
     pub fn links(&self) -> Links {

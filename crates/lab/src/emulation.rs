@@ -1,6 +1,7 @@
 //! What a scenario is in the emulator's words.
 
 mod actor;
+pub mod beside;
 pub mod tools;
 pub mod transfers;
 

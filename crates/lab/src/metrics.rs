@@ -8,7 +8,7 @@
 
 use engine::Time;
 use link::LossCause;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sim::HostStats;
 
 use crate::bound::{self, Hop};
@@ -18,7 +18,7 @@ use crate::scenario::Transfer;
 use crate::tool::Verdict;
 
 /// What became of one transfer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TransferMetrics {
     /// The sender.
     pub from: String,
@@ -84,12 +84,12 @@ pub struct TransferMetrics {
     /// Where the transfer is to a group: what became of it at each receiver. All above is then of
     /// all receivers together: the file is delivered when the last of them has it, and what they
     /// sent is added up.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receivers: Vec<ReceiverMetrics>,
 }
 
 /// What became of a transfer at one of several receivers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReceiverMetrics {
     /// Its name.
     pub node: String,

@@ -349,7 +349,7 @@ impl Drop for Running {
 }
 
 /// Whether something listens on a port of a host.
-fn listens(host: &Host, ready: Ready, port: u16) -> io::Result<bool> {
+pub(crate) fn listens(host: &Host, ready: Ready, port: u16) -> io::Result<bool> {
     let (tables, state) = match ready {
         Ready::Tcp => (["tcp", "tcp6"], Some("0A")),
         Ready::Udp => (["udp", "udp6"], None),

@@ -22,7 +22,7 @@ use lab::text;
 use serde_json::{Map, Value, json};
 
 use super::demands::Demands;
-use super::{PEER, Recording, ended, not_started};
+use super::{PEER, Recording, ended, not_started, transfer};
 use crate::link_options::LinkOptions;
 use crate::{Usage, simulate};
 
@@ -39,6 +39,8 @@ pub(super) enum Action {
     Up(Box<UpArgs>),
     /// Run a program on a host of a world that stays
     Exec(ExecArgs),
+    /// Carry a file from one host of a world to another, by a protocol or a program of others
+    Transfer(transfer::Args),
     /// Change what links of a world do
     Set(SetArgs),
     /// Show the hosts, links and counters of a world
@@ -87,7 +89,7 @@ pub(super) struct UpArgs {
 
 /// Which world.
 #[derive(Debug, clap::Args)]
-struct Which {
+pub(super) struct Which {
     /// Which world; the only one if left out
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -152,6 +154,7 @@ pub(super) fn run(action: &Action) -> anyhow::Result<ExitCode> {
     match action {
         Action::Up(args) => args.run(),
         Action::Exec(args) => args.run(),
+        Action::Transfer(args) => args.run(),
         Action::Set(args) => args.run(),
         Action::Status(args) => args.run(),
         Action::List => list(),
@@ -178,7 +181,7 @@ pub(super) fn remove_dead() {
 }
 
 /// What another command line would mend is wrong usage.
-fn told(error: ClientError) -> anyhow::Error {
+pub(super) fn told(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::Refused { status: 400..500, error } => Usage(error).into(),
         ClientError::Refused { .. } | ClientError::Unreachable { .. } | ClientError::Answer(_) => {
@@ -203,7 +206,7 @@ impl Which {
         folder::find(self.name.as_deref()).map_err(which)
     }
 
-    fn client(&self) -> anyhow::Result<Client> {
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
         Ok(Client::new(&folder::socket(&self.world()?.path)))
     }
 }
@@ -301,13 +304,11 @@ impl UpArgs {
         }
         emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
         let world = Arc::new(World::start(plan)?);
-        if let Some(pcap) = &self.recording.pcap {
-            world.links().capture(None, pcap, self.recording.limits())?;
-        }
+        let capture = self.capture(&world)?;
         let listen =
             server.address().map(|(address, token)| (address.to_string(), token.to_owned()));
         let bounds = self.demands.bounds(scenario);
-        server.run(&self.name, scenario, bounds, &world, || {
+        server.run(&self.name, scenario, (bounds, capture), &world, || {
             if self.foreground {
                 // It goes on where nobody listens.
                 let _ = self.tell(folder, listen);
@@ -322,6 +323,16 @@ impl UpArgs {
         Ok(if self.demands.accept(&account) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
+    /// Begins to capture, if that is asked for; what the interface would have been asked for.
+    fn capture(&self, world: &World) -> anyhow::Result<Option<model::CaptureRequest>> {
+        let Some(folder) = &self.recording.pcap else { return Ok(None) };
+        world.links().capture(None, folder, self.recording.limits())?;
+        let folder = std::path::absolute(folder)?.to_string_lossy().into_owned();
+        let file_size = Some(self.recording.pcap_size.to_string());
+        let files = Some(self.recording.pcap_files);
+        Ok(Some(model::CaptureRequest { folder, hosts: None, file_size, files }))
+    }
+
     /// Says how the world is used.
     fn tell(&self, folder: &Path, listen: Option<(String, String)>) -> io::Result<()> {
         let socket = folder::socket(folder);
@@ -330,6 +341,10 @@ impl UpArgs {
         let mut err = io::stderr().lock();
         writeln!(err, "world {name:?} is up")?;
         writeln!(err, "  slowlight emu exec{option} HOST -- CMD    a program on a host")?;
+        writeln!(
+            err,
+            "  slowlight emu transfer{option} --from HOST --to HOST    a file between hosts"
+        )?;
         writeln!(err, "  slowlight emu set{option} FROM:TO delay=2s   another delay from now on")?;
         writeln!(err, "  slowlight emu status{option}, slowlight emu down{option}")?;
         writeln!(err, "interface: {}", socket.display())?;

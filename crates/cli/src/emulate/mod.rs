@@ -6,6 +6,7 @@ mod control;
 mod demands;
 mod servers;
 mod tools;
+mod transfer;
 mod transfers;
 
 use std::ffi::{OsStr, OsString};

@@ -29,7 +29,7 @@ pub(crate) fn nothing() -> (Scenario, Arc<emu::World>) {
 
 fn world() -> Router {
     let (scenario, world) = nothing();
-    router(Arc::new(State::new("nothing", None, &scenario, emu::Bounds::default(), world)))
+    router(Arc::new(State::new("nothing", None, &scenario, emu::Bounds::default(), None, world)))
 }
 
 async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (StatusCode, String) {
@@ -72,7 +72,7 @@ async fn the_document_has_every_path_and_method_and_no_other() {
             assert!(!answers || known || rejection, "{method} {path}: {status} {body}");
         }
     }
-    assert_eq!(methods, 17);
+    assert_eq!(methods, 21);
     let (status, body) = ask(&router, Method::GET, "/nowhere", "").await;
     assert_eq!((status, body.contains("/openapi.json")), (StatusCode::NOT_FOUND, true));
 }
@@ -90,6 +90,8 @@ async fn requests_are_checked_and_bounded() {
             StatusCode::UNPROCESSABLE_ENTITY,
         ),
         ("/commands", r#"{"host": "near", "argv": ["true"]}"#, StatusCode::NOT_FOUND),
+        ("/transfers", r#"{"from": "near"}"#, StatusCode::UNPROCESSABLE_ENTITY),
+        ("/transfers", r#"{"from": "near", "to": "far"}"#, StatusCode::NOT_FOUND),
         ("/capture", r#"{"folder": "here"}"#, StatusCode::UNPROCESSABLE_ENTITY),
         ("/capture", r#"{"folder": "/x", "file_size": "5"}"#, StatusCode::UNPROCESSABLE_ENTITY),
         ("/links/near:far/outages", r#"{"for": "1 s"}"#, StatusCode::NOT_FOUND),
@@ -101,8 +103,10 @@ async fn requests_are_checked_and_bounded() {
     let long = format!("{{\"host\": \"{}\", \"argv\": []}}", "x".repeat(BODY_MAX));
     let (status, _) = ask(&router, Method::POST, "/commands", &long).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    let (status, told) = ask(&router, Method::GET, "/commands/x", "").await;
-    assert_eq!(status, StatusCode::NOT_FOUND, "{told}");
+    for path in ["/commands/x", "/transfers/x", "/transfers/7"] {
+        let (status, told) = ask(&router, Method::GET, path, "").await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{told}");
+    }
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use rt::Clock;
 use sha2::{Digest as _, Sha256};
 
 use super::transfers::TransfersError;
-use crate::adapter::{self, Adapter};
+use crate::adapter::{self, Adapter, Ready};
 use crate::bound::{self, Hop};
 use crate::cast;
 use crate::link_spec::time;
@@ -24,11 +24,13 @@ use crate::metrics::TransferMetrics;
 use crate::scenario::{Scenario, Transfer};
 use crate::scratch::Scratch;
 use crate::text::SpecError;
-use crate::tool::{Job, Outcome, Verdict};
+use crate::tool::{self, Job, Outcome, Verdict};
 use crate::topology::Topology;
 
 /// How often it is looked whether it is time to begin, or all shall end.
 const LOOK: Duration = Duration::from_millis(25);
+/// How many ports are tried for a server.
+const PORTS_TRIED: usize = 100;
 
 /// A transfer by a tool.
 #[derive(Debug)]
@@ -73,9 +75,10 @@ pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The transfers by tools. Files that are made up are put into a folder.
+/// The transfers by tools. Files that are made up are put into a folder. Ports of servers are
+/// looked for so many behind those of the adapters, where others begin at the same time.
 pub(super) fn errands<'a>(
-    world: &'a World,
+    (world, behind): (&'a World, u16),
     scenario: &Scenario,
     topology: &Topology<'_>,
     contents: &[Bytes],
@@ -89,7 +92,7 @@ pub(super) fn errands<'a>(
         let Some(receiver) = transfer.to.names().next() else { continue };
         let host = |name: &str| world.host(name).ok_or_else(|| cast::unresolved(name));
         let server = if adapter.pulls { &transfer.from } else { receiver };
-        let port = ports.take(server, adapter.port)?;
+        let port = ports.take(host(server)?, adapter.port.saturating_add(behind))?;
         let file = match &transfer.file {
             Some(file) => file.clone(),
             None => folder.path().join(format!("file-{}", index + 1)),
@@ -118,19 +121,35 @@ pub(super) fn errands<'a>(
 }
 
 /// Ports that are taken, and on which hosts.
-struct Ports<'s>(BTreeSet<(&'s str, u16)>);
+struct Ports(BTreeSet<(String, u16)>);
 
-impl<'s> Ports<'s> {
+impl Ports {
     /// Those of slowlight's own engines.
-    fn of_engines(scenario: &'s Scenario) -> Self {
+    fn of_engines(scenario: &Scenario) -> Self {
         let nodes = scenario.nodes.iter().filter(|(_, node)| node.protocol.is_some());
-        Self(nodes.filter_map(|(name, node)| Some((name.as_str(), node.port?))).collect())
+        Self(nodes.filter_map(|(name, node)| Some((name.clone(), node.port?))).collect())
     }
 
     /// The first that is free, from `wanted` on.
-    fn take(&mut self, host: &'s str, wanted: u16) -> Result<u16, SpecError> {
-        let free = (wanted..=u16::MAX).find(|port| self.0.insert((host, *port)));
-        free.ok_or_else(|| SpecError::invalid(format!("{host}: no port is free for its servers")))
+    fn take(&mut self, host: &emu::Host, wanted: u16) -> Result<u16, TransfersError> {
+        let name = &host.plan().name;
+        let tool = || "looking for a port".to_owned();
+        for port in self.untaken(name, wanted) {
+            let used = |ready| tool::listens(host, ready, port);
+            let used = used(Ready::Tcp).and_then(|tcp| Ok(tcp || used(Ready::Udp)?));
+            if !used.map_err(|error| TransfersError::Tool { tool: tool(), error })? {
+                self.0.insert((name.clone(), port));
+                return Ok(port);
+            }
+        }
+        let told = format!("{name}: no port is free for the servers of tools");
+        Err(SpecError::invalid(told).into())
+    }
+
+    /// Those that nobody here has, from `wanted` on.
+    fn untaken(&self, host: &str, wanted: u16) -> Vec<u16> {
+        let free = |port: &u16| !self.0.contains(&(host.to_owned(), *port));
+        (wanted..=u16::MAX).filter(free).take(PORTS_TRIED).collect()
     }
 }
 
@@ -270,9 +289,10 @@ mod tests {
         let scenario = resolved(&format!("{one}, {one}, {own}")).unwrap();
         assert_eq!(scenario.nodes["a"].protocol, scenario.nodes["b"].protocol);
         let mut ports = Ports::of_engines(&scenario);
-        let taken = |ports: &mut Ports<'_>, host| ports.take(host, 2222).unwrap();
-        assert_eq!((taken(&mut ports, "b"), taken(&mut ports, "b")), (2222, 2223));
-        assert_eq!(ports.take("a", 2501).unwrap(), 2502, "an engine has the first");
+        assert_eq!(ports.untaken("b", 2222)[0], 2222);
+        ports.0.insert(("b".to_owned(), 2222));
+        assert_eq!((ports.untaken("b", 2222)[0], ports.untaken("a", 2222)[0]), (2223, 2222));
+        assert_eq!(ports.untaken("a", 2501)[0], 2502, "an engine has the first");
     }
 
     #[test]

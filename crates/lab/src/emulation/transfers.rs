@@ -24,7 +24,7 @@ use crate::link_spec::time;
 use crate::metrics::TransferMetrics;
 use crate::outcome::Seen;
 use crate::run::Run;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Transfer};
 use crate::scratch::Scratch;
 use crate::text::SpecError;
 use crate::tool::Outcome;
@@ -35,6 +35,9 @@ const LOOK: Duration = Duration::from_millis(25);
 /// How often in a row nothing must have happened for the world to be at rest: what is between a
 /// link and a host is seen nowhere.
 const RESTS: u32 = 3;
+/// How long nothing must have happened, besides the time that packets need, where others keep links
+/// busy.
+const GRACE: Duration = Duration::from_secs(1);
 /// How many routers what is sent to a group passes.
 const GROUP_TTL: u32 = 64;
 /// The least buffer of a socket, in octets: within what systems grant to anybody.
@@ -123,6 +126,65 @@ pub fn run(
     cancelled: &AtomicBool,
     progress: impl FnMut(Progress),
 ) -> Result<Run, TransfersError> {
+    carry_out((world, Stay::Begins), scenario, contents, cancelled, progress)
+}
+
+/// The same in a world that has begun before, and in which others send, too: it is over when
+/// nothing more happens to these transfers. Their starts are by the world's time.
+///
+/// # Errors
+/// [`TransfersError`] says what is in the way.
+pub(super) fn run_beside(
+    (world, number): (&World, u64),
+    scenario: &Scenario,
+    contents: &[Bytes],
+    cancelled: &AtomicBool,
+    progress: impl FnMut(Progress),
+) -> Result<Run, TransfersError> {
+    let topology = Topology::new(scenario)?;
+    let mut ways = Vec::new();
+    for stations in scenario.transfers.iter().flat_map(Transfer::ways) {
+        let stations: Vec<_> = stations.into_iter().filter_map(|it| topology.node(it)).collect();
+        let back: Vec<_> = stations.iter().copied().rev().collect();
+        for link in [stations, back].iter().filter_map(|way| topology.route_by(way)).flatten() {
+            ways.push((link, scenario.links[link].config()?));
+        }
+    }
+    let stay = Stay::Began { ways, number };
+    carry_out((world, stay), scenario, contents, cancelled, progress)
+}
+
+/// Whether a world is there for its transfers alone.
+enum Stay {
+    /// It begins with them, and is over with them.
+    Begins,
+    /// It began before.
+    Began {
+        /// The links on their ways.
+        ways: Vec<(usize, link::Config)>,
+        /// What tells them from others that may be under way.
+        number: u64,
+    },
+}
+
+impl Stay {
+    /// How far behind those of adapters ports of servers are looked for: others may be about to
+    /// take theirs, who are not seen yet.
+    fn behind(&self) -> u16 {
+        match self {
+            Self::Begins => 0,
+            Self::Began { number, .. } => u16::try_from(number % 64).unwrap_or_default(),
+        }
+    }
+}
+
+fn carry_out(
+    (world, stay): (&World, Stay),
+    scenario: &Scenario,
+    contents: &[Bytes],
+    cancelled: &AtomicBool,
+    progress: impl FnMut(Progress),
+) -> Result<Run, TransfersError> {
     let topology = Topology::new(scenario)?;
     cast::check_ways(scenario, &topology)?;
     let (own, own_contents) = own(scenario, contents);
@@ -132,10 +194,10 @@ pub fn run(
     })?;
     let company = Company {
         players: players(world, &own, &topology, &own_contents)?,
-        errands: tools::errands(world, scenario, &topology, contents, &folder)?,
+        errands: tools::errands((world, stay.behind()), scenario, &topology, contents, &folder)?,
     };
     let Played { actors, carried, ended, clock } =
-        play(world, scenario, &company.errands, company.players, cancelled, progress)?;
+        play((world, stay), scenario, &company.errands, company.players, cancelled, progress)?;
     let time_s = clock.now().as_secs_f64();
     let report = world.links().report();
     let report = report.ok_or_else(|| TransfersError::Links(io::Error::other("they stopped")))?;
@@ -177,7 +239,7 @@ fn in_order(
     by_tools: Vec<TransferMetrics>,
 ) -> Vec<TransferMetrics> {
     let (mut by_engines, mut by_tools) = (by_engines.into_iter(), by_tools.into_iter());
-    let next = |transfer: &crate::scenario::Transfer| match transfer.tool {
+    let next = |transfer: &Transfer| match transfer.tool {
         Some(_) => by_tools.next(),
         None => by_engines.next(),
     };
@@ -304,7 +366,7 @@ struct Played {
 
 /// Lets everything happen.
 fn play(
-    world: &World,
+    (world, stay): (&World, Stay),
     scenario: &Scenario,
     errands: &[Errand<'_>],
     players: Vec<Player<'_>>,
@@ -336,14 +398,18 @@ fn play(
         drop(ready);
         // Where one host fails, the others are told by the end of their channels.
         let failed = await_all(&all_ready, begins.len()).err();
-        let begun = failed.map_or_else(|| world.begin().map_err(TransfersError::Links), Err);
+        let begin = || match stay {
+            Stay::Begins => world.begin().map_err(TransfersError::Links),
+            Stay::Began { .. } => Ok(world.clock()),
+        };
+        let begun = failed.map_or_else(begin, Err);
         let clock = begun.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         for begin in begins {
             // A host that is gone has said why.
             let _ = begin.send(clock);
         }
         let errands = (errands.len(), &at_work);
-        let watch = Watch { world, standings: &standings, errands, clock, until };
+        let watch = Watch { world, stay, standings: &standings, errands, clock, until };
         let ended = watch.until_over(cancelled, progress);
         stop.store(true, Ordering::Relaxed);
         let actors = threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
@@ -436,6 +502,7 @@ impl Standing {
 /// Looks on.
 struct Watch<'a> {
     world: &'a World,
+    stay: Stay,
     standings: &'a [Mutex<Standing>],
     /// How many transfers tools have, and how many of them are not over.
     errands: (usize, &'a AtomicUsize),
@@ -446,7 +513,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Waits until nothing more happens, or may; the answer says why.
     fn until_over(&self, cancelled: &AtomicBool, mut progress: impl FnMut(Progress)) -> String {
-        let (mut before, mut rests) = (Vec::new(), 0);
+        let (mut before, mut rests, mut still_since) = (Vec::new(), 0, None);
         loop {
             let now = self.clock.now();
             let standings: Vec<_> = self
@@ -472,17 +539,33 @@ impl Watch<'_> {
                 return "time limit".to_owned();
             }
             let at_rest = at_work == 0 && standings.iter().all(|standing| standing.at_rest);
-            rests = if at_rest && standings == before && self.links_are_empty() {
-                rests + 1
-            } else {
-                0
-            };
-            if rests >= RESTS {
+            let still = at_rest && standings == before;
+            still_since = if still { still_since.or(Some(now)) } else { None };
+            rests = if still && self.links_are_empty() { rests + 1 } else { 0 };
+            if rests >= RESTS || still_since.is_some_and(|since| self.has_waited(since, now)) {
                 return "idle".to_owned();
             }
             before = standings;
             thread::sleep(LOOK.min(self.until.since(now)));
         }
+    }
+
+    /// Whether all that was on its way when everything was still has arrived, and an answer could
+    /// have come, in a world whose links others use, too.
+    fn has_waited(&self, since: Time, now: Time) -> bool {
+        let Stay::Began { ways, .. } = &self.stay else { return false };
+        if now.since(since) < GRACE {
+            return false;
+        }
+        let Some(report) = self.world.links().report() else { return true };
+        let light = |config: &link::Config| config.delay.at(now);
+        let queue = |index: usize, config: &link::Config| {
+            let bits = 8 * report.links.get(index).map_or(0, |link| link.stats.queued.bytes);
+            let rate = config.rate.at(now).filter(|rate| *rate > 0);
+            rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bits as f64 / rate as f64))
+        };
+        let way = |(index, config): &(usize, link::Config)| light(config) + queue(*index, config);
+        now.since(since) > GRACE + ways.iter().map(way).sum::<Duration>()
     }
 
     fn links_are_empty(&self) -> bool {

@@ -1,0 +1,197 @@
+//! One transfer in a world that stays, beside whatever else happens there.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use emu::World;
+use engine::Time;
+
+use super::transfers::{self, Progress, TransfersError};
+use crate::cast;
+use crate::groups::Receivers;
+use crate::metrics::TransferMetrics;
+use crate::protocol::{Kind, Protocol};
+use crate::quantity::{Size, Span};
+use crate::run;
+use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
+use crate::text::SpecError;
+use crate::topology::Topology;
+
+/// The UDP ports of engines: behind those that systems give to programs, and far enough from
+/// each other in time that nothing of one transfer reaches another.
+const PORTS: std::ops::Range<u16> = 61_000..65_000;
+/// How long after it is asked for a transfer begins: until then its engines have their sockets.
+const LEAD: Duration = Duration::from_millis(50);
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The host that has the file.
+    pub from: String,
+    /// The host that shall have it.
+    pub to: String,
+    /// The protocol, with the settings that the world's scenario has for it; that of the hosts, or
+    /// CFDP, if left out.
+    pub protocol: Option<Protocol>,
+    /// The tool, in place of a protocol.
+    pub tool: Option<String>,
+    /// The file; one of `size` is made up if left out.
+    pub file: Option<PathBuf>,
+    /// The size of a made-up file.
+    pub size: Option<Size>,
+}
+
+/// The scenario of one transfer in the world of another, resolved one, whose links are as they are
+/// now. `number` tells it from others in that world.
+///
+/// # Errors
+///
+/// What is wrong with the wish, or missing on this machine.
+pub fn scenario(base: &Scenario, wish: Wish, number: u64) -> Result<Scenario, SpecError> {
+    let Wish { from, to, protocol, tool, file, size } = wish;
+    if base.groups.contains_key(&to) {
+        let message = format!("to: {to} is a group, and a transfer is for one host");
+        return Err(SpecError::invalid(message));
+    }
+    let spoken = |name: &String| base.nodes.get(name).and_then(|node| node.protocol.clone());
+    let by_engine = || protocol.or_else(|| spoken(&from)).or_else(|| spoken(&to));
+    let protocol = match &tool {
+        Some(_) => None,
+        None => Some(by_engine().unwrap_or_else(|| Protocol::plain(Kind::Cfdp))),
+    };
+    let (name, content, start, overlay, group) = (None, None, None, None, None);
+    let (receivers, via) = (Receivers::from(to.as_str()), Vec::new());
+    let nodes = base.nodes.iter().map(|(name, node)| {
+        let takes_part = protocol.is_some() && [&from, &to].contains(&name);
+        let node = guest(node, takes_part.then_some(protocol.as_ref()).flatten(), number);
+        (name.clone(), node)
+    });
+    let scenario = Scenario {
+        seed: base.seed.wrapping_add(number),
+        about: String::new(),
+        limits: Limits::default(),
+        capture: Capture::default(),
+        nodes: nodes.collect(),
+        groups: base.groups.clone(),
+        links: base.links.clone(),
+        transfers: vec![Transfer {
+            from: from.clone(),
+            to: receivers,
+            group,
+            via,
+            overlay,
+            protocol: protocol.clone(),
+            tool,
+            file,
+            size,
+            content,
+            name,
+            start,
+        }],
+    };
+    let scenario = scenario.resolved()?;
+    // A waypoint of the world forwards nothing, whoever asks.
+    let (world, transfer) = (Topology::new(base)?, &scenario.transfers[0]);
+    world.check_ways(&scenario, transfer)?;
+    super::tools::check(&scenario)?;
+    Ok(scenario)
+}
+
+/// A node as it is for one transfer: its settings are those of the protocol that it speaks in the
+/// world's scenario.
+fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
+    let ports = u64::from(PORTS.end - PORTS.start);
+    let port = PORTS.start + u16::try_from(number % ports).unwrap_or_default();
+    let like = protocol.is_some() && node.protocol.as_ref() == protocol;
+    Node {
+        address: node.address,
+        port: Some(port),
+        entity: node.entity,
+        protocol: protocol.cloned(),
+        mib: node.mib.clone().filter(|_| like),
+        inactivity: node.inactivity.filter(|_| like),
+        store: node.store.clone().filter(|_| protocol.is_some()),
+        crashes: Vec::new(),
+    }
+}
+
+/// Carries out the transfer of a [`scenario`] of this number in a world that was made of its base:
+/// what became of it, and how it ended. It takes `limit` at most.
+///
+/// # Errors
+/// [`TransfersError`] says what is in the way.
+pub fn run(
+    (world, number): (&World, u64),
+    mut scenario: Scenario,
+    limit: Duration,
+    cancelled: &AtomicBool,
+) -> Result<(TransferMetrics, String), TransfersError> {
+    let contents = run::contents(&scenario)?;
+    let start = world.links().now() + LEAD;
+    for transfer in &mut scenario.transfers {
+        transfer.start = Some(Span(start.since(Time::ZERO)));
+    }
+    scenario.limits.time = Some(Span((start + limit).since(Time::ZERO)));
+    let progress = |_: Progress| {};
+    let run = transfers::run_beside((world, number), &scenario, &contents, cancelled, progress)?;
+    let transfer = run.transfers.into_iter().next().ok_or_else(|| cast::unresolved("transfers"))?;
+    // What its first link carried was not all its own.
+    Ok((TransferMetrics { throughput_bps: None, ..transfer }, run.ended))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish() -> Wish {
+        let (from, to) = ("a".to_owned(), "b".to_owned());
+        Wish { from, to, protocol: None, tool: None, file: None, size: Some(Size(1000)) }
+    }
+
+    fn base() -> Scenario {
+        let text = r#"
+            seed = 5
+            groups.fleet.count = 2
+            nodes.a = { inactivity = "7 s", crashes = [{ at = "1 s" }] }
+            links = [
+                { from = "a", to = "b" }, { from = "b", to = "a" },
+                { from = "b", to = "fleet" }, { from = "fleet", to = "b" },
+            ]
+            transfers = [{ from = "a", to = "b", protocol = "ltp" }]
+        "#;
+        Scenario::parse(text, "base").unwrap().resolved().unwrap()
+    }
+
+    #[test]
+    fn a_transfer_has_the_settings_of_the_protocol_in_the_worlds_scenario() {
+        let base = base();
+        let of = |protocol: Option<&str>| {
+            let protocol = protocol.map(|name| name.parse().unwrap());
+            scenario(&base, Wish { protocol, ..wish() }, 3).unwrap()
+        };
+        let same = of(None);
+        assert_eq!(same.transfers[0].carrier(), "ltp");
+        assert_eq!(same.nodes["a"].mib, base.nodes["a"].mib);
+        assert_eq!(same.nodes["a"].inactivity, base.nodes["a"].inactivity);
+        assert_eq!((same.seed, same.nodes["b"].port), (8, Some(61_003)));
+        assert!(same.nodes["a"].crashes.is_empty() && same.nodes["fleet-1"].protocol.is_none());
+        let other = of(Some("cfdp"));
+        assert_eq!(other.nodes["a"].inactivity, None);
+        assert_eq!(other.nodes["b"].address, base.nodes["b"].address);
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        for (wish, why) in [
+            (Wish { to: "fleet".to_owned(), ..wish() }, "is a group"),
+            (Wish { to: "bb".to_owned(), ..wish() }, "did you mean \"b\"?"),
+            (Wish { to: "a".to_owned(), ..wish() }, "cannot send to itself"),
+            (Wish { tool: Some("spc".to_owned()), ..wish() }, "did you mean \"scp\"?"),
+            (Wish { file: Some("x".into()), ..wish() }, "not both"),
+        ] {
+            let told = scenario(&base(), wish, 1).unwrap_err().to_string();
+            assert!(told.contains(why), "{told}");
+        }
+    }
+}
