@@ -517,6 +517,63 @@ fn a_capture_of_the_worlds_own_is_known_to_the_interface() {
     assert!(world.ask("GET", "/capture", "").1.contains("null"));
 }
 
+/// What shows that something lives: a file that is written again and again.
+fn lives(file: &Path) -> bool {
+    let now = || fs::read_to_string(file).unwrap_or_default();
+    let before = now();
+    std::thread::sleep(Duration::from_millis(200));
+    now() != before
+}
+
+#[test]
+fn what_a_command_left_in_the_background_dies_with_it_and_with_the_world() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("background", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str| {
+        let file = folder.path().join(name);
+        let daemon = format!("while :; do date +%N > {}; sleep 0.02; done", file.display());
+        let argv = ["sh", "-c", &format!("setsid sh -c '{daemon}' > /dev/null 2>&1 &")];
+        let body = serde_json::json!({ "host": "near", "argv": argv }).to_string();
+        let (status, answer) = world.ask("POST", "/commands", &body);
+        assert_eq!(status, 201, "{answer}");
+        let told: Value = serde_json::from_str(&answer).unwrap();
+        let path = format!("/commands/{}", told["id"]);
+        wait_for("the command to end", || {
+            world.ask("GET", &path, "").1.contains("\"running\":false")
+        });
+        wait_for("what it left to live", || lives(&file));
+        (path, file)
+    };
+    let (path, ended) = start("ended");
+    let (_, other) = start("other");
+    assert_eq!(world.ask("DELETE", &path, "").0, 202);
+    assert!(!lives(&ended), "it outlives its command's deletion");
+    assert!(lives(&other), "another command's is left alone");
+    assert!(world.run("down", &[]).status.success());
+    wait_for("the world's processes to end", || !lives(&other));
+}
+
+#[test]
+fn who_kills_exec_kills_its_program() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("orphan", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("alive");
+    let program = format!("while :; do date +%N > {}; sleep 0.02; done", file.display());
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "exec", "--name", &world.name, "near", "--", "sh", "-c", &program]);
+    let mut child = command.spawn().unwrap();
+    wait_for("the program to live", || lives(&file));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for("the program to end", || !lives(&file));
+}
+
 #[test]
 fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
     if !possible() {

@@ -1,5 +1,7 @@
 //! Programs that the interface starts on hosts.
 
+mod family;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -70,15 +72,19 @@ impl Record {
 }
 
 impl Commands {
-    fn add(&mut self, record: Record) -> u64 {
+    /// A number for one more.
+    fn reserve(&mut self) -> u64 {
         self.next += 1;
-        self.list.insert(self.next, record);
+        self.next
+    }
+
+    fn add(&mut self, id: u64, record: Record) {
+        self.list.insert(id, record);
         while self.list.len() > KEPT {
             let over = self.list.iter().find(|(_, record)| record.ended.is_some());
             let Some(oldest) = over.map(|(id, _)| *id) else { break };
             self.list.remove(&oldest);
         }
-        self.next
     }
 
     fn running(&self) -> usize {
@@ -95,7 +101,7 @@ impl Commands {
             .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("there is no command {id}")))
     }
 
-    /// Ends a program and those in its process group.
+    /// Ends a program, those in its process group, and what they left behind elsewhere.
     pub(crate) fn end(&self, id: u64) -> Result<(), Refusal> {
         self.one(id)?;
         let pid = self.list.get(&id).filter(|record| record.ended.is_none());
@@ -103,6 +109,7 @@ impl Commands {
             // It may have ended just now.
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
+        family::end(id);
         Ok(())
     }
 }
@@ -118,7 +125,8 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
         return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, error));
     }
     let mut command = std::process::Command::new(program);
-    command.args(arguments).process_group(0).env_remove(folder::VARIABLE);
+    let id = locked(&state.commands).reserve();
+    family::mark(command.args(arguments).process_group(0).env_remove(folder::VARIABLE), id);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     emu::unmarked(host.command(&mut command));
     let spawned = tokio::process::Command::from(command).spawn();
@@ -134,7 +142,7 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     let host = request.host.clone();
     let (output, exit_code, ended) = (VecDeque::new(), None, None);
     let record = Record { request, pid, exit_code, output, dropped: 0, began, ended };
-    let id = locked(&state.commands).add(record);
+    locked(&state.commands).add(id, record);
     state.tell(began, What::CommandStarted { id, host: host.clone() });
     tokio::spawn(follow(Arc::clone(state), id, host, child));
     Ok(id)
@@ -193,9 +201,11 @@ mod tests {
         assert_eq!((shown.output.len(), shown.output_before), (OUTPUT_MAX, 2));
         assert!(shown.output.ends_with("abc"));
         let mut commands = Commands::default();
-        let running = commands.add(record(None));
+        let running = commands.reserve();
+        commands.add(running, record(None));
         for _ in 0..KEPT + 10 {
-            commands.add(record(Some(Time::ZERO)));
+            let id = commands.reserve();
+            commands.add(id, record(Some(Time::ZERO)));
         }
         assert_eq!(commands.list.len(), KEPT);
         assert!(commands.one(running).is_ok(), "what runs is not forgotten");

@@ -5,11 +5,13 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::isolate::die_with_parent;
 use crate::signals::{Requests, carry_out};
 
 /// Why a command did not run in a world.
@@ -25,14 +27,20 @@ pub enum EnterError {
 
 /// Runs a command within the namespaces of the emulator whose process is `pid`, on the host whose
 /// network namespace is that process's descriptor `network`, and waits for it. Signals that ask for
-/// the end are handed on to it; where the world ends, so does the command.
+/// the end are handed on to it; where the world ends, so does the command, and where this process is
+/// killed.
 ///
 /// To be called while the process has one thread: it is within those namespaces itself afterwards.
 ///
 /// # Errors
 /// [`EnterError`] says whether it was the world or the command.
+#[expect(unsafe_code, reason = "what is done between fork and exec is for us to judge")]
 pub fn run_inside(pid: i32, network: i32, command: &mut Command) -> Result<ExitStatus, EnterError> {
     enter(pid, network).map_err(EnterError::World)?;
+    // SAFETY: one system call; nothing is allocated or locked.
+    unsafe {
+        command.pre_exec(die_with_parent);
+    }
     let ran = Requests::of_others().and_then(|mut asked| carry_out(command, &mut asked));
     ran.map_err(EnterError::Program)
 }

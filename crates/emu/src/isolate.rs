@@ -254,7 +254,7 @@ fn again(process: Process) -> io::Result<(Command, OwnedFd)> {
 }
 
 /// Has the kernel kill this process when the one that started it dies.
-fn die_with_parent() -> io::Result<()> {
+pub(crate) fn die_with_parent() -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(())
 }
