@@ -595,8 +595,7 @@ fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
         assert_eq!(child.wait().unwrap().code(), Some(137), "it ends with its world");
         wait_for("everything to be gone", || !sleeps());
         if signal == "-KILL" {
-            assert!(world.folder().exists());
-            // Whatever comes next removes it.
+            // Whatever comes next removes its folder, a command of another test perhaps.
             let next = Command::new(SLOWLIGHT).args(["link", "--", "true"]).output().unwrap();
             assert!(next.status.success(), "{}", text(&next.stderr));
         }
