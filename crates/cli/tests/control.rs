@@ -370,7 +370,9 @@ fn transfers_over_the_interface_are_carried_told_and_stopped() {
     let adapter = folder.path().join("mine.toml");
     let slow = folder.path().join("slow.toml");
     let server = "server = 'exec python3 -m http.server $PORT'\nready = 'tcp'";
-    let client = "client = 'ping -c 1 \"$PEER\" && cp \"$FILE\" \"$OUT\"'";
+    let client = "client = 'python3 -c \"import socket,sys; \
+        socket.create_connection((sys.argv[1], int(sys.argv[2])))\" \"$PEER\" \"$PORT\" && \
+        cp \"$FILE\" \"$OUT\"'";
     fs::write(&adapter, format!("port = 4000\n{server}\n{client}\n")).unwrap();
     fs::write(&slow, "port = 4000\nclient = 'sleep 600'\n").unwrap();
     let events = UnixStream::connect(world.folder().join("api.sock")).unwrap();
