@@ -537,14 +537,15 @@ fn what_a_command_left_in_the_background_dies_with_it_and_with_the_world() {
     let start = |name: &str| {
         let file = folder.path().join(name);
         let daemon = format!("while :; do date +%N > {}; sleep 0.02; done", file.display());
-        let argv = ["sh", "-c", &format!("setsid sh -c '{daemon}' > /dev/null 2>&1 &")];
+        // It has another session, another parent and no environment.
+        let argv = ["sh", "-c", &format!("env -i setsid sh -c '{daemon}' > /dev/null 2>&1 &")];
         let body = serde_json::json!({ "host": "near", "argv": argv }).to_string();
         let (status, answer) = world.ask("POST", "/commands", &body);
         assert_eq!(status, 201, "{answer}");
         let told: Value = serde_json::from_str(&answer).unwrap();
         let path = format!("/commands/{}", told["id"]);
         wait_for("the command to end", || {
-            world.ask("GET", &path, "").1.contains("\"running\":false")
+            world.ask("GET", &path, "").1.contains("\"running\":false,\"exit_code\":0")
         });
         wait_for("what it left to live", || lives(&file));
         (path, file)
@@ -552,7 +553,7 @@ fn what_a_command_left_in_the_background_dies_with_it_and_with_the_world() {
     let (path, ended) = start("ended");
     let (_, other) = start("other");
     assert_eq!(world.ask("DELETE", &path, "").0, 202);
-    assert!(!lives(&ended), "it outlives its command's deletion");
+    wait_for("what it left to end", || !lives(&ended));
     assert!(lives(&other), "another command's is left alone");
     assert!(world.run("down", &[]).status.success());
     wait_for("the world's processes to end", || !lives(&other));

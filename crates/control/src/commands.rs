@@ -4,8 +4,7 @@ mod family;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use axum::http::StatusCode;
 use engine::Time;
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::net::unix::pipe;
 use tokio::process::Child;
 
 use crate::folder;
@@ -32,6 +32,7 @@ const LINGER: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 struct Record {
     request: CommandRequest,
+    /// The process that all of its processes end with, as long as there are any.
     pid: Option<Pid>,
     exit_code: Option<i32>,
     output: VecDeque<u8>,
@@ -72,19 +73,16 @@ impl Record {
 }
 
 impl Commands {
-    /// A number for one more.
-    fn reserve(&mut self) -> u64 {
+    /// One more; its number.
+    fn add(&mut self, record: Record) -> u64 {
         self.next += 1;
-        self.next
-    }
-
-    fn add(&mut self, id: u64, record: Record) {
-        self.list.insert(id, record);
+        self.list.insert(self.next, record);
         while self.list.len() > KEPT {
             let over = self.list.iter().find(|(_, record)| record.ended.is_some());
             let Some(oldest) = over.map(|(id, _)| *id) else { break };
             self.list.remove(&oldest);
         }
+        self.next
     }
 
     fn running(&self) -> usize {
@@ -101,15 +99,13 @@ impl Commands {
             .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("there is no command {id}")))
     }
 
-    /// Ends a program, those in its process group, and what they left behind elsewhere.
+    /// Ends a program, and what it has started.
     pub(crate) fn end(&self, id: u64) -> Result<(), Refusal> {
         self.one(id)?;
-        let pid = self.list.get(&id).filter(|record| record.ended.is_none());
-        if let Some(pid) = pid.and_then(|record| record.pid) {
+        if let Some(pid) = self.list.get(&id).and_then(|record| record.pid) {
             // It may have ended just now.
-            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
-        family::end(id);
         Ok(())
     }
 }
@@ -117,59 +113,90 @@ impl Commands {
 /// Starts a program; its number, by which it is asked for.
 pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, Refusal> {
     let host = state.host(&request.host)?;
-    let [program, arguments @ ..] = request.argv.as_slice() else {
+    let Some(program) = request.argv.first() else {
         return Err(Refusal::wrong("argv: names no program"));
     };
+    if !family::exists(program) {
+        return Err(Refusal::wrong(format!("{program}: no such program")));
+    }
     if locked(&state.commands).running() >= RUNNING_MAX {
         let error = format!("{RUNNING_MAX} commands run already; end one, or wait for one");
         return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, error));
     }
-    let mut command = std::process::Command::new(program);
-    let id = locked(&state.commands).reserve();
-    family::mark(command.args(arguments).process_group(0).env_remove(folder::VARIABLE), id);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    emu::unmarked(host.command(&mut command));
-    let spawned = tokio::process::Command::from(command).spawn();
-    let child = spawned.map_err(|error| {
-        let told = match error.kind() {
-            io::ErrorKind::NotFound => "no such program".to_owned(),
-            _ => error.to_string(),
-        };
-        Refusal::wrong(format!("{program}: {told}"))
-    })?;
+    let refused = |error: io::Error| {
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("starting {program}: {error}"))
+    };
+    let (mut command, told) = family::of(&request.argv).map_err(refused)?;
+    let told = pipe::Receiver::from_owned_fd(OwnedFd::from(told)).map_err(refused)?;
+    emu::unmarked(host.command(command.env_remove(folder::VARIABLE)));
+    let child =
+        tokio::process::Command::from(command).spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let remedy = "programs of the interface need `unshare` of util-linux";
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("unshare: {error}; {remedy}"))
+            }
+            _ => refused(error),
+        })?;
     let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
     let began = state.now();
     let host = request.host.clone();
     let (output, exit_code, ended) = (VecDeque::new(), None, None);
     let record = Record { request, pid, exit_code, output, dropped: 0, began, ended };
-    locked(&state.commands).add(id, record);
+    let id = locked(&state.commands).add(record);
     state.tell(began, What::CommandStarted { id, host: host.clone() });
-    tokio::spawn(follow(Arc::clone(state), id, host, child));
+    tokio::spawn(follow(Arc::clone(state), id, host, (child, told)));
     Ok(id)
 }
 
-/// Reads what a program writes, and waits for its end.
-async fn follow(state: Arc<State>, id: u64, host: String, mut child: Child) {
+/// Reads what a program writes, and waits for its end, and for that of what it leaves behind.
+async fn follow(
+    state: Arc<State>,
+    id: u64,
+    host: String,
+    (mut child, told): (Child, pipe::Receiver),
+) {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let output = async { tokio::join!(read(&state, id, out), read(&state, id, err)) };
-    tokio::pin!(output);
+    let code = code(told);
+    tokio::pin!(output, code);
     let mut read_all = false;
-    let status = loop {
+    let exit_code = loop {
         tokio::select! {
-            status = child.wait() => break status,
+            code = &mut code => break code,
             _ = &mut output, if !read_all => read_all = true,
         }
+    };
+    let exit_code = match exit_code {
+        Some(code) => code,
+        None => child.wait().await.map_or(1, emu::exit_code),
     };
     if !read_all {
         // What holds it longer goes on unheard.
         let _ = tokio::time::timeout(LINGER, output).await;
     }
-    let exit_code = status.map_or(1, emu::exit_code);
     let now = state.now();
     if let Some(record) = locked(&state.commands).list.get_mut(&id) {
         (record.exit_code, record.ended) = (Some(exit_code), Some(now));
     }
     state.tell(now, What::CommandEnded { id, host, exit_code });
+    // Its number is another process's from then on.
+    let _ = child.wait().await;
+    if let Some(record) = locked(&state.commands).list.get_mut(&id) {
+        record.pid = None;
+    }
+}
+
+/// The exit code that is told; `None` where who would tell it was killed.
+async fn code(mut told: pipe::Receiver) -> Option<i32> {
+    let mut line = Vec::new();
+    let mut octet = [0];
+    while let Ok(1) = told.read(&mut octet).await {
+        if octet == *b"\n" {
+            break;
+        }
+        line.extend(octet);
+    }
+    str::from_utf8(&line).ok().and_then(|line| line.parse().ok())
 }
 
 async fn read(state: &State, id: u64, from: Option<impl AsyncRead + Unpin>) {
@@ -201,11 +228,9 @@ mod tests {
         assert_eq!((shown.output.len(), shown.output_before), (OUTPUT_MAX, 2));
         assert!(shown.output.ends_with("abc"));
         let mut commands = Commands::default();
-        let running = commands.reserve();
-        commands.add(running, record(None));
+        let running = commands.add(record(None));
         for _ in 0..KEPT + 10 {
-            let id = commands.reserve();
-            commands.add(id, record(Some(Time::ZERO)));
+            commands.add(record(Some(Time::ZERO)));
         }
         assert_eq!(commands.list.len(), KEPT);
         assert!(commands.one(running).is_ok(), "what runs is not forgotten");

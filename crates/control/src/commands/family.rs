@@ -1,109 +1,59 @@
-//! What a program of the interface has started, wherever it went: also what has left its process
-//! group and session, and outlived it.
+//! What a program of the interface has started, wherever it went: it is in a process namespace with
+//! the program, and ends with that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fs;
-use std::process::Command;
+use std::io::{self, PipeReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+/// The first process of the namespace. It writes the program's exit code to where it reads from, lets
+/// go of the program's output, and stays as long as something else does, of which it takes notice
+/// when it ends. What shells say of programs that were killed is not the program's.
+const FIRST: &str = r#"
+exec 3>&2 2>/dev/null
+(exec env -- "$@" </dev/null 2>&3 3>&-)
+echo $? >&0
+exec >/dev/null 3>&-
+trap '' CHLD
+kill -s 0 -- -1 && exec sleep infinity
+"#;
 
-/// The variable by which a program and all that it starts are known: whose world and which command.
-const VARIABLE: &str = "SLOWLIGHT_EMU_COMMAND";
-/// How often what is left is looked for: what is killed may just have started something.
-const ROUNDS: usize = 20;
-
-/// What the variable is for a command of this process.
-fn name(id: u64) -> String {
-    format!("{}-{id}", std::process::id())
+/// A command that runs a program in a namespace of its own: whoever kills it kills the program and
+/// all that this has started. Its exit code can be read from what comes with it, if nobody does.
+pub(super) fn of(argv: &[String]) -> io::Result<(Command, PipeReader)> {
+    let (code, told) = io::pipe()?;
+    let mut command = Command::new("unshare");
+    // Who asks for processes gets those of the namespace, by the numbers that they have there.
+    command.args(["--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--", "/bin/sh", "-c"]);
+    command.args([FIRST, "sh"]).args(argv).stdin(told).process_group(0);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok((command, code))
 }
 
-/// Has a program be known as the command of this number.
-pub(super) fn mark(command: &mut Command, id: u64) -> &mut Command {
-    command.env(VARIABLE, name(id))
-}
-
-/// Kills all that belongs to a command.
-pub(super) fn end(id: u64) {
-    let entry = format!("{VARIABLE}={}", name(id));
-    for _ in 0..ROUNDS {
-        let found = members(entry.as_bytes());
-        if found.is_empty() {
-            return;
-        }
-        for pid in found.into_iter().filter_map(Pid::from_raw) {
-            // It may have ended just now.
-            let _ = kill_process(pid, Signal::KILL);
-        }
+/// Whether there is such a program.
+pub(super) fn exists(program: &str) -> bool {
+    let runs = |path: &Path| {
+        fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return runs(Path::new(program));
     }
-}
-
-/// The processes whose environment has the entry, and all that they have started.
-fn members(entry: &[u8]) -> BTreeSet<i32> {
-    let mut members = BTreeSet::new();
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    let Ok(processes) = fs::read_dir("/proc") else { return members };
-    for process in processes.filter_map(Result::ok) {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-        let Some((state, parent)) = state_and_parent(&stat) else { continue };
-        // A zombie has nothing left to end.
-        if state == "Z" {
-            continue;
-        }
-        children.entry(parent).or_default().push(pid);
-        let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-        if environment.split(|octet| *octet == 0).any(|variable| variable == entry) {
-            members.insert(pid);
-        }
-    }
-    let mut next: Vec<_> = members.iter().copied().collect();
-    while let Some(pid) = next.pop() {
-        for child in children.remove(&pid).unwrap_or_default() {
-            if members.insert(child) {
-                next.push(child);
-            }
-        }
-    }
-    members
-}
-
-/// What `/proc/PID/stat` has behind the name, which may hold anything.
-fn state_and_parent(stat: &str) -> Option<(&str, i32)> {
-    let (_, behind) = stat.rsplit_once(')')?;
-    let mut fields = behind.split_whitespace();
-    Some((fields.next()?, fields.next()?.parse().ok()?))
+    let folders = env::var_os("PATH").unwrap_or_default();
+    !program.is_empty() && env::split_paths(&folders).any(|folder| runs(&folder.join(program)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::Stdio;
-    use std::time::{Duration, Instant};
-
     use super::*;
 
     #[test]
-    fn the_parent_stands_behind_any_name() {
-        assert_eq!(state_and_parent("7 (a) S 3) R 12 7 7"), Some(("R", 12)));
-        assert_eq!(state_and_parent("nonsense"), None);
-    }
-
-    #[test]
-    fn what_left_its_session_belongs_to_its_command() {
-        let mut command = Command::new("setsid");
-        // One that has left its session, of whose children one has forgotten where it is from.
-        command.args(["sh", "-c", "env -i sleep 60 & sleep 60; true"]).stdin(Stdio::null());
-        let mut child = mark(&mut command, 7).spawn().unwrap();
-        let entry = |id| format!("{VARIABLE}={}", name(id)).into_bytes();
-        let begun = Instant::now();
-        while members(&entry(7)).len() < 3 {
-            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", members(&entry(7)));
-            std::thread::sleep(Duration::from_millis(5));
+    fn a_program_is_a_file_that_may_be_run() {
+        assert!(exists("sh") && exists("/bin/sh"));
+        for none in ["", "/", "/bin", "none-such", "/etc/passwd", "cd"] {
+            assert!(!exists(none), "{none}");
         }
-        assert!(members(&entry(8)).is_empty());
-        end(7);
-        assert!(members(&entry(7)).is_empty());
-        child.wait().unwrap();
     }
 }
