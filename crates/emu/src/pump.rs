@@ -1,9 +1,11 @@
 //! The one loop that carries packets over all links.
 
+mod batch;
+mod packet;
+
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::Range;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,6 +18,8 @@ use rt::Clock;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
+use self::batch::{Batch, Run};
+use self::packet::{ends, is_of_the_kernel};
 use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
 use crate::frame::vnet::Vnet;
 use crate::frame::{HEADER_MAX, Joint, Shape, complete};
@@ -937,60 +941,4 @@ fn copy_segment((bytes, shape): (&[u8], &Shape), index: u16, to: &mut Vec<u8>) {
 fn is_of_the_packet(error: &io::Error) -> bool {
     let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
     known.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
-/// Segments that were neighbours in one packet, and are due.
-#[derive(Debug)]
-struct Run {
-    packet: PacketId,
-    segments: Range<u16>,
-    due: Time,
-}
-
-/// What is to be handed over as one packet: neighbours of one, or datagrams that follow each other.
-#[derive(Debug, Default)]
-struct Batch {
-    runs: Vec<Run>,
-    /// Of what follows each other.
-    joint: Option<Joint>,
-}
-
-impl Batch {
-    fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-}
-
-/// Whether a kernel looks for neighbours, routers or members of groups: all of that is known here,
-/// and a link carries what programs send. Otherwise the errors of a link would strike other packets
-/// than the simulator's.
-fn is_of_the_kernel(packet: &[u8]) -> bool {
-    const HOP_BY_HOP: u8 = 0;
-    const IGMP: u8 = 2;
-    const ICMPV6: u8 = 58;
-    let at = |index: usize| packet.get(index).copied().unwrap_or_default();
-    let message = match (at(0) >> 4, at(6)) {
-        (4, _) => return at(9) == IGMP,
-        (6, ICMPV6) => at(40),
-        // Listener reports have a router alert in front (RFC 3810 §5).
-        (6, HOP_BY_HOP) if at(40) == ICMPV6 => at(40 + (usize::from(at(41)) + 1) * 8),
-        _ => return false,
-    };
-    // RFC 4861: 133 to 137; RFC 2710 and 3810: 130 to 132 and 143.
-    matches!(message, 130..=137 | 143)
-}
-
-/// The addresses that a packet comes from and goes to.
-fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    match packet.first()? >> 4 {
-        4 => {
-            let at = |start: usize| packet.get(start..)?.first_chunk::<4>().copied();
-            Some((Ipv4Addr::from(at(12)?).into(), Ipv4Addr::from(at(16)?).into()))
-        }
-        6 => {
-            let at = |start: usize| packet.get(start..)?.first_chunk::<16>().copied();
-            Some((Ipv6Addr::from(at(8)?).into(), Ipv6Addr::from(at(24)?).into()))
-        }
-        _ => None,
-    }
 }
