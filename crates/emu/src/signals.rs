@@ -19,7 +19,7 @@ pub struct Requests {
     signals: SignalsInfo<WithRawSiginfo>,
     /// Whether a terminal's interrupt is such a request.
     terminal: bool,
-    /// What was asked last, and when.
+    /// What was asked last, and when: its echoes do not count.
     last: Option<(Signal, Instant)>,
 }
 
@@ -34,28 +34,31 @@ impl Requests {
         Ok(Self { signals, terminal: false, last: None })
     }
 
-    /// Begins to listen, for somebody who does the work.
+    /// Begins to listen, for somebody who does the work. Who was started to go on when the terminal
+    /// goes, as `nohup` does, does so.
     ///
     /// # Errors
     /// The system refused.
     pub fn of_all() -> io::Result<Self> {
-        Ok(Self { terminal: true, ..Self::of_others()? })
+        let asked = [SIGHUP, SIGINT, SIGTERM];
+        let asked = if is_ignored(SIGHUP)? { &asked[1..] } else { &asked };
+        Ok(Self { signals: SignalsInfo::new(asked)?, terminal: true, last: None })
     }
 
     /// Waits for signals: what is asked for. That may be nothing: a child has ended, or the same was
     /// said just before.
     pub fn wait(&mut self) -> Vec<Signal> {
         let heard: Vec<_> = self.signals.wait().collect();
-        self.asked(&heard)
+        self.asked(&heard, Instant::now())
     }
 
     /// What was asked for since the last look.
     pub fn look(&mut self) -> Vec<Signal> {
         let heard: Vec<_> = self.signals.pending().collect();
-        self.asked(&heard)
+        self.asked(&heard, Instant::now())
     }
 
-    fn asked(&mut self, heard: &[libc::siginfo_t]) -> Vec<Signal> {
+    fn asked(&mut self, heard: &[libc::siginfo_t], now: Instant) -> Vec<Signal> {
         let mut asked = Vec::new();
         for info in heard {
             // Codes above zero are the kernel's own (sigaction(2)).
@@ -66,12 +69,13 @@ impl Requests {
                 SIGINT if self.terminal || !from_terminal => Signal::INT,
                 _ => continue,
             };
-            let now = Instant::now();
-            let last = self.last.replace((signal, now));
-            let again = last.is_some_and(|(last, at)| last == signal && now - at < ECHO);
-            if !again {
-                asked.push(signal);
+            let echo = |(last, at): (Signal, Instant)| last == signal && now - at < ECHO;
+            if self.last.is_some_and(echo) {
+                continue;
             }
+            // An echo has none: who asks again and again is heard every time that has passed.
+            self.last = Some((signal, now));
+            asked.push(signal);
         }
         asked
     }
@@ -141,6 +145,21 @@ fn mask(how: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Whether the calling process was told to ignore a signal.
+#[expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
+fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
+    // SAFETY: plain data, which is written before it is read.
+    let (result, action) = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        (libc::sigaction(signal, std::ptr::null(), &raw mut action), action)
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(action.sa_sigaction == libc::SIG_IGN)
+    }
+}
+
 #[cfg(test)]
 #[expect(unsafe_code, reason = "what signals are told with is made up here")]
 mod tests {
@@ -159,13 +178,27 @@ mod tests {
         const SENT: libc::c_int = 0;
         const KERNEL: libc::c_int = 0x80;
         let mut requests = Requests::of_others().unwrap();
-        assert_eq!(requests.asked(&[info(SIGINT, KERNEL), info(SIGCHLD, 1)]), []);
+        let now = Instant::now();
+        let mut asked = |heard: &[_]| requests.asked(heard, now);
+        assert_eq!(asked(&[info(SIGINT, KERNEL), info(SIGCHLD, 1)]), []);
         let twice = [info(SIGINT, SENT), info(SIGINT, SENT)];
-        assert_eq!(requests.asked(&twice), [Signal::INT]);
-        assert_eq!(requests.asked(&twice), []);
-        assert_eq!(requests.asked(&[info(SIGTERM, SENT)]), [Signal::TERM]);
-        assert_eq!(requests.asked(&[info(SIGHUP, KERNEL)]), [Signal::HUP]);
+        assert_eq!(asked(&twice), [Signal::INT]);
+        assert_eq!(asked(&twice), []);
+        assert_eq!(asked(&[info(SIGTERM, SENT)]), [Signal::TERM]);
+        assert_eq!(asked(&[info(SIGHUP, KERNEL)]), [Signal::HUP]);
         let mut all = Requests::of_all().unwrap();
-        assert_eq!(all.asked(&[info(SIGINT, KERNEL)]), [Signal::INT]);
+        assert_eq!(all.asked(&[info(SIGINT, KERNEL)], now), [Signal::INT]);
+    }
+
+    #[test]
+    fn who_asks_faster_than_echoes_fade_is_heard_again() {
+        let mut requests = Requests::of_all().unwrap();
+        let begun = Instant::now();
+        let mut asked = |after: u64| {
+            let now = begun + Duration::from_millis(after);
+            requests.asked(&[info(SIGINT, 0x80)], now).len()
+        };
+        let heard = [0, 200, 400, 600, 800, 1_000, 1_200].map(&mut asked);
+        assert_eq!(heard, [1, 0, 0, 1, 0, 0, 1]);
     }
 }
