@@ -23,6 +23,7 @@ mod priority;
 mod pump;
 mod signals;
 mod slice;
+mod sockets;
 mod store;
 mod trust;
 mod tun;
@@ -37,6 +38,7 @@ pub use self::lateness::{Lateness, Timings};
 pub use self::priority::hurry;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::signals::{Requests, carry_out};
+pub use self::sockets::{Listening, listening};
 pub use self::trust::{Bounds, Doubt};
 pub use self::world::{
     GroupRoute, Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts,

@@ -27,8 +27,8 @@ const NAME: &str = "file";
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy"];
 /// What a tool that needs a rate is told where links have none, in bit/s.
 const RATE: u64 = 1_000_000_000;
-/// What it is told of the rate that links have, in hundredths.
-const SHARE: u64 = 95;
+/// What it is not told of the rate that links have: a part of so many.
+const SPARED: u64 = 20;
 
 /// A file to be carried by a tool.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl Job<'_> {
         for name in PROXIES {
             command.env_remove(name).env_remove(name.to_uppercase());
         }
-        let rate = self.rate.map_or(RATE, |rate| rate / 100 * SHARE);
+        let rate = self.rate.map_or(RATE, told_of);
         command
             .env("DIR", &place.folder)
             .env("IN", &place.input)
@@ -190,7 +190,7 @@ impl Job<'_> {
             .env("PORT", self.port.to_string())
             .env("BYTES", self.bytes.to_string())
             .env("RATE", rate.to_string())
-            .env("RATE_KBPS", (rate / 1_000).to_string())
+            .env("RATE_KBPS", (rate / 1_000).max(1).to_string())
             .env("SECONDS", self.limit.as_secs().to_string())
             .env("LC_ALL", "C");
         Ok(command)
@@ -298,6 +298,11 @@ impl Place {
     }
 }
 
+/// The rate that a tool is told, 95 % of that of the links; to many, none means that there is no limit.
+fn told_of(rate: u64) -> u64 {
+    (rate - rate.div_ceil(SPARED)).max(1)
+}
+
 fn failed(why: &str, place: &Place, who: &str) -> Outcome {
     let said = place.said(who);
     let why = if said.is_empty() { why.to_owned() } else { format!("{why}: {said}") };
@@ -350,17 +355,20 @@ impl Drop for Running {
 
 /// Whether something listens on a port of a host.
 pub(crate) fn listens(host: &Host, ready: Ready, port: u16) -> io::Result<bool> {
-    let (tables, state) = match ready {
-        Ready::Tcp => (["tcp", "tcp6"], Some("0A")),
-        Ready::Udp => (["udp", "udp6"], None),
+    let of = |it: &emu::Listening| match ready {
+        Ready::Tcp => it.tcp_port(),
+        Ready::Udp => it.udp_port(),
     };
-    let read = |table: &str| fs::read_to_string(format!("/proc/thread-self/net/{table}"));
-    let tables = host.within(|| tables.map(|table| read(table).unwrap_or_default()))?;
-    let port = format!(":{port:04X}");
-    Ok(tables.iter().flat_map(|table| table.lines().skip(1)).any(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let local = fields.next().is_some_and(|local| local.ends_with(&port));
-        let of_state = fields.nth(1).is_some_and(|of| state.is_none_or(|state| of == state));
-        local && of_state
-    }))
+    Ok(emu::listening(host)?.iter().any(|it| of(it) == Some(port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_told_a_little_less_than_links_have_but_never_nothing() {
+        let told = [8_000_000, 100, 99, 20, 1, u64::MAX].map(told_of);
+        assert_eq!(told, [7_600_000, 95, 94, 19, 1, 17_524_406_870_024_074_034]);
+    }
 }

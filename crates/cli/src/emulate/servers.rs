@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
@@ -10,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use emu::{Host, Requests};
+use emu::{Host, Listening, Requests, listening};
 
 /// How often sockets are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -18,26 +17,6 @@ const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long it may take to listen where it was said that it will.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
-/// What the kernel tells of sockets by which a host waits for others: those of TCP that listen, and
-/// those of UDP and raw ones that have no peer.
-const TABLES: [(&str, &str); 6] =
-    [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07"), ("raw", "07"), ("raw6", "07")];
-
-/// A socket by which a host waits for others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Listening {
-    table: &'static str,
-    /// Address and port, as the kernel writes them.
-    local: String,
-}
-
-impl Listening {
-    fn port(&self) -> Option<u16> {
-        let (_, port) = self.local.rsplit_once(':')?;
-        u16::from_str_radix(port, 16).ok().filter(|_| !self.table.starts_with("raw"))
-    }
-}
-
 /// Programs that run at the far end until this goes.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
@@ -87,7 +66,9 @@ impl Servers {
             }
         }
         let Some(port) = port else { return Ok(Started::Ready) };
-        let is_ready = |now: &BTreeSet<Listening>| now.iter().any(|it| it.port() == Some(port));
+        let is_ready = |now: &BTreeSet<Listening>| {
+            now.iter().any(|it| [it.tcp_port(), it.udp_port()].contains(&Some(port)))
+        };
         let begun = Instant::now();
         while let Some(left) = LONG_PATIENCE.checked_sub(begun.elapsed()) {
             match self.wait(host, requests, left, is_ready)? {
@@ -150,48 +131,5 @@ impl Drop for Servers {
             let _ = server.kill();
             let _ = server.wait();
         }
-    }
-}
-
-/// The sockets by which a host waits for others.
-fn listening(host: &Host) -> io::Result<BTreeSet<Listening>> {
-    let read = |table| {
-        // A kernel without IPv6 has not all of them.
-        fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default()
-    };
-    let texts = host.within(|| TABLES.map(|(table, state)| (table, state, read(table))))?;
-    Ok(texts.iter().flat_map(|(table, state, text)| of_table(table, state, text)).collect())
-}
-
-/// Those of one of the kernel's tables that are in this state.
-fn of_table<'a>(
-    table: &'static str,
-    state: &'a str,
-    text: &'a str,
-) -> impl Iterator<Item = Listening> + 'a {
-    // Number, local address, remote address, state.
-    let fields = move |line: &'a str| {
-        let mut fields = line.split_whitespace().skip(1);
-        let local = fields.next()?;
-        fields.nth(1).filter(|of| *of == state)?;
-        Some(Listening { table, local: local.to_owned() })
-    };
-    text.lines().skip(1).filter_map(fields)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_waits_for_others_is_told_from_what_has_a_peer() {
-        let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt
-   0: 0100000A:0FA0 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1
-   1: 0100000A:A2C4 0200000A:0016 01 00000000:00000000 00:00000000 00000000     0        0 2 1\n";
-        let found: Vec<_> = of_table("tcp", "0A", text).collect();
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].port(), Some(4000));
-        let raw = Listening { table: "raw", local: "00000000:0001".to_owned() };
-        assert_eq!(raw.port(), None, "a protocol");
     }
 }
