@@ -4,8 +4,10 @@ use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
+use std::process;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -217,15 +219,20 @@ pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// A flag that SIGINT and SIGTERM set; the second signal ends the process at once.
+/// A flag that is set when the end is asked for, by SIGINT, SIGTERM or SIGHUP. Who asks again does not
+/// want to wait for what there is to tell.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut requests = emu::Requests::of_all().context("cannot listen for signals")?;
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot listen for signals")?;
-    }
+    let told = Arc::clone(&stop);
+    let listen = move || {
+        loop {
+            if !requests.wait().is_empty() && told.swap(true, Ordering::Relaxed) {
+                process::exit(1);
+            }
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(listen)?;
     Ok(stop)
 }
 

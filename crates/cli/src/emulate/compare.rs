@@ -156,7 +156,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Stage::Over(code) => return Ok(ended(code)),
         Stage::Inside => {}
     }
-    let cancelled = super::stop_flag()?;
+    let cancelled = crate::transfer::stop_flag()?;
     let folder = Scratch::new().context("making a folder for the file")?;
     let (file, content) = args.content(folder.path())?;
     let sha256 = tool::sha256(&file)?;

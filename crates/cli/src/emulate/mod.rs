@@ -12,10 +12,7 @@ mod transfers;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::process::{self, Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, anyhow};
 use emu::{CaptureLimits, Requests, Stage, World};
@@ -303,22 +300,6 @@ impl Work {
             Err(error) => not_started(program, error),
         }
     }
-}
-
-/// A flag that is set when the end is asked for, also by a terminal. Who asks again does not want to
-/// wait for what there is to tell.
-fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let mut requests = Requests::of_all().context("taking signals")?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        loop {
-            if !requests.wait().is_empty() && told.swap(true, Ordering::Relaxed) {
-                process::exit(1);
-            }
-        }
-    })?;
-    Ok(stop)
 }
 
 /// Ends the capture, and tells what it has not got.

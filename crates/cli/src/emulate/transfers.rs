@@ -38,7 +38,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Stage::Inside => {}
     }
     args.demands.settle(&scenario, &mut plan)?;
-    let stop = super::stop_flag()?;
+    let stop = crate::transfer::stop_flag()?;
     if let Some(folder) = &args.out {
         simulate::prepare(folder, &args.scenario, &scenario)?;
     }
