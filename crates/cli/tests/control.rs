@@ -274,6 +274,10 @@ fn whatever_is_wrong_is_told_with_what_is_right() {
         let told = world.refused("set", what);
         assert!(told.contains(expected), "{what:?}: {told}");
     }
+    assert!(world.run("set", &["near:far", "outage=100 s+10 s"]).status.success());
+    let told = world.refused("set", &["near:far", "outage=105 s+10 s"]);
+    assert!(told.contains("another outage begins in") && told.contains("outages=null"), "{told}");
+    assert!(!told.contains("outages["), "{told}");
     let told = world.refused("exec", &["fra", "--", "true"]);
     assert!(told.contains("did you mean \"far\"?"), "{told}");
     assert_eq!(world.link("near:far")["settings"]["delay"], "0 s", "nothing was changed");

@@ -250,6 +250,9 @@ impl State {
             let error = format!("{OUTAGES_MAX} outages lie ahead already");
             return Err(Refusal::new(StatusCode::CONFLICT, error));
         }
+        if let Some(other) = outages.iter().find(|other| overlap(other, &window)) {
+            return Err(Refusal::new(StatusCode::CONFLICT, taken(&links[index].name, other, now)));
+        }
         outages.push(window);
         outages.sort_by_key(|window| window.at);
         let spec = LinkSpec { outages: Some(outages.clone()), ..spec.clone() };
@@ -274,6 +277,30 @@ impl State {
         self.changed.notify_one();
         Ok(())
     }
+}
+
+/// Whether something of each is in the other.
+fn overlap(one: &Window, other: &Window) -> bool {
+    let begins_before_the_end = |one: &Window, other: &Window| {
+        one.at.duration() < other.at.duration() + other.lasts.duration()
+    };
+    begins_before_the_end(one, other) && begins_before_the_end(other, one)
+}
+
+/// Why there can be no outage where there is another.
+fn taken(link: &str, other: &Window, now: Time) -> String {
+    let begin = Time::ZERO + other.at.duration();
+    let left = |at: Time| at.since(now).as_secs_f64();
+    let until = left(begin + other.lasts.duration());
+    let from = if begin > now {
+        format!("begins in {:.3} s and ends", left(begin))
+    } else {
+        "ends".to_owned()
+    };
+    format!(
+        "{link}: another outage {from} in {until:.3} s; let this one begin then or later, or end \
+         before it, or take all of them away first with outages=null"
+    )
 }
 
 fn since_zero(time: Time) -> Duration {
@@ -395,6 +422,30 @@ mod tests {
         assert!(matches!(stepped.config().unwrap().rate, link::Rate::Steps(_)));
         let constant = changed(&stepped, &keys(&json!({ "rate": "3 Mbit/s" }))).unwrap();
         assert_eq!(constant.config().unwrap().rate, link::Rate::Constant(3_000_000));
+    }
+
+    #[test]
+    fn an_outage_within_another_says_when_that_is() {
+        let window = |at: &str, lasts: &str| -> Window {
+            serde_json::from_value(json!({ "at": at, "for": lasts })).unwrap()
+        };
+        let one = window("10 s", "5 s");
+        for (at, lasts, overlaps) in [
+            ("1 s", "9 s", false),
+            ("1 s", "10 s", true),
+            ("12 s", "1 s", true),
+            ("15 s", "1 s", false),
+        ] {
+            let other = window(at, lasts);
+            assert_eq!(
+                (overlap(&one, &other), overlap(&other, &one)),
+                (overlaps, overlaps),
+                "{at}"
+            );
+        }
+        let told = |at| taken("a:b", &one, Time::ZERO + Duration::from_secs(at));
+        assert!(told(4).starts_with("a:b: another outage begins in 6.000 s and ends in 11.000 s;"));
+        assert!(told(12).starts_with("a:b: another outage ends in 3.000 s;"));
     }
 
     #[test]
