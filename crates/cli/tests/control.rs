@@ -441,6 +441,23 @@ fn transfers_over_the_interface_are_carried_told_and_stopped() {
 }
 
 #[test]
+fn a_transfer_waits_for_its_way_to_come_up() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("down-first", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    for protocol in ["cfdp", "ltp"] {
+        let output = world.run("set", &["--both", "near:far", "outage=0 s+3 s"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let output = world.run("transfer", &["--size", "100kB", "--protocol", protocol, "--json"]);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["state"], "completed", "{told}");
+        let seconds = told["result"]["delivered_s"].as_f64().unwrap();
+        assert!((0.5..10.0).contains(&seconds), "{told}");
+    }
+}
+
+#[test]
 fn transfers_that_cannot_be_are_refused() {
     if !possible() {
         return;

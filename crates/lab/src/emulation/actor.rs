@@ -142,7 +142,19 @@ impl Actor {
     pub(crate) fn is_at_rest(&self) -> bool {
         let quiet = |engine: &AnyEngine| engine.poll_timeout().is_none();
         let done = self.began && self.plan.is_empty() && self.asked.is_empty();
-        done && self.store.next().is_none() && self.engine.as_ref().is_none_or(quiet)
+        let quiet = done && self.store.next().is_none() && self.engine.as_ref().is_none_or(quiet);
+        quiet && !self.waits_for_a_way()
+    }
+
+    /// Whether a transfer may be waiting for a way that is down to come up. Outages come and go for
+    /// ever, so those of ways that are up keep nobody awake, as in the simulator.
+    fn waits_for_a_way(&self) -> bool {
+        let comes_up = |way: &Known| {
+            let down = !way.outages.is_empty() && way.outages.iter().all(|it| !it.is_up(self.now));
+            down && way.outages.iter().any(|it| it.next_change(self.now).is_some())
+        };
+        let under_way = self.engine.as_ref().is_some_and(|engine| engine.under_way() > 0);
+        under_way && self.ways.iter().any(comes_up)
     }
 
     /// Makes the engine and tells it its ways.
@@ -478,6 +490,32 @@ mod tests {
         assert!(sent >= 3, "metadata, data and the end: {sent}");
         assert_eq!(actor.sight().stats.sent.packets, sent as u64);
         assert!(actor.sight().stats.sent.ip_bytes > 1000 + 3 * HEADERS_LEN as u64);
+    }
+
+    #[test]
+    fn who_waits_for_its_way_is_not_at_rest_and_whose_way_never_comes_is() {
+        let mut actor = sender();
+        for millis in [0, 10] {
+            turn(&mut actor, at(millis));
+        }
+        turn(&mut actor, at(20));
+        assert!(!actor.is_at_rest(), "the way comes up at 50 ms");
+        let mut actor = sender();
+        actor.ways[0].outages = vec![Outages::Contacts(vec![Window { start: at(1), end: at(5) }])];
+        for millis in [0, 1, 5, 20, 30] {
+            turn(&mut actor, at(millis));
+        }
+        assert_eq!(actor.sight().answers, [(0, Ok(()))]);
+        assert!(actor.is_at_rest(), "there is no contact any more");
+        // With nothing under way, outages come and go unheeded.
+        let mut actor = sender();
+        actor.plan.clear();
+        let (period, down) = (Duration::from_millis(100), Duration::from_millis(50));
+        actor.ways[0].outages = vec![Outages::Periodic { period, down, offset: at(10) }];
+        for millis in [0, 10, 60, 110] {
+            turn(&mut actor, at(millis));
+            assert!(actor.is_at_rest(), "{millis} ms");
+        }
     }
 
     #[test]
