@@ -17,11 +17,11 @@ const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 const AT_ONCE: usize = 3;
 /// How often a world may run again of which the emulator itself says that it was late.
 const DOUBTED: usize = 6;
-/// How often one may run whose times differ though it does not: programs of others can also hold up
-/// a host, and a difference that is one by itself is there every time.
-const DIFFERING: usize = 3;
-/// Scenarios that have to agree in every seed.
-const ENOUGH: usize = 12;
+/// How often times may differ though it does not. Programs of others can also hold up a host, so that
+/// one difference is outvoted by two runs that agree; a second one cannot be.
+const DIFFERING: usize = 2;
+/// Scenarios that need not agree in every seed, as they are on an edge or doubted.
+const SPARED: usize = 3;
 
 /// Whether there can be worlds here; says why not.
 fn possible() -> bool {
@@ -100,35 +100,75 @@ fn longer(scenario: &Path) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The last of as many runs as it takes, and what was wrong with those before.
+/// What most of as many runs say as it takes to tell, without those that the emulator doubts, and what
+/// was wrong with some.
 fn judge(scenario: &Path) -> (Verdict, Vec<String>) {
     let simulated = run(&["sim"], scenario).and_then(|world| delivered(&world));
-    let sim = match simulated {
-        Ok(sim) => sim,
-        Err(why) => return (Verdict::Differs(why), Vec::new()),
-    };
-    let (mut before, mut doubted, mut differing) = (Vec::new(), 0, 0);
+    match simulated {
+        Ok(sim) => decide(|| compare(scenario, sim)),
+        Err(why) => (Verdict::Differs(why), Vec::new()),
+    }
+}
+
+fn decide(mut compare: impl FnMut() -> Verdict) -> (Verdict, Vec<String>) {
+    let (mut wrong, mut doubted, mut agreeing) = (Vec::new(), 0, 0);
+    let mut differing: Vec<Verdict> = Vec::new();
     loop {
-        let verdict = compare(scenario, sim);
-        let why = match &verdict {
-            Verdict::Agrees { .. } => return (verdict, before),
-            Verdict::Edge => {
-                differing += 1;
-                "on an edge"
-            }
-            Verdict::Differs(why) => {
-                differing += 1;
-                why
-            }
-            Verdict::Doubted(why) => {
-                doubted += 1;
-                why
-            }
-        };
-        if doubted == DOUBTED || differing == DIFFERING {
-            return (verdict, before);
+        let verdict = compare();
+        match &verdict {
+            Verdict::Agrees { .. } => agreeing += 1,
+            Verdict::Edge => wrong.push("on an edge".to_owned()),
+            Verdict::Differs(why) | Verdict::Doubted(why) => wrong.push(why.clone()),
         }
-        before.push(why.to_owned());
+        match verdict {
+            Verdict::Agrees { .. } if agreeing > differing.len() => return (verdict, wrong),
+            Verdict::Agrees { .. } => {}
+            Verdict::Edge | Verdict::Differs(_) => differing.push(verdict),
+            Verdict::Doubted(_) => {
+                doubted += 1;
+                if doubted == DOUBTED {
+                    return (verdict, wrong);
+                }
+            }
+        }
+        if differing.len() == DIFFERING {
+            // An edge does not excuse a difference that is none.
+            let worse = differing.iter().position(|it| matches!(it, Verdict::Differs(_)));
+            return (differing.swap_remove(worse.unwrap_or_default()), wrong);
+        }
+    }
+}
+
+#[test]
+fn one_difference_is_outvoted_and_two_are_not() {
+    let told = |runs: &str| {
+        let mut runs = runs.chars();
+        let (verdict, wrong) = decide(|| match runs.next().unwrap() {
+            'a' => Verdict::Agrees { sim: 1.0, emu: 1.0 },
+            'e' => Verdict::Edge,
+            'x' => Verdict::Differs("differs".to_owned()),
+            _ => Verdict::Doubted("doubted".to_owned()),
+        });
+        assert_eq!(runs.next(), None, "more runs than it takes");
+        let what = match verdict {
+            Verdict::Agrees { .. } => 'a',
+            Verdict::Edge => 'e',
+            Verdict::Differs(_) => 'x',
+            Verdict::Doubted(_) => '?',
+        };
+        (what, wrong.len())
+    };
+    for (runs, verdict) in [
+        ("a", ('a', 0)),
+        ("xaa", ('a', 1)),
+        ("?x?aa", ('a', 3)),
+        ("xx", ('x', 2)),
+        ("xax", ('x', 2)),
+        ("ex", ('x', 2)),
+        ("ee", ('e', 2)),
+        ("??????", ('?', 6)),
+    ] {
+        assert_eq!(told(runs), verdict, "{runs}");
     }
 }
 
@@ -197,9 +237,30 @@ to = "earth"
 size = "200 kB"
 "#;
 
+/// The transfer is asked for while its way is down, by a plan of outages or of contacts.
+fn down_at_first(protocol: &str, plan: &str) -> String {
+    let link = |ends: &str| format!("{{ {ends}, rate = \"20 Mbit/s\", delay = \"20 ms\", {plan} }}");
+    format!(
+        "links = [{}, {}]\ntransfers = [{{ from = \"a\", to = \"b\", protocol = {protocol:?}, \
+         size = \"300 kB\", start = \"200 ms\" }}]\n",
+        link("from = \"a\", to = \"b\""),
+        link("from = \"b\", to = \"a\"")
+    )
+}
+
 /// The scenarios; those that last longest are the first.
 fn cases() -> Vec<Case> {
+    let outages = "outages = [{ at = \"100 ms\", for = \"1 s\" }]";
+    let contacts = "contacts = [{ at = \"0 s\", for = \"100 ms\" }, { at = \"1 s\", for = \"9 s\" }]";
+    let down = |name: &str, protocol: &str, plan: &str| {
+        let (name, text) = (format!("{protocol}, {name}"), down_at_first(protocol, plan));
+        Case { name, text, seeds: 1 }
+    };
     let mut cases = vec![
+        down("down at first", "cfdp", outages),
+        down("down at first", "ltp", outages),
+        down("down before a contact", "cfdp", contacts),
+        down("down before a contact", "ltp", contacts),
         Case { name: "a chain".to_owned(), text: CHAIN.to_owned(), seeds: 3 },
         Case { name: "a group".to_owned(), text: GROUP.to_owned(), seeds: 3 },
     ];
@@ -249,21 +310,21 @@ fn transfers_take_as_long_as_in_the_simulator() {
     let cases = cases();
     let judged = judge_all(&cases, folder.path());
     let mut table =
-        "delivered after s: simulator, emulator (runs before), a column a seed\n".to_owned();
+        "delivered after s: simulator, emulator (runs that were otherwise), a column a seed\n".to_owned();
     let (mut agree, mut differences) = (0, Vec::new());
     for (case, verdicts) in cases.iter().zip(&judged) {
         write!(table, "{:24}", case.name).unwrap();
-        for (seed, (verdict, before)) in (1..).zip(verdicts) {
+        for (seed, (verdict, wrong)) in (1..).zip(verdicts) {
             let cell = match verdict {
                 Verdict::Agrees { sim, emu } => format!("{sim:.4}, {emu:.4}"),
                 Verdict::Differs(why) => {
-                    differences.push(format!("{}, seed {seed}: {why}; {before:?}", case.name));
+                    differences.push(format!("{}, seed {seed}: {why}; {wrong:?}", case.name));
                     "differs".to_owned()
                 }
                 Verdict::Edge => "on an edge".to_owned(),
                 Verdict::Doubted(_) => "doubted".to_owned(),
             };
-            write!(table, "  {:20}", format!("{cell} ({})", before.len())).unwrap();
+            write!(table, "  {:20}", format!("{cell} ({})", wrong.len())).unwrap();
         }
         let agrees = verdicts.iter().all(|(verdict, _)| matches!(verdict, Verdict::Agrees { .. }));
         agree += usize::from(agrees);
@@ -271,5 +332,9 @@ fn transfers_take_as_long_as_in_the_simulator() {
     }
     eprintln!("{table}");
     assert!(differences.is_empty(), "{}", differences.join("\n"));
-    assert!(agree >= ENOUGH, "{agree} scenarios agree; is this machine busy with other work?");
+    assert!(
+        agree + SPARED >= cases.len(),
+        "{agree} of {} scenarios agree; is this machine busy with other work?",
+        cases.len()
+    );
 }
