@@ -441,6 +441,100 @@ fn transfers_over_the_interface_are_carried_told_and_stopped() {
 }
 
 #[test]
+fn servers_of_transfers_have_ports_of_their_own() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("ports", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let tells = folder.path().join("tells.toml");
+    let client =
+        "client = 'echo $PORT $PORT2 > ports; echo \"{\\\"rate\\\": $PORT$PORT2}\"; sleep 1'";
+    fs::write(&tells, format!("port = 4000\nport2 = 4001\ngoodput = '/rate'\n{client}\n")).unwrap();
+    let ask = |more: &str| {
+        world.ask("POST", "/transfers", &format!("{{\"from\": \"near\", \"to\": \"far\", {more}}}"))
+    };
+    let begin = |tool: &str| -> u64 {
+        let (status, answer) = ask(&format!("\"tool\": {tool:?}, \"size\": \"100 kB\""));
+        assert_eq!(status, 201, "{answer}");
+        serde_json::from_str::<Value>(&answer).unwrap()["id"].as_u64().unwrap()
+    };
+    let ended = |id: u64| -> Value {
+        let look = || world.ask("GET", &format!("/transfers/{id}"), "").1;
+        wait_for("a transfer to end", || !look().contains("\"state\":\"running\""));
+        serde_json::from_str(&look()).unwrap()
+    };
+    let tells = tells.to_str().unwrap();
+    // What is refused uses up no number.
+    assert_eq!(ask("\"tool\": \"spc\"").0, 422);
+    let both = [begin(tells), begin(tells)];
+    assert_eq!(both, [1, 2]);
+    let ports = |id| ended(id)["result"]["goodput_bps"].as_f64().unwrap() as u64;
+    let told = both.map(ports);
+    let mut four: Vec<_> = told.iter().flat_map(|two| [two / 10_000, two % 10_000]).collect();
+    four.sort_unstable();
+    assert_eq!(four, [4000, 4001, 4002, 4003], "{told:?}");
+    assert_eq!(ports(begin(tells)), 40_004_001, "they were given back");
+    if !Command::new("nuttcp").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("left out: there is no nuttcp");
+        return;
+    }
+    let both = [begin("nuttcp"), begin("nuttcp")];
+    for id in both.into_iter().chain([begin("nuttcp")]) {
+        let told = ended(id);
+        assert_eq!(told["result"]["verdict"], "measured", "{told}");
+    }
+}
+
+/// Something that is never ready: as long as it is prepared, or its server begins, nothing else does.
+#[test]
+fn a_transfer_that_is_still_prepared_hears_the_end() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let adapter = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("port = 4000\nclient = 'true'\n{text}\n")).unwrap();
+        path
+    };
+    let deaf = adapter("deaf.toml", "server = 'sleep 100'\nready = 'tcp'");
+    let slow = adapter("slow.toml", "prepare = 'sleep 100'");
+    let capture = folder.path().join("capture");
+    let world = World { name: format!("test-prepared-{}", std::process::id()) };
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "up", "--foreground", "--name", &world.name, "--pcap"]).arg(&capture);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let mut said = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    said.find(|line| line.contains("is up")).unwrap();
+    let begin = |tool: &Path| {
+        let body = format!("{{\"from\": \"near\", \"to\": \"far\", \"tool\": {tool:?}}}");
+        let (status, answer) = world.ask("POST", "/transfers", &body);
+        assert_eq!(status, 201, "{answer}");
+        // So far that it has begun to be prepared.
+        std::thread::sleep(Duration::from_millis(300));
+        format!("/transfers/{}", serde_json::from_str::<Value>(&answer).unwrap()["id"])
+    };
+    for tool in [&deaf, &slow] {
+        let path = begin(tool);
+        let begun = Instant::now();
+        assert_eq!(world.ask("DELETE", &path, "").0, 202);
+        wait_for("it to end", || world.ask("GET", &path, "").1.contains("\"state\":\"stopped\""));
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
+    begin(&deaf);
+    begin(&slow);
+    let begun = Instant::now();
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(said.any(|line| line.starts_with("near -> far: ")), "what became of packets");
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(fs::read_dir(capture).unwrap().count(), 2, "a file a host, complete");
+}
+
+#[test]
 fn a_transfer_waits_for_its_way_to_come_up() {
     if !possible() {
         return;

@@ -239,7 +239,8 @@ size = "200 kB"
 
 /// The transfer is asked for while its way is down, by a plan of outages or of contacts.
 fn down_at_first(protocol: &str, plan: &str) -> String {
-    let link = |ends: &str| format!("{{ {ends}, rate = \"20 Mbit/s\", delay = \"20 ms\", {plan} }}");
+    let link =
+        |ends: &str| format!("{{ {ends}, rate = \"20 Mbit/s\", delay = \"20 ms\", {plan} }}");
     format!(
         "links = [{}, {}]\ntransfers = [{{ from = \"a\", to = \"b\", protocol = {protocol:?}, \
          size = \"300 kB\", start = \"200 ms\" }}]\n",
@@ -251,7 +252,8 @@ fn down_at_first(protocol: &str, plan: &str) -> String {
 /// The scenarios; those that last longest are the first.
 fn cases() -> Vec<Case> {
     let outages = "outages = [{ at = \"100 ms\", for = \"1 s\" }]";
-    let contacts = "contacts = [{ at = \"0 s\", for = \"100 ms\" }, { at = \"1 s\", for = \"9 s\" }]";
+    let contacts =
+        "contacts = [{ at = \"0 s\", for = \"100 ms\" }, { at = \"1 s\", for = \"9 s\" }]";
     let down = |name: &str, protocol: &str, plan: &str| {
         let (name, text) = (format!("{protocol}, {name}"), down_at_first(protocol, plan));
         Case { name, text, seeds: 1 }
@@ -310,7 +312,8 @@ fn transfers_take_as_long_as_in_the_simulator() {
     let cases = cases();
     let judged = judge_all(&cases, folder.path());
     let mut table =
-        "delivered after s: simulator, emulator (runs that were otherwise), a column a seed\n".to_owned();
+        "delivered after s: simulator, emulator (runs that were otherwise), a column a seed\n"
+            .to_owned();
     let (mut agree, mut differences) = (0, Vec::new());
     for (case, verdicts) in cases.iter().zip(&judged) {
         write!(table, "{:24}", case.name).unwrap();

@@ -231,6 +231,67 @@ fn tools_carry_transfers_of_a_scenario_beside_protocols() {
 }
 
 #[test]
+fn nuttcp_measures_twice_at_once() {
+    let here = Command::new("nuttcp").arg("-V").output();
+    if !possible() || !here.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no nuttcp, or there are no worlds");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    let one = "{ from = \"a\", to = \"b\", tool = \"nuttcp\", size = \"500 kB\" },\n";
+    let path = scenario(folder.path(), &one.repeat(2));
+    let output = slowlight(&["emu", "run", "--json"], &path);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for number in 0..2 {
+        let rate = told["transfers"][number]["goodput_bps"].as_f64().unwrap();
+        assert!((1e5..20e6).contains(&rate), "{told}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_what_is_still_prepared() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let adapters = adapters(folder.path());
+    let deaf = adapter("true") + "server = 'echo > begun; exec sleep 100'\nready = \"tcp\"\n";
+    fs::write(adapters.join("deaf.toml"), deaf).unwrap();
+    let slow = adapter("true") + "prepare = 'exec sleep 100'\n";
+    fs::write(adapters.join("idle.toml"), slow).unwrap();
+    for tool in ["deaf", "idle"] {
+        let transfer = format!("{{ from = \"a\", to = \"b\", tool = \"{tool}.toml\" }}");
+        let path = scenario(folder.path(), &transfer);
+        let capture = folder.path().join(format!("capture-{tool}"));
+        let temporary = folder.path().join(format!("temporary-{tool}"));
+        fs::create_dir(&temporary).unwrap();
+        let mut command = Command::new(SLOWLIGHT);
+        command.args(["emu", "run", "--json"]).arg(&path).arg("--pcap").arg(&capture);
+        command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let begun = Instant::now();
+        // The file's folder, and the tool's.
+        while fs::read_dir(&temporary).unwrap().count() < 2 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it does not begin");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let begun = Instant::now();
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(4), "{tool}: {:?}", begun.elapsed());
+        assert_eq!(output.status.code(), Some(1), "{tool}: {}", said(&output));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["ended"], "cancelled", "{tool}: {told}");
+        assert_eq!(fs::read_dir(&capture).unwrap().count(), 2, "{tool}: a file a host, complete");
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{tool}: something is left");
+    }
+}
+
+#[test]
 fn a_scenario_ends_its_tools_at_its_time() {
     if !possible() {
         return;

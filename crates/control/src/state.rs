@@ -8,6 +8,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use engine::Time;
+use lab::emulation::tools::Ports;
 use lab::link_spec::{LinkSpec, Window};
 use lab::quantity::Span;
 use lab::scenario::Scenario;
@@ -69,6 +70,8 @@ pub(crate) struct State {
     pub(crate) capture: Mutex<Option<CaptureRequest>>,
     pub(crate) commands: Mutex<Commands>,
     pub(crate) transfers: Mutex<Transfers>,
+    /// Those of tools that transfers run.
+    pub(crate) ports: Ports,
     /// What the world was made of.
     scenario: Scenario,
     events: broadcast::Sender<Event>,
@@ -112,6 +115,7 @@ impl State {
             capture: Mutex::new(capture),
             commands: Mutex::new(Commands::default()),
             transfers: Mutex::new(Transfers::default()),
+            ports: Ports::default(),
             scenario: scenario.clone(),
             events: broadcast::channel(EVENTS).0,
             changed: Notify::new(),

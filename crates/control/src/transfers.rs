@@ -138,8 +138,8 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let bytes = bytes(&wish)?;
     let mut transfers = locked(&state.transfers);
     transfers.check(bytes)?;
-    transfers.next += 1;
-    let id = transfers.next;
+    // A number is used up by what begins alone.
+    let id = transfers.next + 1;
     let (from, to) = (wish.from.clone(), wish.to.clone());
     let scenario = beside::scenario(&state.scenario(), wish, id)
         .map_err(|error| Refusal::wrong(error.to_string()))?;
@@ -156,6 +156,7 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let (ended, result, why) = (None, None, None);
     let record = Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why };
     transfers.add(id, record);
+    transfers.next = id;
     state.tell(began, told);
     Ok(id)
 }
@@ -196,7 +197,7 @@ fn bytes(wish: &Wish) -> Result<u64, Refusal> {
 
 /// Carries a transfer out.
 fn carry(state: &State, id: u64, scenario: Scenario, limit: Duration, stopped: &AtomicBool) {
-    let ran = beside::run((&state.world, id), scenario, limit, stopped);
+    let ran = beside::run((&state.world, &state.ports), scenario, limit, stopped);
     let (result, why) = match ran {
         Ok((result, ended)) => {
             let why = result.failure.clone().filter(|_| !result.completed);

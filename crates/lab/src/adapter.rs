@@ -20,6 +20,8 @@ pub struct Adapter {
     pub about: String,
     /// The port of its server.
     pub port: u16,
+    /// The second one, if it has another for data.
+    pub port2: Option<u16>,
     /// Whether its client is where the file shall arrive, and fetches it from the server.
     pub pulls: bool,
     /// Run once before, on no host.
@@ -68,6 +70,7 @@ struct Text {
     like: Option<String>,
     about: Option<String>,
     port: Option<u16>,
+    port2: Option<u16>,
     pulls: Option<bool>,
     prepare: Option<String>,
     server: Option<String>,
@@ -205,6 +208,7 @@ impl Adapters {
             name: name.to_owned(),
             about: text.about.unwrap_or_default(),
             port,
+            port2: text.port2,
             pulls: text.pulls.unwrap_or_default(),
             prepare: text.prepare,
             server: text.server,
@@ -248,6 +252,7 @@ impl Text {
             like: None,
             about: self.about.or(base.about),
             port: self.port.or(base.port),
+            port2: self.port2.or(base.port2),
             pulls: self.pulls.or(base.pulls),
             prepare: self.prepare.or(base.prepare),
             server: self.server.or(base.server),

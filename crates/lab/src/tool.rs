@@ -47,6 +47,8 @@ pub struct Job<'a> {
     pub to: &'a Host,
     /// The port of its server: the adapter's, unless another has that.
     pub port: u16,
+    /// The second one, as the first, if the adapter has one.
+    pub port2: Option<u16>,
     /// The rate of the slowest link between, in bit/s; tools that must be told one are told a little
     /// less.
     pub rate: Option<u64>,
@@ -124,7 +126,9 @@ impl Job<'_> {
             let status = Running::start(command.arg("-e"), &place, "prepare", prepare)?
                 .end(READY_MAX, cancelled)?;
             if !status.is_some_and(|status| status.success()) {
-                return Ok(Err(failed("preparing it failed", &place, "prepare")));
+                let stopped = cancelled.load(Ordering::Relaxed);
+                let why = if stopped { "stopped" } else { "preparing it failed" };
+                return Ok(Err(failed(why, &place, "prepare")));
             }
         }
         let mut server = match &self.adapter.server {
@@ -193,6 +197,9 @@ impl Job<'_> {
             .env("RATE_KBPS", (rate / 1_000).max(1).to_string())
             .env("SECONDS", self.limit.as_secs().to_string())
             .env("LC_ALL", "C");
+        if let Some(port) = self.port2 {
+            command.env("PORT2", port.to_string());
+        }
         Ok(command)
     }
 
@@ -209,7 +216,10 @@ impl Job<'_> {
             if let Some(status) = server.child.try_wait()? {
                 return Ok(Some(format!("its server ended with {status}")));
             }
-            if begun.elapsed() > READY_MAX || cancelled.load(Ordering::Relaxed) {
+            if cancelled.load(Ordering::Relaxed) {
+                return Ok(Some("stopped".to_owned()));
+            }
+            if begun.elapsed() > READY_MAX {
                 let port = self.port;
                 return Ok(Some(format!("its server does not listen on port {port}")));
             }

@@ -52,6 +52,7 @@ fn carry(world: &World, adapter: &Adapter, limit: Duration) -> Outcome {
         from: world.host(emulation::ENDS.0).unwrap(),
         to: world.host(emulation::ENDS.1).unwrap(),
         port: adapter.port,
+        port2: adapter.port2,
         rate: Some(50_000_000),
         limit,
     };

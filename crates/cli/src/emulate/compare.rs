@@ -333,6 +333,7 @@ impl Plan<'_> {
             from: host(emulation::ENDS.0)?,
             to: host(emulation::ENDS.1)?,
             port: adapter.port,
+            port2: adapter.port2,
             rate: self.rate(),
             limit: self.args.timeout.duration(),
         }

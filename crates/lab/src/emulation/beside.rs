@@ -7,6 +7,7 @@ use std::time::Duration;
 use emu::World;
 use engine::Time;
 
+use super::tools::Ports;
 use super::transfers::{self, Progress, TransfersError};
 use crate::cast;
 use crate::groups::Receivers;
@@ -116,13 +117,13 @@ fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
     }
 }
 
-/// Carries out the transfer of a [`scenario`] of this number in a world that was made of its base:
-/// what became of it, and how it ended. It takes `limit` at most.
+/// Carries out the transfer of a [`scenario`] in a world that was made of its base: what became of it,
+/// and how it ended. It takes `limit` at most. All transfers of a world share `ports`.
 ///
 /// # Errors
 /// [`TransfersError`] says what is in the way.
 pub fn run(
-    (world, number): (&World, u64),
+    (world, ports): (&World, &Ports),
     mut scenario: Scenario,
     limit: Duration,
     cancelled: &AtomicBool,
@@ -134,7 +135,7 @@ pub fn run(
     }
     scenario.limits.time = Some(Span((start + limit).since(Time::ZERO)));
     let progress = |_: Progress| {};
-    let run = transfers::run_beside((world, number), &scenario, &contents, cancelled, progress)?;
+    let run = transfers::run_beside((world, ports), &scenario, &contents, cancelled, progress)?;
     let transfer = run.transfers.into_iter().next().ok_or_else(|| cast::unresolved("transfers"))?;
     // What its first link carried was not all its own.
     Ok((TransferMetrics { throughput_bps: None, ..transfer }, run.ended))

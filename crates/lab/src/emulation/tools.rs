@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ pub(super) struct Errand<'a> {
     sha256: [u8; 32],
     from: &'a emu::Host,
     to: &'a emu::Host,
-    port: u16,
+    port: Held<'a>,
+    port2: Option<Held<'a>>,
     rate: Option<u64>,
     start: Time,
     until: Time,
@@ -75,24 +77,26 @@ pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The transfers by tools. Files that are made up are put into a folder. Ports of servers are
-/// looked for so many behind those of the adapters, where others begin at the same time.
+/// The transfers by tools. Files that are made up are put into a folder. Servers get the ports of
+/// their adapters, or the next that are free.
 pub(super) fn errands<'a>(
-    (world, behind): (&'a World, u16),
+    (world, ports): (&'a World, &'a Ports),
     scenario: &Scenario,
     topology: &Topology<'_>,
     contents: &[Bytes],
     folder: &Scratch,
 ) -> Result<Vec<Errand<'a>>, TransfersError> {
     let mut errands = Vec::new();
-    let mut ports = Ports::of_engines(scenario);
+    let engines = of_engines(scenario);
     for (index, (transfer, content)) in scenario.transfers.iter().zip(contents).enumerate() {
         let Some(tool) = &transfer.tool else { continue };
         let adapter = adapter::named(tool)?;
         let Some(receiver) = transfer.to.names().next() else { continue };
         let host = |name: &str| world.host(name).ok_or_else(|| cast::unresolved(name));
         let server = if adapter.pulls { &transfer.from } else { receiver };
-        let port = ports.take(host(server)?, adapter.port.saturating_add(behind))?;
+        let server = host(server)?;
+        let take = |wanted| ports.take(server, wanted, &engines);
+        let (port, port2) = (take(adapter.port)?, adapter.port2.map(take).transpose()?);
         let file = match &transfer.file {
             Some(file) => file.clone(),
             None => folder.path().join(format!("file-{}", index + 1)),
@@ -111,6 +115,7 @@ pub(super) fn errands<'a>(
             from: host(&transfer.from)?,
             to: host(receiver)?,
             port,
+            port2,
             rate: topology.path_info(&route(topology, transfer)).rate_bps,
             start: time(transfer.start.unwrap_or_default()),
             until: scenario.limits.time.map_or(Time::MAX, time),
@@ -120,36 +125,75 @@ pub(super) fn errands<'a>(
     Ok(errands)
 }
 
-/// Ports that are taken, and on which hosts.
-struct Ports(BTreeSet<(String, u16)>);
+/// A port of a host.
+type Port = (String, u16);
+
+/// Ports that servers of tools have in a world, or are about to take.
+#[derive(Debug, Default)]
+pub struct Ports(Mutex<BTreeSet<Port>>);
+
+/// A port that nobody else gets while this is there.
+#[derive(Debug)]
+struct Held<'a> {
+    ports: &'a Ports,
+    host: String,
+    port: u16,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.ports.locked().remove(&(mem::take(&mut self.host), self.port));
+    }
+}
+
+/// Those of slowlight's own engines.
+fn of_engines(scenario: &Scenario) -> BTreeSet<Port> {
+    let nodes = scenario.nodes.iter().filter(|(_, node)| node.protocol.is_some());
+    nodes.filter_map(|(name, node)| Some((name.clone(), node.port?))).collect()
+}
 
 impl Ports {
-    /// Those of slowlight's own engines.
-    fn of_engines(scenario: &Scenario) -> Self {
-        let nodes = scenario.nodes.iter().filter(|(_, node)| node.protocol.is_some());
-        Self(nodes.filter_map(|(name, node)| Some((name.clone(), node.port?))).collect())
+    fn locked(&self) -> MutexGuard<'_, BTreeSet<Port>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The first that is free, from `wanted` on.
-    fn take(&mut self, host: &emu::Host, wanted: u16) -> Result<u16, TransfersError> {
+    fn take(
+        &self,
+        host: &emu::Host,
+        wanted: u16,
+        engines: &BTreeSet<Port>,
+    ) -> Result<Held<'_>, TransfersError> {
         let name = &host.plan().name;
-        let tool = || "looking for a port".to_owned();
-        for port in self.untaken(name, wanted) {
+        let used = |port| {
             let used = |ready| tool::listens(host, ready, port);
-            let used = used(Ready::Tcp).and_then(|tcp| Ok(tcp || used(Ready::Udp)?));
-            if !used.map_err(|error| TransfersError::Tool { tool: tool(), error })? {
-                self.0.insert((name.clone(), port));
-                return Ok(port);
-            }
-        }
-        let told = format!("{name}: no port is free for the servers of tools");
-        Err(SpecError::invalid(told).into())
+            used(Ready::Tcp).and_then(|tcp| Ok(tcp || used(Ready::Udp)?))
+        };
+        let told = |error| TransfersError::Tool { tool: "looking for a port".to_owned(), error };
+        let none =
+            || SpecError::invalid(format!("{name}: no port is free for the servers of tools"));
+        let held = self.hold((name.as_str(), wanted), engines, used).map_err(told)?;
+        held.ok_or_else(|| none().into())
     }
 
-    /// Those that nobody here has, from `wanted` on.
-    fn untaken(&self, host: &str, wanted: u16) -> Vec<u16> {
-        let free = |port: &u16| !self.0.contains(&(host.to_owned(), *port));
-        (wanted..=u16::MAX).filter(free).take(PORTS_TRIED).collect()
+    /// Holds the first that nobody has and that is not in use, from `wanted` on.
+    fn hold(
+        &self,
+        (host, wanted): (&str, u16),
+        engines: &BTreeSet<Port>,
+        used: impl Fn(u16) -> io::Result<bool>,
+    ) -> io::Result<Option<Held<'_>>> {
+        let mut held = self.locked();
+        let of = |port: u16| (host.to_owned(), port);
+        let taken = |port: &u16| held.contains(&of(*port)) || engines.contains(&of(*port));
+        let free: Vec<_> = (wanted..=u16::MAX).filter(|it| !taken(it)).take(PORTS_TRIED).collect();
+        for port in free {
+            if !used(port)? {
+                held.insert(of(port));
+                return Ok(Some(Held { ports: self, host: host.to_owned(), port }));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -177,7 +221,8 @@ impl Errand<'_> {
             sha256: self.sha256,
             from: self.from,
             to: self.to,
-            port: self.port,
+            port: self.port.port,
+            port2: self.port2.as_ref().map(|held| held.port),
             rate: self.rate,
             limit: self.until.since(self.start),
         };
@@ -288,11 +333,18 @@ mod tests {
         let own = "{ from = \"b\", to = \"a\", protocol = \"cfdp\" }";
         let scenario = resolved(&format!("{one}, {one}, {own}")).unwrap();
         assert_eq!(scenario.nodes["a"].protocol, scenario.nodes["b"].protocol);
-        let mut ports = Ports::of_engines(&scenario);
-        assert_eq!(ports.untaken("b", 2222)[0], 2222);
-        ports.0.insert(("b".to_owned(), 2222));
-        assert_eq!((ports.untaken("b", 2222)[0], ports.untaken("a", 2222)[0]), (2223, 2222));
-        assert_eq!(ports.untaken("a", 2501)[0], 2502, "an engine has the first");
+        let (ports, engines) = (Ports::default(), of_engines(&scenario));
+        let hold = |host, wanted| {
+            let used = |port| Ok(port == 2224);
+            ports.hold((host, wanted), &engines, used).unwrap().unwrap()
+        };
+        let first = hold("b", 2222);
+        let others = [hold("b", 2222), hold("b", 2222), hold("a", 2222)];
+        assert_eq!(first.port, 2222);
+        assert_eq!(others.each_ref().map(|held| held.port), [2223, 2225, 2222], "one is in use");
+        assert_eq!(hold("a", 2501).port, 2502, "an engine has the first");
+        drop(first);
+        assert_eq!(hold("b", 2222).port, 2222, "it was given back");
     }
 
     #[test]

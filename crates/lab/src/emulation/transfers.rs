@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
 
 use super::actor::{Act, Actor, Known};
-use super::tools::{self, Errand, Ties};
+use super::tools::{self, Errand, Ports, Ties};
 use crate::cast::{self, Part, Way};
 use crate::engines::AnyEngine;
 use crate::link_spec::time;
@@ -126,7 +127,8 @@ pub fn run(
     cancelled: &AtomicBool,
     progress: impl FnMut(Progress),
 ) -> Result<Run, TransfersError> {
-    carry_out((world, Stay::Begins), scenario, contents, cancelled, progress)
+    let ports = Ports::default();
+    carry_out((world, Stay::Begins, &ports), scenario, contents, cancelled, progress)
 }
 
 /// The same in a world that has begun before, and in which others send, too: it is over when
@@ -135,7 +137,7 @@ pub fn run(
 /// # Errors
 /// [`TransfersError`] says what is in the way.
 pub(super) fn run_beside(
-    (world, number): (&World, u64),
+    (world, ports): (&World, &Ports),
     scenario: &Scenario,
     contents: &[Bytes],
     cancelled: &AtomicBool,
@@ -150,8 +152,7 @@ pub(super) fn run_beside(
             ways.push((link, scenario.links[link].config()?));
         }
     }
-    let stay = Stay::Began { ways, number };
-    carry_out((world, stay), scenario, contents, cancelled, progress)
+    carry_out((world, Stay::Began { ways }, ports), scenario, contents, cancelled, progress)
 }
 
 /// Whether a world is there for its transfers alone.
@@ -162,24 +163,11 @@ enum Stay {
     Began {
         /// The links on their ways.
         ways: Vec<(usize, link::Config)>,
-        /// What tells them from others that may be under way.
-        number: u64,
     },
 }
 
-impl Stay {
-    /// How far behind those of adapters ports of servers are looked for: others may be about to
-    /// take theirs, who are not seen yet.
-    fn behind(&self) -> u16 {
-        match self {
-            Self::Begins => 0,
-            Self::Began { number, .. } => u16::try_from(number % 64).unwrap_or_default(),
-        }
-    }
-}
-
 fn carry_out(
-    (world, stay): (&World, Stay),
+    (world, stay, ports): (&World, Stay, &Ports),
     scenario: &Scenario,
     contents: &[Bytes],
     cancelled: &AtomicBool,
@@ -194,7 +182,7 @@ fn carry_out(
     })?;
     let company = Company {
         players: players(world, &own, &topology, &own_contents)?,
-        errands: tools::errands((world, stay.behind()), scenario, &topology, contents, &folder)?,
+        errands: tools::errands((world, ports), scenario, &topology, contents, &folder)?,
     };
     let Played { actors, carried, ended, clock } =
         play((world, stay), scenario, &company.errands, company.players, cancelled, progress)?;
@@ -397,7 +385,7 @@ fn play(
         }
         drop(ready);
         // Where one host fails, the others are told by the end of their channels.
-        let failed = await_all(&all_ready, begins.len()).err();
+        let failed = await_all(&all_ready, begins.len(), (cancelled, &stop)).err();
         let begin = || match stay {
             Stay::Begins => world.begin().map_err(TransfersError::Links),
             Stay::Began { .. } => Ok(world.clock()),
@@ -419,14 +407,28 @@ fn play(
     })
 }
 
-/// Waits until all that take part are ready.
+/// Waits until all that take part are ready. When it is `cancelled`, they are told to `stop`, and who
+/// is still busy with what comes before gives it up.
 fn await_all(
     ready: &mpsc::Receiver<Result<(), TransfersError>>,
     count: usize,
+    (cancelled, stop): (&AtomicBool, &AtomicBool),
 ) -> Result<(), TransfersError> {
-    for _ in 0..count {
-        let gone = |_| TransfersError::Links(io::Error::other("a host is gone"));
-        ready.recv().map_err(gone)??;
+    let mut left = count;
+    while left > 0 {
+        if cancelled.load(Ordering::Relaxed) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        match ready.recv_timeout(LOOK) {
+            Ok(who) => {
+                who?;
+                left -= 1;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(TransfersError::Links(io::Error::other("a host is gone")));
+            }
+        }
     }
     Ok(())
 }
@@ -553,7 +555,7 @@ impl Watch<'_> {
     /// Whether all that was on its way when everything was still has arrived, and an answer could
     /// have come, in a world whose links others use, too.
     fn has_waited(&self, since: Time, now: Time) -> bool {
-        let Stay::Began { ways, .. } = &self.stay else { return false };
+        let Stay::Began { ways } = &self.stay else { return false };
         if now.since(since) < GRACE {
             return false;
         }
