@@ -418,7 +418,8 @@ fn transfers_over_the_interface_are_carried_told_and_stopped() {
         let seconds = result["delivered_s"].as_f64().unwrap();
         assert!((0.04..10.0).contains(&seconds), "{told}");
     }
-    assert_eq!(look(endless)["state"], "running");
+    let running = look(endless);
+    assert_eq!((&running["state"], &running["trusted"]), (&"running".into(), &Value::Null));
     assert_eq!(world.ask("DELETE", &format!("/transfers/{endless}"), "").0, 202);
     assert_eq!(ended(endless)["state"], "stopped");
     let all: Value = serde_json::from_str(&world.ask("GET", "/transfers", "").1).unwrap();
@@ -594,6 +595,8 @@ fn a_file_is_carried_by_a_command() {
         (&"completed".into(), &10_000.into())
     );
     assert_eq!(told["result"]["from"], "far");
+    let doubts = told["doubts"].as_array().unwrap();
+    assert_eq!(told["trusted"], doubts.is_empty(), "{told}");
     let told = world.refused("transfer", &["--to", "fair"]);
     assert!(told.contains("did you mean \"far\"?"), "{told}");
     let told = world.refused("transfer", &["--tool", "iperf"]);

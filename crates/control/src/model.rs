@@ -238,6 +238,11 @@ pub struct Transfer {
     pub began: f64,
     /// When it ended.
     pub ended: Option<f64>,
+    /// Whether nothing in its world, by the time it ended, says that what is measured there is not to
+    /// be trusted; `null` while it runs.
+    pub trusted: Option<bool>,
+    /// What says so.
+    pub doubts: Vec<String>,
     /// What is measured of a transfer, as `emu run --json` tells it.
     #[schema(value_type = Option<Object>)]
     pub result: Option<TransferMetrics>,

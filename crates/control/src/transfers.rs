@@ -43,6 +43,8 @@ struct Record {
     result: Option<TransferMetrics>,
     /// Why there is no result, or why it is no good one.
     why: Option<String>,
+    /// Why the world was not to be trusted when it ended.
+    doubts: Vec<String>,
 }
 
 /// Those that were asked for, oldest first.
@@ -73,6 +75,8 @@ impl Record {
             why: self.why.clone(),
             began: seconds(self.began),
             ended: self.ended.map(seconds),
+            trusted: self.ended.map(|_| self.doubts.is_empty()),
+            doubts: self.doubts.clone(),
             result: self.result.clone(),
         }
     }
@@ -153,8 +157,9 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let no_thread =
         |error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread: {error}"));
     let thread = Some(thread.map_err(no_thread)?);
-    let (ended, result, why) = (None, None, None);
-    let record = Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why };
+    let (ended, result, why, doubts) = (None, None, None, Vec::new());
+    let record =
+        Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why, doubts };
     transfers.add(id, record);
     transfers.next = id;
     state.tell(began, told);
@@ -206,10 +211,15 @@ fn carry(state: &State, id: u64, scenario: Scenario, limit: Duration, stopped: &
         }
         Err(error) => (None, Some(error.to_string())),
     };
+    let doubts = match state.report() {
+        Ok(report) => state.doubts(&report).into_iter().map(|(_, doubt)| doubt).collect(),
+        Err(gone) => vec![gone.error],
+    };
     let now = state.now();
     let mut transfers = locked(&state.transfers);
     let Some(record) = transfers.list.get_mut(&id) else { return };
     (record.result, record.why, record.ended) = (result, why, Some(now));
+    record.doubts = doubts;
     let told = record.state();
     let (from, to) = (record.from.clone(), record.to.clone());
     drop(transfers);
@@ -244,8 +254,8 @@ mod tests {
     fn record(bytes: u64, ended: Option<Time>) -> Record {
         let (from, to, carrier) = ("a".to_owned(), "b".to_owned(), "cfdp".to_owned());
         let (stopped, thread) = (Arc::new(AtomicBool::new(false)), None);
-        let (began, result, why) = (Time::ZERO, None, None);
-        Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why }
+        let (began, result, why, doubts) = (Time::ZERO, None, None, Vec::new());
+        Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why, doubts }
     }
 
     #[test]

@@ -136,6 +136,9 @@ fn tell(done: &Transfer) -> anyhow::Result<()> {
     if let Some(result) = &done.result {
         writeln!(io::stdout(), "{}", simulate::table(std::slice::from_ref(result)))?;
     }
+    for doubt in &done.doubts {
+        writeln!(io::stderr(), "not trustworthy: {doubt}")?;
+    }
     if let Some(why) = &done.why {
         let Transfer { id, protocol, .. } = done;
         writeln!(io::stderr(), "transfer {id} by {protocol}: {why}")?;
