@@ -566,6 +566,8 @@ fn transfers_that_cannot_be_are_refused() {
         (r#"{"from": "near", "to": "far", "tool": "scp", "protocol": "cfdp"}"#, 422, "not both"),
         (r#"{"from": "near", "to": "far", "file": "here"}"#, 422, "begin at the root"),
         (r#"{"from": "near", "to": "far", "file": "/none"}"#, 422, "/none"),
+        (r#"{"from": "near", "to": "far", "file": "/dev/zero"}"#, 422, "is no file"),
+        (r#"{"from": "near", "to": "far", "file": "/usr"}"#, 422, "is no file"),
         (r#"{"from": "near", "to": "far", "size": "5"}"#, 422, "size: "),
         (r#"{"from": "near", "to": "far", "size": "2 GiB"}"#, 429, "too much"),
     ] {
@@ -606,15 +608,18 @@ fn a_file_is_carried_by_a_command() {
     let output = world.run("transfer", &["--size", "1MB", "--timeout", "300 ms"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("time limit"), "{}", text(&output.stderr));
-    let mut command = Command::new(SLOWLIGHT);
-    let command = command.args(["emu", "transfer", "--name", &world.name, "--size", "1MB"]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let running = || world.ask("GET", "/transfers", "").1.contains("\"running\"");
-    wait_for("the transfer to begin", running);
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(world.ask("GET", "/transfers", "").1.contains("\"stopped\""));
+    for signal in ["-INT", "-HUP"] {
+        let mut command = Command::new(SLOWLIGHT);
+        let command = command.args(["emu", "transfer", "--name", &world.name, "--size", "1MB"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let running = || world.ask("GET", "/transfers", "").1.contains("\"running\"");
+        wait_for("the transfer to begin", running);
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
+        let all: Value = serde_json::from_str(&world.ask("GET", "/transfers", "").1).unwrap();
+        assert_eq!(all.as_array().unwrap().last().unwrap()["state"], "stopped", "{signal}");
+    }
 }
 
 #[test]

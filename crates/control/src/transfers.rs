@@ -152,7 +152,7 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let (stopped, began) = (Arc::new(AtomicBool::new(false)), state.now());
     let told = What::TransferStarted { id, from: from.clone(), to: to.clone() };
     let carried = (Arc::clone(state), Arc::clone(&stopped));
-    let work = move || carry(&carried.0, id, scenario, limit, &carried.1);
+    let work = move || carry(&carried.0, id, scenario, (limit, bytes), &carried.1);
     let thread = thread::Builder::new().name(format!("transfer {id}")).spawn(work);
     let no_thread =
         |error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread: {error}"));
@@ -201,8 +201,14 @@ fn bytes(wish: &Wish) -> Result<u64, Refusal> {
 }
 
 /// Carries a transfer out.
-fn carry(state: &State, id: u64, scenario: Scenario, limit: Duration, stopped: &AtomicBool) {
-    let ran = beside::run((&state.world, &state.ports), scenario, limit, stopped);
+fn carry(
+    state: &State,
+    id: u64,
+    scenario: Scenario,
+    limits: (Duration, u64),
+    stopped: &AtomicBool,
+) {
+    let ran = beside::run((&state.world, &state.ports), scenario, limits, stopped);
     let (result, why) = match ran {
         Ok((result, ended)) => {
             let why = result.failure.clone().filter(|_| !result.completed);

@@ -1,7 +1,8 @@
 //! One world, from its beginning to its end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,8 +77,17 @@ impl Run {
 ///
 /// When a file cannot be read or held in memory.
 pub fn contents(scenario: &Scenario) -> Result<Vec<Bytes>, SpecError> {
+    contents_within(scenario, u64::MAX)
+}
+
+/// The same, without what files are longer than so many octets: they may grow while they are read.
+///
+/// # Errors
+///
+/// When a file cannot be read or held in memory.
+pub(crate) fn contents_within(scenario: &Scenario, most: u64) -> Result<Vec<Bytes>, SpecError> {
     let transfers = scenario.transfers.iter().enumerate();
-    transfers.map(|(index, transfer)| content(scenario.seed, index, transfer)).collect()
+    transfers.map(|(index, transfer)| content(scenario.seed, index, transfer, most)).collect()
 }
 
 /// Checks that no transfer is one by a tool, which takes real time.
@@ -95,10 +105,12 @@ pub fn refuse_tools(scenario: &Scenario) -> Result<(), SpecError> {
     )))
 }
 
-fn content(seed: u64, index: usize, transfer: &Transfer) -> Result<Bytes, SpecError> {
+fn content(seed: u64, index: usize, transfer: &Transfer, most: u64) -> Result<Bytes, SpecError> {
     if let Some(path) = &transfer.file {
-        return match std::fs::read(path) {
-            Ok(content) => Ok(content.into()),
+        let mut content = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut content));
+        return match read {
+            Ok(_) => Ok(content.into()),
             Err(error) => Err(SpecError::Unreadable { path: path.clone(), error }),
         };
     }
@@ -410,6 +422,21 @@ impl<'a> Stage<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_file_that_has_grown_only_its_beginning_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log");
+        std::fs::write(&file, "0123456789").unwrap();
+        let text = format!(
+            "seed = 1\nlinks = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]\n\
+             transfers = [{{ from = \"a\", to = \"b\", file = {file:?} }}]\n"
+        );
+        let scenario = Scenario::parse(&text, "test").unwrap().resolved().unwrap();
+        assert_eq!(contents_within(&scenario, 4).unwrap()[0], "0123");
+        assert_eq!(contents_within(&scenario, 40).unwrap()[0], "0123456789");
+        assert_eq!(contents(&scenario).unwrap()[0], "0123456789");
+    }
 
     #[test]
     fn stores_take_the_longest_file_there_is() {

@@ -18,7 +18,7 @@ use crate::{Usage, simulate, transfer};
 
 /// How often the world is asked how the transfer stands.
 const LOOK: Duration = Duration::from_millis(50);
-/// What a command reports that ctrl-C has stopped, as shells do.
+/// What a command reports that ctrl-C or another signal has stopped, as shells do.
 const STOPPED: u8 = 130;
 
 /// Options of `emu transfer`.

@@ -118,17 +118,18 @@ fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
 }
 
 /// Carries out the transfer of a [`scenario`] in a world that was made of its base: what became of it,
-/// and how it ended. It takes `limit` at most. All transfers of a world share `ports`.
+/// and how it ended. It takes `limit` at most, and of a file so many octets. All transfers of a world
+/// share `ports`.
 ///
 /// # Errors
 /// [`TransfersError`] says what is in the way.
 pub fn run(
     (world, ports): (&World, &Ports),
     mut scenario: Scenario,
-    limit: Duration,
+    (limit, most): (Duration, u64),
     cancelled: &AtomicBool,
 ) -> Result<(TransferMetrics, String), TransfersError> {
-    let contents = run::contents(&scenario)?;
+    let contents = run::contents_within(&scenario, most)?;
     let start = world.links().now() + LEAD;
     for transfer in &mut scenario.transfers {
         transfer.start = Some(Span(start.since(Time::ZERO)));
