@@ -217,28 +217,49 @@ fn the_options_of_compare_stand_under_their_headings() {
     assert!(at("Link:") < at("--outage <") && at("--outage <") < at("Way back"), "{help}");
 }
 
-#[test]
-fn ctrl_c_stops_compare() {
-    let mut child = slowlight(&["compare", "--size", "100 MB", "--per", "0.5", "--runs", "1"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    let listens = || {
-        let status = std::fs::read_to_string(&status).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-        // Bit 1 is SIGINT, number 2.
-        u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
-    };
-    while !listens() {
+/// Signals of a process, one bit each, of the kind of `/proc/PID/status` that has this name.
+fn signals(process: &str, kind: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let bits = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
+    u64::from_str_radix(bits.trim().trim_start_matches(':').trim(), 16).unwrap()
+}
+
+const HUP: u64 = 1;
+const INT: u64 = 1 << 1;
+const TERM: u64 = 1 << 14;
+
+/// Starts what takes long, waits until it listens for these signals, and sends one; what it said.
+fn stopped(mut command: Command, heard: u64, signal: &str) -> Output {
+    command.args(["compare", "--size", "100 MB", "--per", "0.5", "--runs", "1"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.env_remove("RUST_LOG").spawn().unwrap();
+    let id = child.id().to_string();
+    while signals(&id, "SigCgt") & heard != heard {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::yield_now();
     }
-    let kill = format!("kill -INT {}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), err(&output)), (Some(130), "stopped\n".to_owned()));
+    // It is the first that would be.
+    assert_eq!(signals(&id, "SigCgt") & HUP, heard & HUP);
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn whoever_asks_for_the_end_stops_compare() {
+    let hangs_up = HUP & !signals("self", "SigIgn");
+    for (bit, signal) in [(INT, "-INT"), (TERM, "-TERM"), (hangs_up, "-HUP")] {
+        if bit == 0 {
+            continue;
+        }
+        let output = stopped(slowlight(&[]), INT | TERM | hangs_up, signal);
+        assert_eq!((output.status.code(), err(&output)), (Some(130), "stopped\n".to_owned()));
+    }
+    // Who was told to go on without a terminal does.
+    let mut command = Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_slowlight"));
+    let output = stopped(command, INT | TERM, "-INT");
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+    assert!(err(&output).ends_with("stopped\n"), "{}", err(&output));
 }
 
 #[test]
