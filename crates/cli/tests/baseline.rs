@@ -1,14 +1,16 @@
 //! `slowlight emu baseline`, and worlds that are held against what it measured.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+mod world;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use self::world::{possible, text};
 
 fn slowlight(state: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
@@ -16,26 +18,14 @@ fn slowlight(state: &Path, arguments: &[&str]) -> Output {
 }
 
 fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Whether there can be worlds here; says why not.
-fn possible(state: &Path) -> bool {
-    let tried = slowlight(state, &["link", "--", "true"]);
-    let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    let device = fs::File::options().read(true).write(true).open("/dev/net/tun").is_ok();
-    if !tried.status.success() {
-        assert!(!(is_root && device), "{}", told(&tried));
-        eprintln!("skipped: {}", told(&tried));
-    }
-    tried.status.success()
+    text(&output.stderr)
 }
 
 #[test]
 fn a_world_is_held_against_what_was_measured() {
     let state = tempfile::tempdir().unwrap();
     let state = state.path();
-    if !possible(state) {
+    if !possible(false) {
         return;
     }
     let unknown = slowlight(state, &["link", "--strict", "--", "true"]);
@@ -70,7 +60,7 @@ fn a_world_is_held_against_what_was_measured() {
 #[test]
 fn a_long_way_takes_memory_and_that_is_told_before() {
     let state = tempfile::tempdir().unwrap();
-    if !possible(state.path()) {
+    if !possible(false) {
         return;
     }
     let far = ["link", "--rate", "100 Mbit/s", "--delay", "20 min", "--", "true"];
@@ -87,7 +77,7 @@ fn a_long_way_takes_memory_and_that_is_told_before() {
 fn a_run_that_was_late_is_marked() {
     let state = tempfile::tempdir().unwrap();
     let state = state.path();
-    if !possible(state) {
+    if !possible(false) {
         return;
     }
     let report = state.join("report.json");

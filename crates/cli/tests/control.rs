@@ -1,7 +1,10 @@
 //! Worlds that stay, as users control them: by commands, over the interface, killed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+#[path = "world/wait.rs"]
+mod wait;
+mod world;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,28 +17,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use self::wait::wait_for;
+use self::world::text;
+
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// Whether there can be worlds here; says why not.
+fn possible() -> bool {
+    world::possible(true)
 }
 
 /// Runs the program; what it says is in a file, as a world that stays could hold a pipe.
 fn slowlight(arguments: &[&str]) -> Output {
     Command::new(SLOWLIGHT).arg("emu").args(arguments).stdin(Stdio::null()).output().unwrap()
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-}
-
-/// Whether there can be worlds here; says why not.
-fn possible() -> bool {
-    if !is_root() || fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        eprintln!("skipped: this needs root and /dev/net/tun");
-        return false;
-    }
-    true
 }
 
 /// A world that ends with the test.
@@ -118,14 +112,6 @@ fn exchange(mut stream: impl std::io::Read + std::io::Write, request: &str) -> (
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-}
-
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// The milliseconds that one `ping` took.

@@ -1,41 +1,22 @@
 //! `slowlight link` and `slowlight emu` as a user runs them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+#[path = "world/wait.rs"]
+mod wait;
+mod world;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use self::wait::wait_for;
+use self::world::{possible, text};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
 fn slowlight(arguments: &[&str]) -> Output {
     Command::new(SLOWLIGHT).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-}
-
-/// Whether there can be worlds here; says why not.
-fn possible() -> bool {
-    if fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        eprintln!("skipped: /dev/net/tun cannot be opened");
-        return false;
-    }
-    let tried = slowlight(&["link", "--", "true"]);
-    if tried.status.success() {
-        return true;
-    }
-    // Root may do it everywhere; others where user namespaces are allowed.
-    assert!(!is_root(), "{}", text(&tried.stderr));
-    eprintln!("skipped: {}", text(&tried.stderr));
-    false
 }
 
 /// A program that says how long a datagram takes to the far end and back: it is echoed by `SERVER`.
@@ -62,7 +43,7 @@ while True:
 
 #[test]
 fn a_world_that_is_asked_to_end_still_tells_what_there_was() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +69,7 @@ fn a_world_that_is_asked_to_end_still_tells_what_there_was() {
 
 #[test]
 fn links_may_be_too_small_for_ipv6() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let small = ["link", "--mtu", "576B", "--delay", "0 ms", "--", "getent", "hosts", "far"];
@@ -98,7 +79,7 @@ fn links_may_be_too_small_for_ipv6() {
 
 #[test]
 fn worlds_start_side_by_side() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let start = || {
@@ -116,7 +97,7 @@ fn worlds_start_side_by_side() {
 
 #[test]
 fn a_program_sees_the_delay_of_the_link_and_its_code_is_that_of_the_command() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let link = ["link", "--delay", "60ms", "--server", SERVER, "--"];
@@ -134,7 +115,7 @@ fn a_program_sees_the_delay_of_the_link_and_its_code_is_that_of_the_command() {
 
 #[test]
 fn a_scenario_has_its_hosts_and_a_wrong_name_is_told() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/far-side.toml");
@@ -172,17 +153,9 @@ impl Drop for Running {
     }
 }
 
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn nothing_is_left_of_a_world_that_was_killed() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     // A background process of the program, and one that left its session.
@@ -200,7 +173,7 @@ fn nothing_is_left_of_a_world_that_was_killed() {
 
 #[test]
 fn a_terminated_world_ends_its_programs() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let mark = format!("{}.25", 100_000 + std::process::id());

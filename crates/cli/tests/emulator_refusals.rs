@@ -2,10 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod world;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Command, Output, Stdio};
+
+use self::world::{possible, text};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// A world of two hosts; `RATE` and `TO` are put in.
@@ -17,10 +20,6 @@ links = [
 ]
 transfers = [{ from = "lander", to = "TO", size = "1 kB" }]
 "#;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn slowlight(arguments: &[&str]) -> Output {
     Command::new(SLOWLIGHT).args(arguments).stdin(Stdio::null()).output().unwrap()
@@ -131,9 +130,7 @@ impl Drop for World {
 
 #[test]
 fn a_port_that_is_in_use_at_the_far_end() {
-    let own = fs::metadata("/proc/self").unwrap();
-    if own.uid() != 0 || fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        eprintln!("skipped: this needs root and /dev/net/tun");
+    if !possible(true) {
         return;
     }
     let world = World(format!("test-port-{}", std::process::id()));

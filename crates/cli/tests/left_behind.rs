@@ -2,17 +2,21 @@
 //! machine, no process, no network namespace, no device, no folder.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+#[path = "world/wait.rs"]
+mod wait;
+mod world;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use self::wait::wait_for;
+use self::world::possible;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// A variable that all processes of a world inherit.
@@ -35,24 +39,6 @@ port = 4000
 server = "touch \"$DIR/begun\"; exec sleep 1000"
 client = "exec sleep 1005"
 "#;
-
-/// Whether there can be worlds here; says why not.
-fn possible() -> bool {
-    let own = fs::metadata("/proc/self").unwrap();
-    if own.uid() != 0 || fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        eprintln!("skipped: this needs root and /dev/net/tun");
-        return false;
-    }
-    true
-}
-
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// The folders of all processes.
 fn processes() -> impl Iterator<Item = PathBuf> {
@@ -251,7 +237,7 @@ impl Drop for Doomed {
 
 #[test]
 fn nothing_is_left_of_a_program_over_a_link_whichever_process_is_killed() {
-    if !possible() {
+    if !possible(true) {
         return;
     }
     for (generation, what) in ["link-outer", "link-first", "link-inner"].into_iter().enumerate() {
@@ -267,7 +253,7 @@ fn nothing_is_left_of_a_program_over_a_link_whichever_process_is_killed() {
 
 #[test]
 fn nothing_is_left_of_transfers_of_a_scenario() {
-    if !possible() {
+    if !possible(true) {
         return;
     }
     let doomed = Doomed::new("run");
@@ -284,7 +270,7 @@ fn nothing_is_left_of_transfers_of_a_scenario() {
 
 #[test]
 fn nothing_is_left_of_a_shell() {
-    if !possible() {
+    if !possible(true) {
         return;
     }
     let mut doomed = Doomed::new("shell");
@@ -300,7 +286,7 @@ fn nothing_is_left_of_a_shell() {
 
 #[test]
 fn nothing_is_left_of_a_world_that_stays() {
-    if !possible() {
+    if !possible(true) {
         return;
     }
     let mut doomed = Doomed::new("up");
@@ -316,7 +302,7 @@ fn nothing_is_left_of_a_world_that_stays() {
 
 #[test]
 fn nothing_is_left_of_a_comparison() {
-    if !possible() {
+    if !possible(true) {
         return;
     }
     let doomed = Doomed::new("compare");

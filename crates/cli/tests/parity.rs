@@ -1,7 +1,8 @@
 //! The emulator against the simulator: the same scenario and seed take the same time in both.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "the table, and why a test is skipped")]
+
+mod world;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,15 +23,6 @@ const DOUBTED: usize = 6;
 const DIFFERING: usize = 2;
 /// Scenarios that need not agree in every seed, as they are on an edge or doubted.
 const SPARED: usize = 3;
-
-/// Whether there can be worlds here; says why not.
-fn possible() -> bool {
-    let tried = Command::new(SLOWLIGHT).args(["link", "--", "true"]).output().unwrap();
-    if !tried.status.success() {
-        eprintln!("skipped: {}", String::from_utf8_lossy(&tried.stderr));
-    }
-    tried.status.success()
-}
 
 fn run(command: &[&str], scenario: &Path) -> Result<Value, String> {
     let output = Command::new(SLOWLIGHT).args(command).arg(scenario).arg("--json").output();
@@ -305,7 +297,7 @@ fn judge_all(cases: &[Case], folder: &Path) -> Vec<Vec<(Verdict, Vec<String>)>> 
 
 #[test]
 fn transfers_take_as_long_as_in_the_simulator() {
-    if !possible() {
+    if !world::possible(false) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -2,39 +2,24 @@
 //! them a process takes itself for.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+#[path = "world/wait.rs"]
+mod wait;
+mod world;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use self::wait::wait_for;
+use self::world::{possible, text};
+
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 const STAGE: &str = "SLOWLIGHT_EMU_STAGE";
 
 fn slowlight(arguments: &[&str]) -> Output {
     Command::new(SLOWLIGHT).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Whether there can be worlds here; says why not.
-fn possible() -> bool {
-    let tried = slowlight(&["link", "--", "true"]);
-    if !tried.status.success() {
-        eprintln!("skipped: {}", text(&tried.stderr));
-    }
-    tried.status.success()
-}
-
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Starts it, and asks it alone to end once something is as it shall be.
@@ -53,7 +38,7 @@ fn asked(arguments: &[&str], signal: &str, begun: impl FnMut() -> bool) -> Outpu
 
 #[test]
 fn who_is_asked_alone_ends_programs_and_tells_what_there_was() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
@@ -95,7 +80,7 @@ size = \"100 MB\"
 
 #[test]
 fn who_is_asked_alone_tells_how_far_transfers_came() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     for signal in ["-INT", "-TERM"] {
@@ -119,7 +104,7 @@ fn who_is_asked_alone_tells_how_far_transfers_came() {
 
 #[test]
 fn who_is_asked_alone_takes_its_world_away() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     for signal in ["-INT", "-TERM", "-HUP"] {
@@ -137,7 +122,7 @@ fn who_is_asked_alone_takes_its_world_away() {
 
 #[test]
 fn a_program_begins_when_the_server_listens() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let fetch = |port: u16| {
@@ -164,7 +149,7 @@ fn a_program_begins_when_the_server_listens() {
 
 #[test]
 fn a_server_that_fails_or_listens_nowhere_is_told_of() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let output = slowlight(&["link", "--server", "exit 3", "--", "echo", "begun"]);
@@ -185,7 +170,7 @@ fn a_server_that_fails_or_listens_nowhere_is_told_of() {
 
 #[test]
 fn a_variable_from_anywhere_is_not_believed() {
-    if !possible() {
+    if !possible(false) {
         return;
     }
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
+mod world;
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use self::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// Tools that carry a file and need no root; the first that is here is taken.
@@ -28,10 +32,6 @@ transfers = [
     { from = "orbiter", to = "lander", protocol = "cfdp", size = "50 kB" },
 ]
 "#;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// What was said, in one.
 fn said(output: &Output) -> String {
@@ -121,9 +121,7 @@ impl Drop for User {
 
 /// Whether root has worlds here, and this user may have namespaces; says why not.
 fn possible(user: &User) -> bool {
-    let tried = Command::new(SLOWLIGHT).args(["link", "--", "true"]).output().unwrap();
-    if !tried.status.success() {
-        eprintln!("skipped: {}", said(&tried));
+    if !world::possible(true) {
         return false;
     }
     let tried = user.run("slowlight link -- true");

@@ -2,7 +2,8 @@
 //! that no program is needed that a machine may lack.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+mod world;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use self::world::text;
+
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+
+/// Whether there can be worlds here; says why not.
+fn possible() -> bool {
+    world::possible(false)
+}
 
 /// Something for the client of an adapter, which needs nothing.
 fn adapter(client: &str) -> String {
@@ -45,22 +53,9 @@ fn compare(folder: &Path, more: &[&str]) -> Command {
     command
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// What was said, in one.
 fn said(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
-}
-
-/// Whether there can be worlds here; says why not.
-fn possible() -> bool {
-    let tried = Command::new(SLOWLIGHT).args(["link", "--", "true"]).output().unwrap();
-    if !tried.status.success() {
-        eprintln!("skipped: {}", text(&tried.stderr));
-    }
-    tried.status.success()
 }
 
 #[test]

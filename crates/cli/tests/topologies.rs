@@ -4,13 +4,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "why a test is skipped, and a table")]
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+mod world;
+
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
+
+use self::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
@@ -89,15 +91,9 @@ for attempt in range(20):
     s.sendto(b'to all', ('239.0.0.1', 5002))
     time.sleep(0.2)";
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Whether there can be worlds here, with programs in Python; says why not.
 fn possible() -> bool {
-    let own = fs::metadata("/proc/self").unwrap();
-    if own.uid() != 0 || fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        eprintln!("skipped: this needs root and /dev/net/tun");
+    if !world::possible(true) {
         return false;
     }
     let python = Command::new("python3").arg("--version").output().is_ok();

@@ -1,0 +1,39 @@
+//! Whether there can be worlds on this machine.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
+
+/// What a world is made of.
+const NAMESPACES: [&str; 6] = ["--fork", "--pid", "--mount", "--net", "--ipc", "true"];
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether the machine has what a world needs, and this user what the test needs; says what is
+/// missing. The program itself is not asked: where nothing is missing, it has to work.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+pub(crate) fn possible(as_root: bool) -> bool {
+    let missing = missing(as_root);
+    if let Some(missing) = &missing {
+        eprintln!("skipped: {missing}");
+    }
+    missing.is_none()
+}
+
+fn missing(as_root: bool) -> Option<String> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if as_root && !is_root {
+        return Some("this needs root".to_owned());
+    }
+    if let Err(error) = fs::File::options().read(true).write(true).open("/dev/net/tun") {
+        return Some(format!("/dev/net/tun: {error}"));
+    }
+    let user: &[&str] = if is_root { &[] } else { &["--user", "--map-root-user"] };
+    match Command::new("unshare").args(user).args(NAMESPACES).output() {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(format!("no namespaces here: {}", text(&output.stderr).trim())),
+        Err(error) => Some(format!("unshare: {error}")),
+    }
+}
