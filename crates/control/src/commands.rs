@@ -2,7 +2,7 @@
 
 mod family;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::net::unix::pipe;
 use tokio::process::Child;
 
 use crate::folder;
+use crate::list::{Entry, List};
 use crate::model::{self, CommandRequest, What};
 use crate::state::{Refusal, State, locked, seconds};
 
@@ -23,14 +24,12 @@ use crate::state::{Refusal, State, locked, seconds};
 const OUTPUT_MAX: usize = 64 << 10;
 /// Programs that may run at a time.
 const RUNNING_MAX: usize = 64;
-/// Programs that are remembered.
-const KEPT: usize = 256;
 /// How long after a program's end its output is waited for: something it started may hold it.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// One that was started.
 #[derive(Debug)]
-struct Record {
+pub(crate) struct Record {
     request: CommandRequest,
     /// The process that all of its processes end with, as long as there are any.
     pid: Option<Pid>,
@@ -41,12 +40,8 @@ struct Record {
     ended: Option<Time>,
 }
 
-/// Those that were started, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct Commands {
-    list: BTreeMap<u64, Record>,
-    next: u64,
-}
+/// Those that were started.
+pub(crate) type Commands = List<Record>;
 
 impl Record {
     fn wrote(&mut self, bytes: &[u8]) {
@@ -54,6 +49,15 @@ impl Record {
         let surplus = self.output.len().saturating_sub(OUTPUT_MAX);
         self.output.drain(..surplus);
         self.dropped += surplus as u64;
+    }
+}
+
+impl Entry for Record {
+    const KIND: &str = "command";
+    type Shown = model::Command;
+
+    fn is_over(&self) -> bool {
+        self.ended.is_some()
     }
 
     fn shown(&self, id: u64) -> model::Command {
@@ -73,36 +77,9 @@ impl Record {
 }
 
 impl Commands {
-    /// One more; its number.
-    fn add(&mut self, record: Record) -> u64 {
-        self.next += 1;
-        self.list.insert(self.next, record);
-        while self.list.len() > KEPT {
-            let over = self.list.iter().find(|(_, record)| record.ended.is_some());
-            let Some(oldest) = over.map(|(id, _)| *id) else { break };
-            self.list.remove(&oldest);
-        }
-        self.next
-    }
-
-    fn running(&self) -> usize {
-        self.list.values().filter(|record| record.ended.is_none()).count()
-    }
-
-    pub(crate) fn all(&self) -> Vec<model::Command> {
-        self.list.iter().map(|(id, record)| record.shown(*id)).collect()
-    }
-
-    pub(crate) fn one(&self, id: u64) -> Result<model::Command, Refusal> {
-        let found = self.list.get(&id).map(|record| record.shown(id));
-        found
-            .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("there is no command {id}")))
-    }
-
     /// Ends a program, and what it has started.
     pub(crate) fn end(&self, id: u64) -> Result<(), Refusal> {
-        self.one(id)?;
-        if let Some(pid) = self.list.get(&id).and_then(|record| record.pid) {
+        if let Some(pid) = self.get(id)?.pid {
             // It may have ended just now.
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
@@ -119,7 +96,7 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     if !family::exists(program) {
         return Err(Refusal::wrong(format!("{program}: no such program")));
     }
-    if locked(&state.commands).running() >= RUNNING_MAX {
+    if locked(&state.commands).running().count() >= RUNNING_MAX {
         let error = format!("{RUNNING_MAX} commands run already; end one, or wait for one");
         return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, error));
     }
@@ -175,13 +152,13 @@ async fn follow(
         let _ = tokio::time::timeout(LINGER, output).await;
     }
     let now = state.now();
-    if let Some(record) = locked(&state.commands).list.get_mut(&id) {
+    if let Some(record) = locked(&state.commands).get_mut(id) {
         (record.exit_code, record.ended) = (Some(exit_code), Some(now));
     }
     state.tell(now, What::CommandEnded { id, host, exit_code });
     // Its number is another process's from then on.
     let _ = child.wait().await;
-    if let Some(record) = locked(&state.commands).list.get_mut(&id) {
+    if let Some(record) = locked(&state.commands).get_mut(id) {
         record.pid = None;
     }
 }
@@ -203,7 +180,7 @@ async fn read(state: &State, id: u64, from: Option<impl AsyncRead + Unpin>) {
     let Some(mut from) = from else { return };
     let mut buffer = vec![0; 8 << 10];
     while let Ok(len @ 1..) = from.read(&mut buffer).await {
-        if let Some(record) = locked(&state.commands).list.get_mut(&id) {
+        if let Some(record) = locked(&state.commands).get_mut(id) {
             record.wrote(&buffer[..len]);
         }
     }
@@ -220,20 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn output_and_list_are_bounded() {
+    fn output_is_bounded() {
         let mut one = record(None);
         one.wrote(&vec![b'a'; OUTPUT_MAX]);
         one.wrote(b"bc");
         let shown = one.shown(1);
         assert_eq!((shown.output.len(), shown.output_before), (OUTPUT_MAX, 2));
         assert!(shown.output.ends_with("abc"));
-        let mut commands = Commands::default();
-        let running = commands.add(record(None));
-        for _ in 0..KEPT + 10 {
-            commands.add(record(Some(Time::ZERO)));
-        }
-        assert_eq!(commands.list.len(), KEPT);
-        assert!(commands.one(running).is_ok(), "what runs is not forgotten");
-        assert!(commands.one(running + 1).is_err());
     }
 }

@@ -10,6 +10,7 @@
 mod client;
 mod commands;
 pub mod folder;
+mod list;
 mod metrics;
 pub mod model;
 mod routes;

@@ -1,6 +1,5 @@
 //! Transfers that the interface carries out between hosts, by slowlight's engines or by tools.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use lab::metrics::TransferMetrics;
 use lab::quantity::{Size, Span};
 use lab::scenario::{SIZE, Scenario};
 
+use crate::list::{Entry, List};
 use crate::model::{self, TransferRequest, TransferState, What};
 use crate::state::{Refusal, State, locked, seconds};
 
@@ -22,8 +22,6 @@ use crate::state::{Refusal, State, locked, seconds};
 const RUNNING_MAX: usize = 8;
 /// Octets of their files, which are held in memory, at each of their ends.
 const BYTES_MAX: Size = Size(1 << 30);
-/// Transfers that are remembered.
-const KEPT: usize = 256;
 /// How long a transfer may take, unless said otherwise.
 const LIMIT: Duration = Duration::from_secs(600);
 /// How long a transfer that is stopped may take to end.
@@ -31,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One that was asked for.
 #[derive(Debug)]
-struct Record {
+pub(crate) struct Record {
     from: String,
     to: String,
     carrier: String,
@@ -47,12 +45,8 @@ struct Record {
     doubts: Vec<String>,
 }
 
-/// Those that were asked for, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct Transfers {
-    list: BTreeMap<u64, Record>,
-    next: u64,
-}
+/// Those that were asked for.
+pub(crate) type Transfers = List<Record>;
 
 impl Record {
     fn state(&self) -> TransferState {
@@ -62,6 +56,15 @@ impl Record {
             Some(_) | None if self.stopped.load(Ordering::Relaxed) => TransferState::Stopped,
             Some(_) | None => TransferState::Failed,
         }
+    }
+}
+
+impl Entry for Record {
+    const KIND: &str = "transfer";
+    type Shown = model::Transfer;
+
+    fn is_over(&self) -> bool {
+        self.ended.is_some()
     }
 
     fn shown(&self, id: u64) -> model::Transfer {
@@ -83,10 +86,6 @@ impl Record {
 }
 
 impl Transfers {
-    fn running(&self) -> impl Iterator<Item = &Record> {
-        self.list.values().filter(|record| record.ended.is_none())
-    }
-
     /// Whether there is room for one more, of so many octets.
     fn check(&self, bytes: u64) -> Result<(), Refusal> {
         if self.running().count() >= RUNNING_MAX {
@@ -106,28 +105,10 @@ impl Transfers {
         Ok(())
     }
 
-    fn add(&mut self, id: u64, record: Record) {
-        self.list.insert(id, record);
-        while self.list.len() > KEPT {
-            let over = self.list.iter().find(|(_, record)| record.ended.is_some());
-            let Some(oldest) = over.map(|(id, _)| *id) else { break };
-            self.list.remove(&oldest);
-        }
-    }
-
-    pub(crate) fn all(&self) -> Vec<model::Transfer> {
-        self.list.iter().map(|(id, record)| record.shown(*id)).collect()
-    }
-
-    pub(crate) fn one(&self, id: u64) -> Result<model::Transfer, Refusal> {
-        let none = || Refusal::new(StatusCode::NOT_FOUND, format!("there is no transfer {id}"));
-        self.list.get(&id).map(|record| record.shown(id)).ok_or_else(none)
-    }
-
     /// Has a transfer end.
     pub(crate) fn stop(&self, id: u64) -> Result<(), Refusal> {
-        self.one(id)?;
-        if let Some(record) = self.list.get(&id).filter(|record| record.ended.is_none()) {
+        let record = self.get(id)?;
+        if !record.is_over() {
             record.stopped.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -143,7 +124,7 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let mut transfers = locked(&state.transfers);
     transfers.check(bytes)?;
     // A number is used up by what begins alone.
-    let id = transfers.next + 1;
+    let id = transfers.next();
     let (from, to) = (wish.from.clone(), wish.to.clone());
     let scenario = beside::scenario(&state.scenario(), wish, id)
         .map_err(|error| Refusal::wrong(error.to_string()))?;
@@ -160,8 +141,7 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let (ended, result, why, doubts) = (None, None, None, Vec::new());
     let record =
         Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why, doubts };
-    transfers.add(id, record);
-    transfers.next = id;
+    transfers.add(record);
     state.tell(began, told);
     Ok(id)
 }
@@ -223,7 +203,7 @@ fn carry(
     };
     let now = state.now();
     let mut transfers = locked(&state.transfers);
-    let Some(record) = transfers.list.get_mut(&id) else { return };
+    let Some(record) = transfers.get_mut(id) else { return };
     (record.result, record.why, record.ended) = (result, why, Some(now));
     record.doubts = doubts;
     let told = record.state();
@@ -235,7 +215,7 @@ fn carry(
 /// Stops all that are under way, and waits for them: until they have ended, they hold the world.
 pub(crate) fn end(state: &State) {
     let mut threads = Vec::new();
-    for record in locked(&state.transfers).list.values_mut() {
+    for record in locked(&state.transfers).values_mut() {
         if record.ended.is_none() {
             record.stopped.store(true, Ordering::Relaxed);
         }
@@ -267,26 +247,25 @@ mod tests {
     #[test]
     fn how_many_run_and_are_remembered_is_bounded() {
         let mut transfers = Transfers::default();
-        transfers.add(1, record(BYTES_MAX.bytes() - 10, None));
+        transfers.add(record(BYTES_MAX.bytes() - 10, None));
         assert!(transfers.check(10).is_ok());
         let told = transfers.check(11).unwrap_err();
         assert_eq!(told.status, StatusCode::TOO_MANY_REQUESTS);
         assert!(told.error.contains("1 GiB") || told.error.contains("at a time"), "{}", told.error);
-        for id in 2..300 {
-            transfers.add(id, record(1, Some(Time::ZERO)));
+        for _ in 2..300 {
+            transfers.add(record(1, Some(Time::ZERO)));
         }
-        assert_eq!(transfers.list.len(), KEPT);
         assert_eq!(transfers.one(1).unwrap().state, TransferState::Running);
         assert!(transfers.one(2).is_err());
-        for id in 300..300 + RUNNING_MAX as u64 - 1 {
-            transfers.add(id, record(0, None));
+        for _ in 1..RUNNING_MAX {
+            transfers.add(record(0, None));
         }
         assert!(transfers.check(0).unwrap_err().error.contains("8 transfers"));
         transfers.stop(1).unwrap();
         assert!(transfers.stop(2).is_err());
-        let one = transfers.list.get_mut(&1).unwrap();
+        let one = transfers.get_mut(1).unwrap();
         one.ended = Some(Time::ZERO);
         assert_eq!(one.state(), TransferState::Stopped);
-        assert_eq!(transfers.list[&299].state(), TransferState::Failed);
+        assert_eq!(transfers.get(299).unwrap().state(), TransferState::Failed);
     }
 }
