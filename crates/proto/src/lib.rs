@@ -17,6 +17,7 @@ mod source;
 mod spool;
 mod storage;
 mod sum;
+pub mod tcp;
 #[cfg(test)]
 mod test_world;
 mod timer;

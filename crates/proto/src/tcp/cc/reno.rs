@@ -1,0 +1,128 @@
+//! Tahoe, Reno and NewReno (RFC 5681). They differ in what ends a recovery, which the connection
+//! carries out.
+
+use engine::Time;
+
+use super::window::Window;
+use super::{Ack, Congestion, Control, Idle, Recovery, Sent, Timeout};
+
+/// What makes a window grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// Each ACK counts as one segment, whatever it acknowledges (RFC 2581, kernels before 2006):
+    /// delayed ACKs halve the growth.
+    Acks,
+    /// What an ACK acknowledges counts, in slow start at most `limit` segments an ACK (RFC 3465's L;
+    /// RFC 5681 allows 1).
+    Octets {
+        /// Segments an ACK.
+        limit: u64,
+    },
+}
+
+impl Default for Counting {
+    fn default() -> Self {
+        Self::Octets { limit: 2 }
+    }
+}
+
+impl Counting {
+    /// Octets by which this ACK counts in slow start.
+    pub(super) fn slow_start(self, ack: &Ack, mss: u64) -> u64 {
+        match self {
+            Self::Acks => {
+                if ack.acked > 0 {
+                    mss
+                } else {
+                    0
+                }
+            }
+            Self::Octets { limit } => ack.acked.min(limit.saturating_mul(mss)),
+        }
+    }
+
+    /// Octets by which this ACK counts in congestion avoidance.
+    pub(super) fn avoidance(self, ack: &Ack, mss: u64) -> u64 {
+        match self {
+            Self::Acks => self.slow_start(ack, mss),
+            Self::Octets { .. } => ack.acked,
+        }
+    }
+}
+
+/// Additive increase, multiplicative decrease.
+#[derive(Debug)]
+pub(super) struct Reno {
+    window: Window,
+    counting: Counting,
+    recovery: Recovery,
+}
+
+impl Reno {
+    pub(super) fn new(window: Window, counting: Counting, recovery: Recovery) -> Self {
+        Self { window, counting, recovery }
+    }
+}
+
+/// Slow start, then a segment a window (RFC 5681 §3.1).
+pub(super) fn increase(window: &mut Window, counting: Counting, ack: &Ack) {
+    let mut octets = counting.avoidance(ack, window.mss);
+    if window.is_slow_start() {
+        octets = window.slow_start(counting.slow_start(ack, window.mss));
+    }
+    if octets > 0 {
+        let per_segment = window.cwnd as f64;
+        window.grow(octets, per_segment);
+    }
+}
+
+impl Control for Reno {
+    fn on_sent(&mut self, _now: Time, _sent: &Sent) {}
+
+    fn on_ack(&mut self, _now: Time, ack: &Ack) {
+        if !ack.in_recovery && ack.cwnd_limited {
+            increase(&mut self.window, self.counting, ack);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time, congestion: &Congestion) {
+        self.window.reduce(congestion, 0.5);
+        if self.recovery == Recovery::Restart {
+            self.window.cwnd = self.window.mss;
+        }
+    }
+
+    fn on_recovered(&mut self, _now: Time) {}
+
+    fn on_timeout(&mut self, _now: Time, timeout: &Timeout) {
+        self.window.time_out(timeout, 0.5);
+    }
+
+    fn on_spurious(&mut self, _now: Time) {
+        self.window.undo();
+    }
+
+    fn on_idle(&mut self, _now: Time, idle: &Idle) {
+        self.window.idle(idle);
+    }
+
+    fn on_mss(&mut self, mss: u64) {
+        self.window.set_mss(mss);
+    }
+
+    fn cwnd(&self) -> u64 {
+        self.window.cwnd
+    }
+
+    fn ssthresh(&self) -> u64 {
+        self.window.ssthresh
+    }
+
+    fn pacing_rate_bps(&self) -> Option<u64> {
+        None
+    }
+
+    fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+}

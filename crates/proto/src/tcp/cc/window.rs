@@ -1,0 +1,110 @@
+//! The congestion window and the slow start threshold, and what the window-based algorithms do with
+//! them alike.
+
+use super::{Congestion, Idle, IdleRule, Timeout};
+
+/// The window and the threshold, in octets.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) mss: u64,
+    initial: u64,
+    pub(super) cwnd: u64,
+    pub(super) ssthresh: u64,
+    /// What was acknowledged and did not yet make the window grow, in octets.
+    credit: f64,
+    /// The window and the threshold before the last reduction.
+    prior: Option<(u64, u64)>,
+}
+
+impl Window {
+    pub(super) fn new(mss: u64, initial: u64, ssthresh: u64) -> Self {
+        let mss = mss.max(1);
+        let initial = initial.max(mss);
+        Self { mss, initial, cwnd: initial, ssthresh, credit: 0.0, prior: None }
+    }
+
+    pub(super) fn is_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Slow start by `octets`; returns what is left of them beyond the threshold.
+    pub(super) fn slow_start(&mut self, octets: u64) -> u64 {
+        let room = self.ssthresh.saturating_sub(self.cwnd);
+        let grown = octets.min(room);
+        self.cwnd += grown;
+        octets - grown
+    }
+
+    /// Grows by one segment for each `per_segment` octets acknowledged, as the sum of what was
+    /// acknowledged reaches that.
+    pub(super) fn grow(&mut self, acked: u64, per_segment: f64) {
+        let per_segment = per_segment.max(1.0);
+        self.credit += acked as f64;
+        let times = (self.credit / per_segment).floor();
+        if times >= 1.0 {
+            self.credit -= times * per_segment;
+            self.cwnd = self.cwnd.saturating_add((times as u64).saturating_mul(self.mss));
+        }
+    }
+
+    /// What a reduction starts from: the window, or what was in flight if less was (RFC 5681 §3.1,
+    /// equation 4). What limited transmit sent on top does not count.
+    pub(super) fn in_use(&self, flight_size: u64, cwnd_limited: bool) -> u64 {
+        if cwnd_limited { self.cwnd } else { flight_size.min(self.cwnd) }
+    }
+
+    /// Remembers what there was, and sets the threshold, which is two segments at least.
+    fn lower(&mut self, ssthresh: u64) {
+        self.prior = Some((self.cwnd, self.ssthresh));
+        self.ssthresh = ssthresh.max(2 * self.mss);
+        self.credit = 0.0;
+    }
+
+    /// Congestion: `share` of what was in use is the new threshold and the new window.
+    pub(super) fn reduce(&mut self, congestion: &Congestion, share: f64) {
+        let in_use = self.in_use(congestion.flight_size, congestion.cwnd_limited);
+        self.lower((in_use as f64 * share) as u64);
+        self.cwnd = self.ssthresh;
+    }
+
+    /// A time-out: `share` of what was in flight is the new threshold, and one segment is the window
+    /// (RFC 5681 §3.1).
+    pub(super) fn time_out(&mut self, timeout: &Timeout, share: f64) {
+        if timeout.is_first {
+            self.lower((timeout.flight_size.min(self.cwnd) as f64 * share) as u64);
+        }
+        self.cwnd = self.mss;
+        self.credit = 0.0;
+    }
+
+    /// Takes the last reduction back; returns whether there was one.
+    pub(super) fn undo(&mut self) -> bool {
+        let Some((cwnd, ssthresh)) = self.prior.take() else { return false };
+        self.cwnd = self.cwnd.max(cwnd);
+        self.ssthresh = self.ssthresh.max(ssthresh);
+        true
+    }
+
+    /// After a pause.
+    pub(super) fn idle(&mut self, idle: &Idle) {
+        let restart = self.initial.min(self.cwnd);
+        match idle.rule {
+            IdleRule::Restart => self.cwnd = restart,
+            IdleRule::Decay => {
+                // What the window was stays known as the threshold, for slow start to find back to.
+                self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+                let rto = idle.rto.as_nanos().max(1);
+                let halvings = (idle.lasted.as_nanos() / rto).min(63) as u32;
+                self.cwnd = (self.cwnd >> halvings).max(restart);
+            }
+        }
+        self.credit = 0.0;
+    }
+
+    /// Another size of segments; the window keeps its octets, and one segment fits.
+    pub(super) fn set_mss(&mut self, mss: u64) {
+        self.mss = mss.max(1);
+        self.initial = self.initial.max(self.mss);
+        self.cwnd = self.cwnd.max(self.mss);
+    }
+}
