@@ -13,10 +13,16 @@
 //! grow its window ([`Ack::in_recovery`]). A control whose [`Control::recovery`] is [`Recovery::Own`]
 //! is left alone: its window holds in recovery, too.
 //!
-//! After a time-out nothing is in recovery: the window grows from one segment by slow start.
+//! After a time-out the window grows from one segment by slow start: [`Ack::in_recovery`] is false. Of
+//! one ACK, the congestion that it reveals and the end of a recovery are told before the ACK itself.
 
+mod bbr;
+mod bic;
+mod cubic;
+mod hystart;
 mod none;
 mod reno;
+mod vegas;
 mod window;
 
 #[cfg(test)]
@@ -27,14 +33,25 @@ use std::time::Duration;
 
 use engine::Time;
 
+use self::bbr::Bbr;
+use self::bic::BicControl;
+use self::cubic::CubicControl;
 use self::none::Unlimited;
 use self::reno::Reno;
+use self::vegas::VegasControl;
 use self::window::Window;
 
+pub use self::bic::Bic;
+pub use self::cubic::{Cubic, Friendliness};
+pub use self::hystart::HyStart;
 pub use self::reno::Counting;
+pub use self::vegas::{Vegas, VegasVariant};
 
 /// The state of one connection's congestion control.
 pub trait Control: fmt::Debug + Send {
+    /// The handshake is over and took this long, if it was measured.
+    fn on_established(&mut self, _now: Time, _rtt: Option<Duration>) {}
+
     /// Octets were sent.
     fn on_sent(&mut self, now: Time, sent: &Sent);
 
@@ -44,7 +61,7 @@ pub trait Control: fmt::Debug + Send {
     /// The network is congested; called once a window.
     fn on_congestion(&mut self, now: Time, congestion: &Congestion);
 
-    /// What was in flight when the last congestion was told is acknowledged.
+    /// What was in flight when the last congestion or the time-out was told is acknowledged.
     fn on_recovered(&mut self, now: Time);
 
     /// The retransmission timer ran out with this much in flight.
@@ -225,6 +242,14 @@ pub enum Algorithm {
     Reno(Counting),
     /// With a recovery that lasts for a window (RFC 5681, RFC 6582).
     NewReno(Counting),
+    /// By the round trip: [`Vegas::LINUX`], [`Vegas::PAPER`], [`Vegas::SCPS`].
+    Vegas(Vegas),
+    /// Linux's default from 2.6.8 to 2.6.18.
+    Bic(Bic),
+    /// [`Cubic::RFC9438`], [`Cubic::LINUX`] and older kernels'.
+    Cubic(Cubic),
+    /// BBR version 1, as Linux has it.
+    Bbr,
     /// No control: the window is as given and never changes. Something else, like a rate, limits what
     /// is sent.
     None {
@@ -243,13 +268,17 @@ pub fn new(
     mss: u64,
     initial_window: u64,
     ssthresh: u64,
-    _seed: u64,
+    seed: u64,
 ) -> Box<dyn Control> {
     let window = Window::new(mss, initial_window, ssthresh);
     match algorithm {
         Algorithm::Tahoe(counting) => Box::new(Reno::new(window, counting, Recovery::Restart)),
         Algorithm::Reno(counting) => Box::new(Reno::new(window, counting, Recovery::FirstAck)),
         Algorithm::NewReno(counting) => Box::new(Reno::new(window, counting, Recovery::Window)),
+        Algorithm::Vegas(vegas) => Box::new(VegasControl::new(window, vegas)),
+        Algorithm::Bic(bic) => Box::new(BicControl::new(window, bic)),
+        Algorithm::Cubic(cubic) => Box::new(CubicControl::new(window, cubic)),
+        Algorithm::Bbr => Box::new(Bbr::new(mss, initial_window, seed)),
         Algorithm::None { window: fixed } => Box::new(Unlimited::new(fixed.unwrap_or(u64::MAX))),
     }
 }

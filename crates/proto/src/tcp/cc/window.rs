@@ -27,6 +27,18 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
+    /// Sets the threshold of a path of which nothing is known to so many segments.
+    pub(super) fn first_threshold(&mut self, segments: Option<u64>) {
+        if let Some(segments) = segments.filter(|_| self.ssthresh == u64::MAX) {
+            self.ssthresh = segments.saturating_mul(self.mss);
+        }
+    }
+
+    /// The window in segments.
+    pub(super) fn segments(&self) -> f64 {
+        self.cwnd as f64 / self.mss as f64
+    }
+
     /// Slow start by `octets`; returns what is left of them beyond the threshold.
     pub(super) fn slow_start(&mut self, octets: u64) -> u64 {
         let room = self.ssthresh.saturating_sub(self.cwnd);
@@ -39,7 +51,8 @@ impl Window {
     /// acknowledged reaches that.
     pub(super) fn grow(&mut self, acked: u64, per_segment: f64) {
         let per_segment = per_segment.max(1.0);
-        self.credit += acked as f64;
+        // What was gathered while a segment cost more buys one at most.
+        self.credit = self.credit.min(per_segment) + acked as f64;
         let times = (self.credit / per_segment).floor();
         if times >= 1.0 {
             self.credit -= times * per_segment;

@@ -1,11 +1,17 @@
 //! The algorithms against their texts.
 
+mod bottleneck;
+mod delay;
+mod loss;
+mod slow_start;
+
 use std::time::Duration;
 
 use engine::Time;
 
 use super::{
-    Ack, Algorithm, Cause, Congestion, Control, Counting, Idle, IdleRule, Recovery, Timeout, new,
+    Ack, Algorithm, Bic, Cause, Congestion, Control, Counting, Idle, IdleRule, Recovery, Timeout,
+    Vegas, new,
 };
 
 const MSS: u64 = 1000;

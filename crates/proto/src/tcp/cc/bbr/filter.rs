@@ -1,0 +1,54 @@
+//! The greatest value of the last rounds.
+
+use std::collections::VecDeque;
+
+/// Values that may yet be the greatest: each greater than all that came after it, one a round at most.
+#[derive(Debug)]
+pub(super) struct MaxFilter {
+    rounds: u64,
+    values: VecDeque<(u64, f64)>,
+}
+
+impl MaxFilter {
+    /// Over the round of the newest value and `rounds` before it.
+    pub(super) fn new(rounds: u64) -> Self {
+        Self { rounds, values: VecDeque::new() }
+    }
+
+    pub(super) fn add(&mut self, round: u64, value: f64) {
+        while self.values.back().is_some_and(|(_, last)| *last <= value) {
+            self.values.pop_back();
+        }
+        if self.values.back().is_none_or(|(last, _)| *last < round) {
+            self.values.push_back((round, value));
+        }
+        while self.values.front().is_some_and(|(first, _)| first + self.rounds < round) {
+            self.values.pop_front();
+        }
+    }
+
+    /// 0 before anything was added.
+    pub(super) fn max(&self) -> f64 {
+        self.values.front().map_or(0.0, |(_, value)| *value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_forgets_after_its_rounds() {
+        let mut filter = MaxFilter::new(10);
+        filter.add(1, 5.0);
+        for round in 2..=11 {
+            filter.add(round, 1.0 + round as f64 / 100.0);
+            assert_eq!(filter.max(), 5.0, "round {round}");
+        }
+        filter.add(12, 1.0);
+        assert_eq!(filter.max(), 1.11);
+        filter.add(12, 1.05);
+        filter.add(12, 1.02);
+        assert_eq!(filter.values.len(), 2, "one a round");
+    }
+}

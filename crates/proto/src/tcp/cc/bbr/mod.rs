@@ -1,0 +1,472 @@
+//! BBR, version 1 (Cardwell and others 2016), as Linux has it: the window and the rate follow what the
+//! path delivers and its round trip without a queue; losses change little.
+
+mod aggregation;
+mod filter;
+mod policer;
+
+use std::time::Duration;
+
+use engine::{Rng, Time};
+
+use self::aggregation::Aggregation;
+use self::filter::MaxFilter;
+use self::policer::{Finding, Policer};
+use super::{Ack, Cause, Congestion, Control, Idle, Recovery, Sent, Timeout};
+
+/// 2 / ln 2: the least gain at which the rate doubles each round trip.
+const HIGH_GAIN: f64 = 2.885;
+
+/// Gains of the phases of a cycle: probe, drain, cruise.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+
+/// A cycle begins in any phase but the one that drains.
+const CYCLE_RANDOM: u64 = 7;
+
+/// The window in multiples of what the path holds: delayed and aggregated ACKs need more than one.
+const CWND_GAIN: f64 = 2.0;
+
+/// The pace stays by 1 % below the estimate, so that no queue grows.
+const PACING_SHARE: f64 = 0.99;
+
+/// Round trips over which the greatest rate counts.
+const BANDWIDTH_ROUNDS: u64 = CYCLE.len() as u64 + 2;
+
+/// How long a least round trip is believed.
+const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+
+/// How long the window is kept small to see the round trip without a queue, at least.
+const PROBE_RTT: Duration = Duration::from_millis(200);
+
+/// Segments of the smallest window.
+const WINDOW_LEAST: u64 = 4;
+
+/// Segments of the window while nothing is known of the round trip.
+const WINDOW_BLIND: u64 = 10;
+
+/// The pipe is full if the rate grew by less than a quarter in three rounds.
+const FULL_GROWTH: f64 = 1.25;
+const FULL_ROUNDS: u32 = 3;
+
+/// The round trip reckoned with before one is known, in seconds.
+const RTT_NOMINAL: f64 = 0.001;
+
+/// Below this rate in octets a second hosts send segments singly, above it by two at least.
+const SINGLY_BELOW: f64 = 150_000.0;
+
+/// Most octets, and most segments, that a host sends at once.
+const BURST_MOST: f64 = 65_215.0;
+const BURST_SEGMENTS_MOST: u64 = 127;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    /// Doubles the rate each round trip until it grows no more.
+    Startup,
+    /// Drains the queue that this made.
+    Drain,
+    /// Cycles around the estimate.
+    ProbeBandwidth { phase: usize, began: Time },
+    /// Keeps the window small to see the round trip without a queue: until then, once it is small, and
+    /// for a round.
+    ProbeRtt { until: Option<Time>, is_round_over: bool },
+}
+
+/// BBR's state. Rates are in octets a second.
+#[derive(Debug)]
+pub(super) struct Bbr {
+    mss: u64,
+    cwnd: u64,
+    ssthresh: u64,
+    /// The window before a recovery or a probe made it smaller.
+    prior_cwnd: u64,
+    mode: Mode,
+    pacing_gain: f64,
+    cwnd_gain: f64,
+    pacing: f64,
+    has_seen_rtt: bool,
+    bandwidth: MaxFilter,
+    rounds: u64,
+    /// A round is over when something is acknowledged that was sent after so much was delivered.
+    round_ends: u64,
+    is_round_start: bool,
+    min_rtt: Option<Duration>,
+    min_rtt_at: Option<Time>,
+    /// The rate when it last grew by a quarter, and rounds since.
+    full_rate: f64,
+    full_rounds: u32,
+    is_full: bool,
+    in_recovery: bool,
+    /// A recovery began: the next ACK begins a round in which what leaves is replaced and no more.
+    recovery_begins: bool,
+    conserves: bool,
+    /// The connection sends again after it had nothing to send.
+    is_idle_restart: bool,
+    /// Rates of what was sent before so much was delivered were limited by a probe.
+    limited_until: Option<u64>,
+    policer: Policer,
+    aggregation: Aggregation,
+    rng: Rng,
+}
+
+impl Bbr {
+    pub(super) fn new(mss: u64, initial: u64, seed: u64) -> Self {
+        let mss = mss.max(1);
+        let cwnd = initial.max(mss);
+        Self {
+            mss,
+            cwnd,
+            ssthresh: u64::MAX,
+            prior_cwnd: 0,
+            mode: Mode::Startup,
+            pacing_gain: HIGH_GAIN,
+            cwnd_gain: HIGH_GAIN,
+            pacing: HIGH_GAIN * PACING_SHARE * cwnd as f64 / RTT_NOMINAL,
+            has_seen_rtt: false,
+            bandwidth: MaxFilter::new(BANDWIDTH_ROUNDS),
+            rounds: 0,
+            round_ends: 0,
+            is_round_start: false,
+            min_rtt: None,
+            min_rtt_at: None,
+            full_rate: 0.0,
+            full_rounds: 0,
+            is_full: false,
+            in_recovery: false,
+            recovery_begins: false,
+            conserves: false,
+            is_idle_restart: false,
+            limited_until: None,
+            policer: Policer::default(),
+            aggregation: Aggregation::default(),
+            rng: Rng::new(seed, "bbr"),
+        }
+    }
+
+    /// The estimate of the bottleneck's rate.
+    fn rate(&self) -> f64 {
+        self.policer.rate().unwrap_or_else(|| self.bandwidth.max())
+    }
+
+    /// Octets that the path holds at this rate, times `gain`.
+    fn bdp(&self, rate: f64, gain: f64) -> u64 {
+        match self.min_rtt {
+            Some(min_rtt) => {
+                let segments = rate * min_rtt.as_secs_f64() * gain / self.mss as f64;
+                (segments.ceil() as u64).saturating_mul(self.mss)
+            }
+            None => WINDOW_BLIND * self.mss,
+        }
+    }
+
+    /// Segments that a host sends at once at the present pace.
+    fn burst(&self) -> u64 {
+        let least = if self.pacing < SINGLY_BELOW { 1 } else { 2 };
+        let octets = (self.pacing / 1024.0).min(BURST_MOST);
+        ((octets / self.mss as f64) as u64).clamp(least, BURST_SEGMENTS_MOST)
+    }
+
+    /// `octets` and what hosts need because they send, and acknowledge, several segments at once.
+    fn with_room(&self, octets: u64) -> u64 {
+        let mut segments = octets.div_ceil(self.mss) + 3 * self.burst();
+        segments += segments % 2;
+        if matches!(self.mode, Mode::ProbeBandwidth { phase: 0, .. }) {
+            segments += 2;
+        }
+        segments.saturating_mul(self.mss)
+    }
+
+    fn in_flight_at(&self, rate: f64, gain: f64) -> u64 {
+        self.with_room(self.bdp(rate, gain))
+    }
+
+    fn set_pacing(&mut self, gain: f64, srtt: Option<Duration>) {
+        if let Some(srtt) = srtt.filter(|_| !self.has_seen_rtt) {
+            self.has_seen_rtt = true;
+            let rtt = srtt.as_secs_f64().max(1e-6);
+            self.pacing = HIGH_GAIN * PACING_SHARE * self.cwnd as f64 / rtt;
+        }
+        let pacing = self.rate() * gain * PACING_SHARE;
+        if self.is_full || pacing > self.pacing {
+            self.pacing = pacing;
+        }
+    }
+
+    /// A good window, to come back to.
+    fn save_cwnd(&mut self) {
+        let is_cut = self.in_recovery || matches!(self.mode, Mode::ProbeRtt { .. });
+        self.prior_cwnd = if is_cut { self.prior_cwnd.max(self.cwnd) } else { self.cwnd };
+    }
+
+    fn restore_cwnd(&mut self) {
+        self.cwnd = self.cwnd.max(self.prior_cwnd);
+    }
+
+    /// Begins a cycle in a phase that chance decides.
+    fn enter_probe_bandwidth(&mut self, now: Time) {
+        let before = CYCLE.len() - 1 - self.rng.below(CYCLE_RANDOM) as usize;
+        self.mode = Mode::ProbeBandwidth { phase: (before + 1) % CYCLE.len(), began: now };
+    }
+
+    fn update_rate(&mut self, now: Time, ack: &Ack) {
+        self.is_round_start = false;
+        let Some(sample) = &ack.rate else { return };
+        if sample.prior_delivered >= self.round_ends {
+            self.round_ends = ack.delivered;
+            self.rounds += 1;
+            self.is_round_start = true;
+            self.conserves = false;
+        }
+        let is_probed = self.limited_until.is_some_and(|until| sample.prior_delivered <= until);
+        let app_limited = sample.app_limited || is_probed;
+        let in_cycle = matches!(self.mode, Mode::ProbeBandwidth { .. });
+        match self.policer.sample(now, ack, app_limited, self.is_round_start, in_cycle) {
+            Finding::None => {}
+            Finding::Over => self.enter_probe_bandwidth(now),
+        }
+        let rate = sample.octets_per_second();
+        if !app_limited || rate >= self.bandwidth.max() {
+            self.bandwidth.add(self.rounds, rate);
+        }
+        self.check_full(app_limited);
+    }
+
+    /// Whether the pipe is full: the rate did not grow by a quarter in three rounds.
+    fn check_full(&mut self, app_limited: bool) {
+        if self.is_full || !self.is_round_start || app_limited {
+            return;
+        }
+        if self.bandwidth.max() >= self.full_rate * FULL_GROWTH {
+            (self.full_rate, self.full_rounds) = (self.bandwidth.max(), 0);
+            return;
+        }
+        self.full_rounds += 1;
+        self.is_full = self.full_rounds >= FULL_ROUNDS;
+    }
+
+    /// Goes on in the cycle when a phase is over.
+    fn update_cycle(&mut self, now: Time, ack: &Ack) {
+        let Mode::ProbeBandwidth { phase, began } = self.mode else { return };
+        let is_full_length = now.since(began) > self.min_rtt.unwrap_or(Duration::MAX);
+        let rate = self.bandwidth.max();
+        let gain = self.pacing_gain;
+        let is_over = if gain > 1.0 {
+            // Until it is in flight, unless the path cannot hold that much.
+            let in_flight = ack.prior_in_flight + self.burst() * self.mss;
+            is_full_length && (ack.lost > 0 || in_flight >= self.in_flight_at(rate, gain))
+        } else if gain < 1.0 {
+            is_full_length || ack.prior_in_flight <= self.in_flight_at(rate, 1.0)
+        } else {
+            is_full_length
+        };
+        if is_over {
+            self.mode = Mode::ProbeBandwidth { phase: (phase + 1) % CYCLE.len(), began: now };
+        }
+    }
+
+    fn check_drain(&mut self, now: Time, ack: &Ack) {
+        let rate = self.bandwidth.max();
+        if self.mode == Mode::Startup && self.is_full {
+            self.mode = Mode::Drain;
+            self.ssthresh = self.in_flight_at(rate, 1.0);
+        }
+        if self.mode == Mode::Drain && ack.in_flight <= self.in_flight_at(rate, 1.0) {
+            self.enter_probe_bandwidth(now);
+        }
+    }
+
+    fn update_min_rtt(&mut self, now: Time, ack: &Ack) {
+        let known_at = *self.min_rtt_at.get_or_insert(now);
+        let is_old = now > known_at + MIN_RTT_WINDOW;
+        if let Some(rtt) = ack.rtt
+            && (is_old || self.min_rtt.is_none_or(|min_rtt| rtt <= min_rtt))
+        {
+            self.min_rtt = Some(rtt);
+            self.min_rtt_at = Some(now);
+        }
+        if is_old && !self.is_idle_restart && !matches!(self.mode, Mode::ProbeRtt { .. }) {
+            self.save_cwnd();
+            self.mode = Mode::ProbeRtt { until: None, is_round_over: false };
+        }
+        self.probe_rtt(now, ack);
+        if ack.newly_delivered > 0 {
+            self.is_idle_restart = false;
+        }
+    }
+
+    fn probe_rtt(&mut self, now: Time, ack: &Ack) {
+        let Mode::ProbeRtt { until, is_round_over } = self.mode else { return };
+        // What is sent now says nothing of the path's rate.
+        self.limited_until = Some(ack.delivered + ack.in_flight);
+        match until {
+            None if ack.in_flight <= WINDOW_LEAST * self.mss => {
+                let until = Some(now + PROBE_RTT);
+                self.mode = Mode::ProbeRtt { until, is_round_over: false };
+                self.round_ends = ack.delivered;
+            }
+            None => {}
+            Some(_) => {
+                let is_round_over = is_round_over || self.is_round_start;
+                self.mode = Mode::ProbeRtt { until, is_round_over };
+                if is_round_over {
+                    self.end_probe_rtt(now);
+                }
+            }
+        }
+    }
+
+    fn end_probe_rtt(&mut self, now: Time) {
+        let Mode::ProbeRtt { until: Some(until), .. } = self.mode else { return };
+        if now <= until {
+            return;
+        }
+        self.min_rtt_at = Some(now);
+        self.restore_cwnd();
+        if self.is_full {
+            self.enter_probe_bandwidth(now);
+        } else {
+            self.mode = Mode::Startup;
+        }
+    }
+
+    fn update_gains(&mut self) {
+        (self.pacing_gain, self.cwnd_gain) = match self.mode {
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (1.0 / HIGH_GAIN, HIGH_GAIN),
+            Mode::ProbeBandwidth { .. } if self.policer.rate().is_some() => (1.0, CWND_GAIN),
+            Mode::ProbeBandwidth { phase, .. } => (CYCLE[phase], CWND_GAIN),
+            Mode::ProbeRtt { .. } => (1.0, 1.0),
+        };
+    }
+
+    fn set_cwnd(&mut self, ack: &Ack) {
+        let acked = ack.newly_delivered;
+        if acked > 0 {
+            self.grow_cwnd(acked, ack);
+        }
+        if matches!(self.mode, Mode::ProbeRtt { .. }) {
+            self.cwnd = self.cwnd.min(WINDOW_LEAST * self.mss);
+        }
+    }
+
+    fn grow_cwnd(&mut self, acked: u64, ack: &Ack) {
+        let mut cwnd = self.cwnd.saturating_sub(ack.lost).max(self.mss);
+        if std::mem::take(&mut self.recovery_begins) {
+            self.conserves = true;
+            self.round_ends = ack.delivered;
+            cwnd = ack.in_flight + acked;
+        }
+        if self.conserves {
+            self.cwnd = cwnd.max(ack.in_flight + acked).max(self.mss);
+            return;
+        }
+        let rate = self.rate();
+        let mut target = self.bdp(rate, self.cwnd_gain);
+        if self.is_full {
+            target += self.aggregation.extra(rate);
+        }
+        let target = self.with_room(target);
+        if self.is_full {
+            cwnd = (cwnd + acked).min(target);
+        } else if cwnd < target || ack.delivered < WINDOW_BLIND * self.mss {
+            cwnd += acked;
+        }
+        self.cwnd = cwnd.max(WINDOW_LEAST * self.mss);
+    }
+}
+
+impl Control for Bbr {
+    fn on_established(&mut self, now: Time, rtt: Option<Duration>) {
+        self.min_rtt = rtt;
+        self.min_rtt_at = Some(now);
+        self.set_pacing(HIGH_GAIN, rtt);
+    }
+
+    fn on_sent(&mut self, now: Time, sent: &Sent) {
+        if sent.in_flight > 0 || !sent.app_limited {
+            return;
+        }
+        self.is_idle_restart = true;
+        self.aggregation.restart(now);
+        match self.mode {
+            Mode::Startup | Mode::Drain => {}
+            Mode::ProbeBandwidth { .. } => self.set_pacing(1.0, None),
+            Mode::ProbeRtt { .. } => self.end_probe_rtt(now),
+        }
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        self.update_rate(now, ack);
+        if ack.rate.is_some() {
+            let rate = self.rate();
+            self.aggregation.update(now, ack.newly_delivered, rate, self.is_round_start, self.cwnd);
+        }
+        self.update_cycle(now, ack);
+        self.check_drain(now, ack);
+        self.update_min_rtt(now, ack);
+        self.update_gains();
+        self.set_pacing(self.pacing_gain, ack.srtt);
+        self.set_cwnd(ack);
+    }
+
+    fn on_congestion(&mut self, _now: Time, congestion: &Congestion) {
+        match congestion.cause {
+            Cause::Loss => {
+                self.save_cwnd();
+                self.in_recovery = true;
+                self.recovery_begins = true;
+            }
+            // Version 1 does not heed marks.
+            Cause::Ecn => {}
+        }
+    }
+
+    fn on_recovered(&mut self, _now: Time) {
+        if self.in_recovery {
+            self.restore_cwnd();
+        }
+        self.in_recovery = false;
+        self.recovery_begins = false;
+        self.conserves = false;
+    }
+
+    fn on_timeout(&mut self, now: Time, _timeout: &Timeout) {
+        self.save_cwnd();
+        self.in_recovery = true;
+        self.recovery_begins = false;
+        self.conserves = false;
+        self.cwnd = self.mss;
+        self.full_rate = 0.0;
+        self.policer.timed_out(now);
+    }
+
+    fn on_spurious(&mut self, now: Time) {
+        (self.full_rate, self.full_rounds) = (0.0, 0);
+        self.policer.restart();
+        self.on_recovered(now);
+    }
+
+    /// The rate is known still, and paces what goes after a pause.
+    fn on_idle(&mut self, _now: Time, _idle: &Idle) {}
+
+    fn on_mss(&mut self, mss: u64) {
+        self.mss = mss.max(1);
+        self.cwnd = self.cwnd.max(self.mss);
+    }
+
+    fn cwnd(&self) -> u64 {
+        self.cwnd
+    }
+
+    fn ssthresh(&self) -> u64 {
+        self.ssthresh
+    }
+
+    fn pacing_rate_bps(&self) -> Option<u64> {
+        // At least a segment a second, whatever was estimated.
+        Some((self.pacing.max(self.mss as f64) * 8.0) as u64)
+    }
+
+    fn recovery(&self) -> Recovery {
+        Recovery::Own
+    }
+}

@@ -1,0 +1,293 @@
+//! Vegas (Brakmo and Peterson 1995): the window follows how many segments of the connection wait in
+//! queues, which shows in the round trip before anything is lost.
+
+use std::time::Duration;
+
+use engine::Time;
+
+use super::reno::increase;
+use super::window::Window;
+use super::{Ack, Cause, Congestion, Control, Counting, Idle, Sent, Timeout};
+
+/// Samples of the round trip without which a round decides nothing: two may both be of delayed ACKs.
+const SAMPLES_LEAST: u32 = 3;
+
+/// Which Vegas, and its bounds in segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vegas {
+    /// With fewer segments in queues the window grows.
+    pub alpha: u32,
+    /// With more it shrinks.
+    pub beta: u32,
+    /// With more slow start is over.
+    pub gamma: u32,
+    /// Whose.
+    pub variant: VegasVariant,
+}
+
+/// Implementations of Vegas that differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VegasVariant {
+    /// Linux's: slow start doubles each round and ends with the window that the path carried; the
+    /// least round trip of a round counts, reckoned against the least of all; losses halve.
+    Linux,
+    /// The authors': slow start doubles every other round and ends with a window smaller by an eighth;
+    /// the mean round trip of a round counts; losses take a quarter.
+    Paper,
+    /// The SCPS reference implementation's: what is in flight is reckoned with in place of the window,
+    /// which shrinks by half of what is too much and a segment more; slow start doubles at the end of a
+    /// round.
+    Scps,
+}
+
+impl Vegas {
+    /// Linux's, with its parameters.
+    pub const LINUX: Self = Self { alpha: 2, beta: 4, gamma: 1, variant: VegasVariant::Linux };
+    /// The authors', with the smaller of their pairs of parameters.
+    pub const PAPER: Self = Self { alpha: 1, beta: 3, gamma: 1, variant: VegasVariant::Paper };
+    /// That of the SCPS reference implementation.
+    pub const SCPS: Self = Self { alpha: 3, beta: 5, gamma: 4, variant: VegasVariant::Scps };
+}
+
+impl Default for Vegas {
+    fn default() -> Self {
+        Self::LINUX
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct VegasControl {
+    window: Window,
+    vegas: Vegas,
+    /// The least round trip seen: that of an empty path.
+    base: Option<Duration>,
+    /// The least round trip of this round, the sum of its samples and their number.
+    least: Duration,
+    sum: Duration,
+    samples: u32,
+    /// The round that began before the last recovery or pause says nothing.
+    is_stale: bool,
+    /// A time-out is not recovered from: until then it is Reno.
+    is_reno: bool,
+    /// The paper's slow start grows in this round.
+    grows: bool,
+}
+
+impl VegasControl {
+    pub(super) fn new(window: Window, vegas: Vegas) -> Self {
+        Self {
+            window,
+            vegas,
+            base: None,
+            least: Duration::MAX,
+            sum: Duration::ZERO,
+            samples: 0,
+            is_stale: false,
+            is_reno: false,
+            grows: true,
+        }
+    }
+
+    fn forget_round(&mut self) {
+        (self.least, self.sum, self.samples) = (Duration::MAX, Duration::ZERO, 0);
+    }
+
+    /// The round trip of this round and that of an empty path, if there are samples enough.
+    fn round_trips(&self) -> Option<(f64, f64)> {
+        let base = self.base.filter(|_| self.samples >= SAMPLES_LEAST)?.as_secs_f64();
+        let rtt = match self.vegas.variant {
+            VegasVariant::Linux => self.least.as_secs_f64(),
+            VegasVariant::Paper | VegasVariant::Scps => {
+                self.sum.as_secs_f64() / f64::from(self.samples)
+            }
+        };
+        Some((rtt.max(1e-9), base.max(1e-9)))
+    }
+
+    /// Segments of this connection in queues.
+    fn queued(&self, ack: &Ack, rtt: f64, base: f64) -> f64 {
+        let segments = |octets: u64| octets as f64 / self.window.mss as f64;
+        match self.vegas.variant {
+            // Against the empty path's round trip, which reckons more than there is if the queue is
+            // long beside the path.
+            VegasVariant::Linux => (segments(self.window.cwnd) * (rtt - base) / base).floor(),
+            VegasVariant::Paper => segments(self.window.cwnd) * (1.0 - base / rtt),
+            VegasVariant::Scps => {
+                segments(ack.prior_in_flight.max(self.window.mss)) * (1.0 - base / rtt)
+            }
+        }
+    }
+
+    fn set_window(&mut self, octets: u64, least_segments: u64) {
+        self.window.cwnd = octets.max(least_segments * self.window.mss);
+    }
+
+    /// The decision at the end of a round.
+    fn decide(&mut self, ack: &Ack) {
+        let Some((rtt, base)) = self.round_trips() else {
+            increase(&mut self.window, Counting::default(), ack);
+            return;
+        };
+        let queued = self.queued(ack, rtt, base);
+        if self.window.is_slow_start() {
+            self.decide_slow_start(ack, queued, base / rtt);
+        } else {
+            self.decide_avoidance(queued);
+        }
+    }
+
+    fn decide_slow_start(&mut self, ack: &Ack, queued: f64, emptiness: f64) {
+        let cwnd = self.window.cwnd;
+        if queued > f64::from(self.vegas.gamma) {
+            match self.vegas.variant {
+                VegasVariant::Linux => {
+                    let mss = self.window.mss;
+                    let carried = ((cwnd / mss) as f64 * emptiness) as u64 + 1;
+                    self.set_window(cwnd.min(carried * mss), 2);
+                }
+                VegasVariant::Paper => self.set_window(cwnd - cwnd / 8, 2),
+                VegasVariant::Scps => {}
+            }
+            self.window.ssthresh = self.window.cwnd;
+        } else {
+            match self.vegas.variant {
+                VegasVariant::Linux => {
+                    self.window.slow_start(ack.acked);
+                }
+                VegasVariant::Paper => self.grows = !self.grows,
+                VegasVariant::Scps => {
+                    self.window.slow_start(cwnd);
+                }
+            }
+        }
+    }
+
+    fn decide_avoidance(&mut self, queued: f64) {
+        let (alpha, beta) = (f64::from(self.vegas.alpha), f64::from(self.vegas.beta));
+        let mss = self.window.mss;
+        if queued > beta {
+            let too_much = match self.vegas.variant {
+                VegasVariant::Linux | VegasVariant::Paper => mss,
+                VegasVariant::Scps => mss + ((queued - beta) / 2.0 * mss as f64) as u64,
+            };
+            match self.vegas.variant {
+                VegasVariant::Linux | VegasVariant::Paper => {
+                    self.set_window(self.window.cwnd.saturating_sub(too_much), 2);
+                    self.window.ssthresh = self.window.ssthresh.min(self.window.cwnd);
+                }
+                VegasVariant::Scps => {
+                    self.set_window(self.window.cwnd.saturating_sub(too_much), 1);
+                    // At the bottom it starts slowly again.
+                    self.window.ssthresh =
+                        if self.window.cwnd == mss { u64::MAX } else { self.window.cwnd };
+                }
+            }
+        } else if queued < alpha {
+            self.window.cwnd += mss;
+        }
+    }
+
+    /// ACKs within a round make the window grow in slow start alone.
+    fn within_round(&mut self, ack: &Ack) {
+        if !self.window.is_slow_start() {
+            return;
+        }
+        match self.vegas.variant {
+            VegasVariant::Linux => {
+                self.window.slow_start(ack.acked);
+            }
+            VegasVariant::Paper => {
+                if self.grows {
+                    self.window.slow_start(ack.acked);
+                }
+            }
+            VegasVariant::Scps => {}
+        }
+    }
+}
+
+impl Control for VegasControl {
+    fn on_sent(&mut self, _now: Time, sent: &Sent) {
+        // Linux holds after a pause that the path may be another one.
+        if sent.in_flight == 0 && self.vegas.variant == VegasVariant::Linux {
+            self.base = None;
+            self.forget_round();
+            self.is_stale = true;
+        }
+    }
+
+    fn on_ack(&mut self, _now: Time, ack: &Ack) {
+        if let Some(rtt) = ack.rtt {
+            self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
+            self.least = self.least.min(rtt);
+            self.sum += rtt;
+            self.samples += 1;
+        }
+        if ack.in_recovery {
+            return;
+        }
+        if self.is_reno {
+            if ack.cwnd_limited {
+                increase(&mut self.window, Counting::default(), ack);
+            }
+        } else if ack.round {
+            if self.is_stale {
+                self.is_stale = false;
+            } else if ack.cwnd_limited {
+                self.decide(ack);
+            }
+            self.forget_round();
+        } else if ack.cwnd_limited {
+            self.within_round(ack);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time, congestion: &Congestion) {
+        let share = match (self.vegas.variant, congestion.cause) {
+            (VegasVariant::Paper, Cause::Loss) => 0.75,
+            (VegasVariant::Paper, Cause::Ecn)
+            | (VegasVariant::Linux | VegasVariant::Scps, Cause::Loss | Cause::Ecn) => 0.5,
+        };
+        self.window.reduce(congestion, share);
+        self.grows = true;
+    }
+
+    fn on_recovered(&mut self, _now: Time) {
+        self.is_reno = false;
+        self.is_stale = true;
+        self.forget_round();
+    }
+
+    fn on_timeout(&mut self, _now: Time, timeout: &Timeout) {
+        self.window.time_out(timeout, 0.5);
+        self.is_reno = true;
+        self.grows = true;
+    }
+
+    fn on_spurious(&mut self, _now: Time) {
+        self.window.undo();
+    }
+
+    fn on_idle(&mut self, _now: Time, idle: &Idle) {
+        self.window.idle(idle);
+        self.base = None;
+        self.forget_round();
+        self.is_stale = true;
+    }
+
+    fn on_mss(&mut self, mss: u64) {
+        self.window.set_mss(mss);
+    }
+
+    fn cwnd(&self) -> u64 {
+        self.window.cwnd
+    }
+
+    fn ssthresh(&self) -> u64 {
+        self.window.ssthresh
+    }
+
+    fn pacing_rate_bps(&self) -> Option<u64> {
+        None
+    }
+}
