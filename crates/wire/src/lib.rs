@@ -6,9 +6,11 @@ pub mod cfdp;
 mod cursor;
 mod error;
 pub mod ip;
+pub mod ipv6;
 pub mod ltp;
 pub mod norm;
 pub mod saratoga;
+pub mod tcp;
 pub mod udp;
 
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};
