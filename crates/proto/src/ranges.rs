@@ -45,8 +45,15 @@ impl Ranges {
         self.below.range(..=at).next_back().is_some_and(|(_, &end)| at < end)
     }
 
+    /// The range that has `at` in it.
+    pub(crate) fn containing(&self, at: u64) -> Option<(u64, u64)> {
+        let below = self.below.range(..=at).next_back().map(|(&start, &end)| (start, end));
+        let range = self.last.filter(|&(start, _)| start <= at).or(below);
+        range.filter(|&(_, end)| at < end)
+    }
+
     /// The ranges, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.below.iter().map(|(&start, &end)| (start, end)).chain(self.last)
     }
 

@@ -75,8 +75,7 @@ impl Ipv6 {
 
     /// Writes the header. Bits of the flow label above its 20 are left out.
     pub fn encode(&self, out: &mut [u8; HEADER_LEN]) {
-        let first =
-            6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
+        let first = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
         out[0..4].copy_from_slice(&first.to_be_bytes());
         out[4..6].copy_from_slice(&self.payload_len.to_be_bytes());
         out[6] = self.next_header;

@@ -1,3 +1,48 @@
 //! TCP (RFC 9293) as an engine over IP.
+//!
+//! A [`Stack`] is one host's TCP. Its paths are IP interfaces; it takes and gives whole packets of
+//! IPv4 and IPv6. Connections are asked for and awaited by its methods, and what becomes of them is
+//! told by [`Indication`]s.
+//!
+//! | what | where |
+//! |---|---|
+//! | states, opening, closing, resets | RFC 9293, RFC 5961, RFC 1337, RFC 6528, SYN cookies RFC 4987 |
+//! | window scale, time stamps, PAWS | RFC 7323 |
+//! | selective acknowledgment | RFC 2018, RFC 2883 |
+//! | retransmission time-out | RFC 6298 |
+//! | losses | RFC 5681, RFC 6582, RFC 6675, RFC 6937, RFC 8985, RFC 3042 |
+//! | losses that are none | RFC 3522, RFC 3708, RFC 4015 |
+//! | congestion marks | RFC 3168 |
+//! | congestion control | [`cc`] |
+//!
+//! Left out: urgent data (taken as any other), the pushing of data (everything is pushed), source
+//! routes and other options of IP, path MTU discovery by ICMP, data in a SYN.
 
+mod autotune;
 pub mod cc;
+mod config;
+mod connection;
+mod indication;
+mod isn;
+mod packet;
+mod reassembly;
+mod recovery;
+mod ring;
+mod rtt;
+mod scoreboard;
+mod send_buffer;
+mod seq;
+mod stack;
+#[cfg(test)]
+mod tests;
+mod time_wait;
+
+pub use self::config::{
+    AckPolicy, Backlog, Buffer, Config, Cookies, InitialWindow, KeepAlive, Limits, LossRecovery,
+    Options, Route, Timeouts,
+};
+pub use self::indication::{
+    CloseReason, ConnectionId, Counts, Indication, Info, ListenerId, RequestError, State,
+    Statistics,
+};
+pub use self::stack::Stack;

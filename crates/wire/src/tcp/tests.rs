@@ -74,7 +74,10 @@ fn options_have_the_bytes_of_their_documents() {
         (TcpOption::SackPermitted, &[4, 2]),
         (TcpOption::Sack(blocks), &[5, 10, 0, 0, 0x15, 0x7c, 0, 0, 0x17, 0x70]),
         (TcpOption::Timestamps { value: 1, echo: 0x0203_0405 }, &[8, 10, 0, 0, 0, 1, 2, 3, 4, 5]),
-        (TcpOption::ScpsCapabilities(Capabilities { bits: 0x50, connection: 5 }), &[20, 4, 0x50, 5]),
+        (
+            TcpOption::ScpsCapabilities(Capabilities { bits: 0x50, connection: 5 }),
+            &[20, 4, 0x50, 5],
+        ),
         (TcpOption::Snack { offset: 3, size: 2, bits: &[] }, &[21, 6, 0, 3, 0, 2]),
         (TcpOption::Snack { offset: 3, size: 2, bits: &[0x80] }, &[21, 7, 0, 3, 0, 2, 0x80]),
         (TcpOption::RecordBoundary, &[22, 2]),

@@ -1,0 +1,234 @@
+//! An acknowledgment: what it says of what was sent, and what follows for the window
+//! (RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 3168).
+
+use std::time::Duration;
+
+use engine::Time;
+use wire::tcp::{Flags, SackBlock, Segment};
+
+use super::segment::Said;
+use super::{Connection, Purpose};
+use crate::tcp::autotune::send_capacity;
+use crate::tcp::cc::{self, Ack, Cause, Congestion};
+use crate::tcp::recovery::{Phase, Progress};
+use crate::tcp::scoreboard::Delivery;
+
+/// What an acknowledgment brought, for those who judge it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    pub(super) delivery: Delivery,
+    /// The cumulative acknowledgment went on.
+    pub(super) advanced: bool,
+    /// SACK blocks told something new.
+    pub(super) sacked: bool,
+    /// It is a duplicate (RFC 5681 §2).
+    pub(super) duplicate: bool,
+    /// It reports octets that came twice.
+    pub(super) twice: Option<(u64, u64)>,
+    /// The time stamp it echoes.
+    pub(super) echo: Option<u32>,
+    /// Octets in flight before it.
+    prior_in_flight: u64,
+    prior_out: u64,
+}
+
+impl Connection {
+    /// Takes an acknowledgment of `ack`, in a segment at `at`, that is not beyond what was sent.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        segment: &Segment<'_>,
+        (at, ack): (u64, u64),
+        said: Said,
+    ) {
+        let window_before = self.window;
+        self.update_window(segment, at, ack);
+        let mut news = self.take_in(now, ack, said);
+        let plain = segment.payload.is_empty() && !segment.header.flags.contains(Flags::FIN);
+        let unchanged = plain && self.window == window_before;
+        news.duplicate = !news.advanced
+            && ack == self.una
+            && !self.board.is_empty()
+            && (news.sacked || (unchanged && news.twice.is_none() && !self.sack));
+        self.round_trip(now, &news);
+        if news.advanced {
+            self.timeouts = 0;
+        }
+        let held = self.phase.holds_window();
+        let limited = self.limited_to.is_some_and(|to| self.una < to + news.delivery.acked);
+        self.undo_if_spurious(now, &news);
+        let lost = self.judge(now, &news);
+        self.leave_phase(now, news.advanced);
+        let echo = self.ecn && segment.header.flags.contains(Flags::ECE);
+        if echo {
+            self.reduce_for_mark(now, limited);
+        }
+        self.tell_control(now, &news, (lost, held, limited, echo));
+        self.after_ack(now, &news);
+    }
+
+    /// The peer's window (RFC 9293 §3.10.7.4).
+    fn update_window(&mut self, segment: &Segment<'_>, at: u64, ack: u64) {
+        let (told_at, told_ack) = self.window_told;
+        if ack < self.una || at < told_at || (at == told_at && ack < told_ack) {
+            return;
+        }
+        self.window = u64::from(segment.header.window) << self.send_scale;
+        self.window_max = self.window_max.max(self.window);
+        self.window_told = (at, ack);
+    }
+
+    /// What it says goes into the scoreboard.
+    fn take_in(&mut self, now: Time, ack: u64, said: Said) -> News {
+        let prior_in_flight = self.board.pipe();
+        let prior_out = self.board.out();
+        self.board.least_rtt(self.rtt.least());
+        let mut delivery = Delivery::default();
+        let advanced = ack > self.una;
+        let (mut twice, mut sacked) = (None, false);
+        let blocks = said.sack.filter(|_| self.sack).unwrap_or_default();
+        let blocks = blocks.as_slice();
+        if let Some(first) = blocks.first() {
+            let within = blocks.get(1).map(|block| self.edges(*block));
+            let (left, right) = self.edges(*first);
+            let covered = within.is_some_and(|(from, to)| from <= left && right <= to);
+            if right <= ack || covered {
+                twice = (left < right).then_some((left, right));
+            }
+        }
+        let known = usize::from(twice.is_some());
+        for block in blocks.iter().skip(known) {
+            let (left, right) = self.edges(*block);
+            if left < right && left >= self.una && right > ack && right <= self.nxt {
+                sacked |= self.board.sack(now, left, right, &mut delivery);
+            }
+        }
+        if advanced {
+            self.board.acknowledge(now, ack, &mut delivery);
+            self.una = ack;
+            self.send.release(ack);
+            self.counts.octets_acknowledged += delivery.acked;
+        }
+        let echo = said.stamps.map(|(_, echo)| echo);
+        let twice = twice.filter(|_| self.options.duplicate_sack);
+        let duplicate = false;
+        News { delivery, advanced, sacked, duplicate, twice, echo, prior_in_flight, prior_out }
+    }
+
+    fn edges(&self, block: SackBlock) -> (u64, u64) {
+        let left = self.expand(self.una, block.left);
+        (left, self.expand(left, block.right))
+    }
+
+    /// A sample of the round trip: from what was sent once, or else from the time stamps (Karn's
+    /// rule, RFC 7323 §4.1).
+    fn round_trip(&mut self, now: Time, news: &News) {
+        let delivery = &news.delivery;
+        let by_clock = if delivery.resent_acked { None } else { delivery.rtt_oldest };
+        let by_stamp = || {
+            let echo = news.echo.filter(|echo| *echo != 0 && news.advanced)?;
+            let took = self.stamp(now).wrapping_sub(echo);
+            (took < 1 << 30).then(|| Duration::from_millis(u64::from(took.max(1))))
+        };
+        if let Some(took) = by_clock.or_else(by_stamp) {
+            let samples = news.prior_out.div_ceil(2 * self.mss());
+            self.rtt.sample(took, samples);
+        }
+    }
+
+    /// Whether something is over: a recovery, a reduction, a restart.
+    fn leave_phase(&mut self, now: Time, advanced: bool) {
+        let over = match &self.phase {
+            Phase::Open => false,
+            Phase::Reduced { point } | Phase::Restarted { point } => self.una >= *point,
+            Phase::Recovery(recovery) => {
+                let first = self.control.recovery() == cc::Recovery::FirstAck;
+                self.una >= recovery.point || (first && advanced)
+            }
+        };
+        if !over {
+            return;
+        }
+        if self.phase.holds_window() {
+            self.control.on_recovered(now);
+        }
+        self.board.clear_phantom();
+        self.duplicates = 0;
+        self.phase = Phase::Open;
+    }
+
+    /// The peer echoes a congestion mark (RFC 3168 §6.1.2).
+    fn reduce_for_mark(&mut self, now: Time, cwnd_limited: bool) {
+        if !self.phase.is_open() {
+            return;
+        }
+        let flight_size = self.board.out();
+        let congestion = Congestion { cause: Cause::Ecn, flight_size, cwnd_limited };
+        self.control.on_congestion(now, &congestion);
+        self.counts.ecn_reductions += 1;
+        self.phase = Phase::Reduced { point: self.nxt };
+        self.undo = None;
+        self.reduced = true;
+    }
+
+    fn tell_control(
+        &mut self,
+        now: Time,
+        news: &News,
+        (lost, held, limited, echo): (u64, bool, bool, bool),
+    ) {
+        let delivery = &news.delivery;
+        if delivery.newly_delivered == 0 && lost == 0 {
+            return;
+        }
+        let round = news.advanced && self.una > self.round_end;
+        if round {
+            self.round_end = self.nxt;
+        }
+        let in_flight = self.board.pipe();
+        let ack = Ack {
+            acked: delivery.acked,
+            sacked: delivery.sacked,
+            newly_delivered: delivery.newly_delivered,
+            delivered: self.board.delivered(),
+            lost,
+            rtt: if delivery.resent_acked { None } else { delivery.rtt_latest },
+            srtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.least(),
+            prior_in_flight: news.prior_in_flight,
+            in_flight,
+            round,
+            rate: self.board.rate(delivery),
+            in_recovery: held || self.phase.holds_window(),
+            cwnd_limited: limited,
+            ecn_echo: echo,
+        };
+        self.control.on_ack(now, &ack);
+        let (target, mss) = (self.control.cwnd(), self.mss());
+        if let Phase::Recovery(recovery) = &mut self.phase {
+            let delivered = delivery.newly_delivered;
+            recovery.acknowledged(Progress { delivered, pipe: in_flight, target, mss });
+        }
+    }
+
+    fn after_ack(&mut self, now: Time, news: &News) {
+        if self.finished && self.una > self.fin() {
+            self.fin_acknowledged(now);
+        }
+        let probing = matches!(self.timers.main, Some((_, Purpose::TailLossProbe)));
+        if news.advanced || (news.sacked && probing) {
+            self.arm_retransmission(now);
+        }
+        if self.usable() > 0 {
+            self.end_persist();
+        }
+        if news.advanced && self.may_send() {
+            let capacity = send_capacity(self.options.send_buffer, self.control.cwnd());
+            self.send.grow(capacity);
+            if self.wants_room && self.send.room() * 3 >= self.send.capacity() {
+                self.wants_room = false;
+                self.events.writable = !self.finished;
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Opening: SYNs sent and received, and what they agree on (RFC 9293 §3.10.1, §3.10.7.3, §3.10.7.4).
+
+use engine::{PathId, Time};
+use wire::tcp::{Flags, Segment, TcpOption};
+
+use super::{Connection, Events, Rules, Stamps, Timers};
+use crate::tcp::autotune::ReceiveTuning;
+use crate::tcp::cc;
+use crate::tcp::config::Options;
+use crate::tcp::indication::{CloseReason, Counts, ListenerId, State};
+use crate::tcp::packet::{Flow, Tuple};
+use crate::tcp::reassembly::Reassembly;
+use crate::tcp::recovery::Phase;
+use crate::tcp::rtt::Rtt;
+use crate::tcp::scoreboard::Scoreboard;
+use crate::tcp::send_buffer::SendBuffer;
+use crate::tcp::seq;
+
+/// What a peer's SYN offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) mss: Option<u16>,
+    pub(crate) scale: Option<u8>,
+    pub(crate) stamp: Option<u32>,
+    pub(crate) sack: bool,
+    /// ECN is asked for, or agreed to.
+    pub(crate) ecn: bool,
+}
+
+impl Offer {
+    pub(crate) fn of(segment: &Segment<'_>) -> Self {
+        let mut offer = Self::default();
+        for option in segment.options.map_while(Result::ok) {
+            match option {
+                TcpOption::MaximumSegmentSize(size) => offer.mss = Some(size),
+                TcpOption::WindowScale(shift) => offer.scale = Some(shift.min(14)),
+                TcpOption::SackPermitted => offer.sack = true,
+                TcpOption::Timestamps { value, .. } => offer.stamp = Some(value),
+                TcpOption::NoOperation
+                | TcpOption::Sack(_)
+                | TcpOption::ScpsCapabilities(_)
+                | TcpOption::ScpsExtended(_)
+                | TcpOption::Snack { .. }
+                | TcpOption::RecordBoundary
+                | TcpOption::CorruptionExperienced
+                | TcpOption::Unknown { .. } => {}
+            }
+        }
+        let flags = segment.header.flags;
+        // A SYN has both bits, its answer one (RFC 3168 §6.1.1).
+        offer.ecn = if flags.contains(Flags::ACK) {
+            flags.contains(Flags::ECE) && !flags.contains(Flags::CWR)
+        } else {
+            flags.contains(Flags::ECE | Flags::CWR)
+        };
+        offer
+    }
+}
+
+/// What a connection begins with.
+#[derive(Debug)]
+pub(crate) struct Negotiated {
+    pub(crate) tuple: Tuple,
+    pub(crate) path: PathId,
+    pub(crate) mtu: usize,
+    pub(crate) initial: u32,
+    pub(crate) stamp_offset: u32,
+    pub(crate) seed: u64,
+}
+
+impl Connection {
+    fn new(now: Time, at: &Negotiated, options: Options, rules: Rules, state: State) -> Self {
+        let iss = seq::begin(at.initial);
+        let tuple = at.tuple;
+        let receive = options.receive_capacity();
+        Self {
+            flow: Flow::new(tuple, options.hop_limit, options.dscp, at.seed as u16),
+            path: at.path,
+            listener: None,
+            mtu: at.mtu,
+            rules,
+            state,
+            events: Events::default(),
+            counts: Counts::default(),
+            iss,
+            una: iss,
+            nxt: iss,
+            window: 0,
+            window_max: 0,
+            window_told: (0, 0),
+            send_scale: 0,
+            peer_mss: if tuple.remote.is_ipv4() { 536 } else { 1220 },
+            send: SendBuffer::new(iss + 1, options.send_buffer.initial()),
+            finished: false,
+            board: Scoreboard::new(iss + 1),
+            control: cc::new(options.congestion, 536, 536, u64::MAX, at.seed),
+            seed: at.seed,
+            phase: Phase::Open,
+            rtt: Rtt::new(options.timeouts),
+            undo: None,
+            duplicates: 0,
+            recover: iss,
+            timeouts: 0,
+            urgent: false,
+            override_window: false,
+            window_probe: false,
+            probe_due: false,
+            probe_end: None,
+            round_end: iss + 1,
+            limited_to: None,
+            last_sent: now,
+            pace_next: Time::ZERO,
+            wants_room: false,
+            receive: Reassembly::new(0, receive, rules.gaps),
+            receive_scale: 0,
+            scaled: false,
+            advertised: 0,
+            fin_at: None,
+            fin_received: false,
+            detached: false,
+            told_readable: false,
+            tuning: ReceiveTuning::new(now, options.receive_buffer),
+            full_segment: 536,
+            last_ack_sent: 0,
+            quick_left: options.acks.quick,
+            acks_due: 0,
+            ack_now: false,
+            duplicate: None,
+            last_challenge: None,
+            last_heard: now,
+            keep_alive_sent: 0,
+            stamps: None,
+            stamp_offset: at.stamp_offset,
+            sack: false,
+            ecn: false,
+            echo: false,
+            reduced: false,
+            syn_due: true,
+            syn_tries: 0,
+            timers: Timers::default(),
+            options,
+        }
+    }
+
+    /// The user asks for a connection.
+    pub(crate) fn active(now: Time, at: &Negotiated, options: Options, rules: Rules) -> Self {
+        let mut connection = Self::new(now, at, options, rules, State::SynSent);
+        connection.receive_scale = connection.options.receive_scale();
+        connection
+    }
+
+    /// A SYN has come to a listener.
+    pub(crate) fn passive(
+        now: Time,
+        at: &Negotiated,
+        options: Options,
+        rules: Rules,
+        (listener, segment): (ListenerId, &Segment<'_>),
+    ) -> Self {
+        let mut connection = Self::new(now, at, options, rules, State::SynReceived);
+        connection.listener = Some(listener);
+        connection.peer_syn(now, segment.header.sequence, Offer::of(segment));
+        connection.window = u64::from(segment.header.window);
+        connection
+    }
+
+    /// A cookie has come back: the connection is as its SYN and the answer had made it.
+    pub(crate) fn from_cookie(
+        now: Time,
+        at: &Negotiated,
+        options: Options,
+        rules: Rules,
+        (listener, irs, offer): (ListenerId, u32, Offer),
+    ) -> Self {
+        let mut connection = Self::new(now, at, options, rules, State::SynReceived);
+        connection.listener = Some(listener);
+        connection.peer_syn(now, irs, offer);
+        connection.syn_due = false;
+        connection.nxt = connection.iss + 1;
+        // The answer that made it has announced this much.
+        connection.advertised =
+            connection.receive.next() + connection.receive.capacity().min(65_535);
+        connection.last_ack_sent = connection.receive.next();
+        connection
+    }
+
+    /// Takes the peer's SYN in.
+    fn peer_syn(&mut self, now: Time, sequence: u32, offer: Offer) {
+        let next = seq::begin(sequence) + 1;
+        let capacity = self.options.receive_capacity();
+        self.receive = Reassembly::new(next, capacity, self.rules.gaps);
+        self.advertised = next;
+        self.last_ack_sent = next;
+        self.window_told = (next - 1, self.una);
+        if let Some(mss) = offer.mss {
+            self.peer_mss = mss.max(64);
+        }
+        let scale = offer.scale.filter(|_| self.options.window_scale);
+        self.scaled = scale.is_some();
+        self.send_scale = scale.unwrap_or(0);
+        self.receive_scale = if self.scaled { self.options.receive_scale() } else { 0 };
+        self.sack = offer.sack && self.options.sack;
+        self.ecn = offer.ecn && self.options.ecn;
+        self.stamps = offer.stamp.filter(|_| self.options.timestamps).map(|recent| Stamps {
+            offset: self.stamp_offset,
+            recent,
+            recent_at: now,
+        });
+    }
+
+    /// The options and flags of a SYN.
+    pub(super) fn syn_parts(&self, now: Time) -> (Flags, Vec<TcpOption<'static>>) {
+        let answers = self.state == State::SynReceived;
+        let fit = self.mtu.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
+        let mss = self.options.mss.map_or(fit, |mss| fit.min(usize::from(mss))).min(65_535) as u16;
+        let mut options = vec![TcpOption::MaximumSegmentSize(mss)];
+        let agreed = |wanted: bool, agreed: bool| if answers { agreed } else { wanted };
+        let sack = agreed(self.options.sack, self.sack);
+        let stamps = agreed(self.options.timestamps, self.stamps.is_some());
+        if sack {
+            options.push(TcpOption::SackPermitted);
+        }
+        if stamps {
+            if !sack {
+                options.extend([TcpOption::NoOperation; 2]);
+            }
+            let echo = self.stamps.map_or(0, |stamps| stamps.recent);
+            options.push(TcpOption::Timestamps { value: self.stamp(now), echo });
+        }
+        // A shift of zero is offered, too: it says that shifts are understood.
+        if self.options.window_scale && (!answers || self.scaled) {
+            let padding = if sack && !stamps { 3 } else { 1 };
+            options.extend(std::iter::repeat_n(TcpOption::NoOperation, padding));
+            options.push(TcpOption::WindowScale(self.receive_scale));
+        } else if sack && !stamps {
+            options.extend([TcpOption::NoOperation; 2]);
+        }
+        let mut flags = Flags::SYN;
+        if answers {
+            flags |= Flags::ACK;
+            flags |= if self.ecn { Flags::ECE } else { Flags::NONE };
+        } else if self.options.ecn && self.syn_tries == 0 {
+            // A SYN that is sent again asks no more, in case that was why it was lost.
+            flags |= Flags::ECE | Flags::CWR;
+        }
+        (flags, options)
+    }
+
+    /// A segment while a SYN is sent and none has come (RFC 9293 §3.10.7.3). Says whether it is to be
+    /// answered with a reset.
+    pub(super) fn in_syn_sent(&mut self, now: Time, segment: &Segment<'_>) -> bool {
+        let header = &segment.header;
+        let acknowledges = header.flags.contains(Flags::ACK);
+        let ack = self.expand(self.una, header.acknowledgment);
+        if acknowledges && (ack <= self.iss || ack > self.nxt) {
+            return !header.flags.contains(Flags::RST);
+        }
+        if header.flags.contains(Flags::RST) {
+            if acknowledges {
+                self.end(CloseReason::Refused);
+            }
+            return false;
+        }
+        if !header.flags.contains(Flags::SYN) {
+            return false;
+        }
+        let offer = Offer::of(segment);
+        self.peer_syn(now, header.sequence, offer);
+        self.window = u64::from(header.window);
+        self.window_max = self.window;
+        if acknowledges {
+            if self.syn_tries == 1 {
+                self.rtt.sample(now.since(self.last_sent), 1);
+            }
+            self.una = ack;
+            self.acks_due = 1;
+            self.establish(now);
+        } else {
+            // Both ask at the same time.
+            self.state = State::SynReceived;
+            (self.syn_due, self.nxt) = (true, self.iss);
+        }
+        false
+    }
+
+    /// An acknowledgment of the SYN has come in SYN-RECEIVED.
+    pub(super) fn syn_acknowledged(&mut self, now: Time, segment: &Segment<'_>) {
+        if self.syn_tries == 1 {
+            self.rtt.sample(now.since(self.last_sent), 1);
+        }
+        self.una = self.iss + 1;
+        self.window = u64::from(segment.header.window) << self.send_scale;
+        self.window_max = self.window;
+        self.window_told = (self.receive_next(), self.una);
+        self.establish(now);
+    }
+
+    fn establish(&mut self, now: Time) {
+        if self.syn_tries > 1 {
+            self.rtt.syn_timed_out();
+        }
+        self.rtt.end_backoff();
+        self.state = State::Established;
+        self.events.established = true;
+        (self.timers.syn_at, self.syn_due) = (None, false);
+        self.recover = self.una;
+        self.control = self.new_control();
+        self.tuning = ReceiveTuning::new(now, self.options.receive_buffer);
+        self.last_heard = now;
+        self.last_sent = now;
+        self.rearm_keep_alive(now);
+        if self.finished {
+            self.state = State::FinWait1;
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Time passes: retransmission, persist, probes, delayed acknowledgments, keep-alive.
+
+use std::time::Duration;
+
+use engine::{Deadline, Time};
+
+use super::{Connection, Purpose};
+use crate::tcp::cc::Timeout;
+use crate::tcp::indication::{CloseReason, State};
+use crate::tcp::recovery::Phase;
+
+impl Connection {
+    /// The next moment at which something is due.
+    pub(crate) fn deadline(&self) -> Option<Deadline> {
+        let main = self.timers.main.map(|(at, purpose)| {
+            let why = match purpose {
+                Purpose::Retransmit => "retransmission",
+                Purpose::TailLossProbe => "tail loss probe",
+                Purpose::Persist => "persist",
+            };
+            Deadline { at, why }
+        });
+        let others = [
+            (self.timers.syn_at, "SYN"),
+            (self.timers.ack_at, "delayed ACK"),
+            (self.timers.reorder_at, "reordering"),
+            (self.timers.keep_alive_at, "keep-alive"),
+            (self.timers.pace_at, "pacing"),
+            (self.timers.linger_at, "FIN-WAIT-2"),
+        ];
+        let others = others.into_iter().filter_map(|(at, why)| Some(Deadline { at: at?, why }));
+        main.into_iter().chain(others).min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        let due = |at: &mut Option<Time>| at.take_if(|at| *at <= now).is_some();
+        // Being woken is all that a pace asks for.
+        due(&mut self.timers.pace_at);
+        if due(&mut self.timers.ack_at) {
+            self.ack_now = true;
+        }
+        if due(&mut self.timers.syn_at) {
+            self.syn_timed_out();
+        }
+        if due(&mut self.timers.linger_at) {
+            self.end(CloseReason::Graceful);
+        }
+        if due(&mut self.timers.reorder_at) {
+            self.reordering_timed_out(now);
+        }
+        if due(&mut self.timers.keep_alive_at) {
+            self.keep_alive(now);
+        }
+        if let Some((_, purpose)) = self.timers.main.take_if(|(at, _)| *at <= now) {
+            match purpose {
+                Purpose::Retransmit => self.retransmission_timed_out(now),
+                Purpose::TailLossProbe => self.probe_timed_out(now),
+                Purpose::Persist => self.persist_timed_out(now),
+            }
+        }
+    }
+
+    fn syn_timed_out(&mut self) {
+        if self.syn_tries > self.options.syn_retries {
+            return self.end(CloseReason::TimedOut);
+        }
+        self.rtt.back_off();
+        self.syn_due = true;
+    }
+
+    fn retransmission_timed_out(&mut self, now: Time) {
+        if self.board.is_empty() {
+            return;
+        }
+        if self.timeouts >= self.options.retries {
+            return self.end(CloseReason::TimedOut);
+        }
+        self.timeouts += 1;
+        self.counts.timeouts += 1;
+        let flight_size = self.board.out();
+        let is_first = self.timeouts == 1;
+        if is_first {
+            self.note_undo(now);
+        }
+        self.board.lose_all();
+        self.control.on_timeout(now, &Timeout { flight_size, is_first });
+        self.phase = Phase::Restarted { point: self.nxt };
+        self.recover = self.nxt;
+        self.duplicates = 0;
+        self.timers.reorder_at = None;
+        self.probe_end = None;
+        self.probe_due = false;
+        self.rtt.back_off();
+        self.urgent = true;
+        self.arm_retransmission(now);
+    }
+
+    fn probe_timed_out(&mut self, now: Time) {
+        if self.board.is_empty() {
+            return;
+        }
+        if !self.phase.is_open() {
+            return self.arm_retransmission(now);
+        }
+        self.probe_due = true;
+        self.timers.main = Some((now + self.rtt.timeout(), Purpose::Retransmit));
+    }
+
+    fn persist_timed_out(&mut self, now: Time) {
+        if self.timeouts >= self.options.retries {
+            return self.end(CloseReason::TimedOut);
+        }
+        self.rtt.back_off();
+        if self.usable() > 0 {
+            self.override_window = true;
+        } else {
+            // It counts until an answer comes (RFC 9293 §3.8.6.1).
+            self.timeouts += 1;
+            self.counts.window_probes += 1;
+            self.probe_window();
+        }
+        self.timers.main = Some((now + self.rtt.timeout(), Purpose::Persist));
+    }
+
+    fn keep_alive(&mut self, now: Time) {
+        let Some(keep_alive) = self.options.keep_alive else { return };
+        let due = self.last_heard + keep_alive.idle;
+        if self.keep_alive_sent == 0 && due > now {
+            self.timers.keep_alive_at = Some(due);
+            return;
+        }
+        if self.board.is_empty() && self.send.is_empty() {
+            if self.keep_alive_sent >= keep_alive.probes {
+                return self.end(CloseReason::TimedOut);
+            }
+            self.keep_alive_sent += 1;
+            self.probe_window();
+        }
+        self.timers.keep_alive_at = Some(now + keep_alive.interval);
+    }
+
+    pub(super) fn rearm_keep_alive(&mut self, now: Time) {
+        self.keep_alive_sent = 0;
+        if let Some(keep_alive) = self.options.keep_alive
+            && self.timers.keep_alive_at.is_none()
+        {
+            self.timers.keep_alive_at = Some(now + keep_alive.idle);
+        }
+    }
+
+    /// Arms the main timer anew: something is in flight and news have come, or it is sent.
+    pub(super) fn arm_retransmission(&mut self, now: Time) {
+        if self.board.is_empty() || self.state == State::Closed {
+            self.timers.main = None;
+            return;
+        }
+        let timeout = self.rtt.timeout();
+        self.timers.main = match self.probe_patience() {
+            Some(patience) if patience < timeout => Some((now + patience, Purpose::TailLossProbe)),
+            Some(_) | None => Some((now + timeout, Purpose::Retransmit)),
+        };
+    }
+
+    /// How long to wait before a tail loss probe (RFC 8985 §7.2), if one may be sent.
+    fn probe_patience(&self) -> Option<Duration> {
+        let wanted = self.options.tail_loss_probe && self.sack && self.phase.is_open();
+        if !wanted || self.probe_end.is_some() || self.probe_due || self.board.has_sacked() {
+            return None;
+        }
+        let smoothed = self.rtt.smoothed()?;
+        // A single segment may be waiting for the peer's delayed acknowledgment.
+        let single = self.board.out() <= self.mss();
+        Some(smoothed * 2 + if single { Duration::from_millis(200) } else { Duration::ZERO })
+    }
+
+    /// Waits for the peer's window, unless something else will come.
+    pub(super) fn arm_persist(&mut self, now: Time) {
+        if self.timers.main.is_none() {
+            self.timers.main = Some((now + self.rtt.timeout(), Purpose::Persist));
+        }
+    }
+
+    /// The persist timer runs no more: something can be sent, or nothing is to be.
+    pub(super) fn end_persist(&mut self) {
+        if matches!(self.timers.main, Some((_, Purpose::Persist))) {
+            self.timers.main = None;
+            self.rtt.end_backoff();
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Segments in IP packets.
+
+use std::net::{IpAddr, SocketAddr};
+
+use engine::Ecn;
+use wire::DecodeErrorKind;
+use wire::ip::{self, Ipv4};
+use wire::ipv6::{self, Ipv6};
+use wire::tcp::{self, Header, PseudoHeader, Segment, TcpOption};
+
+/// A segment that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived<'a> {
+    pub(crate) tuple: Tuple,
+    pub(crate) ecn: Ecn,
+    pub(crate) segment: Segment<'a>,
+}
+
+/// The two ends of a connection, as this one sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tuple {
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
+/// Why a packet is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Another protocol, or an extension header.
+    NotTcp,
+    /// A piece of a packet.
+    Fragment,
+    /// A checksum is wrong.
+    Checksum,
+    /// It is no packet, or no segment.
+    Malformed,
+}
+
+impl From<wire::DecodeError> for Fault {
+    fn from(error: wire::DecodeError) -> Self {
+        match error.kind {
+            DecodeErrorKind::Checksum { .. } => Self::Checksum,
+            DecodeErrorKind::Truncated { .. }
+            | DecodeErrorKind::Trailing { .. }
+            | DecodeErrorKind::Version(_)
+            | DecodeErrorKind::Invalid(_) => Self::Malformed,
+        }
+    }
+}
+
+/// Reads a packet.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
+    let (protocol, traffic_class, source, destination, payload) =
+        if bytes.first().is_some_and(|first| first >> 4 == 6) {
+            let (ip, payload) = Ipv6::decode(bytes)?;
+            (ip.next_header, ip.traffic_class, ip.source.into(), ip.destination.into(), payload)
+        } else {
+            let (ip, payload) = Ipv4::decode(bytes)?;
+            if ip.is_fragment() {
+                return Err(Fault::Fragment);
+            }
+            let (source, destination) = (IpAddr::V4(ip.source), IpAddr::V4(ip.destination));
+            (ip.protocol, ip.traffic_class, source, destination, payload)
+        };
+    if protocol != tcp::PROTOCOL {
+        return Err(Fault::NotTcp);
+    }
+    let segment = Segment::decode(payload, PseudoHeader::new(source, destination, protocol))?;
+    let ecn = match traffic_class & 3 {
+        0 => Ecn::NotEct,
+        1 => Ecn::Ect1,
+        2 => Ecn::Ect0,
+        _ => Ecn::Ce,
+    };
+    let tuple = Tuple {
+        remote: SocketAddr::new(source, segment.header.source),
+        local: SocketAddr::new(destination, segment.header.destination),
+    };
+    Ok(Arrived { tuple, ecn, segment })
+}
+
+/// What the packets of a connection have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub(crate) tuple: Tuple,
+    pseudo: PseudoHeader,
+    hop_limit: u8,
+    dscp: u8,
+    /// The identification of the next packet; the next number each, for compressed headers.
+    id: u16,
+}
+
+impl Flow {
+    pub(crate) fn new(tuple: Tuple, hop_limit: u8, dscp: u8, id: u16) -> Self {
+        let pseudo = PseudoHeader::new(tuple.local.ip(), tuple.remote.ip(), tcp::PROTOCOL);
+        Self { tuple, pseudo, hop_limit, dscp: dscp & 0x3f, id }
+    }
+
+    /// Octets of IP's header.
+    pub(crate) fn ip_len(&self) -> usize {
+        ip_len(self.tuple.remote.ip())
+    }
+
+    /// Writes a packet around the data, which lies at its end.
+    pub(crate) fn write(
+        &mut self,
+        packet: &mut [u8],
+        header: Header,
+        options: &[TcpOption<'_>],
+        ecn: Ecn,
+    ) {
+        let mark = match ecn {
+            Ecn::NotEct => 0,
+            Ecn::Ect1 => 1,
+            Ecn::Ect0 => 2,
+            Ecn::Ce => 3,
+        };
+        let traffic_class = self.dscp << 2 | mark;
+        let len = packet.len();
+        let ip_len = self.ip_len();
+        let (head, segment) = packet.split_at_mut(ip_len);
+        let ports = Header {
+            source: self.tuple.local.port(),
+            destination: self.tuple.remote.port(),
+            ..header
+        };
+        tcp::encode(&ports, options, self.pseudo, segment).expect("the packet has room for them");
+        match (self.tuple.local.ip(), self.tuple.remote.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let ip = Ipv4 {
+                    traffic_class,
+                    total_len: len as u16,
+                    id: self.id,
+                    fragment: ip::DONT_FRAGMENT,
+                    ttl: self.hop_limit,
+                    protocol: tcp::PROTOCOL,
+                    source,
+                    destination,
+                };
+                self.id = self.id.wrapping_add(1);
+                ip.encode(head.first_chunk_mut().expect("the length of its header"));
+            }
+            (local, remote) => {
+                let ip = Ipv6 {
+                    traffic_class,
+                    flow_label: 0,
+                    payload_len: (len - ip_len) as u16,
+                    next_header: tcp::PROTOCOL,
+                    hop_limit: self.hop_limit,
+                    source: v6(local),
+                    destination: v6(remote),
+                };
+                ip.encode(head.first_chunk_mut().expect("the length of its header"));
+            }
+        }
+    }
+}
+
+fn v6(address: IpAddr) -> std::net::Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+/// Octets of the IP header of packets to this address.
+pub(crate) fn ip_len(address: IpAddr) -> usize {
+    match address {
+        IpAddr::V4(_) => ip::HEADER_LEN,
+        IpAddr::V6(_) => ipv6::HEADER_LEN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::tcp::Flags;
+
+    use super::*;
+
+    fn packet(local: &str, remote: &str, ecn: Ecn) -> Vec<u8> {
+        let tuple = Tuple { local: local.parse().unwrap(), remote: remote.parse().unwrap() };
+        let mut flow = Flow::new(tuple, 64, 0, 7);
+        let mut packet = vec![0xa5; flow.ip_len() + 24 + 3];
+        let header = Header { flags: Flags::ACK, sequence: 5, ..Header::default() };
+        flow.write(&mut packet, header, &[TcpOption::MaximumSegmentSize(9)], ecn);
+        packet
+    }
+
+    #[test]
+    fn what_is_written_is_read_by_the_other_end() {
+        for (local, remote) in [("10.0.0.1:80", "10.0.0.2:999"), ("[fe80::1]:80", "[fe80::2]:999")]
+        {
+            for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
+                let packet = packet(local, remote, ecn);
+                let arrived = decode(&packet).expect("our own packet");
+                assert_eq!(arrived.tuple.remote, local.parse().unwrap());
+                assert_eq!(arrived.tuple.local, remote.parse().unwrap());
+                assert_eq!((arrived.ecn, arrived.segment.payload), (ecn, &[0xa5; 3][..]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_segment_is_told_apart() {
+        let fault = |change: fn(&mut Vec<u8>)| {
+            let mut packet = packet("10.0.0.1:80", "10.0.0.2:999", Ecn::NotEct);
+            change(&mut packet);
+            // The header's checksum is right again.
+            if let Some(head) = packet.first_chunk_mut::<20>() {
+                head[10..12].fill(0);
+                let sum = !ip::fold(ip::sum(head));
+                head[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            decode(&packet).err()
+        };
+        assert_eq!(fault(|_| {}), None);
+        assert_eq!(fault(|packet| packet[9] = 17), Some(Fault::NotTcp));
+        assert_eq!(fault(|packet| packet[6] = 0x20), Some(Fault::Fragment));
+        assert_eq!(fault(|packet| packet[46] ^= 1), Some(Fault::Checksum));
+        assert_eq!(fault(|packet| packet[0] = 0x55), Some(Fault::Malformed));
+        assert_eq!(fault(|packet| packet.truncate(30)), Some(Fault::Malformed));
+        assert_eq!(decode(&[]).err(), Some(Fault::Malformed));
+    }
+}

@@ -1,0 +1,251 @@
+//! What arrived and the user has not read: in order, and beyond gaps.
+
+use wire::tcp::{SackBlock, SackBlocks};
+
+use super::ring::Ring;
+use super::seq;
+use crate::ranges::Ranges;
+
+/// The receiver's half of a stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Reassembly {
+    ring: Ring,
+    /// The first octet that the user has not read.
+    start: u64,
+    /// The octet expected next.
+    next: u64,
+    /// What arrived beyond it.
+    beyond: Ranges,
+    /// Blocks of that, the latest first (RFC 2018 §4).
+    recent: Vec<(u64, u64)>,
+    capacity: u64,
+    gaps_max: usize,
+}
+
+/// What became of a segment's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It was next, and this much can be read now that could not before.
+    InOrder { octets: u64, filled_gap: bool },
+    /// It lies behind a gap.
+    Beyond,
+    /// This much of its beginning had arrived before, and nothing in it is new.
+    Duplicate { start: u64, end: u64 },
+    /// There is no room for one more gap.
+    Refused,
+}
+
+impl Reassembly {
+    /// An empty one that expects `next` first.
+    pub(crate) fn new(next: u64, capacity: u64, gaps_max: usize) -> Self {
+        Self {
+            ring: Ring::default(),
+            start: next,
+            next,
+            beyond: Ranges::new(),
+            recent: Vec::new(),
+            capacity,
+            gaps_max,
+        }
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Octets that can be read.
+    pub(crate) fn readable(&self) -> u64 {
+        self.next - self.start
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Makes it larger; it never becomes smaller.
+    pub(crate) fn grow(&mut self, capacity: u64) {
+        self.capacity = self.capacity.max(capacity);
+    }
+
+    /// The octet behind the last that there is room for.
+    pub(crate) fn edge(&self) -> u64 {
+        self.start + self.capacity
+    }
+
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.beyond.len() > 0
+    }
+
+    /// Takes octets that lie within `next..edge` at least in part, up to `limit`.
+    pub(crate) fn insert(&mut self, at: u64, octets: &[u8], limit: u64) -> Arrival {
+        let end = (at + octets.len() as u64).min(limit).max(at);
+        if end <= self.next {
+            return Arrival::Duplicate { start: at, end };
+        }
+        let from = at.max(self.next);
+        let octets = &octets[(from - at) as usize..(end - at) as usize];
+        if from > self.next {
+            return self.insert_beyond(from, octets);
+        }
+        let before = self.next;
+        self.ring.reserve(self.start, self.used(), end);
+        self.ring.write(from, octets);
+        self.next = end;
+        let filled_gap = self.has_gaps();
+        if filled_gap {
+            self.join();
+        }
+        Arrival::InOrder { octets: self.next - before, filled_gap }
+    }
+
+    fn used(&self) -> u64 {
+        self.next.max(self.beyond.end())
+    }
+
+    fn insert_beyond(&mut self, from: u64, octets: &[u8]) -> Arrival {
+        let end = from + octets.len() as u64;
+        if self.beyond.gaps(from, end).next().is_none() {
+            self.report(from);
+            return Arrival::Duplicate { start: from, end };
+        }
+        if self.beyond.would_add_range(from, end) && self.beyond.len() >= self.gaps_max {
+            return Arrival::Refused;
+        }
+        self.ring.reserve(self.start, self.used(), end);
+        self.ring.write(from, octets);
+        self.beyond.insert(from, end);
+        self.report(from);
+        Arrival::Beyond
+    }
+
+    /// Puts the block that has `at` in front of the others.
+    fn report(&mut self, at: u64) {
+        let Some(block) = self.block(at) else { return };
+        self.recent.retain(|(start, end)| *end < block.0 || *start > block.1);
+        self.recent.insert(0, block);
+        self.recent.truncate(SackBlocks::MAX);
+    }
+
+    fn block(&self, at: u64) -> Option<(u64, u64)> {
+        // A block has no gap of one octet at `at`.
+        self.beyond.containing(at)
+    }
+
+    /// Goes on over what had arrived beyond a gap that is filled.
+    fn join(&mut self) {
+        if let Some((_, end)) = self.beyond.containing(self.next) {
+            self.next = end;
+        }
+        self.beyond.remove(0, self.next);
+        let next = self.next;
+        self.recent.retain(|(_, end)| *end > next);
+    }
+
+    /// Blocks to report, at most so many.
+    pub(crate) fn blocks(&self, most: usize) -> impl Iterator<Item = SackBlock> + '_ {
+        self.recent
+            .iter()
+            .take(most)
+            .map(|(start, end)| SackBlock { left: seq::wire(*start), right: seq::wire(*end) })
+    }
+
+    /// What can be read, in one piece or in two.
+    pub(crate) fn peek(&self) -> (&[u8], &[u8]) {
+        self.ring.slices(self.start, self.readable() as usize)
+    }
+
+    /// Forgets what was read.
+    pub(crate) fn consume(&mut self, octets: u64) {
+        self.start = (self.start + octets).min(self.next);
+    }
+
+    /// Forgets everything, and gives the memory back.
+    pub(crate) fn clear(&mut self) {
+        self.start = self.next;
+        self.beyond = Ranges::new();
+        self.recent.clear();
+        self.ring.clear();
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        // A range takes some 50 octets in its map.
+        self.ring.memory() + self.beyond.len() * 64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn blocks(reassembly: &Reassembly) -> Vec<(u32, u32)> {
+        reassembly.blocks(4).map(|block| (block.left, block.right)).collect()
+    }
+
+    #[test]
+    fn the_latest_block_comes_first() {
+        let mut all = Reassembly::new(100, 10_000, 16);
+        for (at, expected) in [
+            (300, &[(300, 350)][..]),
+            (500, &[(500, 550), (300, 350)]),
+            (200, &[(200, 250), (500, 550), (300, 350)]),
+            (350, &[(300, 400), (200, 250), (500, 550)]),
+        ] {
+            assert_eq!(all.insert(at, &[7; 50], 9999), Arrival::Beyond);
+            assert_eq!(blocks(&all), expected);
+        }
+        let duplicate = Arrival::Duplicate { start: 500, end: 520 };
+        assert_eq!(all.insert(500, &[7; 20], 9999), duplicate);
+        assert_eq!(blocks(&all)[0], (500, 550));
+        let filled = Arrival::InOrder { octets: 150, filled_gap: true };
+        assert_eq!(all.insert(80, &[7; 120], 9999), filled);
+        assert_eq!(blocks(&all), [(500, 550), (300, 400)]);
+        assert_eq!(all.insert(200, &[7; 50], 9999), Arrival::Duplicate { start: 200, end: 250 });
+        assert_eq!(
+            all.insert(250, &[7; 9000], 400),
+            Arrival::InOrder { octets: 150, filled_gap: true }
+        );
+        assert_eq!((all.readable(), all.next()), (300, 400));
+    }
+
+    #[test]
+    fn gaps_are_bounded() {
+        let mut all = Reassembly::new(0, 10_000, 2);
+        assert_eq!(all.insert(10, &[1], 9999), Arrival::Beyond);
+        assert_eq!(all.insert(20, &[1], 9999), Arrival::Beyond);
+        assert_eq!(all.insert(30, &[1], 9999), Arrival::Refused);
+        assert_eq!(all.insert(11, &[1], 9999), Arrival::Beyond, "no gap is added");
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_gives_the_stream(
+            pieces in prop::collection::vec((0..400_u64, 1..80_usize), 1..60),
+            read_every in 1..5_usize,
+        ) {
+            let content: Vec<u8> = (0..500_u64).map(|i| ((i * 37) >> 2) as u8).collect();
+            let origin = seq::begin(u32::MAX - 100);
+            let mut all = Reassembly::new(origin, 500, 1000);
+            let mut out = Vec::new();
+            // In the end all of it, so that it is complete.
+            let rest = (0..500).step_by(50).map(|at| (at, 50));
+            for (n, (at, len)) in pieces.into_iter().chain(rest).enumerate() {
+                let end = content.len().min(at as usize + len);
+                all.insert(origin + at, &content[at as usize..end], origin + 500);
+                if n % read_every == 0 {
+                    let (first, second) = all.peek();
+                    out.extend([first, second].concat());
+                    all.consume(all.readable());
+                }
+                for block in all.blocks(4) {
+                    prop_assert!(seq::expand(all.next(), block.left) > all.next());
+                }
+            }
+            let (first, second) = all.peek();
+            out.extend([first, second].concat());
+            prop_assert!(!all.has_gaps());
+            prop_assert_eq!(out, content);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the user wrote and the peer has not acknowledged.
+
+use super::ring::Ring;
+
+/// Octets of the stream from the first that is not acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) struct SendBuffer {
+    ring: Ring,
+    start: u64,
+    end: u64,
+    capacity: u64,
+}
+
+impl SendBuffer {
+    /// An empty one whose first octet will be `start`.
+    pub(crate) fn new(start: u64, capacity: u64) -> Self {
+        Self { ring: Ring::default(), start, end: start, capacity }
+    }
+
+    /// The one behind the last octet written.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(crate) fn room(&self) -> u64 {
+        self.capacity.saturating_sub(self.len())
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Makes it larger; it never becomes smaller.
+    pub(crate) fn grow(&mut self, capacity: u64) {
+        self.capacity = self.capacity.max(capacity);
+    }
+
+    /// Takes what there is room for and says how much that is.
+    pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
+        let taken = octets.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX));
+        self.ring.reserve(self.start, self.end, self.end + taken as u64);
+        self.ring.write(self.end, &octets[..taken]);
+        self.end += taken as u64;
+        taken
+    }
+
+    /// Copies octets that are still there.
+    pub(crate) fn read(&self, at: u64, out: &mut [u8]) {
+        debug_assert!(at >= self.start && at + out.len() as u64 <= self.end);
+        self.ring.read(at, out);
+    }
+
+    /// Forgets what lies before `at`.
+    pub(crate) fn release(&mut self, at: u64) {
+        self.start = self.start.max(at.min(self.end));
+    }
+
+    /// Forgets everything, and gives the memory back.
+    pub(crate) fn clear(&mut self) {
+        self.start = self.end;
+        self.ring.clear();
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.ring.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_what_there_is_room_for() {
+        let mut buffer = SendBuffer::new(1000, 5000);
+        assert_eq!(buffer.write(&[1; 3000]), 3000);
+        assert_eq!(buffer.write(&[2; 3000]), 2000);
+        assert_eq!((buffer.room(), buffer.end()), (0, 6000));
+        buffer.release(4500);
+        assert_eq!((buffer.room(), buffer.len()), (3500, 1500));
+        assert_eq!(buffer.write(&[3; 10]), 10);
+        let mut out = [0; 1510];
+        buffer.read(4500, &mut out);
+        assert!(out[..1500].iter().all(|octet| *octet == 2) && out[1500..] == [3; 10]);
+        buffer.release(9999);
+        assert!(buffer.is_empty() && buffer.end() == 6010);
+        buffer.grow(10_000);
+        assert_eq!(buffer.write(&[4; 20_000]), 10_000);
+        buffer.clear();
+        assert_eq!((buffer.memory(), buffer.len()), (0, 0));
+    }
+}

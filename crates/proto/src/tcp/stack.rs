@@ -1,0 +1,418 @@
+//! The engine: interfaces, listeners, connections, and what goes to nobody's connection.
+
+mod arrival;
+mod requests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use engine::{
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Rng, Time, Timers,
+    Transmit, TxBuf,
+};
+use wire::tcp::{HEADER_LEN, Header, TcpOption, options_len};
+
+use super::config::{Backlog, Config, Options};
+use super::connection::{Connection, Rules};
+use super::indication::{ConnectionId, Indication, ListenerId, State, Statistics};
+use super::isn::Secret;
+use super::packet::{Flow, Tuple};
+use super::time_wait::{Remembered, TimeWait};
+
+/// The least MTU of an interface: headers with all options, and something to carry.
+const MTU_MIN: usize = 128;
+
+/// An IP interface.
+#[derive(Debug, Default)]
+struct Interface {
+    mtu: usize,
+    up: bool,
+    blocked: bool,
+    /// Connections that may have something to send, each once.
+    ready: VecDeque<u32>,
+}
+
+impl Interface {
+    fn is_open(&self) -> bool {
+        self.up && !self.blocked
+    }
+}
+
+/// A place for a connection.
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+    /// Its user knows of it.
+    known: bool,
+    /// It counts as half open at its listener.
+    half_open: bool,
+    /// It is in its interface's queue.
+    queued: bool,
+    armed: Option<Deadline>,
+}
+
+/// Where connections are awaited.
+#[derive(Debug)]
+struct Listener {
+    local: SocketAddr,
+    options: Options,
+    backlog: Backlog,
+    half_open: usize,
+    told_full: bool,
+}
+
+/// A segment to somebody without a connection.
+#[derive(Debug)]
+struct Reply {
+    path: PathId,
+    flow: Flow,
+    header: Header,
+    options: Vec<TcpOption<'static>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Connection(u32),
+    TimeWait(Tuple),
+}
+
+/// TCP over IP interfaces.
+///
+/// Each path is an interface: what is received on it and sent on it are IP packets, whole. The
+/// service are the methods; what happens is told by [`Indication`]s. See the
+/// [module](crate::tcp).
+#[derive(Debug)]
+pub struct Stack {
+    config: Config,
+    rules: Rules,
+    rng: Rng,
+    secret: Secret,
+    interfaces: BTreeMap<PathId, Interface>,
+    listeners: BTreeMap<ListenerId, Listener>,
+    /// By address and port; an unspecified address stands for any, and so does port 0.
+    listening: BTreeMap<SocketAddr, ListenerId>,
+    next_listener: u32,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_tuple: BTreeMap<Tuple, u32>,
+    time_wait: TimeWait,
+    replies: VecDeque<Reply>,
+    timers: Timers<Timer>,
+    indications: VecDeque<Indication>,
+    statistics: Statistics,
+}
+
+impl Stack {
+    /// A stack without interfaces and connections.
+    #[must_use]
+    pub fn new(config: Config, mut rng: Rng) -> Self {
+        let secret = Secret::new(&mut rng);
+        Self {
+            rules: Rules::of(&config),
+            time_wait: TimeWait::new(config.limits.time_wait),
+            config,
+            rng,
+            secret,
+            interfaces: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            next_listener: 0,
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_tuple: BTreeMap::new(),
+            replies: VecDeque::new(),
+            timers: Timers::new(),
+            indications: VecDeque::new(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Packets that led to nothing.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Bytes of memory held on account of peers and users.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
+        let connections: usize = connections.map(|connection| connection.memory()).sum();
+        connections
+            + self.slots.len() * size_of::<Slot>()
+            + self.time_wait.len() * 2 * size_of::<Remembered>()
+            + self.replies.len() * (size_of::<Reply>() + 128)
+            + self.indications.len() * size_of::<Indication>()
+    }
+
+    fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        let known = slot.generation == id.generation && slot.known;
+        slot.connection.as_deref_mut().filter(|_| known)
+    }
+
+    fn id(&self, index: u32) -> ConnectionId {
+        ConnectionId { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Puts a connection into a free place.
+    fn place(&mut self, connection: Connection, known: bool) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        self.by_tuple.insert(connection.flow.tuple, index);
+        let slot = &mut self.slots[index as usize];
+        slot.half_open = connection.listener.is_some();
+        slot.known = known;
+        slot.connection = Some(Box::new(connection));
+        index
+    }
+
+    fn is_full(&self) -> bool {
+        self.slots.len() - self.free.len() >= self.config.limits.connections
+    }
+
+    /// After anything was done with a connection: tells its user, arms its timer, and puts it into
+    /// the queue of its interface.
+    fn settle(&mut self, now: Time, index: u32) {
+        self.remember(now, index);
+        self.tell(index);
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref() else { return };
+        let over = connection.state() == State::Closed;
+        if over && self.by_tuple.get(&connection.flow.tuple) == Some(&index) {
+            self.by_tuple.remove(&connection.flow.tuple);
+        }
+        let deadline = connection.deadline();
+        if deadline != slot.armed {
+            slot.armed = deadline;
+            match deadline {
+                Some(Deadline { at, why }) => self.timers.set(Timer::Connection(index), at, why),
+                None => _ = self.timers.cancel(Timer::Connection(index)),
+            }
+        }
+        if connection.is_done() || (over && !slot.known) {
+            return self.remove(index);
+        }
+        if !over {
+            self.enqueue(index);
+        }
+    }
+
+    fn enqueue(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref() else { return };
+        if !std::mem::replace(&mut slot.queued, true)
+            && let Some(interface) = self.interfaces.get_mut(&connection.path)
+        {
+            interface.ready.push_back(index);
+        }
+    }
+
+    fn remove(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.take() else { return };
+        if slot.queued
+            && let Some(interface) = self.interfaces.get_mut(&connection.path)
+        {
+            interface.ready.retain(|other| *other != index);
+        }
+        let generation = slot.generation.wrapping_add(1);
+        *slot = Slot { generation, ..Slot::default() };
+        self.timers.cancel(Timer::Connection(index));
+        self.free.push(index);
+    }
+
+    /// A connection in TIME-WAIT goes to a smaller place, and the last acknowledgment goes out.
+    fn remember(&mut self, now: Time, index: u32) {
+        let Some(connection) = self.slots[index as usize].connection.as_deref_mut() else { return };
+        if !connection.is_waiting() {
+            return;
+        }
+        let tuple = connection.flow.tuple;
+        let numbers = (connection.receive_next(), connection.send_next());
+        let at = (connection.flow.clone(), connection.path);
+        let entry = Remembered::new(at, numbers.0, numbers.1, connection.stamps());
+        connection.waits_elsewhere();
+        self.by_tuple.remove(&tuple);
+        if let Some(oldest) = self.time_wait.insert(tuple, entry) {
+            self.timers.cancel(Timer::TimeWait(oldest));
+        }
+        let until = now + self.config.time_wait;
+        self.timers.set(Timer::TimeWait(tuple), until, "TIME-WAIT");
+        self.answer_from_time_wait(now, tuple);
+    }
+
+    /// Turns a connection's events into indications.
+    fn tell(&mut self, index: u32) {
+        let id = self.id(index);
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        let events = std::mem::take(&mut connection.events);
+        let listener = connection.listener;
+        if slot.half_open && connection.state() != State::SynReceived {
+            slot.half_open = false;
+            if let Some(listener) = listener.and_then(|id| self.listeners.get_mut(&id)) {
+                listener.half_open = listener.half_open.saturating_sub(1);
+                listener.told_full &= listener.half_open > 0;
+            }
+        }
+        if events.established {
+            slot.known = true;
+            let Tuple { local, remote } = connection.flow.tuple;
+            self.indications.push_back(match listener {
+                Some(listener) => Indication::Incoming { listener, connection: id, local, remote },
+                None => Indication::Connected { connection: id },
+            });
+        }
+        if !slot.known {
+            return;
+        }
+        let connection = id;
+        if events.readable {
+            self.indications.push_back(Indication::Readable { connection });
+        }
+        if events.writable {
+            self.indications.push_back(Indication::Writable { connection });
+        }
+        if events.peer_closed {
+            self.indications.push_back(Indication::PeerClosed { connection });
+        }
+        if let Some(reason) = events.closed {
+            self.indications.push_back(Indication::Closed { connection, reason });
+        }
+    }
+
+    /// The interface through which an address is reached.
+    fn route(&self, address: IpAddr) -> Option<PathId> {
+        let matches = |route: &&super::Route| match (route.prefix, address) {
+            (IpAddr::V4(prefix), IpAddr::V4(address)) => {
+                let bits = u32::from(route.bits.min(32));
+                (prefix.to_bits() ^ address.to_bits()).checked_shr(32 - bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(prefix), IpAddr::V6(address)) => {
+                let bits = u32::from(route.bits.min(128));
+                (prefix.to_bits() ^ address.to_bits()).checked_shr(128 - bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        };
+        let routed = self.config.routes.iter().filter(matches).max_by_key(|route| route.bits);
+        let any = || self.interfaces.iter().find(|(_, interface)| interface.up).map(|(id, _)| *id);
+        routed.map(|route| route.path).or_else(any)
+    }
+
+    fn path_event(&mut self, now: Time, path: PathId, event: &PathEvent) {
+        let interface = self.interfaces.entry(path).or_default();
+        match *event {
+            PathEvent::Up(PathInfo { kind: PathKind::Datagram { mtu }, .. }) if mtu >= MTU_MIN => {
+                (interface.mtu, interface.up, interface.blocked) = (mtu, true, false);
+                self.mtu_changed(now, path, mtu);
+            }
+            // Packets need a path that keeps them apart.
+            PathEvent::Up(_) | PathEvent::Down => interface.up = false,
+            PathEvent::Blocked => interface.blocked = true,
+            PathEvent::Writable => interface.blocked = false,
+            PathEvent::ReadClosed | PathEvent::Secured(_) => {}
+        }
+    }
+
+    fn mtu_changed(&mut self, now: Time, path: PathId, mtu: usize) {
+        for index in 0..self.slots.len() as u32 {
+            let slot = &mut self.slots[index as usize];
+            let Some(connection) = slot.connection.as_deref_mut() else { continue };
+            if connection.path == path {
+                connection.set_mtu(mtu);
+                self.settle(now, index);
+            }
+        }
+    }
+
+    fn send_reply(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let interfaces = &self.interfaces;
+        // What waits for an interface that is gone is of no use later.
+        self.replies.retain(|reply| interfaces.get(&reply.path).is_some_and(|i| i.up));
+        let open = |reply: &Reply| interfaces.get(&reply.path).is_some_and(Interface::is_open);
+        let at = self.replies.iter().position(open)?;
+        let reply = self.replies.get_mut(at)?;
+        let len = reply.flow.ip_len() + HEADER_LEN + options_len(&reply.options);
+        reply.flow.write(tx.push(len)?, reply.header, &reply.options, engine::Ecn::NotEct);
+        let path = reply.path;
+        self.replies.remove(at);
+        tx.transmit(path, now)
+    }
+}
+
+impl Engine for Stack {
+    type Indication = Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(receive) => {
+                for packet in receive.datagrams() {
+                    self.packet(now, receive.path, packet);
+                }
+            }
+            Input::Path(path, event) => self.path_event(now, path, &event),
+            Input::Done(..) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::TimeWait(tuple) => _ = self.time_wait.remove(tuple),
+                Timer::Connection(index) => {
+                    let slot = &mut self.slots[index as usize];
+                    slot.armed = None;
+                    if let Some(connection) = slot.connection.as_deref_mut() {
+                        connection.handle_timeout(now);
+                        self.settle(now, index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        if !self.replies.is_empty()
+            && let Some(transmit) = self.send_reply(now, tx)
+        {
+            return Some(transmit);
+        }
+        loop {
+            let open = |(_, interface): &(&PathId, &mut Interface)| {
+                interface.is_open() && !interface.ready.is_empty()
+            };
+            let (path, interface) = self.interfaces.iter_mut().find(open)?;
+            let (path, index) = (*path, interface.ready.pop_front()?);
+            let slot = &mut self.slots[index as usize];
+            let Some(connection) = slot.connection.as_deref_mut() else { continue };
+            slot.queued = true;
+            let more = connection.fill(now, tx);
+            self.settle(now, index);
+            let slot = &mut self.slots[index as usize];
+            slot.queued = false;
+            if tx.is_empty() {
+                continue;
+            }
+            if more {
+                self.enqueue(index);
+            }
+            return tx.transmit(path, now);
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        None
+    }
+
+    fn poll_indication(&mut self) -> Option<Indication> {
+        self.indications.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next()
+    }
+}

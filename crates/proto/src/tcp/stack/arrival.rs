@@ -1,0 +1,335 @@
+//! Packets arrive: whose are they? (RFC 9293 §3.10.7.1, §3.10.7.2)
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use engine::{PathId, Time};
+use wire::tcp::{Flags, HEADER_LEN, Header, Segment, TcpOption};
+
+use super::{Reply, Stack, Timer};
+use crate::tcp::config::Cookies;
+use crate::tcp::connection::{Connection, Negotiated, Offer, Stray};
+use crate::tcp::indication::{Indication, ListenerId};
+use crate::tcp::isn;
+use crate::tcp::packet::{self, Arrived, Fault, Flow, Tuple};
+use crate::tcp::seq;
+use crate::tcp::time_wait::Verdict;
+
+/// Routers that an answer to a stranger may cross.
+const HOPS: u8 = 64;
+
+impl Stack {
+    pub(super) fn packet(&mut self, now: Time, path: PathId, bytes: &[u8]) {
+        self.statistics.packets += 1;
+        let arrived = match packet::decode(bytes) {
+            Ok(arrived) => arrived,
+            Err(fault) => {
+                let count = match fault {
+                    Fault::NotTcp => &mut self.statistics.not_tcp,
+                    Fault::Fragment => &mut self.statistics.fragments,
+                    Fault::Checksum => &mut self.statistics.bad_checksums,
+                    Fault::Malformed => &mut self.statistics.malformed,
+                };
+                *count += 1;
+                return;
+            }
+        };
+        if let Some(index) = self.by_tuple.get(&arrived.tuple).copied() {
+            let slot = &mut self.slots[index as usize];
+            let Some(connection) = slot.connection.as_deref_mut() else { return };
+            let stray = connection.segment(now, arrived.ecn, &arrived.segment);
+            self.settle(now, index);
+            if stray == Stray::Reset {
+                self.reset(path, &arrived);
+            }
+            return;
+        }
+        let ours = &self.config.addresses;
+        if !is_host(arrived.tuple.remote.ip())
+            || !is_host(arrived.tuple.local.ip())
+            || arrived.tuple.remote.port() == 0
+            || !(ours.is_empty() || ours.contains(&arrived.tuple.local.ip()))
+        {
+            self.statistics.misdirected += 1;
+            return;
+        }
+        self.stranger(now, path, &arrived);
+    }
+
+    fn stranger(&mut self, now: Time, path: PathId, arrived: &Arrived<'_>) {
+        let mut initial = None;
+        match self.time_wait.judge(now, arrived.tuple, &arrived.segment) {
+            Some(Verdict::Ignore) => return,
+            Some(Verdict::Answer) => return self.answer_from_time_wait(now, arrived.tuple),
+            Some(Verdict::Renew) => {
+                let until = now + self.config.time_wait;
+                self.timers.set(Timer::TimeWait(arrived.tuple), until, "TIME-WAIT");
+                return self.answer_from_time_wait(now, arrived.tuple);
+            }
+            Some(Verdict::Anew { initial: from }) => initial = Some(from),
+            None => {}
+        }
+        let flags = arrived.segment.header.flags;
+        let listener = self.listener_for(arrived.tuple.local);
+        if flags.contains(Flags::RST) {
+            return;
+        }
+        let Some(listener) = listener else {
+            self.statistics.strangers += 1;
+            return self.reset(path, arrived);
+        };
+        if flags.contains(Flags::ACK) {
+            if !self.cookie_returns(now, path, listener, arrived) {
+                self.statistics.strangers += 1;
+                self.reset(path, arrived);
+            }
+            return;
+        }
+        if flags.contains(Flags::SYN) && !flags.contains(Flags::FIN) {
+            if initial.is_some() {
+                self.time_wait.remove(arrived.tuple);
+                self.timers.cancel(Timer::TimeWait(arrived.tuple));
+            }
+            self.syn(now, path, listener, arrived, initial);
+        }
+    }
+
+    /// The listener for an address and port: the exact one, else that of any address, else that of
+    /// any port.
+    fn listener_for(&self, local: SocketAddr) -> Option<ListenerId> {
+        let any: IpAddr = match local.ip() {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let places = [
+            local,
+            SocketAddr::new(any, local.port()),
+            SocketAddr::new(local.ip(), 0),
+            SocketAddr::new(any, 0),
+        ];
+        places.iter().find_map(|place| self.listening.get(place).copied())
+    }
+
+    fn mtu(&self, path: PathId) -> usize {
+        self.interfaces.get(&path).map_or(576, |interface| interface.mtu)
+    }
+
+    fn negotiated(&mut self, path: PathId, tuple: Tuple, initial: u32) -> Negotiated {
+        Negotiated {
+            tuple,
+            path,
+            mtu: self.mtu(path),
+            initial,
+            stamp_offset: self.secret.stamp_offset(tuple),
+            seed: self.rng.next_u64(),
+        }
+    }
+
+    /// A SYN for a listener.
+    fn syn(
+        &mut self,
+        now: Time,
+        path: PathId,
+        id: ListenerId,
+        arrived: &Arrived<'_>,
+        initial: Option<u32>,
+    ) {
+        let full = self.is_full();
+        let Some(listener) = self.listeners.get_mut(&id) else { return };
+        let beyond = full || listener.half_open >= listener.backlog.half_open;
+        if beyond && !listener.told_full {
+            listener.told_full = true;
+            self.indications.push_back(Indication::BacklogFull { listener: id });
+        }
+        match listener.backlog.cookies {
+            Cookies::Always => return self.send_cookie(now, path, id, arrived),
+            Cookies::WhenFull if beyond && !full => {
+                return self.send_cookie(now, path, id, arrived);
+            }
+            Cookies::WhenFull | Cookies::Never if beyond => {
+                self.statistics.refused_syns += 1;
+                return;
+            }
+            Cookies::WhenFull | Cookies::Never => {}
+        }
+        listener.half_open += 1;
+        let options = listener.options.clone();
+        let initial = initial.unwrap_or_else(|| self.secret.initial(now, arrived.tuple));
+        let at = self.negotiated(path, arrived.tuple, initial);
+        let rules = self.rules;
+        let connection = Connection::passive(now, &at, options, rules, (id, &arrived.segment));
+        let index = self.place(connection, false);
+        self.settle(now, index);
+    }
+
+    /// What of an offer a listener takes up.
+    fn agreed(&self, id: ListenerId, offer: Offer) -> Offer {
+        let Some(listener) = self.listeners.get(&id) else { return Offer::default() };
+        let options = &listener.options;
+        let stamp = offer.stamp.filter(|_| options.timestamps);
+        // Without time stamps there is no room in a cookie for the rest.
+        Offer {
+            mss: offer.mss,
+            stamp,
+            scale: offer.scale.filter(|_| options.window_scale && stamp.is_some()),
+            sack: offer.sack && options.sack && stamp.is_some(),
+            ecn: offer.ecn && options.ecn && stamp.is_some(),
+        }
+    }
+
+    /// Answers a SYN without remembering it.
+    fn send_cookie(&mut self, now: Time, path: PathId, id: ListenerId, arrived: &Arrived<'_>) {
+        let tuple = arrived.tuple;
+        let offer = self.agreed(id, Offer::of(&arrived.segment));
+        let sequence = arrived.segment.header.sequence;
+        let mss = offer.mss.unwrap_or(536);
+        let cookie = self.secret.cookie(now, tuple, sequence, mss);
+        let Some(listener) = self.listeners.get(&id) else { return };
+        let flow = Flow::new(tuple, listener.options.hop_limit, listener.options.dscp, 0);
+        let fit = self.mtu(path).saturating_sub(flow.ip_len() + HEADER_LEN).min(65_535) as u16;
+        let fit = listener.options.mss.map_or(fit, |mss| mss.min(fit));
+        let mut options = vec![TcpOption::MaximumSegmentSize(fit)];
+        if let Some(echo) = offer.stamp {
+            let clock = (now.as_nanos() / 1_000_000) as u32;
+            let stamp = self.secret.stamp_offset(tuple).wrapping_add(clock);
+            let value = isn::stamp_with(stamp, &offer);
+            options.push(if offer.sack {
+                TcpOption::SackPermitted
+            } else {
+                TcpOption::NoOperation
+            });
+            if !offer.sack {
+                options.push(TcpOption::NoOperation);
+            }
+            options.push(TcpOption::Timestamps { value, echo });
+        }
+        if offer.scale.is_some() {
+            let shift = listener.options.receive_scale();
+            options.extend([TcpOption::NoOperation, TcpOption::WindowScale(shift)]);
+        }
+        let echo = if offer.ecn { Flags::ECE } else { Flags::NONE };
+        let header = Header {
+            sequence: cookie,
+            acknowledgment: sequence.wrapping_add(1),
+            flags: Flags::SYN | Flags::ACK | echo,
+            window: listener.options.receive_capacity().min(65_535) as u16,
+            ..Header::default()
+        };
+        self.statistics.cookies_sent += 1;
+        self.reply(Reply { path, flow, header, options });
+    }
+
+    /// An acknowledgment for a listener: does it bring a cookie back?
+    fn cookie_returns(
+        &mut self,
+        now: Time,
+        path: PathId,
+        id: ListenerId,
+        arrived: &Arrived<'_>,
+    ) -> bool {
+        let Some(listener) = self.listeners.get(&id) else { return false };
+        let header = arrived.segment.header;
+        if listener.backlog.cookies == Cookies::Never || self.is_full() {
+            return false;
+        }
+        if header.flags.intersects(Flags::SYN) {
+            return false;
+        }
+        let (irs, iss) = (header.sequence.wrapping_sub(1), header.acknowledgment.wrapping_sub(1));
+        let Some(mss) = self.secret.open(now, arrived.tuple, irs, iss) else { return false };
+        let options = listener.options.clone();
+        let stamps =
+            arrived.segment.options.map_while(Result::ok).find_map(|option| match option {
+                TcpOption::Timestamps { value, echo } => Some((value, echo)),
+                _ => None,
+            });
+        let offer = match stamps.filter(|_| options.timestamps) {
+            Some((value, echo)) => isn::offer_in(echo, mss, value),
+            None => Offer { mss: Some(mss), ..Offer::default() },
+        };
+        let at = self.negotiated(path, arrived.tuple, iss);
+        let rules = self.rules;
+        let mut connection = Connection::from_cookie(now, &at, options, rules, (id, irs, offer));
+        connection.segment(now, arrived.ecn, &arrived.segment);
+        if let Some(listener) = self.listeners.get_mut(&id) {
+            listener.half_open += 1;
+        }
+        self.statistics.cookies_accepted += 1;
+        let index = self.place(connection, false);
+        self.settle(now, index);
+        true
+    }
+
+    /// The acknowledgment of a connection that is over.
+    pub(super) fn answer_from_time_wait(&mut self, now: Time, tuple: Tuple) {
+        let Some(entry) = self.time_wait.get(tuple) else { return };
+        let clock = (now.as_nanos() / 1_000_000) as u32;
+        let stamps = entry.stamps.map(|(recent, offset)| {
+            let value = offset.wrapping_add(clock);
+            [
+                TcpOption::NoOperation,
+                TcpOption::NoOperation,
+                TcpOption::Timestamps { value, echo: recent },
+            ]
+        });
+        let header = Header {
+            sequence: seq::wire(entry.send_next),
+            acknowledgment: seq::wire(entry.receive_next),
+            flags: Flags::ACK,
+            ..Header::default()
+        };
+        let options = stamps.map(Vec::from).unwrap_or_default();
+        let (path, flow) = (entry.path, entry.flow.clone());
+        self.reply(Reply { path, flow, header, options });
+    }
+
+    /// Answers a segment that belongs to no connection (RFC 9293 §3.10.7.1).
+    fn reset(&mut self, path: PathId, arrived: &Arrived<'_>) {
+        let segment: &Segment<'_> = &arrived.segment;
+        let header = segment.header;
+        if !self.config.reset_strangers || header.flags.contains(Flags::RST) {
+            return;
+        }
+        let header = if header.flags.contains(Flags::ACK) {
+            Header { sequence: header.acknowledgment, flags: Flags::RST, ..Header::default() }
+        } else {
+            Header {
+                acknowledgment: header.sequence.wrapping_add(segment.occupies()),
+                flags: Flags::RST | Flags::ACK,
+                ..Header::default()
+            }
+        };
+        let flow = Flow::new(arrived.tuple, HOPS, 0, 0);
+        self.reply(Reply { path, flow, header, options: Vec::new() });
+    }
+
+    /// Resets the peer of a connection that is given up.
+    pub(super) fn reset_peer(&mut self, index: u32) {
+        let Some(connection) = self.slots[index as usize].connection.as_deref() else { return };
+        let header = Header {
+            sequence: seq::wire(connection.send_next()),
+            acknowledgment: seq::wire(connection.receive_next()),
+            flags: Flags::RST | Flags::ACK,
+            ..Header::default()
+        };
+        let (path, flow) = (connection.path, connection.flow.clone());
+        self.reply(Reply { path, flow, header, options: Vec::new() });
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        if self.replies.len() >= self.config.limits.replies {
+            self.statistics.dropped_replies += 1;
+            return;
+        }
+        self.replies.push_back(reply);
+    }
+}
+
+/// Whether an address can be that of a host.
+fn is_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            !address.is_broadcast() && !address.is_multicast() && !address.is_unspecified()
+        }
+        IpAddr::V6(address) => !address.is_multicast() && !address.is_unspecified(),
+    }
+}

@@ -1,0 +1,254 @@
+//! What a user asks of a stack (RFC 9293 §3.9.1).
+
+use std::net::SocketAddr;
+
+use bytes::BufMut;
+use engine::Time;
+
+use super::{Listener, Stack};
+use crate::tcp::config::{Backlog, Options};
+use crate::tcp::connection::{Connection, Negotiated};
+use crate::tcp::indication::{CloseReason, ConnectionId, Info, ListenerId, RequestError, State};
+use crate::tcp::packet::Tuple;
+
+impl Stack {
+    /// Waits for connections to an address and port. An unspecified address (`0.0.0.0`, `::`) stands
+    /// for any of its family, port 0 for any port: the narrower listener comes first.
+    ///
+    /// # Errors
+    /// [`RequestError::InUse`] if somebody listens there.
+    pub fn listen(
+        &mut self,
+        local: SocketAddr,
+        options: Options,
+        backlog: Backlog,
+    ) -> Result<ListenerId, RequestError> {
+        let local = plain(local);
+        if self.listening.contains_key(&local) {
+            return Err(RequestError::InUse);
+        }
+        let id = ListenerId(self.next_listener);
+        self.next_listener += 1;
+        self.listening.insert(local, id);
+        let listener = Listener { local, options, backlog, half_open: 0, told_full: false };
+        self.listeners.insert(id, listener);
+        Ok(id)
+    }
+
+    /// Waits no more. Connections that are established stay; those that are not are dropped.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownListener`].
+    pub fn unlisten(&mut self, now: Time, id: ListenerId) -> Result<(), RequestError> {
+        let listener = self.listeners.remove(&id).ok_or(RequestError::UnknownListener)?;
+        self.listening.remove(&listener.local);
+        for index in 0..self.slots.len() as u32 {
+            let slot = &mut self.slots[index as usize];
+            let Some(connection) = slot.connection.as_deref_mut() else { continue };
+            if connection.listener == Some(id) && connection.state() == State::SynReceived {
+                connection.end(CloseReason::Aborted);
+                self.settle(now, index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for a connection. Port 0 of `local` stands for any that is free.
+    ///
+    /// # Errors
+    /// When the addresses do not fit together, are in use or cannot be reached, or there are too many
+    /// connections.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        local: SocketAddr,
+        remote: SocketAddr,
+        options: Options,
+    ) -> Result<ConnectionId, RequestError> {
+        let (local, remote) = (plain(local), plain(remote));
+        let sound = local.is_ipv4() == remote.is_ipv4()
+            && !local.ip().is_unspecified()
+            && !remote.ip().is_unspecified()
+            && !remote.ip().is_multicast()
+            && remote.port() != 0;
+        if !sound {
+            return Err(RequestError::Address);
+        }
+        if self.is_full() {
+            return Err(RequestError::Full);
+        }
+        let path = self.route(remote.ip()).ok_or(RequestError::NoRoute)?;
+        let mtu = self.interfaces.get(&path).ok_or(RequestError::NoRoute)?.mtu;
+        let tuple = self.free_tuple(Tuple { local, remote }).ok_or(RequestError::InUse)?;
+        let at = Negotiated {
+            tuple,
+            path,
+            mtu,
+            initial: self.secret.initial(now, tuple),
+            stamp_offset: self.secret.stamp_offset(tuple),
+            seed: self.rng.next_u64(),
+        };
+        let connection = Connection::active(now, &at, options, self.rules);
+        let index = self.place(connection, true);
+        self.settle(now, index);
+        Ok(self.id(index))
+    }
+
+    /// The two ends, with a port that is free (RFC 6056 §3.3.1).
+    fn free_tuple(&mut self, tuple: Tuple) -> Option<Tuple> {
+        let taken = |stack: &Self, tuple: Tuple| {
+            stack.by_tuple.contains_key(&tuple) || stack.time_wait.get(tuple).is_some()
+        };
+        if tuple.local.port() != 0 {
+            return (!taken(self, tuple)).then_some(tuple);
+        }
+        let (first, last) = (*self.config.ports.start(), *self.config.ports.end());
+        let count = u64::from(last.checked_sub(first)?) + 1;
+        let start = self.rng.below(count);
+        (0..count).find_map(|n| {
+            let port = first + ((start + n) % count) as u16;
+            let tuple = Tuple { local: SocketAddr::new(tuple.local.ip(), port), ..tuple };
+            (!taken(self, tuple)).then_some(tuple)
+        })
+    }
+
+    /// Writes to a connection. Returns how many octets it took; if that is not all,
+    /// [`Indication::Writable`](super::super::Indication::Writable) tells when there is room again.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`]; [`RequestError::Closing`] after [`Stack::shut_down`].
+    pub fn send(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        octets: &[u8],
+    ) -> Result<usize, RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        if connection.is_finished() || connection.state() == State::Closed {
+            return Err(RequestError::Closing);
+        }
+        let taken = connection.write(octets);
+        self.settle(now, id.index);
+        Ok(taken)
+    }
+
+    /// Octets that [`Stack::send`] would take.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn room(&mut self, id: ConnectionId) -> Result<u64, RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        Ok(if connection.is_finished() { 0 } else { connection.room() })
+    }
+
+    /// What can be read, in one piece or in two. It stays until [`Stack::consume`].
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn peek(&mut self, id: ConnectionId) -> Result<(&[u8], &[u8]), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        Ok(connection.peek())
+    }
+
+    /// Takes octets away that were read, which opens the window.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn consume(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        octets: usize,
+    ) -> Result<(), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        connection.consume(now, octets as u64);
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// Reads as much as there is and `out` has room for. Returns how many octets that were.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn receive(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        out: &mut impl BufMut,
+    ) -> Result<usize, RequestError> {
+        let (first, second) = self.peek(id)?;
+        let mut read = 0;
+        for piece in [first, second] {
+            let len = piece.len().min(out.remaining_mut());
+            out.put_slice(&piece[..len]);
+            read += len;
+        }
+        self.consume(now, id, read)?;
+        Ok(read)
+    }
+
+    /// Writes no more; what the peer writes can still be read. What was written still goes.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn shut_down(&mut self, now: Time, id: ConnectionId) -> Result<(), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        connection.shut_down();
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// Writes no more and reads no more. What was written still goes, unless there is something that
+    /// was not read: then the peer is reset, for it would believe it delivered.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn close(&mut self, now: Time, id: ConnectionId) -> Result<(), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        if connection.detach(now) {
+            return self.abort(now, id);
+        }
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// Ends a connection at once; the peer is reset.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn abort(&mut self, now: Time, id: ConnectionId) -> Result<(), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        let state = connection.state();
+        if !matches!(state, State::SynSent | State::Closed | State::TimeWait) {
+            self.reset_peer(id.index);
+        }
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        connection.detach(now);
+        connection.end(CloseReason::Aborted);
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// The condition of a connection.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn info(&mut self, id: ConnectionId) -> Result<Info, RequestError> {
+        self.connection(id)
+            .map(|connection| connection.info())
+            .ok_or(RequestError::UnknownConnection)
+    }
+
+    /// The connections that its user knows of, those included that are over and not read out.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, slot)| slot.known && slot.connection.is_some())
+            .map(|(index, slot)| ConnectionId { index: index as u32, generation: slot.generation })
+    }
+}
+
+/// Without IPv6's scope and flow, which packets do not carry back.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port())
+}

@@ -1,0 +1,5 @@
+//! Conversations of two stacks.
+
+mod conversations;
+mod random;
+mod world;
