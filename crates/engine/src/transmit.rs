@@ -81,6 +81,12 @@ impl TxBuf {
             && self.len + len <= self.bytes_max
     }
 
+    /// The longest datagram that can begin a batch, or the most octets of a stream at once.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Adds a datagram of exactly `len` bytes and returns the place to write it, every byte of it;
     /// `None` when it does not fit the batch (see [`TxBuf::fits`]).
     ///

@@ -4,6 +4,7 @@
 
 pub mod cfdp;
 pub mod fec;
+pub mod ftp;
 mod kernel;
 mod losses;
 pub mod ltp;

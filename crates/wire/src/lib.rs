@@ -5,6 +5,7 @@
 pub mod cfdp;
 mod cursor;
 mod error;
+pub mod ftp;
 pub mod ip;
 pub mod ipv6;
 pub mod ltp;

@@ -1,0 +1,125 @@
+//! What a node is told to be.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use wire::ftp::Representation;
+
+/// A node: a client of the peers that it is asked to talk to, and a server to those who come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// What it does as a client.
+    pub client: ClientConfig,
+    /// What it does as a server.
+    pub server: ServerConfig,
+    /// What it may hold.
+    pub limits: Limits,
+}
+
+/// How a client behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Sent with USER.
+    pub user: String,
+    /// Sent with PASS if the server wants one.
+    pub password: String,
+    /// Who opens the data connection.
+    pub data: DataConnection,
+    /// How files stand on the data connection.
+    pub representation: Representation,
+    /// How long it waits for a reply, or for the data connection, while nothing comes.
+    pub timeout: Duration,
+}
+
+impl Default for ClientConfig {
+    /// Anonymous, PASV, files as they are, ten minutes.
+    fn default() -> Self {
+        Self {
+            user: "anonymous".to_owned(),
+            password: "slowlight@".to_owned(),
+            data: DataConnection::Pasv,
+            representation: Representation::Image,
+            timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Who opens the data connection, and how the other one is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataConnection {
+    /// The client, where PASV's reply says (RFC 959 §4.1.2, RFC 1123 §4.1.2.6).
+    Pasv,
+    /// The client, at the server's address with the port of EPSV's reply (RFC 2428 §3).
+    Epsv,
+    /// The server, where PORT says, or EPRT if the address is none of IPv4.
+    Port,
+}
+
+/// How a server behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Whether it answers those who come.
+    pub enabled: bool,
+    /// Who may come.
+    pub accounts: Accounts,
+    /// How long a control connection may be silent (RFC 1123 §4.1.3.2: five minutes at least).
+    pub idle: Duration,
+    /// How long it waits for a data connection.
+    pub data_timeout: Duration,
+    /// Whether PORT may name a host other than the client. FXP needs it; it also lets anybody send
+    /// what he likes to whom he likes (RFC 2577 §3).
+    pub third_party: bool,
+}
+
+impl Default for ServerConfig {
+    /// Anybody, fifteen minutes, two minutes, no third party.
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            accounts: Accounts::Anybody,
+            idle: Duration::from_secs(900),
+            data_timeout: Duration::from_secs(120),
+            third_party: false,
+        }
+    }
+}
+
+/// Who may log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accounts {
+    /// Any name with any password.
+    Anybody,
+    /// These names, each with its password.
+    Named(BTreeMap<String, String>),
+}
+
+/// What a node may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Control connections of others.
+    pub sessions: usize,
+    /// Requests of the user that wait.
+    pub requests: usize,
+    /// Octets of a file that are read before they can be sent.
+    pub read_ahead: usize,
+    /// Octets of a file that arrived and are not written yet; beyond, reading is paused.
+    pub write_buffer: usize,
+    /// Octets of one read.
+    pub piece: usize,
+    /// Commands of a peer that wait until one before is done.
+    pub commands: usize,
+}
+
+impl Default for Limits {
+    /// 64 sessions, 1,024 requests, 512 KiB ahead, 1 MiB to be written, 64 KiB a read, 32 commands.
+    fn default() -> Self {
+        Self {
+            sessions: 64,
+            requests: 1024,
+            read_ahead: 512 << 10,
+            write_buffer: 1 << 20,
+            piece: 64 << 10,
+            commands: 32,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What clients and servers of a node share: control connections, tickets, effects, timers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use engine::{
+    Effect, FilestoreRequest, PathId, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
+};
+use wire::ftp::{LineError, Lines};
+
+use super::config::Limits;
+use super::data::{Data, DataEvent, DataId, Flow, Way};
+use super::flow::Job;
+use super::indication::Indication;
+use super::{client, server};
+
+/// What an effect was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Octets of a file that crosses a data connection.
+    Flow(DataId, Job),
+    /// A data connection.
+    Data(DataId),
+    Client(PathId, client::Job),
+    Server(PathId, server::Job),
+}
+
+/// One control connection.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) path: PathId,
+    /// Ours and the peer's address, where the driver knows them.
+    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+    lines: Lines,
+    out: BytesMut,
+    blocked: bool,
+    /// The connection ends when everything is sent.
+    closing: bool,
+}
+
+impl Control {
+    pub(super) fn new(path: PathId) -> Self {
+        let (lines, out) = (Lines::default(), BytesMut::new());
+        Self { path, ends: None, lines, out, blocked: true, closing: false }
+    }
+
+    /// Sends a line.
+    pub(super) fn say(&mut self, line: &str) {
+        self.out.extend_from_slice(line.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn set_blocked(&mut self, blocked: bool) {
+        self.blocked = blocked;
+    }
+
+    /// The lines that are complete now.
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Vec<Result<String, LineError>> {
+        let mut found = Vec::new();
+        while !bytes.is_empty() {
+            let (taken, line) = self.lines.next(bytes);
+            bytes = &bytes[taken..];
+            found.extend(line);
+        }
+        found
+    }
+
+    /// Ends the connection when everything is sent.
+    pub(super) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// What can be sent now.
+    pub(super) fn take(&mut self, len: usize) -> Option<Bytes> {
+        if self.blocked || self.out.is_empty() {
+            return None;
+        }
+        Some(self.out.split_to(self.out.len().min(len)).freeze())
+    }
+
+    /// Whether it is over: to be closed, and nothing left to be said.
+    pub(super) fn is_spent(&self) -> bool {
+        self.closing && self.out.is_empty()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) limits: Limits,
+    pub(super) effects: VecDeque<Effect>,
+    pub(super) indications: VecDeque<Indication>,
+    /// By control connection: when its silence is over.
+    pub(super) timers: Timers<PathId>,
+    pub(super) data: BTreeMap<DataId, Data>,
+    pub(super) data_paths: BTreeMap<PathId, DataId>,
+    pub(super) data_events: VecDeque<(DataId, DataEvent)>,
+    /// The data connection that sent last: the next one in turn comes first.
+    pub(super) last_sender: DataId,
+    uses: BTreeMap<Ticket, Use>,
+    tickets: u64,
+    data_made: u64,
+}
+
+impl Core {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            effects: VecDeque::new(),
+            indications: VecDeque::new(),
+            timers: Timers::new(),
+            data: BTreeMap::new(),
+            data_paths: BTreeMap::new(),
+            data_events: VecDeque::new(),
+            last_sender: DataId(0),
+            uses: BTreeMap::new(),
+            tickets: 0,
+            data_made: 0,
+        }
+    }
+
+    /// A number for a ticket or a name that none had before.
+    pub(super) fn next_ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    /// Has the store do something whose answer is of use.
+    pub(super) fn submit(&mut self, effect: StoreEffect, what_for: Use) {
+        if let Some(ticket) = effect.ticket() {
+            self.uses.insert(ticket, what_for);
+        }
+        self.effects.push_back(effect.into());
+    }
+
+    pub(super) fn filestore(&mut self, request: FilestoreRequest, what_for: Use) {
+        let ticket = self.next_ticket();
+        self.submit(StoreEffect::Filestore { ticket, request }, what_for);
+    }
+
+    pub(super) fn use_of(&mut self, ticket: Ticket) -> Option<Use> {
+        self.uses.remove(&ticket)
+    }
+
+    /// The data connection that a path was asked for as.
+    pub(super) fn asked(&mut self, ticket: Ticket) -> Option<DataId> {
+        match self.uses.get(&ticket) {
+            Some(Use::Data(id)) => {
+                let id = *id;
+                self.uses.remove(&ticket);
+                Some(id)
+            }
+            Some(Use::Flow(..) | Use::Client(..) | Use::Server(..)) | None => None,
+        }
+    }
+
+    /// The driver listens for a data connection, which is still to come.
+    pub(super) fn waits_on(&mut self, ticket: Ticket, id: DataId) {
+        self.uses.insert(ticket, Use::Data(id));
+    }
+
+    /// Connects to an address.
+    pub(super) fn connect(&mut self, control: PathId, to: SocketAddr) -> DataId {
+        let ticket = self.next_ticket();
+        self.effects.push_back(Effect::Connect { ticket, to });
+        self.add_data(control, ticket)
+    }
+
+    /// Waits for a connection; the answer to `Use::Data` says where.
+    pub(super) fn listen(&mut self, control: PathId) -> DataId {
+        let ticket = self.next_ticket();
+        self.effects.push_back(Effect::Listen { ticket, near: control });
+        self.add_data(control, ticket)
+    }
+
+    fn add_data(&mut self, control: PathId, ticket: Ticket) -> DataId {
+        self.data_made += 1;
+        let id = DataId(self.data_made);
+        self.uses.insert(ticket, Use::Data(id));
+        self.data.insert(id, Data { control, way: Way::Asked(ticket), flow: Flow::None });
+        id
+    }
+
+    /// A data connection that was asked for is not wanted any more. If it comes up all the same, it
+    /// is closed.
+    pub(super) fn give_up(&mut self, ticket: Ticket) {
+        self.uses.remove(&ticket);
+        self.effects.push_back(Effect::StopListening { ticket });
+    }
+
+    pub(super) fn pause(&mut self, path: PathId, paused: bool) {
+        self.effects.push_back(if paused {
+            Effect::PauseRead { path }
+        } else {
+            Effect::ResumeRead { path }
+        });
+    }
+
+    pub(super) fn close_path(&mut self, path: PathId) {
+        self.effects.push_back(Effect::ClosePath { path });
+    }
+
+    pub(super) fn indicate(&mut self, indication: Indication) {
+        self.indications.push_back(indication);
+    }
+
+    /// Lets a control connection be silent for so long from now on.
+    pub(super) fn expect(&mut self, path: PathId, now: Time, within: Duration, why: &'static str) {
+        self.timers.set(path, now + within, why);
+    }
+
+    /// Puts octets of a stream into a batch.
+    pub(super) fn transmit(
+        path: PathId,
+        bytes: &[u8],
+        now: Time,
+        tx: &mut TxBuf,
+    ) -> Option<Transmit> {
+        tx.push(bytes.len())?.copy_from_slice(bytes);
+        tx.transmit(path, now)
+    }
+}

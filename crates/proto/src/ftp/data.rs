@@ -1,0 +1,242 @@
+//! Data connections: each with the file that crosses it.
+
+use bytes::Bytes;
+use engine::{Completion, EffectError, PathId, Ticket};
+
+use super::core::{Core, Use};
+use super::flow::{Inflow, Job, Outflow};
+
+/// A data connection, numbered within its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DataId(pub(super) u64);
+
+/// How a data connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The driver was asked for it.
+    Asked(Ticket),
+    Up {
+        path: PathId,
+        blocked: bool,
+        paused: bool,
+    },
+    /// It came to its end.
+    Ended,
+}
+
+#[derive(Debug)]
+pub(super) enum Flow {
+    /// Nothing was asked for yet.
+    None,
+    Out(Outflow),
+    In(Inflow),
+}
+
+/// What a session hears of its data connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DataEvent {
+    /// It is up.
+    Up,
+    /// The file is sent, or received and safe; so many octets crossed.
+    Complete(u64),
+    /// There will be no data connection.
+    NotMade(EffectError),
+    /// It broke before its end.
+    Broken,
+    /// The store failed.
+    Store(EffectError),
+}
+
+#[derive(Debug)]
+pub(super) struct Data {
+    /// The control connection that it belongs to.
+    pub(super) control: PathId,
+    pub(super) way: Way,
+    pub(super) flow: Flow,
+}
+
+impl Core {
+    /// The data connection that a request of `ticket` brought up.
+    pub(super) fn data_up(&mut self, id: DataId, path: PathId) {
+        let Some(data) = self.data.get_mut(&id) else {
+            return self.close_path(path);
+        };
+        // What comes before it is known where to put it waits.
+        let waits = matches!(data.flow, Flow::None);
+        data.way = Way::Up { path, blocked: false, paused: waits };
+        self.data_paths.insert(path, id);
+        if waits {
+            self.pause(path, true);
+        }
+        self.data_events.push_back((id, DataEvent::Up));
+        self.end_when_sent(id);
+    }
+
+    /// Gives a data connection its file, before or after it is up.
+    pub(super) fn begin(&mut self, id: DataId, flow: Flow) {
+        let Some(data) = self.data.get_mut(&id) else { return };
+        data.flow = flow;
+        if let Way::Up { path, paused, .. } = &mut data.way
+            && std::mem::take(paused)
+        {
+            let path = *path;
+            self.pause(path, false);
+        }
+        self.read_ahead(id);
+        self.end_when_sent(id);
+    }
+
+    fn read_ahead(&mut self, id: DataId) {
+        let ticket = self.next_ticket();
+        let Some(Data { flow: Flow::Out(out), .. }) = self.data.get_mut(&id) else { return };
+        if let Some(read) = out.read(ticket, &self.limits) {
+            self.submit(read, Use::Flow(id, Job::Read));
+        }
+    }
+
+    pub(super) fn data_received(&mut self, id: DataId, bytes: &[u8]) {
+        let ticket = self.next_ticket();
+        let Some(data) = self.data.get_mut(&id) else { return };
+        let Flow::In(inflow) = &mut data.flow else { return };
+        if let Some((write, job)) = inflow.write(ticket, bytes) {
+            let Way::Up { path, paused, .. } = &mut data.way else { return };
+            let is_full = inflow.writing >= self.limits.write_buffer;
+            let pauses = is_full && !std::mem::replace(paused, *paused || is_full);
+            let path = *path;
+            self.submit(write, Use::Flow(id, job));
+            if pauses {
+                self.pause(path, true);
+            }
+        }
+    }
+
+    /// The peer sent its last octet on a data connection.
+    pub(super) fn data_ended(&mut self, id: DataId) {
+        let ticket = self.next_ticket();
+        let Some(data) = self.data.get_mut(&id) else { return };
+        let Flow::In(inflow) = &mut data.flow else { return };
+        let last = inflow.end(ticket);
+        if let Way::Up { path, .. } = data.way {
+            data.way = Way::Ended;
+            self.data_paths.remove(&path);
+            self.close_path(path);
+        }
+        if let Some((write, job)) = last {
+            self.submit(write, Use::Flow(id, job));
+        }
+        self.sync_when_written(id);
+    }
+
+    fn sync_when_written(&mut self, id: DataId) {
+        let ticket = self.next_ticket();
+        let Some(Data { flow: Flow::In(inflow), .. }) = self.data.get_mut(&id) else { return };
+        if let Some((sync, job)) = inflow.sync(ticket) {
+            self.submit(sync, Use::Flow(id, job));
+        }
+    }
+
+    /// A data connection broke: one that ended properly is not known here any more.
+    pub(super) fn data_down(&mut self, id: DataId) {
+        let Some(data) = self.data.get_mut(&id) else { return };
+        let Way::Up { path, .. } = data.way else { return };
+        data.way = Way::Ended;
+        self.data_paths.remove(&path);
+        self.data_events.push_back((id, DataEvent::Broken));
+    }
+
+    pub(super) fn flow_done(
+        &mut self,
+        id: DataId,
+        job: Job,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let Some(data) = self.data.get_mut(&id) else { return };
+        let completion = match answer {
+            Ok(completion) => completion,
+            Err(error) => return self.data_events.push_back((id, DataEvent::Store(error))),
+        };
+        match (&mut data.flow, job, completion) {
+            (Flow::Out(out), Job::Read, Completion::Read(bytes)) => {
+                out.read_done(bytes);
+                self.read_ahead(id);
+                self.end_when_sent(id);
+            }
+            (Flow::In(inflow), Job::Write { len }, _) => {
+                inflow.written(len);
+                let has_room = inflow.writing <= self.limits.write_buffer / 2;
+                if let Way::Up { path, paused, .. } = &mut data.way
+                    && has_room
+                    && std::mem::take(paused)
+                {
+                    let path = *path;
+                    self.pause(path, false);
+                }
+                self.sync_when_written(id);
+            }
+            (Flow::In(inflow), Job::Sync, _) => {
+                inflow.synced = true;
+                let event = DataEvent::Complete(inflow.received);
+                self.data_events.push_back((id, event));
+            }
+            // An answer that no request of this flow can have.
+            (Flow::None | Flow::Out(_) | Flow::In(_), _, _) => {}
+        }
+    }
+
+    /// The next octets to send on a data connection that has some and room for them.
+    pub(super) fn data_to_send(&mut self, len: usize) -> Option<(DataId, PathId, Bytes)> {
+        let after = self.last_sender;
+        let ready = |data: &Data| {
+            let is_up = matches!(data.way, Way::Up { blocked: false, .. });
+            is_up && matches!(&data.flow, Flow::Out(out) if out.is_ready())
+        };
+        let later = self.data.range(after..).skip_while(|(id, _)| Some(**id) == Some(after));
+        let all = later.chain(self.data.range(..=after));
+        let id = all.filter(|(_, data)| ready(data)).map(|(id, _)| *id).next()?;
+        self.last_sender = id;
+        let Data { way: Way::Up { path, .. }, flow: Flow::Out(out), .. } =
+            self.data.get_mut(&id)?
+        else {
+            return None;
+        };
+        let (path, bytes) = (*path, out.take(len));
+        self.read_ahead(id);
+        self.end_when_sent(id);
+        Some((id, path, bytes))
+    }
+
+    /// The end of the data connection is the file's end (RFC 959 §3.4.1).
+    fn end_when_sent(&mut self, id: DataId) {
+        let Some(data) = self.data.get_mut(&id) else { return };
+        let (Way::Up { path, .. }, Flow::Out(out)) = (data.way, &data.flow) else { return };
+        if !out.is_over() {
+            return;
+        }
+        let event = DataEvent::Complete(out.sent);
+        data.way = Way::Ended;
+        self.data_paths.remove(&path);
+        self.close_path(path);
+        self.data_events.push_back((id, event));
+    }
+
+    /// Forgets a data connection: it is closed if it is up, and its file with it.
+    pub(super) fn drop_data(&mut self, id: DataId) {
+        let Some(data) = self.data.remove(&id) else { return };
+        match data.way {
+            Way::Asked(ticket) => self.give_up(ticket),
+            Way::Up { path, .. } => {
+                self.data_paths.remove(&path);
+                self.close_path(path);
+            }
+            Way::Ended => {}
+        }
+        let close = match data.flow {
+            Flow::None => None,
+            Flow::Out(out) => out.close(),
+            Flow::In(inflow) => Some(inflow.close()),
+        };
+        if let Some(close) = close {
+            self.effects.push_back(close.into());
+        }
+    }
+}

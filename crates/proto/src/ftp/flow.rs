@@ -1,0 +1,224 @@
+//! A file on its way: what a store is asked for and what stands on the data connection.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use engine::{FileId, StoreEffect, Ticket};
+
+use super::config::{Limits, Representation};
+
+/// What an effect of a flow was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    Read,
+    Write { len: usize },
+    Sync,
+}
+
+/// A file, or a text, that goes out.
+#[derive(Debug)]
+pub(super) struct Outflow {
+    file: Option<FileId>,
+    next_read: u64,
+    /// Octets that are being read.
+    reading: usize,
+    end_read: bool,
+    /// What was read, in order.
+    pieces: VecDeque<Bytes>,
+    held: usize,
+    representation: Representation,
+    /// The last octet that was converted.
+    last: u8,
+    pub(super) sent: u64,
+}
+
+impl Outflow {
+    pub(super) fn file(file: FileId, offset: u64, representation: Representation) -> Self {
+        Self {
+            file: Some(file),
+            next_read: offset,
+            reading: 0,
+            end_read: false,
+            pieces: VecDeque::new(),
+            held: 0,
+            representation,
+            last: 0,
+            sent: 0,
+        }
+    }
+
+    /// A text that is there already, its lines ended as they are to be sent.
+    pub(super) fn text(text: Bytes) -> Self {
+        let mut flow = Self::file(FileId(0), 0, Representation::Image);
+        flow.file = None;
+        flow.end_read = true;
+        flow.keep(text);
+        flow
+    }
+
+    fn keep(&mut self, bytes: Bytes) {
+        self.held += bytes.len();
+        if !bytes.is_empty() {
+            self.pieces.push_back(bytes);
+        }
+    }
+
+    /// The next read, if there is room for what it brings.
+    ///
+    /// One is under way at a time: where the file ends is known only when it is done.
+    pub(super) fn read(&mut self, ticket: Ticket, limits: &Limits) -> Option<StoreEffect> {
+        let file = self.file.filter(|_| !self.end_read && self.reading == 0)?;
+        if self.held + limits.piece > limits.read_ahead.max(limits.piece) {
+            return None;
+        }
+        self.reading = limits.piece;
+        Some(StoreEffect::Read { ticket, file, offset: self.next_read, len: limits.piece })
+    }
+
+    pub(super) fn read_done(&mut self, bytes: Bytes) {
+        self.end_read = bytes.len() < self.reading;
+        self.reading = 0;
+        self.next_read += bytes.len() as u64;
+        let converted = match self.representation {
+            Representation::Image => bytes,
+            Representation::Ascii => self.in_network_form(&bytes),
+        };
+        self.keep(converted);
+    }
+
+    /// Lines end with CR LF (RFC 959 §3.1.1.1); those that do already are left alone.
+    fn in_network_form(&mut self, bytes: &[u8]) -> Bytes {
+        let mut converted = BytesMut::with_capacity(bytes.len() + bytes.len() / 16);
+        for byte in bytes {
+            if *byte == b'\n' && self.last != b'\r' {
+                converted.extend_from_slice(b"\r");
+            }
+            converted.extend_from_slice(&[*byte]);
+            self.last = *byte;
+        }
+        converted.freeze()
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// What is to be sent next, at most `len` octets.
+    pub(super) fn take(&mut self, len: usize) -> Bytes {
+        let Some(piece) = self.pieces.front_mut() else { return Bytes::new() };
+        let bytes = piece.split_to(len.min(piece.len()));
+        if piece.is_empty() {
+            self.pieces.pop_front();
+        }
+        self.held -= bytes.len();
+        self.sent += bytes.len() as u64;
+        bytes
+    }
+
+    /// Whether everything was taken.
+    pub(super) fn is_over(&self) -> bool {
+        self.end_read && self.pieces.is_empty()
+    }
+
+    pub(super) fn close(self) -> Option<StoreEffect> {
+        self.file.map(|file| StoreEffect::Close { file })
+    }
+}
+
+/// A file that comes in.
+#[derive(Debug)]
+pub(super) struct Inflow {
+    file: FileId,
+    next_write: u64,
+    /// Octets that are being written.
+    pub(super) writing: usize,
+    writes: usize,
+    /// The peer sent its last octet.
+    ended: bool,
+    syncing: bool,
+    pub(super) synced: bool,
+    representation: Representation,
+    /// A CR that may belong to a line's end.
+    carriage: bool,
+    pub(super) received: u64,
+}
+
+impl Inflow {
+    pub(super) fn new(file: FileId, offset: u64, representation: Representation) -> Self {
+        Self {
+            file,
+            next_write: offset,
+            writing: 0,
+            writes: 0,
+            ended: false,
+            syncing: false,
+            synced: false,
+            representation,
+            carriage: false,
+            received: 0,
+        }
+    }
+
+    /// The write of a piece that came.
+    pub(super) fn write(&mut self, ticket: Ticket, bytes: &[u8]) -> Option<(StoreEffect, Job)> {
+        self.received += bytes.len() as u64;
+        let bytes = match self.representation {
+            Representation::Image => Bytes::copy_from_slice(bytes),
+            Representation::Ascii => self.in_local_form(bytes),
+        };
+        self.put(ticket, bytes)
+    }
+
+    fn put(&mut self, ticket: Ticket, bytes: Bytes) -> Option<(StoreEffect, Job)> {
+        let len = bytes.len();
+        if len == 0 {
+            return None;
+        }
+        let (file, offset) = (self.file, self.next_write);
+        self.next_write += len as u64;
+        self.writing += len;
+        self.writes += 1;
+        Some((StoreEffect::Write { ticket, file, offset, bytes }, Job::Write { len }))
+    }
+
+    /// CR LF becomes the LF that ends lines here.
+    fn in_local_form(&mut self, bytes: &[u8]) -> Bytes {
+        let mut converted = BytesMut::with_capacity(bytes.len() + 1);
+        for byte in bytes {
+            if std::mem::take(&mut self.carriage) && *byte != b'\n' {
+                converted.extend_from_slice(b"\r");
+            }
+            if *byte == b'\r' {
+                self.carriage = true;
+            } else {
+                converted.extend_from_slice(&[*byte]);
+            }
+        }
+        converted.freeze()
+    }
+
+    pub(super) fn written(&mut self, len: usize) {
+        self.writing -= len;
+        self.writes -= 1;
+    }
+
+    /// The peer sent its last octet; the write of what was held back for it.
+    pub(super) fn end(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
+        self.ended = true;
+        let left: &'static [u8] = if std::mem::take(&mut self.carriage) { b"\r" } else { b"" };
+        self.put(ticket, Bytes::from_static(left))
+    }
+
+    /// The sync, once all is written.
+    pub(super) fn sync(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
+        if !self.ended || self.writes > 0 || self.syncing {
+            return None;
+        }
+        self.syncing = true;
+        Some((StoreEffect::Sync { ticket, file: self.file }, Job::Sync))
+    }
+
+    pub(super) fn close(self) -> StoreEffect {
+        StoreEffect::Close { file: self.file }
+    }
+}

@@ -1,0 +1,106 @@
+//! What users hear.
+
+use engine::{EffectError, PathId};
+use thiserror::Error;
+use wire::ftp::Reply;
+
+/// A request of this node's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Indication {
+    /// A server let this client in.
+    LoggedIn {
+        /// The control connection.
+        path: PathId,
+    },
+    /// The server is ready for a file, or begins to send one.
+    Begun {
+        /// Which request.
+        request: RequestId,
+    },
+    /// A request is done: for a file that was sent, the server says it has it; one that was fetched
+    /// is in its place.
+    Finished {
+        /// Which request.
+        request: RequestId,
+        /// Octets that crossed the data connection.
+        octets: u64,
+    },
+    /// A request came to nothing.
+    Failed {
+        /// Which request.
+        request: RequestId,
+        /// Why.
+        why: Failure,
+    },
+    /// As a server: a client left a file here, which is safe.
+    Received {
+        /// The control connection.
+        path: PathId,
+        /// The file's name.
+        name: String,
+        /// Octets that crossed the data connection.
+        octets: u64,
+    },
+    /// As a server: all of a file was handed to the data connection.
+    Sent {
+        /// The control connection.
+        path: PathId,
+        /// The file's name.
+        name: String,
+        /// Octets that crossed the data connection.
+        octets: u64,
+    },
+    /// As a server: a transfer broke off.
+    Aborted {
+        /// The control connection.
+        path: PathId,
+        /// The file's name.
+        name: String,
+    },
+    /// As a server: somebody came and there is no room for him.
+    Refused {
+        /// The control connection, which is closed.
+        path: PathId,
+    },
+}
+
+/// Why a request came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// The server says so.
+    #[error("the server says: {0}")]
+    Reply(Reply),
+    /// The server says what no server may.
+    #[error("the server's answer makes no sense: {0}")]
+    Nonsense(String),
+    /// The control connection ended.
+    #[error("the control connection ended")]
+    Control,
+    /// There was no data connection, or it broke.
+    #[error("no data connection: {0}")]
+    Data(String),
+    /// The store here failed.
+    #[error("the store: {0}")]
+    Store(EffectError),
+    /// Nothing came for too long.
+    #[error("nothing came for too long")]
+    Silence,
+    /// The user took it back.
+    #[error("it was taken back")]
+    Cancelled,
+}
+
+/// Why a request is refused at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// As many wait as may.
+    #[error("too many requests wait")]
+    Full,
+    /// It has a line break or another control character in it.
+    #[error("the name has a control character in it")]
+    Name,
+}

@@ -1,0 +1,418 @@
+//! FTP: files over a control connection and data connections (RFC 959; RFC 1123 §4.1, 2428 and 3659
+//! where they amend it).
+//!
+//! A [`Node`] is a client of the peers that its user names and a server to those who come. Its paths are
+//! streams, whoever carries them: the driver's sockets or this crate's TCP. Data connections are
+//! made to addresses that the protocol's own text names, with [`engine::Effect::Connect`] and
+//! [`engine::Effect::Listen`].
+//!
+//! ```text
+//! client                                server
+//!   |---- control connection ----------->|
+//!   |<--- 220                            |
+//!   |---- USER -->  331, PASS -->  230   |
+//!   |---- TYPE I -->  200                |
+//!   |---- PASV -->  227 (address)        |
+//!   |---- data connection -------------->|
+//!   |---- STOR name -->  150             |
+//!   |==== the file =====================>|  its end is the data connection's end
+//!   |<--- 226 when it is safe            |
+//!   |---- QUIT -->  221                  |
+//! ```
+//!
+//! A file that is fetched is a working file until it is complete. A file that is stored grows in its
+//! place, as every server does it, so that SIZE and REST can go on with it after a break.
+//!
+//! Not done: STOU, SITE, the modes B and C, the structures R and P, TLS (RFC 4217).
+
+mod client;
+mod config;
+mod core;
+mod data;
+mod flow;
+mod indication;
+mod listing;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, FileName, Input, PathEvent, PathId,
+    PathInfo, StoreEffect, Ticket, Time, Transmit, TxBuf,
+};
+
+pub use config::{
+    Accounts, ClientConfig, Config, DataConnection, Limits, Representation, ServerConfig,
+};
+pub use indication::{Failure, Indication, RequestError, RequestId};
+
+use client::{Request, What};
+use core::{Core, Use};
+use data::{DataEvent, Way};
+
+/// A client and server.
+#[derive(Debug)]
+pub struct Node {
+    client: ClientConfig,
+    server: ServerConfig,
+    core: Core,
+    /// By control connection.
+    clients: BTreeMap<PathId, client::Session>,
+    servers: BTreeMap<PathId, server::Session>,
+    requests: u64,
+    /// The control connection that sent last.
+    last: PathId,
+}
+
+impl Node {
+    /// A node without connections.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            client: config.client,
+            server: config.server,
+            core: Core::new(config.limits),
+            clients: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            requests: 0,
+            last: PathId(0),
+        }
+    }
+
+    /// Stores a file at the server that `path` leads to, under `name`.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn put(
+        &mut self,
+        path: PathId,
+        source: FileName,
+        name: &str,
+    ) -> Result<RequestId, RequestError> {
+        let name = checked(name)?;
+        self.request(path, What::Put { source, name })
+    }
+
+    /// Fetches the server's file `name`.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn get(
+        &mut self,
+        path: PathId,
+        name: &str,
+        target: FileName,
+    ) -> Result<RequestId, RequestError> {
+        let name = checked(name)?;
+        self.request(path, What::Get { name, target })
+    }
+
+    /// Takes a request back; `false` if it is over, or never was.
+    pub fn cancel(&mut self, now: Time, id: RequestId) -> bool {
+        let core = &mut self.core;
+        let found = self.clients.values_mut().any(|client| client.cancel(id, core));
+        self.settle(now);
+        found
+    }
+
+    /// Control connections of others.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.servers.len()
+    }
+
+    fn request(&mut self, path: PathId, what: What) -> Result<RequestId, RequestError> {
+        let waiting: usize = self.clients.values().map(|client| client.queue.len()).sum();
+        if waiting >= self.core.limits.requests {
+            return Err(RequestError::Full);
+        }
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        let core = &mut self.core;
+        let client = self.clients.entry(path).or_insert_with(|| {
+            core.effects.push_back(Effect::OpenPath { path });
+            client::Session::new(path, VecDeque::new())
+        });
+        client.queue.push_back(Request { id, what });
+        Ok(id)
+    }
+
+    fn path_event(&mut self, now: Time, path: PathId, event: PathEvent) {
+        match event {
+            PathEvent::Up(info) => self.up(now, path, &info),
+            PathEvent::Down => self.down(path),
+            PathEvent::Blocked => self.set_blocked(path, true),
+            PathEvent::Writable => self.set_blocked(path, false),
+            PathEvent::ReadClosed => self.read_closed(path),
+            // Nothing here asks for TLS.
+            PathEvent::Secured(_) => {}
+        }
+    }
+
+    fn up(&mut self, now: Time, path: PathId, info: &PathInfo) {
+        if let Some(ticket) = info.asked {
+            match self.core.asked(ticket) {
+                Some(id) => self.core.data_up(id, path),
+                None => self.core.close_path(path),
+            }
+            return;
+        }
+        if let Some(client) = self.clients.get_mut(&path) {
+            client.up(info.ends);
+            self.core.expect(path, now, self.client.timeout, "no reply");
+            return;
+        }
+        if self.servers.contains_key(&path) {
+            return;
+        }
+        if !self.server.enabled || self.servers.len() >= self.core.limits.sessions {
+            self.core.close_path(path);
+            self.core.indicate(Indication::Refused { path });
+            return;
+        }
+        self.servers.insert(path, server::Session::new(path, info.ends));
+        self.core.expect(path, now, self.server.idle, "silence of a client");
+    }
+
+    fn down(&mut self, path: PathId) {
+        if let Some(id) = self.core.data_paths.get(&path) {
+            return self.core.data_down(*id);
+        }
+        if let Some(mut client) = self.clients.remove(&path) {
+            client.give_up(&Failure::Control, &mut self.core);
+        }
+        if let Some(mut server) = self.servers.remove(&path) {
+            server.abort_transfer(&mut self.core);
+        }
+        self.core.timers.cancel(path);
+    }
+
+    fn set_blocked(&mut self, path: PathId, now_blocked: bool) {
+        if let Some(id) = self.core.data_paths.get(&path) {
+            if let Some(data) = self.core.data.get_mut(id)
+                && let Way::Up { blocked, .. } = &mut data.way
+            {
+                *blocked = now_blocked;
+            }
+        } else if let Some(client) = self.clients.get_mut(&path) {
+            client.control.set_blocked(now_blocked);
+        } else if let Some(server) = self.servers.get_mut(&path) {
+            server.control.set_blocked(now_blocked);
+        }
+    }
+
+    fn read_closed(&mut self, path: PathId) {
+        if let Some(id) = self.core.data_paths.get(&path) {
+            return self.core.data_ended(*id);
+        }
+        if let Some(client) = self.clients.get_mut(&path) {
+            client.give_up(&Failure::Control, &mut self.core);
+        }
+        // A client that has said all may still listen: it is closed behind the last reply.
+        if let Some(server) = self.servers.get_mut(&path) {
+            server.leave(&mut self.core);
+        }
+    }
+
+    fn received(&mut self, now: Time, path: PathId, bytes: &[u8]) {
+        if let Some(id) = self.core.data_paths.get(&path).copied() {
+            self.core.data_received(id, bytes);
+            self.progress(now, id);
+        } else if let Some(client) = self.clients.get_mut(&path) {
+            client.received(now, bytes, &self.client, &mut self.core);
+        } else if let Some(server) = self.servers.get_mut(&path) {
+            server.received(now, bytes, &self.server, &mut self.core);
+        }
+    }
+
+    /// Octets crossed a data connection: neither end is silent.
+    fn progress(&mut self, now: Time, id: data::DataId) {
+        let Some(control) = self.core.data.get(&id).map(|data| data.control) else { return };
+        if self.clients.contains_key(&control) {
+            self.core.expect(control, now, self.client.timeout, "no data");
+        } else if let Some(server) = self.servers.get_mut(&control) {
+            server.progress(now, &self.server, &mut self.core);
+        }
+    }
+
+    fn done(&mut self, ticket: Ticket, answer: Result<Completion, EffectError>) {
+        match self.core.use_of(ticket) {
+            Some(Use::Flow(id, job)) => self.core.flow_done(id, job, answer),
+            Some(Use::Data(id)) => self.data_answer(ticket, id, answer),
+            Some(Use::Client(path, job)) => {
+                if let Some(client) = self.clients.get_mut(&path) {
+                    client.done(job, answer, &self.client, &mut self.core);
+                } else {
+                    self.close_late(&answer);
+                }
+            }
+            Some(Use::Server(path, job)) => {
+                if let Some(server) = self.servers.get_mut(&path) {
+                    server.done(job, answer, &mut self.core);
+                } else {
+                    self.close_late(&answer);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// A file that was opened for somebody who is gone.
+    fn close_late(&mut self, answer: &Result<Completion, EffectError>) {
+        if let Ok(Completion::Opened { file, .. }) = *answer {
+            self.core.effects.push_back(StoreEffect::Close { file }.into());
+        }
+    }
+
+    /// The driver says where it listens, or that there is no connection.
+    fn data_answer(
+        &mut self,
+        ticket: Ticket,
+        id: data::DataId,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let Some(control) = self.core.data.get(&id).map(|data| data.control) else { return };
+        let address = match answer {
+            Ok(Completion::Listening(address)) => {
+                // The connection is still to come.
+                self.core.waits_on(ticket, id);
+                Ok(address)
+            }
+            Ok(_) => Err(EffectError::Failed("the driver's answer makes no sense".to_owned())),
+            Err(error) => Err(error),
+        };
+        if let Some(server) = self.servers.get_mut(&control)
+            && server.is_listening()
+        {
+            server.listening(address, &mut self.core);
+        } else {
+            match address {
+                Ok(address) => {
+                    if let Some(client) = self.clients.get_mut(&control) {
+                        client.listening(address);
+                    }
+                }
+                Err(error) => self.core.data_events.push_back((id, DataEvent::NotMade(error))),
+            }
+        }
+    }
+
+    /// Tells sessions what became of their data connections, and ends those that are over.
+    fn settle(&mut self, now: Time) {
+        while let Some((id, event)) = self.core.data_events.pop_front() {
+            let Some(control) = self.core.data.get(&id).map(|data| data.control) else { continue };
+            if let Some(client) = self.clients.get_mut(&control) {
+                client.data_event(event, &mut self.core);
+            } else if let Some(server) = self.servers.get_mut(&control) {
+                server.data_event(event, &mut self.core);
+            }
+        }
+        for server in self.servers.values_mut().filter(|server| server.has_work()) {
+            server.work(now, &self.server, &mut self.core);
+        }
+        self.end_sessions();
+    }
+
+    /// Forgets control connections that are over. Requests that wait get a new one.
+    fn end_sessions(&mut self) {
+        let spent = |(path, client): (&PathId, &client::Session)| {
+            client.control.is_spent().then_some(*path)
+        };
+        for path in self.clients.iter().filter_map(spent).collect::<Vec<_>>() {
+            self.core.timers.cancel(path);
+            self.core.close_path(path);
+            let Some(client) = self.clients.remove(&path) else { continue };
+            if !client.queue.is_empty() {
+                self.core.effects.push_back(Effect::OpenPath { path });
+                self.clients.insert(path, client::Session::new(path, client.queue));
+            }
+        }
+        let spent = |(path, server): (&PathId, &server::Session)| {
+            server.control.is_spent().then_some(*path)
+        };
+        for path in self.servers.iter().filter_map(spent).collect::<Vec<_>>() {
+            self.core.timers.cancel(path);
+            self.core.close_path(path);
+            if let Some(mut server) = self.servers.remove(&path) {
+                server.abort_transfer(&mut self.core);
+            }
+        }
+    }
+
+    /// What a control connection has to say, in turn.
+    fn control_to_send(&mut self, len: usize) -> Option<(PathId, Bytes)> {
+        let paths = self.clients.keys().chain(self.servers.keys());
+        let (later, earlier): (Vec<_>, Vec<_>) = paths.copied().partition(|path| *path > self.last);
+        for path in later.into_iter().chain(earlier) {
+            let control = match (self.clients.get_mut(&path), self.servers.get_mut(&path)) {
+                (Some(client), _) => &mut client.control,
+                (None, Some(server)) => &mut server.control,
+                (None, None) => continue,
+            };
+            if let Some(bytes) = control.take(len) {
+                self.last = path;
+                return Some((path, bytes));
+            }
+        }
+        None
+    }
+}
+
+/// A name that can stand in a command.
+fn checked(name: &str) -> Result<String, RequestError> {
+    if name.is_empty() || name.chars().any(char::is_control) {
+        return Err(RequestError::Name);
+    }
+    Ok(name.to_owned())
+}
+
+impl Engine for Node {
+    type Indication = Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(received) => self.received(now, received.path, received.bytes),
+            Input::Path(path, event) => self.path_event(now, path, event),
+            Input::Done(ticket, answer) => self.done(ticket, answer),
+        }
+        self.settle(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(path) = self.core.timers.pop_due(now) {
+            if let Some(client) = self.clients.get_mut(&path) {
+                client.give_up(&Failure::Silence, &mut self.core);
+            } else if let Some(server) = self.servers.get_mut(&path) {
+                server.silent(&mut self.core);
+            }
+        }
+        self.settle(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        if let Some((path, bytes)) = self.control_to_send(tx.longest()) {
+            let transmit = Core::transmit(path, &bytes, now, tx);
+            self.end_sessions();
+            return transmit;
+        }
+        let (id, path, bytes) = self.core.data_to_send(tx.longest())?;
+        self.progress(now, id);
+        self.settle(now);
+        Core::transmit(path, &bytes, now, tx)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.core.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<Indication> {
+        self.core.indications.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.core.timers.next()
+    }
+}

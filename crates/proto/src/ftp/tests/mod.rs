@@ -1,0 +1,352 @@
+//! Conversations of a client with a server.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{FileName, FilestoreRequest, PathId, Time};
+use proptest::prelude::*;
+
+use super::*;
+use world::{SERVER, World};
+
+fn worlds() -> World {
+    World::new([Config::default(), Config::default()])
+}
+
+fn with(client: ClientConfig, server: ServerConfig) -> World {
+    let ours = Config { client, ..Config::default() };
+    World::new([ours, Config { server, ..Config::default() }])
+}
+
+fn file(name: &str) -> FileName {
+    FileName::file(name).unwrap()
+}
+
+fn octets(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+fn put(world: &mut World, name: &str, to: &str) -> RequestId {
+    world.on_node(0, |node| node.put(SERVER, file(name), to).unwrap())
+}
+
+fn outcome(world: &World, id: RequestId) -> Result<u64, Failure> {
+    let mut found = world.hosts[0].told.iter().filter_map(|told| match told {
+        Indication::Finished { request, octets } if *request == id => Some(Ok(*octets)),
+        Indication::Failed { request, why } if *request == id => Some(Err(why.clone())),
+        _ => None,
+    });
+    let outcome = found.next().expect("the request ended");
+    assert_eq!(found.next(), None, "it ended once");
+    outcome
+}
+
+#[test]
+fn a_file_is_stored_by_the_dialogue_of_rfc_959() {
+    let mut world = worlds();
+    let content = octets(300_000);
+    world.file(0, "a.bin", &content);
+    let id = put(&mut world, "a.bin", "b.bin");
+    world.run();
+    assert_eq!(outcome(&world, id), Ok(300_000));
+    assert!(world.content(1, "b.bin").unwrap() == content);
+    let said: Vec<_> = world.said.iter().map(|(host, line)| (*host, line.as_str())).collect();
+    let expected = [
+        (1, "220 slowlight"),
+        (0, "USER anonymous"),
+        (1, "331 The password, please."),
+        (0, "PASS slowlight@"),
+        (1, "230 Logged in."),
+        (0, "TYPE I"),
+        (1, "200 The type is set."),
+        (0, "PASV"),
+        (1, "227 Entering Passive Mode (10,0,0,2,19,137)"),
+        (0, "STOR b.bin"),
+        (1, "150 The data connection follows."),
+        (1, "226 It is done."),
+        (0, "QUIT"),
+        (1, "221 Goodbye."),
+    ];
+    assert_eq!(said, expected);
+    let received = |told: &Indication| matches!(told, Indication::Received { octets: 300_000, name, .. } if name == "b.bin");
+    assert!(world.hosts[1].told.iter().any(received), "{:?}", world.hosts[1].told);
+    assert_eq!(world.hosts[1].node.sessions(), 0);
+}
+
+#[test]
+fn a_file_is_fetched_whoever_opens_the_data_connection() {
+    for data in [DataConnection::Pasv, DataConnection::Epsv, DataConnection::Port] {
+        for length in [0, 1, 65_536, 200_000] {
+            let client = ClientConfig { data, ..ClientConfig::default() };
+            let mut world = with(client, ServerConfig::default());
+            let content = octets(length);
+            world.file(1, "there", &content);
+            let id = world.on_node(0, |node| node.get(SERVER, "/there", file("here")).unwrap());
+            world.run();
+            assert_eq!(outcome(&world, id), Ok(length as u64), "{data:?}");
+            assert!(world.content(0, "here").unwrap() == content);
+        }
+    }
+}
+
+#[test]
+fn several_requests_share_a_control_connection_and_one_failure_spoils_none() {
+    let mut world = worlds();
+    world.file(0, "a", b"alpha");
+    world.file(1, "b", b"beta");
+    let (one, two, three) = world.on_node(0, |node| {
+        (
+            node.put(SERVER, file("a"), "a").unwrap(),
+            node.get(SERVER, "missing", file("x")).unwrap(),
+            node.get(SERVER, "b", file("b")).unwrap(),
+        )
+    });
+    let none = put(&mut world, "not here", "c");
+    world.run();
+    assert_eq!(outcome(&world, one), Ok(5));
+    let Err(Failure::Reply(reply)) = outcome(&world, two) else { panic!("a reply") };
+    assert_eq!(reply.code, 550);
+    assert_eq!(outcome(&world, three), Ok(4));
+    assert!(matches!(outcome(&world, none), Err(Failure::Store(_))));
+    assert_eq!(world.content(0, "b").unwrap(), b"beta");
+    assert_eq!(world.content(0, "x"), None);
+    let users = world.said.iter().filter(|(_, line)| line.starts_with("USER")).count();
+    assert_eq!(users, 1);
+    // A working file that came to nothing is gone.
+    assert_eq!(world.hosts[0].store.names(engine::Area::Spool).count(), 0);
+}
+
+#[test]
+fn text_has_its_line_ends_changed_on_the_way() {
+    let client = ClientConfig { representation: Representation::Ascii, ..ClientConfig::default() };
+    let mut world = with(client, ServerConfig::default());
+    world.piece = 1;
+    world.file(0, "a.txt", b"one\ntwo\r\nthree\rfour\n");
+    let id = put(&mut world, "a.txt", "b.txt");
+    world.run();
+    // Twenty octets; two line feeds of three got a carriage return for the way.
+    assert_eq!(outcome(&world, id), Ok(22));
+    assert_eq!(world.content(1, "b.txt").unwrap(), b"one\ntwo\nthree\rfour\n");
+}
+
+#[test]
+fn wrong_passwords_and_closed_ways_are_told() {
+    let accounts = Accounts::Named(BTreeMap::from([("anna".into(), "secret".into())]));
+    let server = ServerConfig { accounts, ..ServerConfig::default() };
+    let client = |password: &str| ClientConfig {
+        user: "anna".into(),
+        password: password.into(),
+        ..ClientConfig::default()
+    };
+    for (password, code) in [("secret", None), ("guess", Some(530))] {
+        let mut world = with(client(password), server.clone());
+        world.file(0, "a", b"alpha");
+        let id = put(&mut world, "a", "a");
+        world.run();
+        match (outcome(&world, id), code) {
+            (Ok(5), None) => {}
+            (Err(Failure::Reply(reply)), Some(code)) => assert_eq!(reply.code, code),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut world = worlds();
+    world.firewall = true;
+    world.file(0, "a", b"alpha");
+    let id = put(&mut world, "a", "a");
+    world.run();
+    assert!(matches!(outcome(&world, id), Err(Failure::Data(_))));
+    assert_eq!(world.hosts[1].node.sessions(), 0);
+}
+
+#[test]
+fn a_data_connection_that_breaks_ends_the_request_and_what_waits_goes_on() {
+    let mut world = worlds();
+    world.file(0, "a", &octets(5_000_000));
+    world.file(0, "b", b"beta");
+    let (one, two) = (put(&mut world, "a", "a"), put(&mut world, "b", "b"));
+    world.run_until(Time::from_secs(7));
+    assert_eq!(world.streams(), 2, "the first file is under way");
+    world.break_data();
+    world.run();
+    assert!(matches!(outcome(&world, one), Err(Failure::Data(_) | Failure::Reply(_))));
+    assert_eq!(outcome(&world, two), Ok(4));
+    let aborted = |told: &Indication| matches!(told, Indication::Aborted { .. });
+    assert!(world.hosts[1].told.iter().any(aborted));
+    // What came before the break is there, so that a client can go on behind it.
+    let length = world.content(1, "a").unwrap().len();
+    assert!(length > 100_000 && length < 5_000_000, "{length}");
+}
+
+#[test]
+fn silence_ends_a_session() {
+    let server = ServerConfig { idle: Duration::from_secs(30), ..ServerConfig::default() };
+    let mut node = Node::new(Config { server, ..Config::default() });
+    let up = PathEvent::Up(PathInfo::stream());
+    node.handle_input(Time::ZERO, Input::Path(PathId(9), up));
+    let mut tx = TxBuf::new(1);
+    assert!(node.poll_transmit(Time::ZERO, &mut tx).is_some());
+    assert_eq!(node.poll_timeout().unwrap().at, Time::from_secs(30));
+    node.handle_timeout(Time::from_secs(30));
+    tx.clear();
+    assert!(node.poll_transmit(Time::from_secs(30), &mut tx).is_some());
+    assert_eq!(tx.bytes(), b"421 Nothing came for too long.\r\n");
+    assert_eq!((node.sessions(), node.poll_timeout()), (0, None));
+    assert_eq!(node.poll_effect(), Some(Effect::ClosePath { path: PathId(9) }));
+}
+
+/// What a server says to lines of a client, one after the other.
+fn talk(lines: &[&str]) -> Vec<String> {
+    let mut world = worlds();
+    let make = FilestoreRequest::CreateDirectory(file("dir"));
+    world.hosts[1].store.execute(StoreEffect::Filestore { ticket: Ticket(0), request: make });
+    world.file(1, "dir/inner.txt", b"12345");
+    world.file(1, "top", &[1; 1000]);
+    let path = PathId(9);
+    let info = PathInfo {
+        ends: Some(("10.0.0.2:21".parse().unwrap(), "10.0.0.1:4000".parse().unwrap())),
+        ..PathInfo::stream()
+    };
+    let host = &mut world.hosts[1];
+    let now = Time::ZERO;
+    let mut said = Vec::new();
+    let mut input = |host: &mut world::Host, input: Input<'_>| {
+        host.node.handle_input(now, input);
+        loop {
+            let mut idle = true;
+            while let Some(effect) = host.node.poll_effect() {
+                idle = false;
+                let Effect::Store(effect) = effect else { continue };
+                if let Some((ticket, answer)) = host.store.execute(effect) {
+                    host.node.handle_input(now, Input::Done(ticket, answer));
+                }
+            }
+            let mut tx = TxBuf::new(1);
+            while host.node.poll_transmit(now, &mut tx).is_some() {
+                idle = false;
+                let text = String::from_utf8(tx.bytes().to_vec()).unwrap();
+                said.extend(text.lines().map(str::to_owned));
+                tx.clear();
+            }
+            if idle {
+                break;
+            }
+        }
+    };
+    input(host, Input::Path(path, PathEvent::Up(info)));
+    for line in lines {
+        let line = format!("{line}\r\n");
+        input(host, Input::Receive(engine::Receive::datagram(path, line.as_bytes())));
+    }
+    said
+}
+
+#[test]
+fn a_server_answers_each_command_by_its_code() {
+    let cases = [
+        ("PWD", "257 \"/\""),
+        ("SIZE top", "550"),
+        ("TYPE I", "200"),
+        ("SIZE top", "213 1000"),
+        ("SIZE ../../top", "213 1000"),
+        ("SIZE .slowlight/x", "553"),
+        ("CWD dir", "250"),
+        ("PWD", "257 \"/dir\""),
+        ("SIZE inner.txt", "213 5"),
+        ("SIZE /top", "213 1000"),
+        ("CDUP", "250"),
+        ("CWD nowhere", "550"),
+        ("MKD new", "257"),
+        ("MKD new", "550"),
+        ("RMD new", "250"),
+        ("RNTO x", "503"),
+        ("RNFR top", "350"),
+        ("RNTO /dir/moved", "250"),
+        ("SIZE dir/moved", "213 1000"),
+        ("DELE dir/moved", "250"),
+        ("DELE dir/moved", "550"),
+        ("MODE S", "200"),
+        ("MODE B", "504"),
+        ("STRU F", "200"),
+        ("STRU R", "504"),
+        ("TYPE E", "501"),
+        ("RETR top", "425"),
+        ("PORT 10,0,0,9,200,1", "504"),
+        ("PORT 10,0,0,1,0,22", "504"),
+        ("PORT 10,0,0,1,200,1", "200"),
+        ("REST 5", "350"),
+        ("SITE chmod 777 x", "502"),
+        ("WHAT is this", "500"),
+        ("STAT", "211"),
+        ("SYST", "215"),
+        ("REIN", "220"),
+        ("PWD", "530"),
+        ("QUIT", "221"),
+    ];
+    let mut lines = vec!["PWD", "PASS x", "USER anna", "PASS secret"];
+    lines.extend(cases.iter().map(|(line, _)| *line));
+    let said = talk(&lines);
+    let expected = ["220", "530", "503", "331", "230"].into_iter();
+    let expected: Vec<_> = expected.chain(cases.iter().map(|(_, reply)| *reply)).collect();
+    assert_eq!(said.len(), expected.len(), "{said:#?}");
+    for (index, (said, expected)) in said.iter().zip(expected).enumerate() {
+        assert!(said.starts_with(expected), "reply {index}: {said}, wanted {expected}");
+    }
+}
+
+#[test]
+fn there_is_room_for_so_many_and_no_more() {
+    let mut node = Node::new(Config {
+        limits: Limits { sessions: 2, requests: 1, ..Limits::default() },
+        ..Config::default()
+    });
+    for path in 0..3 {
+        let up = PathEvent::Up(PathInfo::stream());
+        node.handle_input(Time::ZERO, Input::Path(PathId(path), up));
+    }
+    assert_eq!(node.sessions(), 2);
+    assert_eq!(node.poll_indication(), Some(Indication::Refused { path: PathId(2) }));
+    node.put(PathId(7), file("a"), "a").unwrap();
+    assert_eq!(node.put(PathId(7), file("a"), "a"), Err(RequestError::Full));
+    assert_eq!(node.put(PathId(8), file("a"), "a\r\nDELE b"), Err(RequestError::Name));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn files_of_any_length_arrive_in_pieces_of_any_size(
+        length in 0..400_000usize,
+        piece in 1..70_000usize,
+        fetch in any::<bool>(),
+        data in 0..3usize,
+    ) {
+        let data = [DataConnection::Pasv, DataConnection::Epsv, DataConnection::Port][data];
+        let client = ClientConfig { data, ..ClientConfig::default() };
+        let mut world = with(client, ServerConfig::default());
+        world.piece = piece.max(length / 2000 + 1);
+        let content = octets(length);
+        let id = if fetch {
+            world.file(1, "f", &content);
+            world.on_node(0, |node| node.get(SERVER, "f", file("g")).unwrap())
+        } else {
+            world.file(0, "f", &content);
+            put(&mut world, "f", "g")
+        };
+        world.run();
+        prop_assert_eq!(outcome(&world, id), Ok(length as u64));
+        prop_assert!(world.content(usize::from(!fetch), "g").unwrap() == content);
+    }
+
+    #[test]
+    fn nothing_that_a_peer_says_breaks_a_node(
+        lines in proptest::collection::vec(
+            "\\PC{0,30}|(USER|PASS|TYPE I|PASV|PORT 10,0,0,1,9,9|STOR a|RETR a|LIST|ABOR|QUIT|REST 9)",
+            0..40,
+        )
+    ) {
+        let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+        prop_assert!(!talk(&lines).is_empty());
+    }
+}

@@ -1,0 +1,371 @@
+//! Two nodes, their stores, and streams between them that a driver makes as it is asked.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::{
+    Completion, Effect, EffectError, Engine, FileName, Input, MemoryStore, PathEvent, PathId,
+    PathInfo, Receive, Ticket, Time, TxBuf,
+};
+
+use super::super::{Config, Indication, Node};
+
+/// The client's path to the server.
+pub(super) const SERVER: PathId = PathId(1);
+const DELAY: Duration = Duration::from_millis(300);
+/// Octets of one direction that may be under way.
+const WINDOW: usize = 100_000;
+
+pub(super) struct Host {
+    pub(super) node: Node,
+    pub(super) store: MemoryStore,
+    pub(super) told: Vec<Indication>,
+    listening: BTreeMap<SocketAddr, Ticket>,
+    next_path: u32,
+    next_port: u16,
+}
+
+#[derive(Clone, Debug)]
+enum Item {
+    Bytes(Vec<u8>),
+    End,
+    Gone,
+}
+
+/// One direction of a stream.
+#[derive(Default)]
+struct Half {
+    kept: VecDeque<Vec<u8>>,
+    under_way: usize,
+    paused: bool,
+    /// What arrived while reading was paused.
+    arrived: VecDeque<Item>,
+    closed: bool,
+}
+
+struct Stream {
+    ends: [(usize, PathId); 2],
+    /// `halves[i]` leads away from `ends[i]`.
+    halves: [Half; 2],
+}
+
+enum Event {
+    Arrive { stream: usize, end: usize, item: Item },
+    Connect { from: usize, ticket: Ticket, to: SocketAddr },
+    Answer { host: usize, ticket: Ticket, answer: Result<Completion, EffectError> },
+}
+
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) hosts: [Host; 2],
+    streams: Vec<Stream>,
+    events: BTreeMap<(Time, u64), Event>,
+    count: u64,
+    /// Octets of a piece as it arrives.
+    pub(super) piece: usize,
+    /// No data connection reaches its goal.
+    pub(super) firewall: bool,
+    /// All lines that went over the first control connection, with the host that said them.
+    pub(super) said: Vec<(usize, String)>,
+}
+
+fn address(host: usize, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1 + host as u8], port))
+}
+
+impl World {
+    pub(super) fn new(configs: [Config; 2]) -> Self {
+        let hosts = configs.map(|config| Host {
+            node: Node::new(config),
+            store: MemoryStore::new(),
+            told: Vec::new(),
+            listening: BTreeMap::new(),
+            next_path: 100,
+            next_port: 5000,
+        });
+        Self {
+            now: Time::ZERO,
+            hosts,
+            streams: Vec::new(),
+            events: BTreeMap::new(),
+            count: 0,
+            piece: 1460,
+            firewall: false,
+            said: Vec::new(),
+        }
+    }
+
+    pub(super) fn file(&mut self, host: usize, name: &str, content: &[u8]) {
+        let name = FileName::file(name).unwrap();
+        self.hosts[host].store.insert(name, content.to_vec());
+    }
+
+    pub(super) fn content(&self, host: usize, name: &str) -> Option<Vec<u8>> {
+        let name = FileName::file(name).unwrap();
+        self.hosts[host].store.get(&name).map(<[u8]>::to_vec)
+    }
+
+    pub(super) fn on_node<R>(&mut self, host: usize, call: impl FnOnce(&mut Node) -> R) -> R {
+        let answer = call(&mut self.hosts[host].node);
+        self.drain(host);
+        answer
+    }
+
+    fn at(&mut self, at: Time, event: Event) {
+        self.count += 1;
+        self.events.insert((at, self.count), event);
+    }
+
+    /// Runs until nothing is left to happen, or until a moment.
+    pub(super) fn run_until(&mut self, until: Time) {
+        for _ in 0..1_000_000 {
+            let event = self.events.keys().next().map(|key| key.0);
+            let timers = self.hosts.iter().map(|host| host.node.poll_timeout().map(|next| next.at));
+            let timer = timers.enumerate().filter_map(|(host, at)| Some((at?, host))).min();
+            let is_timer = timer.is_some_and(|(at, _)| event.is_none_or(|event| at < event));
+            let Some(at) = (if is_timer { timer.map(|(at, _)| at) } else { event }) else { return };
+            if at > until {
+                self.now = until;
+                return;
+            }
+            self.now = self.now.max(at);
+            if let Some((_, host)) = timer.filter(|_| is_timer) {
+                self.hosts[host].node.handle_timeout(self.now);
+                self.drain(host);
+            } else if let Some((_, event)) = self.events.pop_first() {
+                self.event(event);
+            }
+        }
+        panic!("the world does not come to rest");
+    }
+
+    pub(super) fn run(&mut self) {
+        self.run_until(Time::MAX);
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Arrive { stream, end, item } => self.arrive(stream, end, item),
+            Event::Connect { from, ticket, to } => self.connect(from, ticket, to),
+            Event::Answer { host, ticket, answer } => {
+                self.hosts[host].node.handle_input(self.now, Input::Done(ticket, answer));
+                self.drain(host);
+            }
+        }
+    }
+
+    fn up(&mut self, host: usize, path: PathId, info: PathInfo) {
+        let event = Input::Path(path, PathEvent::Up(info));
+        self.hosts[host].node.handle_input(self.now, event);
+        self.drain(host);
+    }
+
+    fn new_path(&mut self, host: usize) -> PathId {
+        self.hosts[host].next_path += 1;
+        PathId(self.hosts[host].next_path)
+    }
+
+    fn join(&mut self, one: (usize, PathId), asked: [Option<Ticket>; 2], port: u16) {
+        let other = 1 - one.0;
+        let path = self.new_path(other);
+        let halves = [Half::default(), Half::default()];
+        self.streams.push(Stream { ends: [one, (other, path)], halves });
+        let here = address(one.0, 4000 + self.streams.len() as u16);
+        let there = address(other, port);
+        let info = |ends, asked| PathInfo { ends: Some(ends), asked, ..PathInfo::stream() };
+        self.up(other, path, info((there, here), asked[1]));
+        self.up(one.0, one.1, info((here, there), asked[0]));
+    }
+
+    /// A connection request reaches the other host.
+    fn connect(&mut self, from: usize, ticket: Ticket, to: SocketAddr) {
+        let other = 1 - from;
+        let listener = self.hosts[other].listening.remove(&to).filter(|_| !self.firewall);
+        match listener {
+            Some(listener) => {
+                let path = self.new_path(from);
+                self.join((from, path), [Some(ticket), Some(listener)], to.port());
+            }
+            None => {
+                let answer = Err(EffectError::Failed("nobody listens there".to_owned()));
+                self.hosts[from].node.handle_input(self.now, Input::Done(ticket, answer));
+                self.drain(from);
+            }
+        }
+    }
+
+    fn arrive(&mut self, stream: usize, end: usize, item: Item) {
+        let half = &mut self.streams[stream].halves[end];
+        if half.paused || !half.arrived.is_empty() {
+            half.arrived.push_back(item);
+            return;
+        }
+        self.hand_in(stream, end, &item);
+    }
+
+    fn hand_in(&mut self, stream: usize, end: usize, item: &Item) {
+        let this = &mut self.streams[stream];
+        let ((host, path), (writer, writer_path)) = (this.ends[1 - end], this.ends[end]);
+        if this.halves[1 - end].closed {
+            return;
+        }
+        let mut is_writable = false;
+        let input = match item {
+            Item::Bytes(bytes) => {
+                let half = &mut this.halves[end];
+                half.under_way -= bytes.len();
+                is_writable = !half.kept.is_empty();
+                Input::Receive(Receive::datagram(path, bytes))
+            }
+            Item::End => Input::Path(path, PathEvent::ReadClosed),
+            Item::Gone => Input::Path(path, PathEvent::Down),
+        };
+        self.hosts[host].node.handle_input(self.now, input);
+        self.drain(host);
+        if is_writable {
+            self.push(stream, end);
+            if self.streams[stream].halves[end].kept.is_empty() {
+                let event = Input::Path(writer_path, PathEvent::Writable);
+                self.hosts[writer].node.handle_input(self.now, event);
+                self.drain(writer);
+            }
+        }
+    }
+
+    /// Sends what the window takes.
+    fn push(&mut self, stream: usize, end: usize) {
+        loop {
+            let half = &mut self.streams[stream].halves[end];
+            let Some(front) = half.kept.pop_front() else { return };
+            if half.under_way + front.len() > WINDOW {
+                half.kept.push_front(front);
+                return;
+            }
+            half.under_way += front.len();
+            self.at(self.now + DELAY, Event::Arrive { stream, end, item: Item::Bytes(front) });
+        }
+    }
+
+    fn find(&self, host: usize, path: PathId) -> Option<(usize, usize)> {
+        self.streams.iter().enumerate().rev().find_map(|(stream, this)| {
+            Some((stream, this.ends.iter().position(|end| *end == (host, path))?))
+        })
+    }
+
+    /// The stream that was made last breaks for both.
+    pub(super) fn break_data(&mut self) {
+        let stream = self.streams.len() - 1;
+        for end in 0..2 {
+            let (host, path) = self.streams[stream].ends[end];
+            self.streams[stream].halves[end].closed = true;
+            self.hosts[host].node.handle_input(self.now, Input::Path(path, PathEvent::Down));
+            self.drain(host);
+        }
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    fn drain(&mut self, host: usize) {
+        let mut tx = TxBuf::new(1);
+        loop {
+            let mut busy = false;
+            while let Some(effect) = self.hosts[host].node.poll_effect() {
+                busy = true;
+                self.effect(host, effect);
+            }
+            tx.clear();
+            if let Some(transmit) = self.hosts[host].node.poll_transmit(self.now, &mut tx) {
+                busy = true;
+                self.send(host, transmit.path, tx.bytes());
+            }
+            while let Some(told) = self.hosts[host].node.poll_indication() {
+                busy = true;
+                self.hosts[host].told.push(told);
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, host: usize, path: PathId, bytes: &[u8]) {
+        let (stream, end) = self.find(host, path).expect("a stream");
+        // The first stream is the control connection.
+        if stream == 0 {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            self.said.extend(text.lines().map(|line| (host, line.to_owned())));
+        }
+        let half = &mut self.streams[stream].halves[end];
+        assert!(half.kept.is_empty(), "it was told that there is no room");
+        if half.closed {
+            return;
+        }
+        half.kept.extend(bytes.chunks(self.piece).map(<[u8]>::to_vec));
+        self.push(stream, end);
+        if !self.streams[stream].halves[end].kept.is_empty() {
+            let event = Input::Path(path, PathEvent::Blocked);
+            self.hosts[host].node.handle_input(self.now, event);
+        }
+    }
+
+    fn effect(&mut self, host: usize, effect: Effect) {
+        match effect {
+            Effect::Store(effect) => {
+                if let Some((ticket, answer)) = self.hosts[host].store.execute(effect) {
+                    let at = self.now + Duration::from_millis(1);
+                    self.at(at, Event::Answer { host, ticket, answer });
+                }
+            }
+            Effect::OpenPath { path } => {
+                assert_eq!((host, path), (0, SERVER));
+                self.join((host, path), [None, None], 21);
+            }
+            Effect::Connect { ticket, to } => {
+                self.at(self.now + DELAY, Event::Connect { from: host, ticket, to });
+            }
+            Effect::Listen { ticket, .. } => {
+                self.hosts[host].next_port += 1;
+                let address = address(host, self.hosts[host].next_port);
+                self.hosts[host].listening.insert(address, ticket);
+                let answer = Ok(Completion::Listening(address));
+                self.at(self.now, Event::Answer { host, ticket, answer });
+            }
+            Effect::StopListening { ticket } => {
+                self.hosts[host].listening.retain(|_, other| *other != ticket);
+            }
+            Effect::ClosePath { path } => self.close(host, path),
+            Effect::PauseRead { path } => self.pause(host, path, true),
+            Effect::ResumeRead { path } => self.pause(host, path, false),
+            Effect::ShutdownWrite { .. } | Effect::StartTls { .. } => panic!("nobody asks for it"),
+        }
+    }
+
+    /// What was sent still arrives, and the end behind it.
+    fn close(&mut self, host: usize, path: PathId) {
+        let Some((stream, end)) = self.find(host, path) else { return };
+        self.streams[stream].halves[end].closed = true;
+        let kept = std::mem::take(&mut self.streams[stream].halves[end].kept);
+        for bytes in kept {
+            self.streams[stream].halves[end].under_way += bytes.len();
+            let item = Item::Bytes(bytes);
+            self.at(self.now + DELAY, Event::Arrive { stream, end, item });
+        }
+        for item in [Item::End, Item::Gone] {
+            self.at(self.now + DELAY, Event::Arrive { stream, end, item });
+        }
+    }
+
+    fn pause(&mut self, host: usize, path: PathId, paused: bool) {
+        let Some((stream, end)) = self.find(host, path) else { return };
+        let half = &mut self.streams[stream].halves[1 - end];
+        half.paused = paused;
+        if !paused {
+            for item in std::mem::take(&mut half.arrived) {
+                self.at(self.now, Event::Arrive { stream, end: 1 - end, item });
+            }
+        }
+    }
+}
