@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::PathId;
 
-use super::cc::{Algorithm, Counting, IdleRule};
+use super::cc::{Algorithm, Cubic, IdleRule};
 
 /// The settings of a stack.
 #[derive(Clone, Debug, PartialEq)]
@@ -290,7 +290,7 @@ impl Options {
 }
 
 impl Default for Options {
-    /// What a Linux of today does, but for its congestion control: NewReno.
+    /// What a Linux of today does, but for its tail loss probes.
     fn default() -> Self {
         Self {
             mss: None,
@@ -319,7 +319,7 @@ impl Default for Options {
             idle: Some(IdleRule::Decay),
             send_buffer: Buffer::Auto { initial: 16 << 10, max: 4 << 20 },
             receive_buffer: Buffer::Auto { initial: 64 << 10, max: 6 << 20 },
-            congestion: Algorithm::NewReno(Counting::default()),
+            congestion: Algorithm::Cubic(Cubic::LINUX),
             pacing: false,
             hop_limit: 64,
             dscp: 0,

@@ -15,6 +15,10 @@
 //! | congestion marks | RFC 3168 |
 //! | congestion control | [`cc`] |
 //!
+//! Every option of a connection can be switched ([`Options`]), and a [`Profile`] has those of a kernel of
+//! its time. What is sent is decided when the driver asks: losses first, then new data as far as the
+//! congestion window, the peer's window and the pace allow, in batches of equal packets.
+//!
 //! Left out: urgent data (taken as any other), the pushing of data (everything is pushed), source
 //! routes and other options of IP, path MTU discovery by ICMP, data in a SYN.
 
@@ -25,6 +29,7 @@ mod connection;
 mod indication;
 mod isn;
 mod packet;
+mod profile;
 mod reassembly;
 mod recovery;
 mod ring;
@@ -45,4 +50,5 @@ pub use self::indication::{
     CloseReason, ConnectionId, Counts, Indication, Info, ListenerId, RequestError, State,
     Statistics,
 };
+pub use self::profile::Profile;
 pub use self::stack::Stack;

@@ -501,8 +501,8 @@ impl Scoreboard {
         while let Some((at, start)) = self.resends.front().copied() {
             let index = self.index_of(start);
             let record = self.records.get(index).filter(|r| r.start <= start && start < r.end);
-            if record.is_some_and(|r| !r.sacked && r.resent && r.sent_at == at) {
-                if at >= rack_at {
+            if let Some(record) = record.filter(|r| !r.sacked && r.resent && r.sent_at == at) {
+                if (at, record.end) >= (rack_at, rack_end) {
                     break;
                 }
                 if at + patience > now {

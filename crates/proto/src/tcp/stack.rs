@@ -234,7 +234,7 @@ impl Stack {
         let tuple = connection.flow.tuple;
         let numbers = (connection.receive_next(), connection.send_next());
         let at = (connection.flow.clone(), connection.path);
-        let entry = Remembered::new(at, numbers.0, numbers.1, connection.stamps());
+        let entry = Remembered::new(at, numbers, connection.window_field(), connection.stamps());
         connection.waits_elsewhere();
         self.by_tuple.remove(&tuple);
         if let Some(oldest) = self.time_wait.insert(tuple, entry) {

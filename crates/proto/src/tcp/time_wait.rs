@@ -16,6 +16,8 @@ pub(crate) struct Remembered {
     pub(crate) path: PathId,
     pub(crate) receive_next: u64,
     pub(crate) send_next: u64,
+    /// The window that was announced last, as on the wire.
+    pub(crate) window: u16,
     /// The peer's last time stamp, and what is added to the clock here.
     pub(crate) stamps: Option<(u32, u32)>,
     last_answer: Option<Time>,
@@ -25,11 +27,11 @@ pub(crate) struct Remembered {
 impl Remembered {
     pub(crate) fn new(
         (flow, path): (Flow, PathId),
-        receive_next: u64,
-        send_next: u64,
+        (receive_next, send_next): (u64, u64),
+        window: u16,
         stamps: Option<(u32, u32)>,
     ) -> Self {
-        Self { flow, path, receive_next, send_next, stamps, last_answer: None, serial: 0 }
+        Self { flow, path, receive_next, send_next, window, stamps, last_answer: None, serial: 0 }
     }
 }
 

@@ -99,8 +99,8 @@ impl fmt::Display for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
         let mut first = true;
-        for (bit, name) in NAMES.iter().enumerate().filter(|(bit, _)| self.0 & 1 << bit != 0) {
-            let _ = bit;
+        let set = NAMES.iter().enumerate().filter(|(bit, _)| self.0 & 1 << bit != 0);
+        for (_, name) in set {
             f.write_str(if first { "" } else { "," })?;
             f.write_str(name)?;
             first = false;

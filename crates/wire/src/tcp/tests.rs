@@ -65,6 +65,58 @@ fn the_pseudo_header_of_ipv6_covers_whole_addresses() {
     assert_eq!(u32::from(!u16::from_be_bytes([bytes[16], bytes[17]])), words.iter().sum::<u32>());
 }
 
+/// Packets of a kernel: what they say, and the same octets again.
+mod vectors {
+    use super::*;
+    use crate::ip::{self, Ipv4};
+    use crate::ipv6::{self, Ipv6};
+
+    fn reads(text: &str) {
+        let told = text.lines().find_map(|line| line.strip_prefix("# reads: "));
+        let digits = text.lines().filter(|line| !line.starts_with('#'));
+        let octets: Vec<u8> = digits
+            .flat_map(|line| line.split(' '))
+            .map(|pair| u8::from_str_radix(pair, 16).expect("two digits"))
+            .collect();
+        let mut again = vec![0xa5; octets.len()];
+        let (bytes, pseudo, head) = if octets[0] >> 4 == 6 {
+            let (ip, bytes) = Ipv6::decode(&octets).expect("a packet");
+            ip.encode(again.first_chunk_mut().expect("a header"));
+            let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), PROTOCOL);
+            (bytes, pseudo, ipv6::HEADER_LEN)
+        } else {
+            let (ip, bytes) = Ipv4::decode(&octets).expect("a packet");
+            ip.encode(again.first_chunk_mut().expect("a header"));
+            let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), PROTOCOL);
+            (bytes, pseudo, ip::HEADER_LEN)
+        };
+        let segment = Segment::decode(bytes, pseudo).expect("a segment");
+        assert_eq!(Some(&*segment.to_string()), told);
+        let options: Vec<_> = segment.options.map(|option| option.expect("sound")).collect();
+        let start = head + HEADER_LEN + options_len(&options);
+        again[start..].copy_from_slice(segment.payload);
+        encode(&segment.header, &options, pseudo, &mut again[head..]).expect("it was decoded");
+        assert_eq!(again, octets);
+    }
+
+    macro_rules! vectors {
+        ($($name:ident)*) => {
+            $(#[test]
+            fn $name() {
+                reads(include_str!(concat!(
+                    "../../../../testdata/vectors/tcp/",
+                    stringify!($name),
+                    ".hex"
+                )));
+            })*
+        };
+    }
+
+    vectors! {
+        ack ack_dsack ack_sack_1 ack_sack_2 data fin reset syn_ack_plain syn_ecn syn_v6
+    }
+}
+
 #[test]
 fn options_have_the_bytes_of_their_documents() {
     let blocks: SackBlocks = [SackBlock { left: 5500, right: 6000 }].into_iter().collect();

@@ -78,6 +78,21 @@ pub(super) fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = (&'a [u8], usi
     out
 }
 
+/// A classic pcap of raw IP packets (link type 101).
+pub(super) fn raw_pcap<'a>(packets: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 101_u32] {
+        out.extend(word.to_be_bytes());
+    }
+    for packet in packets {
+        for word in [0, 0, packet.len() as u32, packet.len() as u32] {
+            out.extend(word.to_be_bytes());
+        }
+        out.extend(packet);
+    }
+    out
+}
+
 /// A number as tshark prints it.
 pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {

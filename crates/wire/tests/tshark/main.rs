@@ -10,3 +10,4 @@ mod corpus;
 mod ltp;
 mod norm;
 mod saratoga;
+mod tcp;

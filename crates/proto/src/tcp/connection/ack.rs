@@ -223,12 +223,17 @@ impl Connection {
             self.end_persist();
         }
         if news.advanced && self.may_send() {
-            let capacity = send_capacity(self.options.send_buffer, self.control.cwnd());
-            self.send.grow(capacity);
-            if self.wants_room && self.send.room() * 3 >= self.send.capacity() {
-                self.wants_room = false;
-                self.events.writable = !self.finished;
-            }
+            self.make_room();
+        }
+    }
+
+    /// Lets the user write as much as the window asks for.
+    pub(super) fn make_room(&mut self) {
+        let capacity = send_capacity(self.options.send_buffer, self.control.cwnd());
+        self.send.grow(capacity);
+        if self.wants_room && self.send.room() * 3 >= self.send.capacity() {
+            self.wants_room = false;
+            self.events.writable = !self.finished;
         }
     }
 }

@@ -303,12 +303,12 @@ impl Connection {
         self.state = State::Established;
         self.events.established = true;
         (self.timers.syn_at, self.syn_due) = (None, false);
-        self.recover = self.una;
         self.control = self.new_control();
         self.tuning = ReceiveTuning::new(now, self.options.receive_buffer);
         self.last_heard = now;
         self.last_sent = now;
         self.rearm_keep_alive(now);
+        self.make_room();
         if self.finished {
             self.state = State::FinWait1;
         }

@@ -273,6 +273,12 @@ impl Connection {
         self.advertised.saturating_sub(self.receive_next()) >> shift << shift
     }
 
+    /// The window as it was announced last, for the field.
+    pub(crate) fn window_field(&self) -> u16 {
+        let window = self.advertised.saturating_sub(self.receive_next()) >> self.receive_scale;
+        window.min(65_535) as u16
+    }
+
     /// The window to announce; its right edge never goes back, and goes on by steps that are worth it
     /// (RFC 9293 §3.8.6.2.2).
     fn announce(&mut self, shift: u8) -> u16 {

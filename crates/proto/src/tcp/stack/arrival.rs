@@ -275,6 +275,7 @@ impl Stack {
             sequence: seq::wire(entry.send_next),
             acknowledgment: seq::wire(entry.receive_next),
             flags: Flags::ACK,
+            window: entry.window,
             ..Header::default()
         };
         let options = stamps.map(Vec::from).unwrap_or_default();

@@ -1,5 +1,11 @@
-//! Conversations of two stacks.
+//! Conversations: two stacks with chosen losses, a stack and segments written by hand, and what
+//! chance brings.
 
+mod conformance;
 mod conversations;
+mod flow;
 mod random;
+mod raw;
+mod states;
+mod tshark;
 mod world;

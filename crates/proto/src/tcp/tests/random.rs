@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{PathEvent, Rng};
 
 use super::world::{Fate, User, World, content, finished, lossless};
-use crate::tcp::cc::{Algorithm, Counting, IdleRule};
+use crate::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
 use crate::tcp::{
     AckPolicy, Backlog, Buffer, Config, Cookies, InitialWindow, KeepAlive, LossRecovery, Options,
     Timeouts,
@@ -28,10 +28,14 @@ fn buffer(rng: &mut Rng) -> Buffer {
 pub(super) fn options(rng: &mut Rng) -> Options {
     let counting = pick(rng, &[Counting::Acks, Counting::Octets { limit: 1 }, Counting::default()]);
     let window = pick(rng, &[None, Some(3_000), Some(50_000)]);
-    let congestion = match rng.below(4) {
+    let congestion = match rng.below(8) {
         0 => Algorithm::Tahoe(counting),
         1 => Algorithm::Reno(counting),
         2 => Algorithm::NewReno(counting),
+        3 => Algorithm::Vegas(pick(rng, &[Vegas::LINUX, Vegas::PAPER, Vegas::SCPS])),
+        4 => Algorithm::Bic(Bic::default()),
+        5 => Algorithm::Cubic(pick(rng, &[Cubic::RFC9438, Cubic::LINUX, Cubic::LINUX_2_6_19])),
+        6 => Algorithm::Bbr,
         _ => Algorithm::None { window },
     };
     Options {

@@ -1,0 +1,110 @@
+//! What kernels of their time did.
+
+use std::time::Duration;
+
+use super::cc::{Algorithm, Bic, Counting, Cubic, IdleRule};
+use super::config::{AckPolicy, Buffer, InitialWindow, LossRecovery, Options, Timeouts};
+
+/// A kernel whose settings a connection can have. They are those of the kernels as they came, on a
+/// machine with much memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Profile {
+    /// Linux 2.2 (1999): Reno, buffers of 64 KiB.
+    Linux22,
+    /// Linux 2.4.18 (2002): Reno, rate halving, buffers up to 128 and 170 KiB.
+    Linux2418,
+    /// Linux 2.6.18 (2006): BIC, buffers up to 4 MiB.
+    Linux2618,
+    /// Linux 2.6.32 (2009): CUBIC with HyStart, buffers up to 4 MiB.
+    Linux2632,
+    /// Linux 6 (2023): CUBIC, proportional rate reduction, RACK, ten segments at the beginning.
+    Modern,
+}
+
+impl Profile {
+    /// All, the oldest first.
+    pub const ALL: [Self; 5] =
+        [Self::Linux22, Self::Linux2418, Self::Linux2618, Self::Linux2632, Self::Modern];
+
+    /// Its name in files and on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Linux22 => "linux-2.2",
+            Self::Linux2418 => "linux-2.4.18",
+            Self::Linux2618 => "linux-2.6.18",
+            Self::Linux2632 => "linux-2.6.32",
+            Self::Modern => "modern",
+        }
+    }
+
+    /// The profile of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+
+    /// The settings of a connection.
+    #[must_use]
+    pub fn options(self) -> Options {
+        // Before 2.6.39: three segments, and three seconds for the first time-out.
+        let old = Options {
+            initial_window: InitialWindow::Rfc3390,
+            timeouts: Timeouts { initial: Duration::from_secs(3), ..Options::default().timeouts },
+            syn_retries: 5,
+            recovery: LossRecovery::RateHalving,
+            rack: false,
+            tail_loss_probe: false,
+            congestion: Algorithm::NewReno(Counting::Acks),
+            ..Options::default()
+        };
+        let auto = |initial, max| Buffer::Auto { initial, max };
+        match self {
+            Self::Linux22 => Options {
+                recovery: LossRecovery::Sack6675,
+                initial_window: InitialWindow::Segments(2),
+                limited_transmit: false,
+                duplicate_sack: false,
+                undo: false,
+                idle: Some(IdleRule::Restart),
+                acks: AckPolicy { max_delay: Duration::from_millis(200), ..old.acks },
+                send_buffer: Buffer::Fixed(65_535),
+                // Half of the 64 KiB is for the kernel's own use.
+                receive_buffer: Buffer::Fixed(32_767),
+                ..old
+            },
+            Self::Linux2418 => Options {
+                send_buffer: auto(16 << 10, 128 << 10),
+                // Three quarters of the buffer are announced.
+                receive_buffer: auto(65_535, 131_070),
+                ..old
+            },
+            Self::Linux2618 => Options {
+                congestion: Algorithm::Bic(Bic::default()),
+                send_buffer: auto(16 << 10, 4 << 20),
+                receive_buffer: auto(65_535, 3 << 20),
+                ..old
+            },
+            Self::Linux2632 => Options {
+                congestion: Algorithm::Cubic(Cubic::LINUX_2_6_32),
+                send_buffer: auto(16 << 10, 4 << 20),
+                receive_buffer: auto(65_535, 3 << 20),
+                ..old
+            },
+            Self::Modern => Options { tail_loss_probe: true, ..Options::default() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_their_profiles() {
+        for profile in Profile::ALL {
+            assert_eq!(Profile::from_name(profile.name()), Some(profile));
+        }
+        assert_eq!(Profile::from_name("linux-1.0"), None);
+    }
+}
