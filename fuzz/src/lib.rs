@@ -9,6 +9,7 @@ mod frame;
 mod ltp;
 mod nodes;
 mod norm;
+mod ppp;
 mod saratoga;
 mod script;
 mod specs;
@@ -22,6 +23,7 @@ pub use formats::{
 pub use frame::frame;
 pub use ltp::ltp_node;
 pub use norm::norm_node;
+pub use ppp::{ppp_frames, vj};
 pub use saratoga::saratoga_node;
 pub use specs::{link_preset, mib, scenario};
 pub use texts::{file_name, quantity};
@@ -45,9 +47,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mib", mib),
     ("norm_message", norm_message),
     ("norm_node", norm_node),
+    ("ppp_frames", ppp_frames),
     ("quantity", quantity),
     ("saratoga_node", saratoga_node),
     ("saratoga_v0", saratoga_v0),
     ("saratoga_v1", saratoga_v1),
     ("scenario", scenario),
+    ("vj", vj),
 ];

@@ -10,8 +10,10 @@ pub mod ip;
 pub mod ipv6;
 pub mod ltp;
 pub mod norm;
+pub mod ppp;
 pub mod saratoga;
 pub mod tcp;
 pub mod udp;
+pub mod vj;
 
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};

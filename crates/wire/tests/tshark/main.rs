@@ -9,5 +9,6 @@ mod cfdp;
 mod corpus;
 mod ltp;
 mod norm;
+mod ppp;
 mod saratoga;
 mod tcp;

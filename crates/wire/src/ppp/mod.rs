@@ -1,0 +1,366 @@
+//! PPP in HDLC-like framing over octets (RFC 1661 §2, RFC 1662 §3 and §4).
+//!
+//! | octets | field | here |
+//! |---|---|---|
+//! | 1 | flag, 0x7e; one between two frames is enough | [`FLAG`] |
+//! | 2 | address 0xff and control 0x03 | left out by [`Framing::compresses_address`] |
+//! | 1–2 | protocol | one octet by [`Framing::compresses_protocol`], if the upper one is zero |
+//! | – | information | [`Frame::information`] |
+//! | 2 or 4 | frame check sequence, the low octet first | [`Fcs`] |
+//! | 1 | flag | |
+//!
+//! Between flags, 0x7e, 0x7d and the control characters of a map ([`Framing::accm`]) go as 0x7d and the
+//! octet with bit 0x20 turned. LCP's frames go as if nothing had been agreed on.
+
+pub mod control;
+
+use std::fmt;
+
+use crc::{CRC_16_IBM_SDLC, Crc, Table};
+use thiserror::Error;
+
+#[cfg(test)]
+mod tests;
+
+/// Begins and ends a frame.
+pub const FLAG: u8 = 0x7e;
+/// Says that the next octet has its bit 0x20 turned.
+pub const ESCAPE: u8 = 0x7d;
+/// The maximum receive unit while nothing else was agreed on (RFC 1661 §6.1).
+pub const MRU_DEFAULT: usize = 1500;
+
+/// Protocol: IPv4.
+pub const IPV4: u16 = 0x0021;
+/// Protocol: TCP over IPv4, header compressed ([`crate::vj::Kind::Compressed`]).
+pub const VJ_COMPRESSED: u16 = 0x002d;
+/// Protocol: TCP over IPv4, header whole ([`crate::vj::Kind::Uncompressed`]).
+pub const VJ_UNCOMPRESSED: u16 = 0x002f;
+/// Protocol: IPv6.
+pub const IPV6: u16 = 0x0057;
+/// Protocol: IPCP, which configures IPv4.
+pub const IPCP: u16 = 0x8021;
+/// Protocol: LCP, which configures the line.
+pub const LCP: u16 = 0xc021;
+
+const ADDRESS: u8 = 0xff;
+const CONTROL: u8 = 0x03;
+const CRC16: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_IBM_SDLC);
+
+/// Length of the frame check sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fcs {
+    /// 16 bits, the default.
+    #[default]
+    Bits16,
+    /// 32 bits (RFC 1570 §2.4).
+    Bits32,
+}
+
+impl Fcs {
+    /// Its octets, as they go: the low one first.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        match self {
+            Self::Bits16 => 2,
+            Self::Bits32 => 4,
+        }
+    }
+
+    /// Never.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        false
+    }
+}
+
+/// A check sequence under way.
+#[derive(Clone)]
+enum Check {
+    Bits16(crc::Digest<'static, u16, Table<1>>),
+    Bits32(crc32fast::Hasher),
+}
+
+impl Check {
+    fn new(fcs: Fcs) -> Self {
+        static CRC: Crc<u16, Table<1>> = CRC16;
+        match fcs {
+            Fcs::Bits16 => Self::Bits16(CRC.digest()),
+            Fcs::Bits32 => Self::Bits32(crc32fast::Hasher::new()),
+        }
+    }
+
+    fn update(&mut self, octets: &[u8]) {
+        match self {
+            Self::Bits16(digest) => digest.update(octets),
+            Self::Bits32(hasher) => hasher.update(octets),
+        }
+    }
+
+    /// The octets that go on the line, and how many.
+    fn finish(self) -> ([u8; 4], usize) {
+        match self {
+            Self::Bits16(digest) => {
+                let [low, high] = digest.finalize().to_le_bytes();
+                ([low, high, 0, 0], 2)
+            }
+            Self::Bits32(hasher) => (hasher.finalize().to_le_bytes(), 4),
+        }
+    }
+}
+
+/// The check sequence over `octets`, as it goes on the line.
+fn check_sequence(fcs: Fcs, octets: &[u8]) -> ([u8; 4], usize) {
+    let mut check = Check::new(fcs);
+    check.update(octets);
+    check.finish()
+}
+
+/// What both ends agreed on for frames in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Framing {
+    /// Control characters that are escaped, bit n for character n (RFC 1662 §7.1). A receiver drops
+    /// those that come unescaped: the line put them in.
+    pub accm: u32,
+    /// The check sequence.
+    pub fcs: Fcs,
+    /// Address and control are left out (RFC 1661 §6.6).
+    pub compresses_address: bool,
+    /// A protocol below 256 takes one octet (RFC 1661 §6.5).
+    pub compresses_protocol: bool,
+}
+
+impl Default for Framing {
+    /// Before anything was agreed on.
+    fn default() -> Self {
+        Self {
+            accm: 0xffff_ffff,
+            fcs: Fcs::Bits16,
+            compresses_address: false,
+            compresses_protocol: false,
+        }
+    }
+}
+
+impl Framing {
+    /// As it holds for a protocol: LCP goes as if nothing had been agreed on (RFC 1661 §6.5, §6.6;
+    /// RFC 1662 §7.1).
+    #[must_use]
+    pub fn of(&self, protocol: u16) -> Self {
+        if protocol == LCP { Self::default() } else { *self }
+    }
+
+    /// Whether this octet is escaped.
+    fn escapes(&self, octet: u8) -> bool {
+        octet == FLAG || octet == ESCAPE || octet < 0x20 && self.accm >> octet & 1 != 0
+    }
+
+    /// Address, control and protocol, as far as they go.
+    fn head(&self, protocol: u16) -> ([u8; 4], usize) {
+        let [high, low] = protocol.to_be_bytes();
+        // 0x00ff stays as it is: its one octet would look like an address.
+        let is_short = self.compresses_protocol && high == 0 && low & 1 == 1 && low != ADDRESS;
+        match (self.compresses_address, is_short) {
+            (false, false) => ([ADDRESS, CONTROL, high, low], 4),
+            (false, true) => ([ADDRESS, CONTROL, low, 0], 3),
+            (true, false) => ([high, low, 0, 0], 2),
+            (true, true) => ([low, 0, 0, 0], 1),
+        }
+    }
+
+    /// Appends a frame. Its first flag is the last octet of `out`, if that is one.
+    pub fn encode(&self, protocol: u16, information: &[u8], out: &mut Vec<u8>) {
+        let framing = self.of(protocol);
+        let (head, head_len) = framing.head(protocol);
+        let mut check = Check::new(framing.fcs);
+        check.update(&head[..head_len]);
+        check.update(information);
+        let (fcs, fcs_len) = check.finish();
+        if out.last() != Some(&FLAG) {
+            out.push(FLAG);
+        }
+        for part in [&head[..head_len], information, &fcs[..fcs_len]] {
+            framing.stuff(part, out);
+        }
+        out.push(FLAG);
+    }
+
+    fn stuff(&self, octets: &[u8], out: &mut Vec<u8>) {
+        out.reserve(octets.len());
+        for octet in octets {
+            if self.escapes(*octet) {
+                out.extend([ESCAPE, octet ^ 0x20]);
+            } else {
+                out.push(*octet);
+            }
+        }
+    }
+
+    /// Octets that [`encode`](Self::encode) appends behind a flag, without writing them.
+    #[must_use]
+    pub fn encoded_len(&self, protocol: u16, information: &[u8]) -> usize {
+        let framing = self.of(protocol);
+        let (head, head_len) = framing.head(protocol);
+        let mut check = Check::new(framing.fcs);
+        check.update(&head[..head_len]);
+        check.update(information);
+        let (fcs, fcs_len) = check.finish();
+        let stuffed = |octets: &[u8]| {
+            octets.len() + octets.iter().filter(|octet| framing.escapes(**octet)).count()
+        };
+        stuffed(&head[..head_len]) + stuffed(information) + stuffed(&fcs[..fcs_len]) + 1
+    }
+}
+
+/// A frame that arrived whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What the information is.
+    pub protocol: u16,
+    /// The packet, and perhaps padding.
+    pub information: &'a [u8],
+}
+
+impl fmt::Display for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PPP protocol {:#06x} length {}", self.protocol, self.information.len())
+    }
+}
+
+/// A frame that is not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// The sender gave it up: a flag follows an escape.
+    #[error("aborted by the sender")]
+    Aborted,
+    /// It is shorter than a protocol and a check sequence.
+    #[error("too short")]
+    Short,
+    /// It is longer than a frame may be.
+    #[error("too long")]
+    Long,
+    /// The check sequence does not match.
+    #[error("the check sequence does not match")]
+    Check,
+    /// The protocol's low octet is even, or its high octet odd (RFC 1661 §2).
+    #[error("no protocol")]
+    Protocol,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads what was between two flags, escapes taken out.
+    ///
+    /// # Errors
+    /// When it is no frame, or was damaged.
+    pub fn decode(octets: &'a [u8], framing: &Framing) -> Result<Self, FrameError> {
+        let body = match checked(octets, framing.fcs) {
+            // LCP's check sequence is the default's, whatever was agreed on.
+            Err(FrameError::Check) if framing.fcs != Fcs::Bits16 => {
+                let body = checked(octets, Fcs::Bits16)?;
+                let is_lcp = body.starts_with(&[ADDRESS, CONTROL, 0xc0, 0x21]);
+                if is_lcp { body } else { return Err(FrameError::Check) }
+            }
+            body => body?,
+        };
+        // Whether they were left out shows, because no protocol begins with 0xff.
+        let body = body.strip_prefix(&[ADDRESS, CONTROL]).unwrap_or(body);
+        match body {
+            [low, information @ ..] if low & 1 == 1 => {
+                Ok(Self { protocol: u16::from(*low), information })
+            }
+            [high, low, information @ ..] if low & 1 == 1 => {
+                Ok(Self { protocol: u16::from_be_bytes([*high, *low]), information })
+            }
+            [_, _, ..] => Err(FrameError::Protocol),
+            [] | [_] => Err(FrameError::Short),
+        }
+    }
+}
+
+/// What the check sequence covers, if it matches.
+fn checked(octets: &[u8], fcs: Fcs) -> Result<&[u8], FrameError> {
+    let end = octets.len().checked_sub(fcs.len()).ok_or(FrameError::Short)?;
+    let (body, found) = octets.split_at(end);
+    let (expected, len) = check_sequence(fcs, body);
+    if found == &expected[..len] { Ok(body) } else { Err(FrameError::Check) }
+}
+
+/// Finds frames in the octets that a line delivers, whatever pieces they come in.
+#[derive(Debug)]
+pub struct Deframer {
+    framing: Framing,
+    most: usize,
+    frame: Vec<u8>,
+    /// What is in `frame` was returned.
+    is_returned: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first flag: what comes is the end of a frame that began earlier.
+    Hunting,
+    Inside,
+    /// After 0x7d.
+    Escaped,
+    /// The frame is too long; it ends with the next flag.
+    Overlong,
+}
+
+impl Deframer {
+    /// For frames with up to `mru` octets of information.
+    #[must_use]
+    pub fn new(framing: Framing, mru: usize) -> Self {
+        let most = mru.saturating_add(4 + framing.fcs.len());
+        Self { framing, most, frame: Vec::new(), is_returned: false, state: State::Hunting }
+    }
+
+    /// Takes octets from the front of `line` until a frame ends, and returns it; `None` when `line` is
+    /// used up.
+    pub fn next<'a>(&'a mut self, line: &mut &[u8]) -> Option<Result<Frame<'a>, FrameError>> {
+        if std::mem::take(&mut self.is_returned) {
+            self.frame.clear();
+        }
+        while let Some((octet, rest)) = line.split_first() {
+            *line = rest;
+            if let Some(end) = self.take(*octet) {
+                self.is_returned = true;
+                return Some(end.and_then(|()| Frame::decode(&self.frame, &self.framing)));
+            }
+        }
+        None
+    }
+
+    /// Takes an octet; `Some` if it ends a frame.
+    fn take(&mut self, octet: u8) -> Option<Result<(), FrameError>> {
+        if octet == FLAG {
+            return match std::mem::replace(&mut self.state, State::Inside) {
+                State::Hunting => None,
+                State::Inside => (!self.frame.is_empty()).then_some(Ok(())),
+                State::Escaped => Some(Err(FrameError::Aborted)),
+                State::Overlong => Some(Err(FrameError::Long)),
+            };
+        }
+        let turned = match self.state {
+            State::Hunting | State::Overlong => return None,
+            State::Inside | State::Escaped if self.is_foreign(octet) => return None,
+            State::Inside if octet == ESCAPE => {
+                self.state = State::Escaped;
+                return None;
+            }
+            State::Inside => octet,
+            State::Escaped => octet ^ 0x20,
+        };
+        if self.frame.len() == self.most {
+            self.state = State::Overlong;
+            return None;
+        }
+        self.state = State::Inside;
+        self.frame.push(turned);
+        None
+    }
+
+    /// Whether the line put this octet in.
+    fn is_foreign(&self, octet: u8) -> bool {
+        octet < 0x20 && self.framing.accm >> octet & 1 != 0
+    }
+}

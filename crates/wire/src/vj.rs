@@ -1,0 +1,507 @@
+//! Van Jacobson's TCP/IP header compression (RFC 1144).
+//!
+//! The first octet of a compressed header says what changed since the last packet of the connection;
+//! the rest follows in this order:
+//!
+//! | bit | field | octets |
+//! |---|---|---|
+//! | 0x40 C | slot of the connection; without it, that of the packet before | 1 |
+//! | | TCP checksum, as it was | 2 |
+//! | 0x01 U | urgent pointer | 1 or 3 |
+//! | 0x02 W | change of the window | 1 or 3 |
+//! | 0x04 A | change of the acknowledgement number | 1 or 3 |
+//! | 0x08 S | change of the sequence number | 1 or 3 |
+//! | 0x20 I | change of the IPv4 identification, if it is not 1 | 1 or 3 |
+//! | 0x10 P | none: PSH is set | 0 |
+//!
+//! Changes of 1 to 255 take an octet, others a zero octet and two more. S, W and U together stand for
+//! an echoed keystroke (S and A grew by the length of the last packet's data), S, A, W and U together for
+//! data in one direction (S grew by that length).
+//!
+//! Unlike the formats beside it this one has state, one at either end of a line: a [`Compressor`] and a
+//! [`Decompressor`]. Of a packet without a change that this form can tell, the whole header goes, with
+//! the slot in place of the protocol ([`Kind::Uncompressed`]).
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::ip::{self, fold, sum};
+
+#[cfg(test)]
+mod tests;
+
+/// IPv4's protocol number of TCP.
+const PROTOCOL_TCP: u8 = 6;
+
+/// The longest IPv4 header and TCP header together.
+const HEADERS_MOST: usize = 120;
+
+/// The longest compressed header: mask, slot, checksum, five changes of three octets.
+const COMPRESSED_MOST: usize = 1 + 1 + 2 + 5 * 3;
+
+const C: u8 = 0x40;
+const I: u8 = 0x20;
+const P: u8 = 0x10;
+const S: u8 = 0x08;
+const A: u8 = 0x04;
+const W: u8 = 0x02;
+const U: u8 = 0x01;
+
+/// Interactive: S and A grew by the last data's length.
+const ECHO: u8 = S | W | U;
+/// One way: S grew by the last data's length.
+const DATA: u8 = S | A | W | U;
+const SPECIAL: u8 = S | A | W | U;
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+const URG: u8 = 0x20;
+
+/// What a frame holds; PPP's protocol field tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// An IP packet as it was.
+    Ip,
+    /// A TCP packet with its slot in place of the protocol.
+    Uncompressed,
+    /// A TCP packet with a compressed header.
+    Compressed,
+}
+
+/// How many connections' headers both ends keep (RFC 1332 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slots {
+    /// The highest slot; there is one more.
+    pub max: u8,
+    /// Whether a packet may leave its slot out if it is that of the packet before.
+    pub may_omit: bool,
+}
+
+impl Default for Slots {
+    /// Sixteen, as RFC 1144 §5.2 has it.
+    fn default() -> Self {
+        Self { max: 15, may_omit: true }
+    }
+}
+
+/// A packet that cannot be restored. What follows it without a slot is not restored either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DecompressError {
+    /// A frame was lost or damaged, and this one does not say which connection it belongs to.
+    #[error("no slot since a frame was damaged")]
+    Tossed,
+    /// The slot is higher than was agreed on.
+    #[error("slot {0} is above the highest")]
+    SlotRange(u8),
+    /// No header of this slot came.
+    #[error("slot {0} is empty")]
+    SlotEmpty(u8),
+    /// The frame ends within the header.
+    #[error("the header is cut short")]
+    Truncated,
+    /// An uncompressed packet is no TCP packet over IPv4.
+    #[error("no TCP/IPv4 header")]
+    Header,
+    /// The restored packet would be longer than IPv4's packets are.
+    #[error("the packet is too long")]
+    TooLong,
+}
+
+/// The headers of a connection's last packet.
+#[derive(Clone, Copy)]
+struct Headers {
+    bytes: [u8; HEADERS_MOST],
+    ip_len: usize,
+    len: usize,
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Headers").field("bytes", &&self.bytes[..self.len]).finish()
+    }
+}
+
+impl Headers {
+    /// The headers of a TCP packet over IPv4, whatever its protocol field says; `None` if there is no
+    /// room for them.
+    fn read(packet: &[u8]) -> Option<Self> {
+        let first = *packet.first()?;
+        let ip_len = usize::from(first & 0x0f) * 4;
+        if first >> 4 != 4 || ip_len < ip::HEADER_LEN {
+            return None;
+        }
+        let tcp_len = usize::from(packet.get(ip_len + 12)? >> 4) * 4;
+        let len = ip_len + tcp_len;
+        let head = packet.get(..len).filter(|_| tcp_len >= 20)?;
+        let mut bytes = [0; HEADERS_MOST];
+        bytes[..len].copy_from_slice(head);
+        Some(Self { bytes, ip_len, len })
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    fn set_u16(&mut self, at: usize, value: u16) {
+        self.bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// A field of the TCP header.
+    fn tcp_u16(&self, at: usize) -> u16 {
+        self.u16(self.ip_len + at)
+    }
+
+    fn set_tcp_u16(&mut self, at: usize, value: u16) {
+        self.set_u16(self.ip_len + at, value);
+    }
+
+    fn tcp_u32(&self, at: usize) -> u32 {
+        u32::from(self.tcp_u16(at)) << 16 | u32::from(self.tcp_u16(at + 2))
+    }
+
+    fn add_tcp_u32(&mut self, at: usize, change: u16) {
+        let value = self.tcp_u32(at).wrapping_add(u32::from(change));
+        let at = self.ip_len + at;
+        self.bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    }
+
+    fn flags(&self) -> u8 {
+        self.bytes[self.ip_len + 13]
+    }
+
+    fn set_flag(&mut self, flag: u8, is_set: bool) {
+        let flags = &mut self.bytes[self.ip_len + 13];
+        *flags = if is_set { *flags | flag } else { *flags & !flag };
+    }
+
+    /// Octets of data, by IPv4's total length.
+    fn data_len(&self) -> u16 {
+        self.u16(2).wrapping_sub(self.len as u16)
+    }
+
+    /// Addresses and ports.
+    fn connection(&self) -> ([u8; 8], [u8; 4]) {
+        let mut addresses = [0; 8];
+        addresses.copy_from_slice(&self.bytes[12..20]);
+        let mut ports = [0; 4];
+        ports.copy_from_slice(&self.bytes[self.ip_len..self.ip_len + 4]);
+        (addresses, ports)
+    }
+
+    /// Whether all is as in `last` that no change can tell: version, lengths of the headers, type of
+    /// service, fragmentation, time to live, protocol, options, and TCP's bits beside its six flags.
+    fn is_like(&self, last: &Self) -> bool {
+        let ip = self.ip_len;
+        let same = |from: usize, to: usize| self.bytes[from..to] == last.bytes[from..to];
+        let kept = |headers: &Self| (headers.bytes[ip + 12], headers.bytes[ip + 13] & 0xc0);
+        last.len == self.len
+            && last.ip_len == ip
+            && same(0, 2)
+            && same(6, 10)
+            && same(ip::HEADER_LEN, ip)
+            && kept(self) == kept(last)
+            && same(ip + 20, self.len)
+    }
+}
+
+/// Changes, written one after the other.
+#[derive(Debug, Default)]
+struct Changes {
+    mask: u8,
+    bytes: [u8; COMPRESSED_MOST],
+    len: usize,
+}
+
+impl Changes {
+    fn put(&mut self, bit: u8, value: u16) {
+        self.mask |= bit;
+        let octets = value.to_be_bytes();
+        match octets {
+            [0, low] if low != 0 => self.push(&[low]),
+            [high, low] => self.push(&[0, high, low]),
+        }
+    }
+
+    fn push(&mut self, octets: &[u8]) {
+        self.bytes[self.len..self.len + octets.len()].copy_from_slice(octets);
+        self.len += octets.len();
+    }
+}
+
+/// The end of a line that sends.
+#[derive(Debug)]
+pub struct Compressor {
+    slots: Slots,
+    /// The last packet of each slot in use.
+    kept: Vec<Headers>,
+    /// Slots in the order of their use, the last used first.
+    order: Vec<u8>,
+    /// The slot of the packet before.
+    last: Option<u8>,
+}
+
+impl Compressor {
+    /// With nothing kept.
+    #[must_use]
+    pub fn new(slots: Slots) -> Self {
+        Self { slots, kept: Vec::new(), order: Vec::new(), last: None }
+    }
+
+    /// Compresses an IP packet in place: returns what it became and the octets that go on the line.
+    /// `packet` holds those and what is left of the headers in front of them.
+    pub fn compress<'a>(&mut self, packet: &'a mut [u8]) -> (Kind, &'a [u8]) {
+        let Some(headers) = compressible(packet) else { return (Kind::Ip, packet) };
+        let connection = headers.connection();
+        let found = self
+            .order
+            .iter()
+            .position(|slot| self.kept[usize::from(*slot)].connection() == connection);
+        let Some(place) = found else {
+            let slot = self.take_slot(headers);
+            return self.uncompressed(slot, packet);
+        };
+        let slot = self.order.remove(place);
+        self.order.insert(0, slot);
+        let last = std::mem::replace(&mut self.kept[usize::from(slot)], headers);
+        let Some(changes) = changes(&headers, &last) else {
+            return self.uncompressed(slot, packet);
+        };
+        let is_known = self.slots.may_omit && self.last == Some(slot);
+        self.last = Some(slot);
+        let mut head = [0; 4];
+        let sum = headers.tcp_u16(16).to_be_bytes();
+        let head: &[u8] = if is_known {
+            head[..3].copy_from_slice(&[changes.mask, sum[0], sum[1]]);
+            &head[..3]
+        } else {
+            head.copy_from_slice(&[changes.mask | C, slot, sum[0], sum[1]]);
+            &head
+        };
+        // 19 octets at most in place of 40 at least.
+        let start = headers.len - changes.len - head.len();
+        let out = &mut packet[start..];
+        out[..head.len()].copy_from_slice(head);
+        out[head.len()..head.len() + changes.len].copy_from_slice(&changes.bytes[..changes.len]);
+        (Kind::Compressed, out)
+    }
+
+    /// A slot for a new connection: a free one, or that of the connection silent for longest.
+    fn take_slot(&mut self, headers: Headers) -> u8 {
+        let free = u8::try_from(self.kept.len()).ok().filter(|free| *free <= self.slots.max);
+        let slot = if let Some(free) = free {
+            self.kept.push(headers);
+            free
+        } else {
+            let oldest = self.order.pop().expect("all slots are in use, one at least");
+            self.kept[usize::from(oldest)] = headers;
+            oldest
+        };
+        self.order.insert(0, slot);
+        slot
+    }
+
+    fn uncompressed<'a>(&mut self, slot: u8, packet: &'a mut [u8]) -> (Kind, &'a [u8]) {
+        self.last = Some(slot);
+        packet[9] = slot;
+        (Kind::Uncompressed, packet)
+    }
+}
+
+/// The headers of a packet that may be compressed (RFC 1144 §3.2.3): TCP over IPv4, whole, of an open
+/// connection. Its length and its checksum have to be right, because the other end computes them.
+fn compressible(packet: &[u8]) -> Option<Headers> {
+    let is_tcp = packet.get(9) == Some(&PROTOCOL_TCP);
+    let headers = Headers::read(packet).filter(|_| is_tcp)?;
+    let is_fragment = headers.u16(6) & 0x3fff != 0;
+    let is_open = headers.flags() & (FIN | SYN | RST | ACK) == ACK;
+    let is_sound = usize::from(headers.u16(2)) == packet.len()
+        && fold(sum(&packet[..headers.ip_len])) == 0xffff
+        // Of the two forms of zero the other end writes this one.
+        && headers.u16(10) != 0xffff;
+    (is_open && is_sound && !is_fragment).then_some(headers)
+}
+
+/// What changed, if it can be told.
+fn changes(headers: &Headers, last: &Headers) -> Option<Changes> {
+    if !headers.is_like(last) {
+        return None;
+    }
+    let mut changes = Changes::default();
+    if headers.flags() & URG != 0 {
+        changes.put(U, headers.tcp_u16(18));
+    } else if headers.tcp_u16(18) != last.tcp_u16(18) || last.flags() & URG != 0 {
+        // Some decompressors keep URG where a special case follows it.
+        return None;
+    }
+    let window = headers.tcp_u16(14).wrapping_sub(last.tcp_u16(14));
+    if window != 0 {
+        changes.put(W, window);
+    }
+    let acked = u16::try_from(headers.tcp_u32(8).wrapping_sub(last.tcp_u32(8))).ok()?;
+    if acked != 0 {
+        changes.put(A, acked);
+    }
+    let sent = u16::try_from(headers.tcp_u32(4).wrapping_sub(last.tcp_u32(4))).ok()?;
+    if sent != 0 {
+        changes.put(S, sent);
+    }
+    let before = last.data_len();
+    match changes.mask {
+        // Data after an ACK without any; else it is a retransmission or a probe, of which the other
+        // end may have missed the former.
+        0 if headers.u16(2) != last.u16(2) && before == 0 => {}
+        0 | ECHO | DATA => return None,
+        mask if mask == S | A && sent == acked && sent == before => {
+            changes = Changes { mask: ECHO, ..Changes::default() };
+        }
+        S if sent == before => changes = Changes { mask: DATA, ..Changes::default() },
+        _ => {}
+    }
+    let id = headers.u16(4).wrapping_sub(last.u16(4));
+    if id != 1 {
+        changes.put(I, id);
+    }
+    if headers.flags() & PSH != 0 {
+        changes.mask |= P;
+    }
+    Some(changes)
+}
+
+/// The end of a line that receives.
+#[derive(Debug)]
+pub struct Decompressor {
+    slots: Slots,
+    kept: Vec<Option<Headers>>,
+    last: Option<u8>,
+}
+
+impl Decompressor {
+    /// With nothing kept.
+    #[must_use]
+    pub fn new(slots: Slots) -> Self {
+        Self { slots, kept: vec![None; usize::from(slots.max) + 1], last: None }
+    }
+
+    /// A frame was damaged or lost: packets that do not name their slot are not restored until one
+    /// does (RFC 1144 §4.1).
+    pub fn toss(&mut self) {
+        self.last = None;
+    }
+
+    /// Appends the IP packet that a frame held to `out`.
+    ///
+    /// # Errors
+    /// When it cannot be restored; `out` is as before then.
+    pub fn decompress(
+        &mut self,
+        kind: Kind,
+        frame: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), DecompressError> {
+        let restored = match kind {
+            Kind::Ip => {
+                out.extend_from_slice(frame);
+                Ok(())
+            }
+            Kind::Uncompressed => self.whole(frame, out),
+            Kind::Compressed => self.restore(frame, out),
+        };
+        if restored.is_err() {
+            self.toss();
+        }
+        restored
+    }
+
+    fn whole(&mut self, frame: &[u8], out: &mut Vec<u8>) -> Result<(), DecompressError> {
+        let mut headers = Headers::read(frame).ok_or(DecompressError::Header)?;
+        let slot = headers.bytes[9];
+        self.check_slot(slot)?;
+        headers.bytes[9] = PROTOCOL_TCP;
+        self.last = Some(slot);
+        self.kept[usize::from(slot)] = Some(headers);
+        out.extend_from_slice(&headers.bytes[..headers.len]);
+        out.extend_from_slice(&frame[headers.len..]);
+        Ok(())
+    }
+
+    fn check_slot(&self, slot: u8) -> Result<(), DecompressError> {
+        if slot > self.slots.max { Err(DecompressError::SlotRange(slot)) } else { Ok(()) }
+    }
+
+    fn restore(&mut self, frame: &[u8], out: &mut Vec<u8>) -> Result<(), DecompressError> {
+        let mut rest = frame;
+        let mask = octet(&mut rest)?;
+        if mask & C != 0 {
+            let slot = octet(&mut rest)?;
+            self.check_slot(slot)?;
+            self.last = Some(slot);
+        }
+        let slot = self.last.ok_or(DecompressError::Tossed)?;
+        let kept = self.kept[usize::from(slot)];
+        let mut headers = kept.ok_or(DecompressError::SlotEmpty(slot))?;
+        let checksum = u16::from_be_bytes([octet(&mut rest)?, octet(&mut rest)?]);
+        headers.set_tcp_u16(16, checksum);
+        apply(&mut headers, mask, &mut rest)?;
+        let len = u16::try_from(headers.len + rest.len()).map_err(|_| DecompressError::TooLong)?;
+        headers.set_u16(2, len);
+        headers.set_u16(10, 0);
+        headers.set_u16(10, !fold(sum(&headers.bytes[..headers.ip_len])));
+        self.kept[usize::from(slot)] = Some(headers);
+        out.extend_from_slice(&headers.bytes[..headers.len]);
+        out.extend_from_slice(rest);
+        Ok(())
+    }
+}
+
+/// Carries the changes out on the headers of the packet before.
+fn apply(headers: &mut Headers, mask: u8, rest: &mut &[u8]) -> Result<(), DecompressError> {
+    headers.set_flag(PSH, mask & P != 0);
+    let before = headers.data_len();
+    match mask & SPECIAL {
+        ECHO => {
+            headers.set_flag(URG, false);
+            headers.add_tcp_u32(8, before);
+            headers.add_tcp_u32(4, before);
+        }
+        DATA => {
+            headers.set_flag(URG, false);
+            headers.add_tcp_u32(4, before);
+        }
+        _ => {
+            headers.set_flag(URG, mask & U != 0);
+            if mask & U != 0 {
+                headers.set_tcp_u16(18, change(rest)?);
+            }
+            if mask & W != 0 {
+                let window = headers.tcp_u16(14).wrapping_add(change(rest)?);
+                headers.set_tcp_u16(14, window);
+            }
+            if mask & A != 0 {
+                headers.add_tcp_u32(8, change(rest)?);
+            }
+            if mask & S != 0 {
+                headers.add_tcp_u32(4, change(rest)?);
+            }
+        }
+    }
+    let id = if mask & I != 0 { change(rest)? } else { 1 };
+    headers.set_u16(4, headers.u16(4).wrapping_add(id));
+    Ok(())
+}
+
+fn octet(rest: &mut &[u8]) -> Result<u8, DecompressError> {
+    let (first, after) = rest.split_first().ok_or(DecompressError::Truncated)?;
+    *rest = after;
+    Ok(*first)
+}
+
+fn change(rest: &mut &[u8]) -> Result<u16, DecompressError> {
+    match octet(rest)? {
+        0 => Ok(u16::from_be_bytes([octet(rest)?, octet(rest)?])),
+        short => Ok(u16::from(short)),
+    }
+}
