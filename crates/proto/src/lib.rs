@@ -16,6 +16,7 @@ mod replies;
 pub mod saratoga;
 mod source;
 mod spool;
+pub mod stack;
 mod storage;
 mod sum;
 pub mod tcp;

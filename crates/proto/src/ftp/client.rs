@@ -97,6 +97,11 @@ impl Session {
         }
     }
 
+    /// Requests that are not over.
+    pub(super) fn under_way(&self) -> usize {
+        self.queue.len() + usize::from(self.current.is_some())
+    }
+
     pub(super) fn up(&mut self, ends: Option<(SocketAddr, SocketAddr)>) {
         self.control.ends = ends;
         self.control.set_blocked(false);

@@ -124,6 +124,14 @@ impl Node {
         self.servers.len()
     }
 
+    /// Requests of its user that are not over, and transfers of others.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        let requests: usize = self.clients.values().map(client::Session::under_way).sum();
+        let transfers = self.servers.values().filter(|server| server.has_transfer());
+        requests + transfers.count()
+    }
+
     fn request(&mut self, path: PathId, what: What) -> Result<RequestId, RequestError> {
         let waiting: usize = self.clients.values().map(|client| client.queue.len()).sum();
         if waiting >= self.core.limits.requests {

@@ -157,6 +157,10 @@ impl Session {
         }
     }
 
+    pub(super) fn has_transfer(&self) -> bool {
+        self.transfer.is_some()
+    }
+
     /// Whether PASV or EPSV waits for the driver's word.
     pub(super) fn is_listening(&self) -> bool {
         self.busy && self.transfer.is_none() && self.data.is_some()

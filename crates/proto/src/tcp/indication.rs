@@ -209,6 +209,28 @@ pub struct Counts {
     pub tail_loss_probes: u64,
 }
 
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            segments_sent: self.segments_sent + other.segments_sent,
+            segments_received: self.segments_received + other.segments_received,
+            octets_sent: self.octets_sent + other.octets_sent,
+            octets_acknowledged: self.octets_acknowledged + other.octets_acknowledged,
+            octets_received: self.octets_received + other.octets_received,
+            retransmissions: self.retransmissions + other.retransmissions,
+            recoveries: self.recoveries + other.recoveries,
+            timeouts: self.timeouts + other.timeouts,
+            spurious: self.spurious + other.spurious,
+            ecn_reductions: self.ecn_reductions + other.ecn_reductions,
+            duplicate_acks: self.duplicate_acks + other.duplicate_acks,
+            window_probes: self.window_probes + other.window_probes,
+            tail_loss_probes: self.tail_loss_probes + other.tail_loss_probes,
+        }
+    }
+}
+
 /// Counts of a stack: packets that led to nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {

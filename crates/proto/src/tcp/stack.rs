@@ -14,7 +14,7 @@ use wire::tcp::{HEADER_LEN, Header, TcpOption, options_len};
 
 use super::config::{Backlog, Config, Options};
 use super::connection::{Connection, Rules};
-use super::indication::{ConnectionId, Indication, ListenerId, State, Statistics};
+use super::indication::{ConnectionId, Counts, Indication, ListenerId, State, Statistics};
 use super::isn::Secret;
 use super::packet::{Flow, Tuple};
 use super::time_wait::{Remembered, TimeWait};
@@ -101,6 +101,8 @@ pub struct Stack {
     timers: Timers<Timer>,
     indications: VecDeque<Indication>,
     statistics: Statistics,
+    /// Of connections that are gone.
+    totals: Counts,
 }
 
 impl Stack {
@@ -125,6 +127,7 @@ impl Stack {
             timers: Timers::new(),
             indications: VecDeque::new(),
             statistics: Statistics::default(),
+            totals: Counts::default(),
         }
     }
 
@@ -132,6 +135,13 @@ impl Stack {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// Counts of all connections there are and were, summed.
+    #[must_use]
+    pub fn totals(&self) -> Counts {
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
+        connections.fold(self.totals, |sum, connection| sum + connection.info().counts)
     }
 
     /// Bytes of memory held on account of peers and users.
@@ -214,6 +224,7 @@ impl Stack {
     fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.take() else { return };
+        self.totals = self.totals + connection.info().counts;
         if slot.queued
             && let Some(interface) = self.interfaces.get_mut(&connection.path)
         {

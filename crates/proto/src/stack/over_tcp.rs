@@ -1,0 +1,657 @@
+//! An engine of streams on top of TCP.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Receive,
+    Rng, Ticket, Time, Timers, Transmit, TxBuf,
+};
+
+use super::streams::{Awaited, Owner, Phase, Stream, Streams};
+use crate::tcp::{
+    self, Backlog, CloseReason, ConnectionId, Indication, ListenerId, Options, RequestError, State,
+};
+
+/// What stands between an engine of streams and TCP.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The settings of the stack below.
+    pub tcp: tcp::Config,
+    /// The settings of each connection.
+    pub options: Options,
+    /// The host's own addresses: connections begin at the first of the family of their goal.
+    pub addresses: Vec<IpAddr>,
+    /// Whereto the paths lead that the engine above may open.
+    pub peers: BTreeMap<PathId, SocketAddr>,
+    /// Where streams of others are awaited.
+    pub listen: Vec<SocketAddr>,
+    /// How many of them may wait to be established.
+    pub backlog: Backlog,
+    /// How long a stream that was left, and on which something is still to arrive, throws away what
+    /// its peer sends. After that the peer is reset if it goes on.
+    pub linger: Duration,
+    /// Bounds on what is held, beyond those of the stack.
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            tcp: tcp::Config::default(),
+            options: Options::default(),
+            addresses: Vec::new(),
+            peers: BTreeMap::new(),
+            listen: Vec::new(),
+            backlog: Backlog::default(),
+            linger: Duration::from_secs(60),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Bounds on what is held. For each stream that is one transmit of the engine above at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Streams, those included that were left and are not over. Others are reset, or not made.
+    pub streams: usize,
+    /// Streams that the engine above waits for at one time.
+    pub listeners: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { streams: 1024, listeners: 256 }
+    }
+}
+
+/// What was counted of connections that are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Connections made, or tried.
+    pub connections: u64,
+    /// Streams of others that found no room, or nobody who waits.
+    pub turned_away: u64,
+}
+
+/// Why there is a deadline for a stream that nobody has any more.
+const LEFT: &str = "a stream that was left";
+
+/// The least that [`Config::linger`] may be.
+const LINGER_MIN: Duration = Duration::from_millis(1);
+
+/// A port is tried so often before a listener is refused.
+const PORT_TRIES: u32 = 64;
+
+/// A transmit that must not be sent yet.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    transmit: Transmit,
+    /// Its stream was left in the meantime and had this connection.
+    left: Option<ConnectionId>,
+}
+
+/// The engine `A`, whose paths are streams, over TCP, whose paths are IP interfaces.
+#[derive(Debug)]
+pub struct OverTcp<A: Engine> {
+    above: A,
+    below: tcp::Stack,
+    config: Config,
+    rng: Rng,
+    streams: Streams,
+    /// Storage effects of the engine above, for the driver.
+    effects: VecDeque<Effect>,
+    /// When a stream that was left is left altogether.
+    timers: Timers<ConnectionId>,
+    tx: TxBuf,
+    /// What was pulled, is in `tx` and must not be sent before a moment.
+    held: Option<Held>,
+    /// The stream whose last transmit was not taken whole; the engine above is to hear of it.
+    full: Option<PathId>,
+    statistics: Statistics,
+}
+
+impl<A: Engine> OverTcp<A> {
+    /// `above` over a new stack.
+    #[must_use]
+    pub fn new(config: Config, above: A, mut rng: Rng) -> Self {
+        let config = Config { linger: config.linger.max(LINGER_MIN), ..config };
+        let below = tcp::Stack::new(config.tcp.clone(), Rng::new(rng.next_u64(), "tcp"));
+        let mut this = Self {
+            above,
+            below,
+            streams: Streams::beyond(config.peers.keys().next_back().copied()),
+            rng,
+            effects: VecDeque::new(),
+            timers: Timers::new(),
+            tx: TxBuf::with_limits(1, Receive::PIECE_MAX),
+            held: None,
+            full: None,
+            statistics: Statistics::default(),
+            config,
+        };
+        for address in &this.config.listen {
+            let (options, backlog) = (this.config.options.clone(), this.config.backlog);
+            // An address that is named twice is listened at once.
+            if let Ok(id) = this.below.listen(*address, options, backlog) {
+                this.streams.listeners.insert(id, Awaited::Any);
+            }
+        }
+        this
+    }
+
+    /// The engine above.
+    #[must_use]
+    pub fn above(&self) -> &A {
+        &self.above
+    }
+
+    /// The stack below.
+    #[must_use]
+    pub fn below(&self) -> &tcp::Stack {
+        &self.below
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// The condition of each connection that is a stream of the engine above.
+    pub fn connections(&mut self) -> Vec<(PathId, tcp::Info)> {
+        let below = &mut self.below;
+        let streams = self.streams.by_path.iter();
+        streams
+            .filter_map(|(path, stream)| Some((*path, below.info(stream.connection).ok()?)))
+            .collect()
+    }
+
+    /// Asks the engine above for something.
+    pub fn call<R>(&mut self, now: Time, request: impl FnOnce(&mut A) -> R) -> R {
+        let answer = request(&mut self.above);
+        self.settle(now);
+        answer
+    }
+
+    /// Bytes of memory held on account of peers, without what the engine above holds.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.below.memory() + self.streams.memory()
+    }
+
+    fn tell(&mut self, now: Time, path: PathId, event: PathEvent) {
+        self.above.handle_input(now, Input::Path(path, event));
+    }
+
+    fn answer(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
+        self.above.handle_input(now, Input::Done(ticket, answer));
+    }
+
+    /// Moves what can be moved between the two, until nothing can.
+    fn settle(&mut self, now: Time) -> bool {
+        let mut worked = false;
+        loop {
+            // What the engine above asks for comes first: it hears nothing of a stream that it left.
+            if let Some(effect) = self.above.poll_effect() {
+                self.carry_out(now, effect);
+            } else if let Some(path) = self.full.take() {
+                if self.streams.by_path.get(&path).is_some_and(|stream| stream.blocked) {
+                    self.tell(now, path, PathEvent::Blocked);
+                }
+            } else if let Some(indication) = self.below.poll_indication() {
+                self.indicated(now, indication);
+            } else if !self.hand_in(now) && !self.pull(now) {
+                return worked;
+            }
+            worked = true;
+        }
+    }
+
+    fn indicated(&mut self, now: Time, indication: Indication) {
+        match indication {
+            Indication::Connected { connection } => self.connected(now, connection),
+            Indication::Incoming { listener, connection, local, remote } => {
+                self.incoming(now, listener, connection, (local, remote));
+            }
+            Indication::Readable { connection } | Indication::PeerClosed { connection } => {
+                let ended = matches!(indication, Indication::PeerClosed { .. });
+                self.arrived(now, connection, ended);
+            }
+            Indication::Writable { connection } => self.write_on(now, connection),
+            Indication::Closed { connection, reason } => self.closed(now, connection, reason),
+            // Those that come beyond it try again by themselves.
+            Indication::BacklogFull { .. } => {}
+        }
+    }
+
+    fn connected(&mut self, now: Time, connection: ConnectionId) {
+        let ends = self.below.info(connection).ok().map(|info| (info.local, info.remote));
+        let Some((path, stream)) = self.streams.of(connection) else { return };
+        let Phase::Opening(asked) = stream.phase else { return };
+        stream.phase = Phase::Up;
+        stream.ends = ends;
+        if stream.shut {
+            let _ = self.below.shut_down(now, connection);
+        }
+        self.tell(now, path, PathEvent::Up(PathInfo { ends, asked, ..PathInfo::stream() }));
+    }
+
+    fn incoming(
+        &mut self,
+        now: Time,
+        listener: ListenerId,
+        connection: ConnectionId,
+        ends: (SocketAddr, SocketAddr),
+    ) {
+        let awaited = self.streams.listeners.get(&listener).copied();
+        let asked = match awaited {
+            Some(Awaited::Any) if self.streams.count() < self.config.limits.streams => None,
+            Some(Awaited::One(ticket)) if self.streams.count() < self.config.limits.streams => {
+                self.stop_listening(now, listener);
+                Some(ticket)
+            }
+            Some(Awaited::Any | Awaited::One(_)) | None => {
+                self.statistics.turned_away += 1;
+                let _ = self.below.abort(now, connection);
+                return;
+            }
+        };
+        self.statistics.connections += 1;
+        let ends = Some(ends);
+        let peers = &self.config.peers;
+        let path = self.streams.new_path(|path| peers.contains_key(&path));
+        let stream = Stream { ends, ..Stream::new(connection, Phase::Up) };
+        self.streams.insert(path, stream);
+        self.tell(now, path, PathEvent::Up(PathInfo { ends, asked, ..PathInfo::stream() }));
+    }
+
+    /// Something waits to be read, or the peer sends no more behind what does.
+    fn arrived(&mut self, now: Time, connection: ConnectionId, ended: bool) {
+        if let Some((path, stream)) = self.streams.of(connection) {
+            stream.ended |= ended;
+            self.streams.readable.insert(path);
+            return;
+        }
+        if self.streams.owners.get(&connection) == Some(&Owner::Nobody) {
+            let _ = self.below.consume(now, connection, usize::MAX);
+            if ended && !self.streams.left.contains_key(&connection) {
+                self.forget(now, connection);
+            }
+        }
+    }
+
+    /// There is room in a connection again.
+    fn write_on(&mut self, now: Time, connection: ConnectionId) {
+        if let Some(kept) = self.streams.left.get_mut(&connection) {
+            drain_into(&mut self.below, now, connection, kept);
+            if kept.is_empty() {
+                self.streams.left.remove(&connection);
+                self.leave_written(now, connection);
+            }
+            return;
+        }
+        let Some((path, stream)) = self.streams.of(connection) else { return };
+        let (below, blocked) = (&mut self.below, stream.blocked);
+        drain_into(below, now, connection, &mut stream.kept);
+        if !stream.kept.is_empty() {
+            return;
+        }
+        stream.kept = Vec::new();
+        stream.blocked = false;
+        if stream.shut {
+            let _ = below.shut_down(now, connection);
+        }
+        if blocked {
+            self.tell(now, path, PathEvent::Writable);
+        }
+    }
+
+    /// A connection is over.
+    fn closed(&mut self, now: Time, connection: ConnectionId, reason: CloseReason) {
+        self.timers.cancel(connection);
+        self.streams.left.remove(&connection);
+        let Some((path, stream)) = self.streams.of(connection) else {
+            self.streams.owners.remove(&connection);
+            return;
+        };
+        match stream.phase {
+            Phase::Opening(asked) => {
+                self.streams.remove(path);
+                let why = EffectError::Failed(describe(reason).to_owned());
+                self.not_made(now, path, asked, why);
+            }
+            // What came before the end is still to be read.
+            Phase::Up if reason == CloseReason::Graceful => {
+                stream.over = true;
+                self.streams.readable.insert(path);
+            }
+            Phase::Up => {
+                self.streams.remove(path);
+                self.tell(now, path, PathEvent::Down);
+            }
+        }
+    }
+
+    /// A stream that was asked for does not come up.
+    fn not_made(&mut self, now: Time, path: PathId, asked: Option<Ticket>, why: EffectError) {
+        match asked {
+            Some(ticket) => self.answer(now, ticket, Err(why)),
+            None => self.tell(now, path, PathEvent::Down),
+        }
+    }
+
+    fn carry_out(&mut self, now: Time, effect: Effect) {
+        match effect {
+            Effect::Store(_) => self.effects.push_back(effect),
+            Effect::OpenPath { path } => self.open(now, path),
+            Effect::Connect { ticket, to } => {
+                let peers = &self.config.peers;
+                let path = self.streams.new_path(|path| peers.contains_key(&path));
+                self.connect(now, path, to, Some(ticket));
+            }
+            Effect::Listen { ticket, near } => {
+                let answer = self.listen(ticket, near).map(Completion::Listening);
+                self.answer(now, ticket, answer);
+            }
+            Effect::StopListening { ticket } => {
+                if let Some(id) = self.streams.listener(ticket) {
+                    self.stop_listening(now, id);
+                }
+            }
+            Effect::ClosePath { path } => self.leave(now, path),
+            Effect::ShutdownWrite { path } => {
+                let holds = self.holds(path);
+                let Some(stream) = self.streams.by_path.get_mut(&path) else { return };
+                stream.shut = true;
+                if stream.kept.is_empty() && stream.is_up() && !holds {
+                    let _ = self.below.shut_down(now, stream.connection);
+                }
+            }
+            Effect::StartTls { path, .. } => {
+                // There is none below: better no stream than one that is not secret.
+                if let Some(stream) = self.streams.remove(path) {
+                    let _ = self.below.abort(now, stream.connection);
+                    self.tell(now, path, PathEvent::Down);
+                }
+            }
+            Effect::PauseRead { path } => {
+                if let Some(stream) = self.streams.by_path.get_mut(&path) {
+                    stream.paused = true;
+                }
+            }
+            Effect::ResumeRead { path } => {
+                if let Some(stream) = self.streams.by_path.get_mut(&path) {
+                    stream.paused = false;
+                    self.streams.readable.insert(path);
+                }
+            }
+        }
+    }
+
+    /// Opens a configured path. One that is up stays as it is.
+    fn open(&mut self, now: Time, path: PathId) {
+        if self.streams.by_path.contains_key(&path) {
+            return;
+        }
+        match self.config.peers.get(&path).copied() {
+            Some(to) => self.connect(now, path, to, None),
+            None => self.tell(now, path, PathEvent::Down),
+        }
+    }
+
+    fn connect(&mut self, now: Time, path: PathId, to: SocketAddr, asked: Option<Ticket>) {
+        let full = self.streams.count() >= self.config.limits.streams;
+        let mut addresses = self.config.addresses.iter();
+        let local = addresses.find(|address| address.is_ipv4() == to.is_ipv4());
+        let connection = match local.filter(|_| !full) {
+            Some(local) => {
+                let local = SocketAddr::new(*local, 0);
+                self.below.connect(now, local, to, self.config.options.clone())
+            }
+            None if full => Err(RequestError::Full),
+            None => Err(RequestError::Address),
+        };
+        match connection {
+            Ok(connection) => {
+                self.statistics.connections += 1;
+                let stream = Stream::new(connection, Phase::Opening(asked));
+                self.streams.insert(path, stream);
+            }
+            Err(error) => {
+                self.not_made(now, path, asked, EffectError::Failed(error.to_string()));
+            }
+        }
+    }
+
+    /// Waits for one stream at the address that the peer of `near` reaches, at a port that nobody can
+    /// guess.
+    fn listen(&mut self, ticket: Ticket, near: PathId) -> Result<SocketAddr, EffectError> {
+        let stream = self.streams.by_path.get(&near).ok_or(EffectError::NotFound)?;
+        let (local, _) = stream.ends.ok_or(EffectError::NotFound)?;
+        if self.streams.listeners.len() >= self.config.limits.listeners + self.config.listen.len() {
+            return Err(EffectError::NotAllowed);
+        }
+        let (first, last) = (*self.config.tcp.ports.start(), *self.config.tcp.ports.end());
+        let count = u64::from(last.saturating_sub(first)) + 1;
+        for _ in 0..PORT_TRIES {
+            let address = SocketAddr::new(local.ip(), first + self.rng.below(count) as u16);
+            let (options, backlog) = (self.config.options.clone(), self.config.backlog);
+            if let Ok(id) = self.below.listen(address, options, backlog) {
+                self.streams.listeners.insert(id, Awaited::One(ticket));
+                return Ok(address);
+            }
+        }
+        Err(EffectError::Failed(RequestError::InUse.to_string()))
+    }
+
+    fn stop_listening(&mut self, now: Time, id: ListenerId) {
+        self.streams.listeners.remove(&id);
+        let _ = self.below.unlisten(now, id);
+    }
+
+    /// The engine above leaves a stream: what it sent is still to arrive.
+    fn leave(&mut self, now: Time, path: PathId) {
+        let holds = self.holds(path);
+        let Some(stream) = self.streams.remove(path) else { return };
+        let connection = stream.connection;
+        if !stream.is_up() {
+            let _ = self.below.abort(now, connection);
+            return;
+        }
+        if stream.over {
+            let _ = self.below.close(now, connection);
+            return;
+        }
+        self.streams.owners.insert(connection, Owner::Nobody);
+        self.timers.set(connection, now + self.config.linger, LEFT);
+        // What waited has been waiting for nobody.
+        let _ = self.below.consume(now, connection, usize::MAX);
+        if holds && let Some(held) = &mut self.held {
+            held.left = Some(connection);
+        }
+        if stream.kept.is_empty() && !holds {
+            self.leave_written(now, connection);
+        } else {
+            self.streams.left.insert(connection, stream.kept);
+        }
+    }
+
+    /// Whether something is held for a stream that was not left.
+    fn holds(&self, path: PathId) -> bool {
+        self.held.is_some_and(|held| held.transmit.path == path && held.left.is_none())
+    }
+
+    /// All that was sent on a stream that was left is the connection's: so is the rest, unless the
+    /// peer may send something. A reset for that would take away what has not arrived.
+    fn leave_written(&mut self, now: Time, connection: ConnectionId) {
+        let _ = self.below.shut_down(now, connection);
+        let info = self.below.info(connection);
+        let settled = info.is_ok_and(|info| {
+            let peer_ended =
+                matches!(info.state, State::CloseWait | State::LastAck | State::Closing);
+            info.unacknowledged == 0 || peer_ended
+        });
+        if settled {
+            self.forget(now, connection);
+        }
+    }
+
+    /// Leaves a connection to the stack.
+    fn forget(&mut self, now: Time, connection: ConnectionId) {
+        self.timers.cancel(connection);
+        self.streams.owners.remove(&connection);
+        self.streams.left.remove(&connection);
+        let _ = self.below.close(now, connection);
+    }
+
+    /// Hands in one piece of one stream, or its end.
+    fn hand_in(&mut self, now: Time) -> bool {
+        let Some(path) = self.streams.readable.pop_first() else { return false };
+        let Some(stream) = self.streams.by_path.get_mut(&path) else { return true };
+        if stream.paused || !stream.is_up() {
+            // Looked at again when it is resumed.
+            return true;
+        }
+        let connection = stream.connection;
+        // A connection that is over and read out is unknown.
+        let (first, second) = self.below.peek(connection).unwrap_or_default();
+        let piece = if first.is_empty() { second } else { first };
+        if !piece.is_empty() {
+            let piece = &piece[..piece.len().min(Receive::PIECE_MAX)];
+            let len = piece.len();
+            self.above.handle_input(now, Input::Receive(Receive::datagram(path, piece)));
+            let _ = self.below.consume(now, connection, len);
+            self.streams.readable.insert(path);
+            return true;
+        }
+        if stream.ended && !stream.told_end {
+            stream.told_end = true;
+            self.streams.readable.insert(path);
+            self.tell(now, path, PathEvent::ReadClosed);
+        } else if stream.over {
+            self.streams.remove(path);
+            self.tell(now, path, PathEvent::Down);
+        }
+        true
+    }
+
+    /// Takes one transmit of the engine above.
+    fn pull(&mut self, now: Time) -> bool {
+        if let Some(held) = self.held {
+            if held.transmit.not_before > now {
+                return false;
+            }
+            self.held = None;
+            match held.left {
+                None => self.send(now, held.transmit.path),
+                Some(connection) => {
+                    if let Some(kept) = self.streams.left.get_mut(&connection) {
+                        kept.extend_from_slice(self.tx.bytes());
+                    }
+                    self.write_on(now, connection);
+                }
+            }
+            return true;
+        }
+        self.tx.clear();
+        let Some(transmit) = self.above.poll_transmit(now, &mut self.tx) else { return false };
+        if transmit.not_before > now {
+            self.held = Some(Held { transmit, left: None });
+        } else {
+            self.send(now, transmit.path);
+        }
+        true
+    }
+
+    /// Gives what was pulled to a connection, and keeps what it does not take.
+    fn send(&mut self, now: Time, path: PathId) {
+        let bytes = self.tx.bytes();
+        let Some(stream) = self.streams.by_path.get_mut(&path) else { return };
+        if !stream.is_up() {
+            return;
+        }
+        let taken = match stream.kept.is_empty() {
+            // A connection that is over takes nothing; that it is over is told next.
+            true => self.below.send(now, stream.connection, bytes).unwrap_or(bytes.len()),
+            false => 0,
+        };
+        stream.kept.extend_from_slice(&bytes[taken..]);
+        if stream.kept.is_empty() {
+            if stream.shut {
+                let _ = self.below.shut_down(now, stream.connection);
+            }
+        } else if !std::mem::replace(&mut stream.blocked, true) {
+            self.full = Some(path);
+        }
+    }
+}
+
+/// Gives a connection what it takes of what is kept for it.
+fn drain_into(below: &mut tcp::Stack, now: Time, connection: ConnectionId, kept: &mut Vec<u8>) {
+    let taken = below.send(now, connection, kept).unwrap_or(kept.len());
+    kept.drain(..taken);
+}
+
+fn describe(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Graceful => "the connection is closed",
+        CloseReason::Refused => "nobody listens there",
+        CloseReason::Reset => "the peer has reset the connection",
+        CloseReason::TimedOut => "the peer does not answer",
+        CloseReason::Aborted => "the connection was given up",
+    }
+}
+
+impl<A: Engine> Engine for OverTcp<A> {
+    type Indication = A::Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            // All answers that come from outside are of the store, whose tickets are not changed.
+            Input::Done(..) => self.above.handle_input(now, input),
+            Input::Receive(_) | Input::Path(..) => self.below.handle_input(now, input),
+        }
+        self.settle(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.below.handle_timeout(now);
+        self.above.handle_timeout(now);
+        while let Some(connection) = self.timers.pop_due(now) {
+            if self.streams.left.contains_key(&connection) {
+                // It goes on as long as the peer takes what was sent.
+                self.timers.set(connection, now + self.config.linger, LEFT);
+            } else {
+                self.forget(now, connection);
+            }
+        }
+        self.settle(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        loop {
+            let transmit = self.below.poll_transmit(now, tx);
+            // The last acknowledgment of a connection ends it.
+            let worked = self.settle(now);
+            if transmit.is_some() || !worked {
+                return transmit;
+            }
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<A::Indication> {
+        self.above.poll_indication()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let held = self.held.map(|held| Deadline { at: held.transmit.not_before, why: "pacing" });
+        let both = [self.below.poll_timeout(), self.above.poll_timeout()];
+        both.into_iter().chain([self.timers.next(), held]).flatten().min()
+    }
+}

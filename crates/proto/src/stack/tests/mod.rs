@@ -1,0 +1,424 @@
+//! Streams over TCP, with engines that hold their driver to the rules, and with FTP.
+
+mod files;
+mod talker;
+mod world;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use engine::{Effect, PathEvent, PathId, PathInfo, Ticket};
+use proptest::prelude::*;
+
+use super::Config;
+use crate::tcp::{Buffer, Options};
+use talker::{Manner, Talk, Talker};
+use world::{INTERFACE, PORT, SERVICE, World, address, config};
+
+fn octets(count: usize) -> Vec<u8> {
+    (0..count as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn talkers(first: Manner, second: Manner) -> World<Talker> {
+    with(first, second, |_| {})
+}
+
+/// Two hosts, the first of which opens a stream to the second.
+fn with(first: Manner, second: Manner, change: impl Fn(&mut Config)) -> World<Talker> {
+    let configs = [0, 1].map(|host| {
+        let mut config = config(host);
+        change(&mut config);
+        config
+    });
+    let mut manners = [Some(first), Some(second)];
+    let mut world =
+        World::new(configs, |host| Talker::new(manners[host].take().expect("each once")), 1);
+    world.on(0, |talker| talker.effects.push_back(Effect::OpenPath { path: SERVICE }));
+    world
+}
+
+fn talk(world: &World<Talker>, host: usize) -> &Talk {
+    world.above(host).talks.values().next().expect("there was a stream")
+}
+
+fn says(count: usize) -> Manner {
+    Manner { says: octets(count), ends: true, ..Manner::default() }
+}
+
+fn small(config: &mut Config) {
+    config.options.send_buffer = Buffer::Fixed(4000);
+    config.options.receive_buffer = Buffer::Fixed(5000);
+}
+
+#[test]
+fn octets_and_ends_cross_both_ways() {
+    for change in [(|_: &mut Config| {}) as fn(&mut Config), small] {
+        let mut world = with(says(200_000), says(70_001), change);
+        world.run();
+        assert!(talk(&world, 1).heard == octets(200_000));
+        assert!(talk(&world, 0).heard == octets(70_001));
+        for host in 0..2 {
+            let talk = talk(&world, host);
+            assert!(talk.ended && talk.down, "the end is told, and then that all is over");
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_comes_up_says_where_it_ends() {
+    let mut world = talkers(says(1), says(1));
+    world.run();
+    let (near, far) = talk(&world, 0).ends.unwrap();
+    assert_eq!((near.ip(), far), (address(0).ip(), address(1)));
+    assert_eq!(talk(&world, 1).ends, Some((far, near)));
+    assert_eq!((talk(&world, 0).asked, talk(&world, 1).asked), (None, None));
+}
+
+#[test]
+fn no_more_than_one_transmit_is_kept() {
+    let mut world = with(says(1_000_000), says(0), small);
+    world.run();
+    assert!(talk(&world, 0).was_blocked > 10);
+    assert!(talk(&world, 1).heard == octets(1_000_000));
+    // Two connections' buffers, one transmit of 64 KiB.
+    assert!(world.memory < 120_000, "{}", world.memory);
+}
+
+#[test]
+fn what_is_sent_again_is_counted() {
+    let mut world = talkers(says(100_000), says(0));
+    world.fate = Box::new(|from, number, _| match (from, number) {
+        (0, 20) => Vec::new(),
+        _ => vec![Duration::ZERO],
+    });
+    world.run();
+    let engine = world.hosts[0].engine.as_ref().unwrap();
+    // Connections that are gone count, too.
+    assert_eq!(engine.below().connections().count(), 0);
+    let totals = engine.below().totals();
+    assert_eq!((totals.retransmissions, totals.timeouts), (1, 0));
+    assert!(totals.octets_sent > 100_000, "what is sent again is sent, too");
+}
+
+#[test]
+fn a_pause_closes_the_window_and_a_resumption_opens_it() {
+    let pauses = Some((30_000, Duration::from_secs(20)));
+    let listener = Manner { pauses, ..says(0) };
+    let mut world = with(says(150_000), listener, small);
+    world.run_for(Duration::from_secs(15));
+    let heard = talk(&world, 1).heard.len();
+    assert!((30_000..36_000).contains(&heard), "{heard}");
+    world.run();
+    assert!(talk(&world, 1).heard == octets(150_000));
+}
+
+#[test]
+fn what_was_said_arrives_although_its_sender_leaves() {
+    // The sender's buffer is much smaller than what it says before it leaves.
+    let leaves = Manner { leaves: true, ..says(60_000) };
+    let mut world = with(leaves.clone(), says(0), small);
+    world.run();
+    assert!(talk(&world, 1).heard == octets(60_000));
+    // Nor is it lost if the other side talks on at the same time.
+    let mut world = with(leaves, says(60_000), small);
+    world.run();
+    assert!(talk(&world, 1).heard == octets(60_000));
+}
+
+#[test]
+fn a_peer_that_talks_to_nobody_for_ever_is_reset() {
+    let leaves = Manner { leaves: true, ..says(0) };
+    let mut world = with(leaves, says(50_000_000), |config| {
+        config.linger = Duration::from_secs(2);
+    });
+    world.rate_bps = 1_000_000;
+    let began = world.now;
+    world.run();
+    assert!(talk(&world, 1).down);
+    assert!(world.now.since(began) < Duration::from_secs(120));
+}
+
+#[test]
+fn pacing_is_kept() {
+    let manner = Manner { paces: Some(Duration::from_secs(3)), ..says(200_000) };
+    let mut world = talkers(manner, says(0));
+    // Each transmit is 65,536 octets, but for the last.
+    world.run_for(Duration::from_millis(2900));
+    assert_eq!(talk(&world, 1).heard.len(), 65_536);
+    world.run_for(Duration::from_secs(3));
+    assert_eq!(talk(&world, 1).heard.len(), 131_072);
+    world.run();
+    assert!(talk(&world, 1).heard == octets(200_000));
+}
+
+#[test]
+fn pacing_is_kept_when_a_stream_is_left() {
+    let manner = Manner { paces: Some(Duration::from_secs(3)), leaves: true, ..says(100_000) };
+    let mut world = talkers(manner, says(0));
+    world.run_for(Duration::from_millis(2900));
+    assert_eq!(talk(&world, 1).heard.len(), 65_536);
+    world.run();
+    assert!(talk(&world, 1).heard == octets(100_000));
+}
+
+#[test]
+fn nobody_there_and_nobody_who_listens() {
+    let mut world = talkers(says(1), says(1));
+    world.run();
+    // Whoever is asked for at a port without a listener.
+    let (to, ticket) = (std::net::SocketAddr::new(address(1).ip(), 99), Ticket(7));
+    world.on(0, |talker| talker.effects.push_back(Effect::Connect { ticket, to }));
+    world.run();
+    assert!(matches!(world.above(0).answers[..], [(Ticket(7), Err(_))]));
+    // Whoever is switched off.
+    world.kill(1);
+    world.on(0, |talker| {
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(8), to: address(1) });
+        talker.effects.push_back(Effect::OpenPath { path: SERVICE });
+        // A path that leads nowhere.
+        talker.effects.push_back(Effect::OpenPath { path: PathId(77) });
+    });
+    assert_eq!(world.above(0).not_up, [PathId(77)]);
+    world.run();
+    assert!(matches!(world.above(0).answers[..], [_, (Ticket(8), Err(_))]));
+    assert_eq!(world.above(0).not_up, [PathId(77), SERVICE]);
+    assert_eq!(world.next_time(), None);
+}
+
+#[test]
+fn a_stream_is_awaited_at_an_address_of_its_own() {
+    // Neither ends the first stream before the second is made.
+    let mut world = talkers(Manner::default(), Manner::default());
+    world.run_for(Duration::from_secs(1));
+    let near = *world.above(1).talks.keys().next().unwrap();
+    let ticket = Ticket(5);
+    world.on(1, |talker| {
+        talker.effects.push_back(Effect::Listen { ticket, near });
+        talker.effects.push_back(Effect::Listen { ticket: Ticket(6), near: PathId(1000) });
+    });
+    let answers = &world.above(1).answers;
+    let [(Ticket(5), Ok(engine::Completion::Listening(to))), (Ticket(6), Err(_))] = answers[..]
+    else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(to.ip(), address(1).ip());
+    assert_ne!(to.port(), PORT);
+    world.on(0, |talker| {
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(1), to });
+    });
+    world.run_for(Duration::from_secs(1));
+    let asked = |world: &World<Talker>, host: usize| -> BTreeSet<_> {
+        world.above(host).talks.values().map(|talk| talk.asked).collect()
+    };
+    assert_eq!(asked(&world, 0), BTreeSet::from([None, Some(Ticket(1))]));
+    assert_eq!(asked(&world, 1), BTreeSet::from([None, Some(ticket)]));
+    // It was for one stream.
+    world.on(0, |talker| {
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(2), to });
+    });
+    world.run_for(Duration::from_secs(1));
+    assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
+}
+
+#[test]
+fn nobody_waits_any_more_where_waiting_was_stopped() {
+    let mut world = talkers(Manner::default(), Manner::default());
+    world.run_for(Duration::from_secs(1));
+    let near = *world.above(1).talks.keys().next().unwrap();
+    let ticket = Ticket(5);
+    world.on(1, |talker| talker.effects.push_back(Effect::Listen { ticket, near }));
+    let Some((_, Ok(engine::Completion::Listening(to)))) = world.above(1).answers.first().cloned()
+    else {
+        panic!("{:?}", world.above(1).answers)
+    };
+    world.on(1, |talker| talker.effects.push_back(Effect::StopListening { ticket }));
+    world.on(0, |talker| {
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(2), to });
+    });
+    world.run_for(Duration::from_secs(1));
+    assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
+    assert_eq!(world.above(1).talks.len(), 1);
+}
+
+#[test]
+fn streams_are_bounded() {
+    let mut world = with(Manner::default(), Manner::default(), |config| {
+        config.limits.streams = 2;
+    });
+    world.on(0, |talker| {
+        for ticket in (1..=3).map(Ticket) {
+            talker.effects.push_back(Effect::Connect { ticket, to: address(1) });
+        }
+    });
+    world.run_for(Duration::from_secs(2));
+    // One was opened as a path; only one more was made.
+    assert_eq!(world.above(0).talks.len(), 2);
+    assert_eq!(world.above(1).talks.len(), 2);
+    assert_eq!(world.above(0).answers.len(), 2);
+    // And one that comes beyond the bound of its goal is reset.
+    let mut world = with(Manner::default(), Manner::default(), |config| {
+        config.limits.streams = if config.listen.is_empty() { 9 } else { 1 };
+    });
+    world.on(0, |talker| {
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(1), to: address(1) });
+    });
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(world.above(1).talks.len(), 1);
+    let engine = world.hosts[1].engine.as_ref().unwrap();
+    assert_eq!(engine.statistics().turned_away, 1);
+    assert!(world.above(0).talks.values().any(|talk| talk.down));
+}
+
+#[test]
+fn a_host_that_was_switched_off_and_on_resets_its_streams() {
+    let mut world = talkers(Manner { pauses: None, ..says(3_000_000) }, Manner::default());
+    world.run_for(Duration::from_secs(1));
+    world.kill(1);
+    world.run_for(Duration::from_secs(1));
+    world.boot(1, config(1), Talker::default());
+    world.run();
+    assert!(talk(&world, 0).down);
+    assert!(world.above(1).talks.is_empty());
+}
+
+#[test]
+fn an_interface_may_be_down_for_a_while() {
+    let mut world = talkers(says(1_000_000), says(0));
+    world.run_for(Duration::from_millis(600));
+    for event in [PathEvent::Down, PathEvent::Up(PathInfo::datagram(1500))] {
+        world.path(0, event);
+        world.run_for(Duration::from_secs(8));
+    }
+    world.run();
+    assert!(talk(&world, 1).heard == octets(1_000_000));
+    // Without an interface there is no stream.
+    world.path(0, PathEvent::Down);
+    world.on(0, |talker| talker.effects.push_back(Effect::OpenPath { path: SERVICE }));
+    assert_eq!(world.above(0).not_up, [SERVICE]);
+    assert_eq!(INTERFACE, PathId(0));
+}
+
+#[test]
+fn a_stream_that_cannot_be_secret_is_none() {
+    let mut world = talkers(Manner::default(), Manner::default());
+    world.run_for(Duration::from_secs(1));
+    let (server_name, early) = (None, bytes::Bytes::new());
+    world.on(0, |talker| {
+        talker.effects.push_back(Effect::StartTls { path: SERVICE, server_name, early });
+    });
+    world.run();
+    assert!(talk(&world, 0).down && talk(&world, 1).down);
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    seed: u64,
+    loss: f64,
+    reorder: f64,
+    duplicate: f64,
+    delay: Duration,
+    batch: usize,
+    options: [Options; 2],
+    manners: [Manner; 2],
+}
+
+fn manner() -> impl Strategy<Value = Manner> {
+    let pauses = prop::option::weighted(0.3, (500usize..30_000, 1u64..900));
+    let says = prop_oneof![0usize..10, 1usize..5_000, 5_000usize..200_000];
+    (says, pauses, prop::option::weighted(0.2, 1u64..300), any::<bool>()).prop_map(
+        |(count, pauses, paces, ends)| Manner {
+            says: octets(count),
+            ends,
+            leaves: false,
+            // Somebody must end, and each follows.
+            follows: true,
+            pauses: pauses.map(|(octets, ms)| (octets, Duration::from_millis(ms))),
+            paces: paces.map(Duration::from_millis),
+        },
+    )
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let buffer = || {
+        prop_oneof![
+            (1500u64..40_000).prop_map(Buffer::Fixed),
+            (2000u64..40_000, 40_000u64..300_000)
+                .prop_map(|(initial, max)| Buffer::Auto { initial, max }),
+        ]
+    };
+    (buffer(), buffer(), any::<[bool; 5]>(), prop::option::of(200u16..1500)).prop_map(
+        |(send_buffer, receive_buffer, flags, mss)| {
+            let [sack, timestamps, window_scale, nagle, rack] = flags;
+            Options {
+                send_buffer,
+                receive_buffer,
+                sack,
+                timestamps,
+                window_scale,
+                nagle,
+                rack,
+                mss,
+                ..Options::default()
+            }
+        },
+    )
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let rates = (0.0..0.12f64, 0.0..0.2f64, 0.0..0.05f64);
+    (any::<u64>(), rates, 1u64..400, 1usize..20, [options(), options()], [manner(), manner()])
+        .prop_map(|(seed, (loss, reorder, duplicate), delay, batch, options, manners)| Case {
+            seed,
+            loss,
+            reorder,
+            duplicate,
+            delay: Duration::from_millis(delay),
+            batch,
+            options,
+            manners,
+        })
+}
+
+fn fate(case: &Case) -> world::Fate {
+    let mut rng = engine::Rng::new(case.seed, "fate");
+    let (loss, reorder, duplicate) = (case.loss, case.reorder, case.duplicate);
+    Box::new(move |_, _, _| {
+        if rng.chance(loss) {
+            return Vec::new();
+        }
+        let late = |rng: &mut engine::Rng| Duration::from_millis(rng.below(300));
+        let mut arrivals = vec![if rng.chance(reorder) { late(&mut rng) } else { Duration::ZERO }];
+        if rng.chance(duplicate) {
+            arrivals.push(late(&mut rng));
+        }
+        arrivals
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_below_streams_are_streams(case in case()) {
+        let mut case = case;
+        case.manners[0].ends |= !case.manners[1].ends;
+        let configs = [0, 1].map(|host| {
+            Config { options: case.options[host].clone(), ..config(host) }
+        });
+        let manners = case.manners.clone();
+        let mut world = World::new(configs, |host| Talker::new(manners[host].clone()), case.seed);
+        world.fate = fate(&case);
+        world.delay = case.delay;
+        world.batch = case.batch;
+        world.on(0, |talker| talker.effects.push_back(Effect::OpenPath { path: SERVICE }));
+        world.run();
+        for host in 0..2 {
+            let talk = talk(&world, host);
+            // Who leaves when the other has ended hears all before; who ended first and was left may
+            // have been told of the end of all at once.
+            prop_assert!(talk.heard == case.manners[1 - host].says, "host {host}");
+            prop_assert!(talk.left || talk.down, "host {host}");
+        }
+        prop_assert_eq!(world.next_time(), None);
+    }
+}

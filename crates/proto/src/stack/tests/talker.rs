@@ -1,0 +1,194 @@
+//! An engine of streams that says what it is given and hears what comes, and that holds its driver to
+//! the rules.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Receive, Ticket,
+    Time, Timers, Transmit, TxBuf,
+};
+
+/// What one is like.
+#[derive(Clone, Default)]
+pub(super) struct Manner {
+    /// What it says on each stream.
+    pub(super) says: Vec<u8>,
+    /// It ends its half when all is said.
+    pub(super) ends: bool,
+    /// It leaves a stream when all is said.
+    pub(super) leaves: bool,
+    /// It leaves a stream whose peer has ended, when all is said.
+    pub(super) follows: bool,
+    /// It pauses behind each so many octets, and for how long.
+    pub(super) pauses: Option<(usize, Duration)>,
+    /// The least time between two transmits.
+    pub(super) paces: Option<Duration>,
+}
+
+/// Without what it says, octet by octet.
+impl fmt::Debug for Manner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { says, ends, leaves, follows, pauses, paces } = self;
+        let says = says.len();
+        write!(f, "says {says}, ends {ends}, leaves {leaves}, follows {follows}, ")?;
+        write!(f, "pauses {pauses:?}, paces {paces:?}")
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Talk {
+    said: usize,
+    blocked: bool,
+    paused: bool,
+    since_pause: usize,
+    done: bool,
+    pub(super) heard: Vec<u8>,
+    pub(super) ended: bool,
+    pub(super) down: bool,
+    pub(super) left: bool,
+    pub(super) was_blocked: u32,
+    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+    pub(super) asked: Option<Ticket>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Talker {
+    manner: Manner,
+    pub(super) talks: BTreeMap<PathId, Talk>,
+    pub(super) effects: VecDeque<Effect>,
+    pub(super) answers: Vec<(Ticket, Result<Completion, EffectError>)>,
+    /// Paths that went down without having been up.
+    pub(super) not_up: Vec<PathId>,
+    opening: BTreeSet<PathId>,
+    timers: Timers<PathId>,
+    next_send: Time,
+}
+
+impl Talker {
+    pub(super) fn new(manner: Manner) -> Self {
+        Self { manner, ..Self::default() }
+    }
+
+    fn finish(&mut self, path: PathId) {
+        let Some(talk) = self.talks.get_mut(&path) else { return };
+        if talk.said < self.manner.says.len() || talk.left || talk.down {
+            return;
+        }
+        if self.manner.ends && !std::mem::replace(&mut talk.done, true) {
+            self.effects.push_back(Effect::ShutdownWrite { path });
+        }
+        if self.manner.leaves || (self.manner.follows && talk.ended) {
+            talk.left = true;
+            self.timers.cancel(path);
+            self.effects.push_back(Effect::ClosePath { path });
+        }
+    }
+
+    fn event(&mut self, path: PathId, event: PathEvent) {
+        let was_opening = self.opening.remove(&path);
+        if let PathEvent::Up(info) = event {
+            let talk = Talk { ends: info.ends, asked: info.asked, ..Talk::default() };
+            let before = self.talks.insert(path, talk);
+            assert!(before.is_none_or(|talk| talk.left || talk.down), "it was up");
+            return self.finish(path);
+        }
+        let Some(talk) = self.talks.get_mut(&path).filter(|_| !was_opening) else {
+            assert_eq!(event, PathEvent::Down, "of a path that is not up");
+            return self.not_up.push(path);
+        };
+        assert!(!talk.left, "{event:?} of a path that was left");
+        assert!(!talk.down, "{event:?} of a path that is down");
+        match event {
+            PathEvent::Up(_) | PathEvent::Secured(_) => unreachable!("nobody asked"),
+            PathEvent::Down => {
+                talk.down = true;
+                self.timers.cancel(path);
+            }
+            PathEvent::Blocked => {
+                assert!(!std::mem::replace(&mut talk.blocked, true), "told once");
+                talk.was_blocked += 1;
+            }
+            PathEvent::Writable => {
+                assert!(std::mem::replace(&mut talk.blocked, false), "it was not blocked");
+            }
+            PathEvent::ReadClosed => {
+                assert!(!talk.paused, "the end waits as octets do");
+                assert!(!std::mem::replace(&mut talk.ended, true), "told once");
+                self.finish(path);
+            }
+        }
+    }
+
+    fn hear(&mut self, now: Time, receive: Receive<'_>) {
+        let talk = self.talks.get_mut(&receive.path).expect("it is up");
+        assert!(!talk.left && !talk.down && !talk.ended, "octets out of place");
+        assert!(!talk.paused, "nothing is handed in while reading is paused");
+        assert!((1..=Receive::PIECE_MAX).contains(&receive.bytes.len()));
+        talk.heard.extend_from_slice(receive.bytes);
+        talk.since_pause += receive.bytes.len();
+        if let Some((octets, time)) = self.manner.pauses
+            && talk.since_pause >= octets
+        {
+            (talk.since_pause, talk.paused) = (0, true);
+            self.timers.set(receive.path, now + time, "a pause");
+            self.effects.push_back(Effect::PauseRead { path: receive.path });
+        }
+    }
+}
+
+impl Engine for Talker {
+    type Indication = ();
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Path(path, event) => self.event(path, event),
+            Input::Receive(receive) => self.hear(now, receive),
+            Input::Done(ticket, answer) => self.answers.push((ticket, answer)),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(path) = self.timers.pop_due(now) {
+            if let Some(talk) = self.talks.get_mut(&path) {
+                talk.paused = false;
+                self.effects.push_back(Effect::ResumeRead { path });
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let says = &self.manner.says;
+        let speaks =
+            |talk: &Talk| !talk.blocked && !talk.down && !talk.left && talk.said < says.len();
+        let (path, talk) = self.talks.iter_mut().find(|(_, talk)| speaks(talk))?;
+        let len = tx.longest().min(says.len() - talk.said);
+        tx.push(len)?.copy_from_slice(&says[talk.said..talk.said + len]);
+        talk.said += len;
+        let path = *path;
+        let at = self.next_send.max(now);
+        if let Some(pace) = self.manner.paces {
+            self.next_send = at + pace;
+        }
+        self.finish(path);
+        tx.transmit(path, at)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        let effect = self.effects.pop_front();
+        if let Some(Effect::OpenPath { path }) = effect {
+            self.opening.insert(path);
+        }
+        effect
+    }
+
+    fn poll_indication(&mut self) -> Option<()> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next()
+    }
+}
