@@ -1,6 +1,7 @@
 //! The one loop that carries packets over all links.
 
 mod batch;
+mod changed;
 mod packet;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use engine::{Rng, Time};
-use link::{Config, ConfigError, Departure, Fate, Link};
+use link::{Config, ConfigError, Departure, Fate, Left, Line, Link};
 use rt::Clock;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -21,7 +22,6 @@ use rustix::io::Errno;
 use self::batch::{Batch, Run};
 use self::packet::{ends, is_of_the_kernel};
 use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
-use crate::frame::vnet::Vnet;
 use crate::frame::{HEADER_MAX, Joint, Shape, complete};
 use crate::lateness::{Lateness, Timings};
 use crate::store::{PacketId, Store};
@@ -86,6 +86,8 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) struct Pipe {
     link: Link<Segment>,
+    /// What PPP makes of its packets, if that is of concern.
+    line: Option<Line>,
     to: usize,
     lateness: Arc<Timings>,
     refused: u64,
@@ -100,9 +102,11 @@ pub(crate) struct Pipe {
 impl Pipe {
     /// An idle link that leads to the device of this number.
     pub(crate) fn new(config: Config, rng: Rng, to: usize) -> Result<Self, ConfigError> {
+        let line = Line::new(&config);
         let link = Link::new(config, rng)?;
         Ok(Self {
             link,
+            line,
             to,
             lateness: Arc::new(Timings::new()),
             refused: 0,
@@ -128,6 +132,8 @@ pub struct LinkReport {
     pub refused_intact: u64,
     /// Packets that wait for the line.
     pub waiting: usize,
+    /// What PPP made of them, if the link looks at packets' bytes.
+    pub line: Option<link::LineStats>,
 }
 
 /// What became of all packets.
@@ -163,12 +169,19 @@ enum Order {
 /// What the pump's thread alone knows of a [`Report`]. It is little: whoever asks keeps packets from
 /// being in time.
 pub(crate) struct Counts {
-    /// Of each link what became of its packets, how many were refused, how many of them intact, and how
-    /// many wait.
-    links: Vec<(link::Stats, (u64, u64), usize)>,
+    links: Vec<LinkCounts>,
     no_memory: u64,
     unreadable: u64,
     unattended: Duration,
+}
+
+/// What became of a link's packets, but for how late they were.
+struct LinkCounts {
+    stats: link::Stats,
+    refused: u64,
+    refused_intact: u64,
+    waiting: usize,
+    line: Option<link::LineStats>,
 }
 
 /// What is to be captured, and where to.
@@ -255,9 +268,10 @@ impl Handle {
 
     /// Adds to what was counted how late packets were.
     pub(crate) fn complete(&self, counts: Counts) -> Report {
-        let of = |((stats, (refused, intact), waiting), lateness): (_, &Arc<Timings>)| {
+        let of = |(counts, lateness): (LinkCounts, &Arc<Timings>)| {
             let lateness = lateness.so_far();
-            LinkReport { stats, lateness, refused, refused_intact: intact, waiting }
+            let LinkCounts { stats, refused, refused_intact, waiting, line } = counts;
+            LinkReport { stats, lateness, refused, refused_intact, waiting, line }
         };
         let of_host = |host: &HostTimings| host.get().map(|it| it.so_far()).unwrap_or_default();
         let hosts = self.hosts.iter().map(of_host).collect();
@@ -529,9 +543,12 @@ impl Pump {
     }
 
     fn counts(&self) -> Counts {
-        let of = |pipe: &Pipe| {
-            let refused = (pipe.refused, pipe.refused_intact);
-            (pipe.link.stats().clone(), refused, pipe.link.waiting())
+        let of = |pipe: &Pipe| LinkCounts {
+            stats: pipe.link.stats().clone(),
+            refused: pipe.refused,
+            refused_intact: pipe.refused_intact,
+            waiting: pipe.link.waiting(),
+            line: pipe.line.as_ref().map(|line| *line.stats()),
         };
         let links = self.pipes.iter().map(of).collect();
         let Self { no_memory, unreadable, unattended, .. } = *self;
@@ -716,8 +733,13 @@ impl Pump {
         let mut batch = std::mem::take(&mut self.batch);
         while let Some(departure) = self.pipes[index].link.pop(now) {
             let Departure { at, item: segment, fate, .. } = departure;
-            match fate {
-                Fate::Delivered => {
+            let left = self.leave_line(index, segment, &fate);
+            match (fate, left) {
+                (Fate::Lost(_), _) | (_, Left::Tossed) => {
+                    self.hand_over(index, &mut batch)?;
+                    self.store.release(segment.packet, 1);
+                }
+                (Fate::Delivered, Left::Same) => {
                     self.repeat(index, segment);
                     if batch.is_empty() {
                         self.begin(index, &mut batch, segment, at);
@@ -729,14 +751,14 @@ impl Pump {
                         }
                     }
                 }
-                Fate::Lost(_) => {
-                    self.hand_over(index, &mut batch)?;
-                    self.store.release(segment.packet, 1);
-                }
-                Fate::Damaged(damage) => {
+                (Fate::Damaged(damage), Left::Same) => {
                     self.hand_over(index, &mut batch)?;
                     self.hand_over_damaged(index, segment, &damage, at)?;
                     self.pipes[index].link.recycle(damage);
+                }
+                (Fate::Delivered | Fate::Damaged(_), Left::Changed(bytes)) => {
+                    self.hand_over(index, &mut batch)?;
+                    self.hand_over_changed(index, segment, bytes, at)?;
                 }
             }
         }
@@ -818,32 +840,6 @@ impl Pump {
         }
         Ok(())
     }
-
-    fn hand_over_damaged(
-        &mut self,
-        index: usize,
-        segment: Segment,
-        damage: &link::Damage,
-        due: Time,
-    ) -> io::Result<()> {
-        let whole = &mut self.scratch;
-        whole.clear();
-        copy_segment(self.store.packet(segment.packet), segment.index, whole);
-        damage.apply(whole);
-        let pipe = &mut self.pipes[index];
-        let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], [&**whole]);
-        let port = pipe.to;
-        let at = pipe.wrote(written, self.clock, (1, false))?;
-        if let Some(at) = at {
-            pipe.lateness.record(at.since(due), 1);
-        }
-        if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
-            let seen = at.unwrap_or_else(|| self.clock.now());
-            tap.received(port, seen, whole.clone(), at.is_none().then_some(REFUSED));
-        }
-        self.store.release(segment.packet, 1);
-        Ok(())
-    }
 }
 
 impl Pipe {
@@ -904,7 +900,7 @@ fn enter(
     let mut rejected = 0;
     for &number in numbers {
         let pipe = &mut pipes[number];
-        match pipe.link.push(now, store.shape(packet).segment_len(index), segment) {
+        match pipe.take(now, store, segment) {
             Ok(()) => {
                 if tap.is_some() {
                     open.push((number, pipe.taken));

@@ -193,7 +193,7 @@ mod tests {
         }
         let lateness = lateness.so_far();
         let stats = link::Stats::default();
-        LinkReport { stats, lateness, refused: 0, refused_intact: 0, waiting: 0 }
+        LinkReport { stats, lateness, refused: 0, refused_intact: 0, waiting: 0, line: None }
     }
 
     fn report(links: Vec<LinkReport>) -> Report {

@@ -248,6 +248,38 @@ fn damage_is_found_by_the_checksum_of_tcp() {
 }
 
 #[test]
+fn compressed_headers_carry_a_kernels_tcp_and_losses_are_repaired() {
+    let framing = link::Framing::Ppp {
+        fcs: link::Fcs::Bits16,
+        compressed: true,
+        stuffing: link::Stuffing::Exact,
+        serial: false,
+    };
+    let header_compression = Some(link::HeaderCompression::default());
+    let back = Config { framing, header_compression, ..delayed(Duration::from_millis(1)) };
+    let errors = vec![ErrorModel::dropping(ErrorKind::DropList(vec![100, 300, 500]))];
+    let there = Config { rate: Rate::Constant(50_000_000), errors, ..back.clone() };
+    let Some(world) = start(&row(2, &there, &back)) else { return };
+    for host in world.hosts() {
+        // With time stamps every header has options that change.
+        host.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0")).unwrap().unwrap();
+    }
+    let bytes = content(2_000_000);
+    let address = IpAddr::V4(world.hosts()[1].plan().address);
+    let (from, to) = connection(&world.hosts()[0], &world.hosts()[1], address);
+    assert!(carry(from, to, &bytes) == bytes);
+    let report = world.stop().unwrap();
+    let [there, back] = [0, 1].map(|link: usize| report.links[link].line.unwrap());
+    assert!(there.compressed > 1_000 && there.uncompressed >= 4, "{there:?}");
+    // What followed a lost frame did not say whose it was, until the kernel sent something again.
+    assert!(there.tossed > 3, "{there:?}");
+    // Of 40 octets 3 to 8 are left.
+    let saved = (there.before - there.after) / there.compressed;
+    assert!((32..=37).contains(&saved), "{there:?}");
+    assert!(back.compressed > 100 && back.tossed == 0, "{back:?}");
+}
+
+#[test]
 fn a_group_hears_what_is_sent_once() {
     let link = |from, to| LinkPlan { from, to, config: Config::default(), mtu: 1500 };
     let mut links: Vec<_> = (1..4).map(|to| link(0, to)).collect();

@@ -45,6 +45,9 @@ pub struct LinkSpec {
     /// The frame around each IP packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
+    /// TCP's headers go compressed over PPP (RFC 1144), and escapes are counted as the bytes need them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_compression: Option<bool>,
     /// Time the line is busy with each packet besides its bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_packet: Option<Span>,
@@ -165,6 +168,8 @@ pub enum Framing {
     Ppp,
     /// The same with address, control and protocol compressed.
     PppCompressed,
+    /// PPP over an asynchronous serial line, ten bits an octet, escapes counted as the bytes need them.
+    PppAsync,
     /// PPP in bit-oriented HDLC framing, 16-bit FCS.
     Hdlc,
 }
@@ -379,7 +384,7 @@ impl LinkSpec {
         }
         let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());
         let mut layered = layered!(from to link rate rate_steps delay delay_points delay_between
-            bucket framing per_packet release queue mtu datagram outages outage_every contacts
+            bucket framing header_compression per_packet release queue mtu datagram outages outage_every contacts
             while_down per ber burst drop loss_times error_vector trace on_error back);
         // A constant replaces a table.
         if rate_said {
@@ -444,10 +449,12 @@ impl LinkSpec {
     /// [`SpecError::Invalid`] when the parts contradict each other.
     pub fn config(&self) -> Result<link::Config, SpecError> {
         self.check_sizes()?;
+        let compresses = self.header_compression.unwrap_or_default();
         let config = link::Config {
             rate: self.line_rate(),
             shaper: self.bucket.map(Bucket::shaper),
-            framing: self.framing.unwrap_or_default().model(),
+            framing: self.framing.unwrap_or_default().model(compresses),
+            header_compression: compresses.then(link::HeaderCompression::default),
             per_packet: self.per_packet.unwrap_or_default().duration(),
             release: match self.release.unwrap_or_default() {
                 Release::LastBit => link::Release::LastBit,
@@ -561,22 +568,24 @@ impl Bucket {
 }
 
 impl Framing {
-    fn model(self) -> link::Framing {
+    fn model(self, compresses: bool) -> link::Framing {
         let ethernet = |fcs, wire| link::Framing::Ethernet { fcs, preamble: wire, ifg: wire };
-        let ppp = |compressed| link::Framing::Ppp {
-            fcs: link::Fcs::Bits16,
-            compressed,
-            stuffing: link::Stuffing::Random,
-        };
+        let serial = self == Self::PppAsync;
+        // Where somebody looks at the bytes, an estimate is not needed.
+        let is_exact = compresses || serial;
+        let stuffing = if is_exact { link::Stuffing::Exact } else { link::Stuffing::Random };
+        let fcs = link::Fcs::Bits16;
+        let ppp = |compressed| link::Framing::Ppp { fcs, compressed, stuffing, serial };
         match self {
             Self::Raw => link::Framing::Raw,
             Self::Ethernet => ethernet(false, false),
             Self::EthernetFcs => ethernet(true, false),
             Self::EthernetWire => ethernet(true, true),
-            Self::Ppp => ppp(false),
+            Self::Ppp | Self::PppAsync => ppp(false),
             Self::PppCompressed => ppp(true),
             Self::Hdlc => {
-                link::Framing::Hdlc { fcs: link::Fcs::Bits16, stuffing: link::Stuffing::Random }
+                // Stuffed bits are not counted one by one.
+                link::Framing::Hdlc { fcs, stuffing: link::Stuffing::Random }
             }
         }
     }
@@ -720,6 +729,34 @@ mod tests {
         let back = spec.way_back();
         assert_eq!((back.per, &back.drop), (spec.per, &Some(vec![7])));
         assert_eq!(back.config().unwrap().errors.len(), 2);
+    }
+
+    #[test]
+    fn ppp_compresses_headers_where_it_is_told_to() {
+        let config = |text: &str| {
+            let spec: LinkSpec = crate::text::parse(text, "test").unwrap();
+            let again = toml::to_string(&spec).unwrap();
+            assert_eq!(crate::text::parse::<LinkSpec>(&again, "again").unwrap(), spec);
+            spec.config().map_err(|error| error.to_string())
+        };
+        let ppp = |stuffing, serial| link::Framing::Ppp {
+            fcs: link::Fcs::Bits16,
+            compressed: false,
+            stuffing,
+            serial,
+        };
+        let plain = config("framing = \"ppp\"").unwrap();
+        assert_eq!(plain.framing, ppp(link::Stuffing::Random, false));
+        assert_eq!(plain.header_compression, None);
+        let compressed = config("framing = \"ppp\"\nheader_compression = true").unwrap();
+        assert_eq!(compressed.framing, ppp(link::Stuffing::Exact, false));
+        let slots = link::HeaderCompression { max: 15, may_omit: true };
+        assert_eq!(compressed.header_compression, Some(slots));
+        let serial = config("framing = \"ppp-async\"\nheader_compression = false").unwrap();
+        assert_eq!(serial.framing, ppp(link::Stuffing::Exact, true));
+        assert_eq!(serial.header_compression, None);
+        let refused = config("header_compression = true").unwrap_err();
+        assert!(refused.contains("header compression needs the framing of PPP"), "{refused}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::Time;
 
-use crate::{ErrorModel, Framing, Outages, Rate, TokenBucket};
+use crate::{ErrorModel, Framing, HeaderCompression, Outages, Rate, TokenBucket};
 
 /// One direction of a link. The default is a perfect wire: infinite rate, no delay, no errors.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Config {
     pub shaper: Option<TokenBucket>,
     /// What is added to each IP packet before `rate` and `shaper` count it.
     pub framing: Framing,
+    /// TCP's headers go compressed; `None` leaves packets as they are. Needs PPP.
+    pub header_compression: Option<HeaderCompression>,
     /// Service time added to the serialisation of every packet, during which the line is busy.
     pub per_packet: Duration,
     /// When a packet is let go.
@@ -40,6 +42,10 @@ impl Config {
         self.rate.validate()?;
         if let Some(shaper) = &self.shaper {
             shaper.validate()?;
+        }
+        let is_ppp = matches!(self.framing, Framing::Ppp { .. } | Framing::Hdlc { .. });
+        if self.header_compression.is_some() && !is_ppp {
+            return Err(ConfigError::NoProtocolField);
         }
         self.delay.validate()?;
         self.outages.validate()?;
@@ -228,6 +234,12 @@ pub enum ConfigError {
         /// How long each lasts.
         down: Duration,
     },
+    /// Compressed headers in frames that do not tell them from whole ones.
+    #[error("header compression needs the framing of PPP")]
+    NoProtocolField,
+    /// Another header compression, or another framing of the bytes, of a link that is in use.
+    #[error("header compression and exact framing cannot change while a link is in use")]
+    Agreed,
     /// A bit of an error vector that lies behind its end.
     #[error("error vector: bit {bit} is not within its {period} bits")]
     OutsideVector {

@@ -1,5 +1,7 @@
 //! What a link layer adds to an IP packet.
 
+use wire::ppp;
+
 /// The frame around each IP packet, as far as the rate counts it.
 ///
 /// Frames are laid out as header, packet, trailer; bit errors strike any of the three, but not the
@@ -25,8 +27,10 @@ pub enum Framing {
         fcs: Fcs,
         /// Address, control and protocol field compressed to 1 byte (RFC 1661 §6.5, §6.6).
         compressed: bool,
-        /// Bytes spent on escaping 0x7d and 0x7e (no control characters mapped), an estimate.
+        /// Bytes spent on escaping 0x7d and 0x7e (no control characters mapped).
         stuffing: Stuffing,
+        /// Each octet goes with a start and a stop bit, as over an asynchronous serial line (8N1).
+        serial: bool,
     },
     /// The same fields bit-synchronously (RFC 1662 §5.2): a zero bit follows five ones.
     Hdlc {
@@ -50,7 +54,8 @@ pub enum Fcs {
 }
 
 /// How much transparency costs. It depends on the data, of which a link knows the length alone;
-/// who knows the bytes passes the exact length to [`Link::push_framed`](crate::Link::push_framed).
+/// who knows the bytes passes the exact length to [`Link::push_framed`](crate::Link::push_framed),
+/// as a [`Line`](crate::Line) tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stuffing {
     /// Nothing.
@@ -61,6 +66,8 @@ pub enum Stuffing {
     Random,
     /// The most: every byte escaped, or a bit after every fifth.
     Worst,
+    /// What the bytes of each packet need: of the length alone the link reckons nothing.
+    Exact,
 }
 
 impl Framing {
@@ -77,17 +84,51 @@ impl Framing {
             Self::Raw | Self::Ethernet { .. } | Self::Custom(_) => 0,
             // A check sequence is as random as the packet; headers need no escapes.
             Self::Ppp { stuffing, fcs, .. } => match stuffing {
-                Stuffing::None => 0,
+                Stuffing::None | Stuffing::Exact => 0,
                 Stuffing::Random => (len + fcs.len()).div_ceil(128),
                 Stuffing::Worst => len + fcs.len(),
             },
             Self::Hdlc { stuffing, fcs } => match stuffing {
-                Stuffing::None => 0,
+                Stuffing::None | Stuffing::Exact => 0,
                 Stuffing::Random => (len + fcs.len()).div_ceil(62),
                 Stuffing::Worst => (len + fcs.len()).div_ceil(5),
             },
         };
-        len + self.overhead() + stuffed
+        let octets = len + self.overhead() + stuffed;
+        if self.is_serial() { on_serial_line(octets) } else { octets }
+    }
+
+    fn is_serial(&self) -> bool {
+        matches!(self, Self::Ppp { serial: true, .. })
+    }
+
+    /// Whether the length on the line depends on a packet's bytes.
+    pub(crate) fn is_exact(&self) -> bool {
+        match self {
+            Self::Ppp { stuffing, .. } | Self::Hdlc { stuffing, .. } => {
+                *stuffing == Stuffing::Exact
+            }
+            Self::Raw | Self::Ethernet { .. } | Self::Custom(_) => false,
+        }
+    }
+
+    /// Bytes that the rate counts for these octets of PPP's information.
+    pub(crate) fn exact_len(&self, protocol: u16, information: &[u8]) -> usize {
+        let Self::Ppp { fcs, compressed, stuffing: Stuffing::Exact, serial } = *self else {
+            return self.framed_len(information.len());
+        };
+        let ppp = ppp::Framing {
+            accm: 0,
+            fcs: match fcs {
+                Fcs::Bits16 => ppp::Fcs::Bits16,
+                Fcs::Bits32 => ppp::Fcs::Bits32,
+            },
+            compresses_address: compressed,
+            compresses_protocol: compressed,
+        };
+        // Behind a flag of its own.
+        let octets = 1 + ppp.encoded_len(protocol, information);
+        if serial { on_serial_line(octets) } else { octets }
     }
 
     /// Bytes of the rate's count that carry nothing an error could damage.
@@ -120,6 +161,11 @@ impl Framing {
     }
 }
 
+/// Bytes in whose time so many octets go with their start and stop bits.
+fn on_serial_line(octets: usize) -> usize {
+    (octets * 10).div_ceil(8)
+}
+
 impl Fcs {
     fn len(self) -> usize {
         match self {
@@ -140,7 +186,12 @@ mod tests {
         assert_eq!(ethernet(false, false, false).framed_len(1_039), 1_053);
         assert_eq!(ethernet(true, true, true).framed_len(1_500), 1_538);
         assert_eq!(Framing::Custom(7).framed_len(10), 17);
-        let ppp = |compressed, stuffing| Framing::Ppp { fcs: Fcs::Bits16, compressed, stuffing };
+        let ppp = |compressed, stuffing| Framing::Ppp {
+            fcs: Fcs::Bits16,
+            compressed,
+            stuffing,
+            serial: false,
+        };
         assert_eq!(ppp(false, Stuffing::None).framed_len(1_500), 1_508);
         assert_eq!(ppp(true, Stuffing::None).framed_len(1_500), 1_505);
         // 1,502 bytes * 2 / 256 = 11.7 escapes.

@@ -29,6 +29,7 @@ mod config;
 mod damage;
 mod errors;
 mod framing;
+mod line;
 mod link;
 mod outages;
 mod rate;
@@ -39,6 +40,7 @@ pub use config::{Config, ConfigError, Delay, Interpolation, Queue, Release, Whil
 pub use damage::Damage;
 pub use errors::{ErrorKind, ErrorModel, ErrorVector, OnError, StateErrors};
 pub use framing::{Fcs, Framing, Stuffing};
+pub use line::{HeaderCompression, Left, Line, LineStats};
 pub use link::{Departure, Fate, Link, Rejected};
 pub use outages::{Outages, Window};
 pub use rate::{Rate, RateStep, TokenBucket};

@@ -344,9 +344,16 @@ impl<T> Link<T> {
     /// start afresh.
     ///
     /// # Errors
-    /// [`ConfigError`] if the configuration describes no link; nothing is changed then.
+    /// [`ConfigError`] if the configuration describes no link, or another [`Line`](crate::Line), whose
+    /// two ends agreed on what it does; nothing is changed then.
     pub fn set_config(&mut self, now: Time, config: Config) -> Result<(), ConfigError> {
         config.validate()?;
+        let looks = self.config.framing.is_exact() || config.framing.is_exact();
+        if config.header_compression != self.config.header_compression
+            || looks && config.framing != self.config.framing
+        {
+            return Err(ConfigError::Agreed);
+        }
         self.advance(now);
         let before = std::mem::replace(&mut self.config, config);
         if before.errors != self.config.errors {

@@ -52,6 +52,7 @@ fn config() -> impl Strategy<Value = Config> {
             let bad = StateErrors { loss: 0.5, ber: 1e-4 };
             let good = StateErrors::default();
             Config {
+                header_compression: None,
                 rate: rate.into(),
                 shaper,
                 framing: Framing::Custom(14),

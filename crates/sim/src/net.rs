@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
 use engine::{Rng, Time};
-use link::{ConfigError, Departure, Fate, Framing, Link, WhileDown};
+use link::{ConfigError, Departure, Fate, Framing, Left, Line, LineStats, Link, WhileDown};
 use pcap::LinkType;
 
 use crate::agenda::Agenda;
@@ -17,6 +17,8 @@ use crate::trace::{PacketFate, Trace, TraceRow};
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(crate) link: Link<Packet>,
+    /// What PPP makes of its packets, if that is of concern.
+    line: Option<Line>,
     pub(crate) from: usize,
     pub(crate) to: usize,
     /// When the link has to be looked at next for its packets' sake.
@@ -85,6 +87,7 @@ impl Network {
         let count = self.pipes.iter().filter(same).count();
         let (near, far) = (&self.nodes[from].name, &self.nodes[to].name);
         let rng = Rng::new(seed, &link::stream(near, far, count));
+        let line = Line::new(&config);
         let link = Link::new(config, rng)?;
         let matches = |ends: (usize, usize)| {
             let captures = self.captures.iter().enumerate();
@@ -94,6 +97,7 @@ impl Network {
         let (near, far) = (matches((from, to)), matches((to, from)));
         self.pipes.push(Pipe {
             link,
+            line,
             from,
             to,
             due: None,
@@ -221,8 +225,7 @@ impl Network {
                 self.captures[index].sent(now, interface, packet.serial, ends, packet.bytes());
             }
         }
-        let len = packet.bytes().len();
-        let pushed = at.link.push(now, len, packet);
+        let pushed = at.take(now, packet);
         at.due = at.link.next();
         if at.mtu > 0 && at.blocked.is_none() && at.is_full(now) {
             at.blocked = Some(Blocked { until: at.link.free_at(now, at.mtu) });
@@ -246,25 +249,30 @@ impl Network {
         at.due = at.link.next();
         self.schedule(pipe);
         let Departure { item: mut packet, fate, .. } = departure?;
-        let at = &self.pipes[pipe];
+        let at = &mut self.pipes[pipe];
+        let left = at.line.as_mut().map_or(Left::Same, |line| line.leave(&fate, packet.bytes()));
         let watched = self.trace.is_some() || !at.near.is_empty() || !at.far.is_empty();
         if watched {
-            let told = match &fate {
-                Fate::Delivered => PacketFate::Delivered,
-                Fate::Damaged(_) => PacketFate::Damaged,
-                Fate::Lost(cause) => PacketFate::Lost(cause.name().to_owned()),
+            let told = match (&fate, &left) {
+                (Fate::Lost(cause), _) => PacketFate::Lost(cause.name().to_owned()),
+                (_, Left::Tossed) => PacketFate::Lost("header not restored".to_owned()),
+                (Fate::Damaged(_), _) | (_, Left::Changed(_)) => PacketFate::Damaged,
+                (Fate::Delivered, Left::Same) => PacketFate::Delivered,
             };
             self.watch(now, pipe, &packet, &told);
         }
-        match fate {
-            Fate::Delivered => {}
-            Fate::Damaged(damage) => {
+        match (fate, left) {
+            (Fate::Lost(_), _) | (_, Left::Tossed) => {
+                self.pool.recycle(packet);
+                return None;
+            }
+            (Fate::Delivered, Left::Same) => {}
+            (Fate::Damaged(damage), Left::Same) => {
                 damage.apply(packet.bytes_mut());
                 self.pipes[pipe].link.recycle(damage);
             }
-            Fate::Lost(_) => {
-                self.pool.recycle(packet);
-                return None;
+            (Fate::Delivered | Fate::Damaged(_), Left::Changed(bytes)) => {
+                packet = self.pool.in_place_of(packet, &bytes);
             }
         }
         if watched {
@@ -324,6 +332,28 @@ impl Network {
 }
 
 impl Pipe {
+    /// Hands a packet to the link, with the length that it has on the line.
+    fn take(&mut self, now: Time, packet: Packet) -> Result<(), link::Rejected<Packet>> {
+        let len = packet.bytes().len();
+        // What is not taken is not in the line's conversation.
+        match self.line.as_mut().filter(|_| self.link.free_for(now, len)) {
+            None => self.link.push(now, len, packet),
+            Some(line) => {
+                let framed = line.enter(packet.bytes());
+                let pushed = self.link.push_framed(now, len, framed, packet);
+                if pushed.is_err() {
+                    line.withdraw();
+                }
+                pushed
+            }
+        }
+    }
+
+    /// What PPP made of the packets, if that is of concern.
+    pub(crate) fn line_stats(&self) -> Option<&LineStats> {
+        self.line.as_ref().map(Line::stats)
+    }
+
     /// Whether the queue has no room for one more MTU. A link that refuses packets because it is
     /// down is not full: hosts without cues must not learn of outages this way.
     fn is_full(&self, now: Time) -> bool {

@@ -109,6 +109,13 @@ impl Pool {
         Packet { buffer: shared, len: bytes.len(), serial: 0, pushed: Time::ZERO }
     }
 
+    /// Another packet on the same way: what an end of a line restored wrongly.
+    pub(crate) fn in_place_of(&mut self, packet: Packet, bytes: &[u8]) -> Packet {
+        let other = Packet { serial: packet.serial, pushed: packet.pushed, ..self.packet(bytes) };
+        self.recycle(packet);
+        other
+    }
+
     /// Takes a packet's buffer back when it is the last that has it.
     pub(crate) fn recycle(&mut self, packet: Packet) {
         if Arc::strong_count(&packet.buffer) == 1 {

@@ -356,6 +356,13 @@ impl<E: Engine> World<E> {
         self.net.pipes[link.0].link.stats()
     }
 
+    /// What PPP made of a link's packets; `None` if the link neither compresses headers nor looks at
+    /// packets' bytes. Packets that were not restored count as delivered by the link.
+    #[must_use]
+    pub fn line_stats(&self, link: LinkId) -> Option<&link::LineStats> {
+        self.net.pipes[link.0].line_stats()
+    }
+
     /// What a host counted.
     #[must_use]
     pub fn host_stats(&self, host: HostId) -> &HostStats {

@@ -1,4 +1,5 @@
-//! Codecs of the wire formats: no state, no input or output.
+//! Codecs of the wire formats: no input or output, and no state but that of header compression ([`vj`]) and of
+//! a line from which frames are read ([`ppp::Deframer`]).
 
 #![forbid(unsafe_code)]
 

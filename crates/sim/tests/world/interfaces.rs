@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf};
-use slowlight_sim::{HostConfig, HostId, Limit, Outcome, World};
-use wire::ip::{HEADER_LEN, Ipv4};
+use slowlight_sim::{HostConfig, HostId, Limit, Outcome, PacketFate, World};
+use wire::ip::{HEADER_LEN, Ipv4, fold, sum};
 
 use crate::toy::{EARTH, MOON, RELAY, line};
 
@@ -160,4 +161,62 @@ fn interfaces_come_up_and_closed_ones_carry_nothing() {
     world.call(earth, |raw, _| raw.effects.push_back(Effect::ClosePath { path: INTERFACE }));
     send(&mut world, earth, vec![packet(OURS, EARTH, RELAY, 100)]);
     assert_eq!(world.host_stats(earth).unsendable, 1);
+}
+
+/// The n-th of 20 TCP segments of 100 octets each.
+fn segment(number: u32) -> Vec<u8> {
+    let mut segment = packet(6, EARTH, MOON, 120);
+    segment[4..6].copy_from_slice(&(number as u16).to_be_bytes());
+    segment[10..12].fill(0);
+    let checksum = !fold(sum(&segment[..HEADER_LEN]));
+    segment[10..12].copy_from_slice(&checksum.to_be_bytes());
+    segment[20..40].fill(0);
+    segment[24..28].copy_from_slice(&(100 * number).to_be_bytes());
+    segment[32..34].copy_from_slice(&[0x50, 0x10]);
+    segment
+}
+
+#[test]
+fn compressed_headers_are_restored_until_a_frame_is_lost() {
+    let mut world = World::new(1);
+    let hosts = [("earth", EARTH), ("moon", MOON)];
+    let [earth, moon] = hosts.map(|(name, address)| {
+        world.add_host(HostConfig { batch: 16, ..HostConfig::new(name, address) })
+    });
+    let config = link::Config {
+        framing: link::Framing::Ppp {
+            fcs: link::Fcs::Bits16,
+            compressed: true,
+            stuffing: link::Stuffing::Exact,
+            serial: true,
+        },
+        header_compression: Some(link::HeaderCompression::default()),
+        errors: vec![link::ErrorModel::dropping(link::ErrorKind::DropList(vec![3]))],
+        ..line(Duration::from_millis(100))
+    };
+    let link = world.add_link(earth, moon, config).unwrap();
+    world.add_route(earth, MOON, link);
+    world.add_interface(earth, INTERFACE, link, PathInfo::datagram(1500));
+    let back = world.add_link(moon, earth, line(Duration::from_millis(100))).unwrap();
+    world.add_interface(moon, INTERFACE, back, PathInfo::datagram(1500));
+    for host in [earth, moon] {
+        world.install(host, |_, _| Raw::default());
+    }
+    let fates = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&fates);
+    world.trace(|_| (String::new(), None), move |row| told.lock().unwrap().push(row.fate.clone()));
+    let mut packets: Vec<_> = (0..3).map(segment).collect();
+    packets.extend([segment(3), segment(4), packet(OURS, EARTH, MOON, 120), segment(4)]);
+    send(&mut world, earth, packets.clone());
+    // The fourth is lost, the fifth does not say whose it is; sent again, it goes whole.
+    let arrived: Vec<_> =
+        world.engine(moon).unwrap().received.iter().map(|(_, packet)| packet.clone()).collect();
+    let expected = [0, 1, 2, 5, 6].map(|index| packets[index].clone());
+    assert_eq!(arrived, expected);
+    let stats = world.line_stats(link).unwrap();
+    assert_eq!((stats.uncompressed, stats.compressed, stats.plain), (2, 4, 1));
+    assert_eq!((stats.tossed, stats.wrong), (1, 0));
+    assert_eq!(world.link_stats(link).delivered.packets, 6);
+    let not_restored = PacketFate::Lost("header not restored".to_owned());
+    assert_eq!(fates.lock().unwrap()[4], not_restored);
 }
