@@ -149,9 +149,7 @@ impl Connection {
         if !over {
             return;
         }
-        if self.phase.holds_window() {
-            self.control.on_recovered(now);
-        }
+        self.control.on_recovered(now);
         self.board.clear_phantom();
         self.duplicates = 0;
         self.phase = Phase::Open;

@@ -304,6 +304,7 @@ impl Connection {
         self.events.established = true;
         (self.timers.syn_at, self.syn_due) = (None, false);
         self.control = self.new_control();
+        self.control.on_established(now, self.rtt.least());
         self.tuning = ReceiveTuning::new(now, self.options.receive_buffer);
         self.last_heard = now;
         self.last_sent = now;
