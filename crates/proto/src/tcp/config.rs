@@ -109,8 +109,8 @@ pub enum Cookies {
 /// The settings of a connection. Each can be switched by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The longest segment to be announced, in octets without headers; `None`: what fits into the
-    /// interface's MTU.
+    /// The longest segment to be announced and sent, in octets without headers; `None`: what fits
+    /// into the interface's MTU. Options of the header take their room from it.
     pub mss: Option<u16>,
     /// Window scale (RFC 7323 §2); without it no window is longer than 65,535 octets.
     pub window_scale: bool,

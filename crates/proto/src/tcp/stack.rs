@@ -14,7 +14,9 @@ use wire::tcp::{HEADER_LEN, Header, TcpOption, options_len};
 
 use super::config::{Backlog, Config, Options};
 use super::connection::{Connection, Rules};
-use super::indication::{ConnectionId, Counts, Indication, ListenerId, State, Statistics};
+use super::indication::{
+    ConnectionId, Counts, Indication, ListenerId, RequestError, State, Statistics,
+};
 use super::isn::Secret;
 use super::packet::{Flow, Tuple};
 use super::time_wait::{Remembered, TimeWait};
@@ -160,6 +162,12 @@ impl Stack {
         let slot = self.slots.get_mut(id.index as usize)?;
         let known = slot.generation == id.generation && slot.known;
         slot.connection.as_deref_mut().filter(|_| known)
+    }
+
+    fn look_at(&self, id: ConnectionId) -> Result<&Connection, RequestError> {
+        let slot = self.slots.get(id.index as usize);
+        let slot = slot.filter(|slot| slot.generation == id.generation && slot.known);
+        slot.and_then(|slot| slot.connection.as_deref()).ok_or(RequestError::UnknownConnection)
     }
 
     fn id(&self, index: u32) -> ConnectionId {

@@ -254,7 +254,8 @@ impl Connection {
     pub(crate) fn mss(&self) -> u64 {
         let fit = self.mtu.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
         let stamps = if self.stamps.is_some() { 12 } else { 0 };
-        fit.min(usize::from(self.peer_mss)).saturating_sub(stamps).max(1) as u64
+        let own = self.options.mss.map_or(fit, usize::from);
+        fit.min(own).min(usize::from(self.peer_mss)).saturating_sub(stamps).max(1) as u64
     }
 
     /// The interface takes other packets than before.

@@ -136,8 +136,8 @@ impl Stack {
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
-    pub fn room(&mut self, id: ConnectionId) -> Result<u64, RequestError> {
-        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+    pub fn room(&self, id: ConnectionId) -> Result<u64, RequestError> {
+        let connection = self.look_at(id)?;
         Ok(if connection.is_finished() { 0 } else { connection.room() })
     }
 
@@ -145,9 +145,8 @@ impl Stack {
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
-    pub fn peek(&mut self, id: ConnectionId) -> Result<(&[u8], &[u8]), RequestError> {
-        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
-        Ok(connection.peek())
+    pub fn peek(&self, id: ConnectionId) -> Result<(&[u8], &[u8]), RequestError> {
+        self.look_at(id).map(Connection::peek)
     }
 
     /// Takes octets away that were read, which opens the window.
@@ -233,10 +232,8 @@ impl Stack {
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
-    pub fn info(&mut self, id: ConnectionId) -> Result<Info, RequestError> {
-        self.connection(id)
-            .map(|connection| connection.info())
-            .ok_or(RequestError::UnknownConnection)
+    pub fn info(&self, id: ConnectionId) -> Result<Info, RequestError> {
+        self.look_at(id).map(Connection::info)
     }
 
     /// The connections that its user knows of, those included that are over and not read out.

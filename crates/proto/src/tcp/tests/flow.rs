@@ -104,6 +104,33 @@ fn a_closed_window_is_probed_and_opens() {
 }
 
 #[test]
+fn a_probe_with_an_octet_is_answered_once_and_what_it_acknowledges_counts() {
+    let mut raw = Raw::new(Config::default());
+    let options = Options { receive_buffer: Buffer::Fixed(1000), ..Raw::bare() };
+    let id = established(&mut raw, options);
+    raw.say(ACK, (1, 1), &[0; 1000], &[]);
+    raw.wait(millis(100));
+    assert_eq!(raw.heard.last().map(|h| h.window), Some(0));
+    raw.write(id, 10);
+    let heard = raw.say(ACK, (1001, 11), b"x", &[]);
+    assert_eq!(brief(&heard), [(ACK, 11, 1001, 0)]);
+    let info = raw.stack.info(id).unwrap();
+    assert_eq!((info.readable, info.unacknowledged), (1000, 0));
+}
+
+#[test]
+fn segments_are_as_long_as_both_sides_and_the_interface_take() {
+    for (own, peer, expected) in [(None, 1460, 1448), (Some(1000), 1460, 988), (None, 536, 524)] {
+        let mut raw = Raw::new(Config::default());
+        let options = Options { mss: own, timestamps: true, ..Raw::bare() };
+        let stamps = TcpOption::Timestamps { value: 1, echo: 0 };
+        let id = raw.establish(options, &[TcpOption::MaximumSegmentSize(peer), stamps]);
+        let heard = raw.write(id, 5000);
+        assert_eq!(heard[0].len, expected, "{own:?} {peer}");
+    }
+}
+
+#[test]
 fn a_slow_reader_makes_no_silly_windows() {
     let mut world = World::plain(1);
     let options = Options { receive_buffer: Buffer::Fixed(10_000), ..Options::default() };
