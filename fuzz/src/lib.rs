@@ -13,6 +13,7 @@ mod ppp;
 mod saratoga;
 mod script;
 mod specs;
+mod tcp;
 mod texts;
 
 pub use entity::{cfdp_entity, cfdp_journal};
@@ -26,6 +27,7 @@ pub use norm::norm_node;
 pub use ppp::{ppp_frames, vj};
 pub use saratoga::saratoga_node;
 pub use specs::{link_preset, mib, scenario};
+pub use tcp::{tcp_segment, tcp_stack};
 pub use texts::{file_name, quantity};
 
 /// A target: any bytes in, nothing out.
@@ -53,5 +55,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("saratoga_v0", saratoga_v0),
     ("saratoga_v1", saratoga_v1),
     ("scenario", scenario),
+    ("tcp_segment", tcp_segment),
+    ("tcp_stack", tcp_stack),
     ("vj", vj),
 ];

@@ -1,0 +1,298 @@
+//! TCP: segments, and a stack that hears whatever a script says.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf};
+use proto::tcp::{
+    Backlog, Buffer, Config, ConnectionId, Cookies, Indication, KeepAlive, Limits, LossRecovery,
+    Options, Stack,
+};
+use wire::ip::{self, Ipv4};
+use wire::ipv6::Ipv6;
+use wire::tcp::{
+    HEADER_LEN, Header, OPTIONS_MAX, PROTOCOL, PseudoHeader, Segment, encode, options_len,
+};
+
+use crate::script::Script;
+
+/// A TCP segment in an IP packet, of version 6 if it says so.
+///
+/// # Panics
+/// If what was decoded does not survive being encoded.
+pub fn tcp_segment(data: &[u8]) {
+    let (payload, pseudo) = if let Ok((ip, payload)) = Ipv6::decode(data) {
+        let mut again = [0xa5; 40];
+        ip.encode(&mut again);
+        assert_eq!(again, data[..40]);
+        (payload, PseudoHeader::new(ip.source.into(), ip.destination.into(), ip.next_header))
+    } else if let Ok((ip, payload)) = Ipv4::decode(data) {
+        (payload, PseudoHeader::new(ip.source.into(), ip.destination.into(), ip.protocol))
+    } else {
+        return;
+    };
+    let Ok(segment) = Segment::decode_unchecked(payload) else { return };
+    assert!(!segment.to_string().is_empty());
+    assert!(segment.options.as_bytes().len() <= OPTIONS_MAX);
+    let options: Vec<_> = segment.options.map_while(Result::ok).collect();
+    let start = HEADER_LEN + options_len(&options);
+    let mut bytes = vec![0xa5; start + segment.payload.len()];
+    bytes[start..].copy_from_slice(segment.payload);
+    encode(&segment.header, &options, pseudo, &mut bytes).expect("what was decoded fits");
+    let again = Segment::decode(&bytes, pseudo).expect("our own segment");
+    assert_eq!((again.header, again.payload), (segment.header, segment.payload));
+    let read: Vec<_> = again.options.map(|option| option.expect("it was sound")).collect();
+    assert_eq!(read, options);
+}
+
+const PATH: PathId = PathId(1);
+
+/// The most that the stack may hold: eight connections with buffers of four KiB and what goes with
+/// them.
+const MEMORY_MAX: usize = 256 << 10;
+
+/// A script for a stack: segments that nearly fit, time, what its users do, what becomes of its
+/// interface.
+///
+/// # Panics
+/// If the stack breaks the contract.
+pub fn tcp_stack(data: &[u8]) {
+    let mut play = Play::new(Script(data));
+    while let Some(op) = play.script.byte() {
+        play.op(op);
+        assert!(play.stack.memory() <= MEMORY_MAX, "{}", play.stack.memory());
+    }
+    play.end();
+}
+
+struct Play<'a> {
+    script: Script<'a>,
+    stack: Stack,
+    now: Time,
+    known: Vec<ConnectionId>,
+    /// The numbers next to which the peer speaks: what the stack said last, to each port.
+    heard: [(u32, u32); 4],
+    path_open: bool,
+}
+
+fn near() -> SocketAddr {
+    ([10, 0, 0, 1], 80).into()
+}
+
+fn far(port: u8) -> SocketAddr {
+    ([10, 0, 0, 2], 4000 + u16::from(port % 4)).into()
+}
+
+impl<'a> Play<'a> {
+    fn new(mut script: Script<'a>) -> Self {
+        let (first, second) = (script.or_zero(), script.or_zero());
+        let limits = Limits { connections: 8, time_wait: 4, replies: 8, gaps: 16 };
+        let robust = first & 1 == 0;
+        let config = Config { limits, robust, ..Config::default() };
+        let mut stack = Stack::new(config, Rng::new(1, "tcp"));
+        let cookies = [Cookies::Never, Cookies::WhenFull, Cookies::Always][usize::from(first % 3)];
+        let backlog = Backlog { half_open: 3, cookies };
+        let options = options(first, second);
+        stack.listen(near(), options.clone(), backlog).expect("nobody listens");
+        let mut play = Self {
+            script,
+            stack,
+            now: Time::from_secs(1),
+            known: Vec::new(),
+            heard: [(0, 0); 4],
+            path_open: true,
+        };
+        play.path(PathEvent::Up(PathInfo::datagram(600)));
+        play
+    }
+
+    fn path(&mut self, event: PathEvent) {
+        self.path_open = matches!(event, PathEvent::Up(_) | PathEvent::Writable);
+        self.stack.handle_input(self.now, Input::Path(PATH, event));
+        self.drain();
+    }
+
+    fn op(&mut self, op: u8) {
+        let now = self.now;
+        let id = self.known.get(usize::from(op >> 4)).copied();
+        match op & 15 {
+            0..=8 => self.segment(),
+            9 => {
+                let time = Duration::from_millis(u64::from(self.script.or_zero()) * 20);
+                self.wait(time);
+            }
+            10 => {
+                let time = Duration::from_secs(u64::from(self.script.or_zero()));
+                self.wait(time);
+            }
+            11 => {
+                let (first, second) = (self.script.or_zero(), self.script.or_zero());
+                let asked = self.stack.connect(
+                    now,
+                    SocketAddr::new(near().ip(), 0),
+                    far(first),
+                    options(first, second),
+                );
+                self.known.extend(asked);
+            }
+            12 => {
+                let len = usize::from(self.script.or_zero()) * 40;
+                // Most of these are refused: the connection may be over.
+                let _ = id.map(|id| self.stack.send(now, id, &vec![op; len]));
+            }
+            13 => {
+                let len = usize::from(self.script.or_zero());
+                let _ = id.map(|id| self.stack.consume(now, id, len));
+            }
+            14 => {
+                let _ = id.map(|id| match self.script.or_zero() % 3 {
+                    0 => self.stack.shut_down(now, id),
+                    1 => self.stack.close(now, id),
+                    _ => self.stack.abort(now, id),
+                });
+            }
+            _ => {
+                let event = match self.script.or_zero() % 4 {
+                    0 => PathEvent::Blocked,
+                    1 => PathEvent::Down,
+                    2 => PathEvent::Up(PathInfo::datagram(300)),
+                    _ => PathEvent::Up(PathInfo::datagram(1500)),
+                };
+                self.path(event);
+            }
+        }
+        self.drain();
+    }
+
+    /// A segment with whole checksums, whose numbers are near those that count.
+    fn segment(&mut self) {
+        let [port, flags, at, ack, len, count] = [(); 6].map(|()| self.script.or_zero());
+        let (sequence, acknowledgment) = self.heard[usize::from(port % 4)];
+        let offset = |by: u8| i32::from(by.cast_signed()).pow(3) as u32;
+        let options = self.script.bytes(usize::from(count % 11) * 4);
+        let payload = usize::from(len & 0x7f);
+        let mut bytes = vec![0; HEADER_LEN + options.len() + payload];
+        let words = (HEADER_LEN + options.len()) / 4;
+        bytes[0..2].copy_from_slice(&far(port).port().to_be_bytes());
+        bytes[2..4].copy_from_slice(&near().port().to_be_bytes());
+        bytes[4..8].copy_from_slice(&sequence.wrapping_add(offset(at)).to_be_bytes());
+        bytes[8..12].copy_from_slice(&acknowledgment.wrapping_add(offset(ack)).to_be_bytes());
+        bytes[12] = (words as u8) << 4;
+        bytes[13] = flags;
+        bytes[14..16].copy_from_slice(&u16::from(len).wrapping_mul(257).to_be_bytes());
+        bytes[HEADER_LEN..HEADER_LEN + options.len()].copy_from_slice(options);
+        let pseudo = PseudoHeader::new(far(port).ip(), near().ip(), PROTOCOL);
+        let checksum = !pseudo.total(&bytes);
+        bytes[16..18].copy_from_slice(&checksum.to_be_bytes());
+        let mut packet = [0; ip::HEADER_LEN].to_vec();
+        packet.extend(bytes);
+        let ip = Ipv4 {
+            traffic_class: port >> 6,
+            total_len: packet.len() as u16,
+            id: 0,
+            fragment: 0,
+            ttl: 64,
+            protocol: PROTOCOL,
+            source: [10, 0, 0, 2].into(),
+            destination: [10, 0, 0, 1].into(),
+        };
+        ip.encode(packet.first_chunk_mut().expect("a header"));
+        let receive = Receive::datagram(PATH, &packet);
+        self.stack.handle_input(self.now, Input::Receive(receive));
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        // Each call is of something that was due.
+        for _ in 0..10_000 {
+            let Some(deadline) = self.stack.poll_timeout().filter(|d| d.at <= until) else { break };
+            self.now = self.now.max(deadline.at);
+            self.stack.handle_timeout(self.now);
+            self.drain();
+            let next = self.stack.poll_timeout();
+            assert!(next.is_none_or(|next| next.at > self.now), "{next:?} at {}", self.now);
+        }
+        self.now = until;
+    }
+
+    fn drain(&mut self) {
+        let mut tx = TxBuf::new(8);
+        for _ in 0..20_000 {
+            let mut busy = false;
+            while let Some(indication) = self.stack.poll_indication() {
+                busy = true;
+                match indication {
+                    Indication::Incoming { connection, .. } => self.known.push(connection),
+                    Indication::Closed { connection, .. } => {
+                        self.known.retain(|known| *known != connection);
+                        // What is left to read is not wanted.
+                        let _ = self.stack.abort(self.now, connection);
+                    }
+                    Indication::Connected { .. }
+                    | Indication::Readable { .. }
+                    | Indication::Writable { .. }
+                    | Indication::PeerClosed { .. }
+                    | Indication::BacklogFull { .. } => {}
+                }
+            }
+            tx.clear();
+            if self.stack.poll_transmit(self.now, &mut tx).is_some() {
+                busy = true;
+                assert!(self.path_open, "nothing is sent on a path that is not open");
+                tx.datagrams().for_each(|packet| Self::hear(&mut self.heard, packet));
+            }
+            if !busy {
+                return;
+            }
+        }
+        panic!("a drain does not end");
+    }
+
+    /// Every packet of the stack is sound.
+    fn hear(heard: &mut [(u32, u32); 4], packet: &[u8]) {
+        let (ip, payload) = Ipv4::decode(packet).expect("a sound header");
+        let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), PROTOCOL);
+        let segment = Segment::decode(payload, pseudo).expect("a sound segment");
+        assert!(segment.options.into_iter().all(|option| option.is_ok()));
+        let Header { destination, sequence, acknowledgment, .. } = segment.header;
+        let next = sequence.wrapping_add(segment.occupies());
+        heard[usize::from(destination % 4)] = (acknowledgment, next);
+    }
+
+    /// Everybody gives up, and the stack comes to rest.
+    fn end(&mut self) {
+        self.path(PathEvent::Up(PathInfo::datagram(600)));
+        for id in std::mem::take(&mut self.known) {
+            let _ = self.stack.abort(self.now, id);
+        }
+        self.drain();
+        self.wait(Duration::from_secs(3600));
+        assert_eq!(self.stack.connections().count(), 0);
+        assert!(self.stack.poll_timeout().is_none(), "{:?}", self.stack.poll_timeout());
+    }
+}
+
+fn options(first: u8, second: u8) -> Options {
+    let has = |bit: u8| second & 1 << bit != 0;
+    Options {
+        timestamps: has(0),
+        sack: has(1),
+        window_scale: has(2),
+        rack: has(3),
+        ecn: has(4),
+        tail_loss_probe: has(5),
+        pacing: has(6),
+        keep_alive: has(7).then(KeepAlive::default),
+        recovery: [
+            LossRecovery::NewReno,
+            LossRecovery::Sack6675,
+            LossRecovery::Prr,
+            LossRecovery::RateHalving,
+        ][usize::from(first >> 2 & 3)],
+        send_buffer: Buffer::Fixed(4096),
+        receive_buffer: Buffer::Fixed(4096),
+        syn_retries: 3,
+        retries: 5,
+        ..Options::default()
+    }
+}
