@@ -1,6 +1,6 @@
 //! Packets of many segments, as a TUN device gives them.
 
-use emu::frame::{Checksum, HEADER_MAX, Joint, Shape, VNET_LEN, Vnet, complete};
+use rt::frame::{Checksum, HEADER_MAX, Joint, Shape, VNET_LEN, Vnet, complete};
 use wire::ip::{fold, sum};
 
 /// A packet with the device's header in front: cut into its segments, and rejoined in pieces.

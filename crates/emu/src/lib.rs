@@ -13,7 +13,6 @@
 mod capture;
 mod enter;
 mod fit;
-pub mod frame;
 mod isolate;
 mod lateness;
 pub mod measure;
@@ -26,7 +25,6 @@ mod slice;
 mod sockets;
 mod store;
 mod trust;
-mod tun;
 mod watch;
 mod world;
 

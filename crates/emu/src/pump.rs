@@ -16,16 +16,16 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use engine::{Rng, Time};
 use link::{Config, ConfigError, Departure, Fate, Left, Line, Link};
 use rt::Clock;
+use rt::frame::{HEADER_MAX, Joint, Shape, complete};
+use rt::tun::{PACKET_MAX, Packet, Tun};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use self::batch::{Batch, Run};
 use self::packet::{ends, is_of_the_kernel};
 use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
-use crate::frame::{HEADER_MAX, Joint, Shape, complete};
 use crate::lateness::{Lateness, Timings};
 use crate::store::{PacketId, Store};
-use crate::tun::{PACKET_MAX, Packet, Tun};
 use crate::watch::Watch;
 
 /// Packets that are read from one device before the links are looked at again.

@@ -1,7 +1,7 @@
 //! Where packets are while they cross a link.
 
-use crate::frame::Shape;
-use crate::tun::PACKET_MAX;
+use rt::frame::Shape;
+use rt::tun::PACKET_MAX;
 
 /// Octets of one slab: some packets of the largest size, or a thousand of the usual.
 const SLAB: usize = 1 << 20;
@@ -219,7 +219,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::vnet::Vnet;
+    use rt::frame::Vnet;
 
     /// Keeps an IPv4 packet of `len` octets whose last is `mark`.
     fn keep(store: &mut Store, len: usize, mark: u8) -> Option<PacketId> {

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use engine::{Rng, Time};
 use link::{Config, ConfigError};
 use rt::Clock;
+use rt::tun::Tun;
 
 use crate::capture::{self, CaptureLimits, CaptureReport};
 use crate::lateness::Timings;
@@ -22,7 +23,6 @@ use crate::namespace::Namespace;
 use crate::priority;
 use crate::pump::{CaptureError, ChangeError, Counts, Handle, Pipe, Port, Pump, Report, Way};
 use crate::slice;
-use crate::tun::Tun;
 
 /// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
 const DEVICE_QUEUE: u32 = 100_000;

@@ -12,12 +12,14 @@
 mod clock;
 mod driver;
 mod entropy;
+pub mod frame;
 mod group;
 mod lite;
 mod peers;
 pub mod raw;
 mod socket;
 mod store;
+pub mod tun;
 mod wait;
 
 pub use clock::Clock;

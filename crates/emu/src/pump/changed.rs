@@ -4,9 +4,9 @@ use std::io;
 
 use engine::Time;
 use link::{Damage, Fate, Left, Rejected};
+use rt::frame::Vnet;
 
 use super::{Pipe, Pump, REFUSED, Segment, copy_segment};
-use crate::frame::vnet::Vnet;
 use crate::store::Store;
 
 impl Pipe {

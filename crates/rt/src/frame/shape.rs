@@ -9,15 +9,15 @@ use super::vnet::{Checksum, Cut, Kind, Vnet};
 /// The longest headers, IP and transport together, of a packet that can be cut.
 pub const HEADER_MAX: usize = 256;
 
-const IPV4_LEN: usize = 20;
-const IPV6_LEN: usize = 40;
-const TCP_LEN: usize = 20;
+pub(super) const IPV4_LEN: usize = 20;
+pub(super) const IPV6_LEN: usize = 40;
+pub(super) const TCP_LEN: usize = 20;
 const UDP_LEN: usize = 8;
-const TCP: u8 = 6;
+pub(super) const TCP: u8 = 6;
 const UDP: u8 = 17;
-const FIN: u8 = 0x01;
-const PSH: u8 = 0x08;
-const CWR: u8 = 0x80;
+pub(super) const FIN: u8 = 0x01;
+pub(super) const PSH: u8 = 0x08;
+pub(super) const CWR: u8 = 0x80;
 
 /// A packet, perhaps of many segments, as far as it has to be understood to tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +212,13 @@ fn mend_udp(header: &mut [u8], at: usize, payload: usize) {
 pub(super) fn mend_datagram(header: &mut [u8], at: usize, payload: usize) {
     mend_ip(header, 0, payload);
     mend_udp(header, at, payload);
+}
+
+/// Has the headers of a segment, whose transport begins at `at`, say that so much follows.
+pub(super) fn mend_segment(header: &mut [u8], at: usize, payload: usize) {
+    mend_ip(header, 0, payload);
+    let pseudo = pseudo_sum(header, TCP, header.len() - at + payload);
+    put(header, at + 16, pseudo);
 }
 
 fn put(bytes: &mut [u8], at: usize, word: u16) {

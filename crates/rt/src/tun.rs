@@ -9,10 +9,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use crate::frame::vnet::{self, Vnet};
 
 /// The most octets of one packet.
-pub(crate) const PACKET_MAX: usize = 65_536;
+pub const PACKET_MAX: usize = 65_536;
 
 /// The most parts that follow the headers of a packet.
-pub(crate) const PARTS_MAX: usize = 64;
+pub const PARTS_MAX: usize = 64;
 
 const DEVICE: &str = "/dev/net/tun";
 /// The longest name of a network device (`IFNAMSIZ` with its zero).
@@ -21,14 +21,14 @@ const NAME_MAX: usize = 15;
 /// One end of a link: what its host sends is read, and what is written its host receives. It
 /// vanishes with the last descriptor of it.
 #[derive(Debug)]
-pub(crate) struct Tun {
+pub struct Tun {
     file: File,
     joins_datagrams: bool,
 }
 
 /// What a device gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packet {
+pub enum Packet {
     /// A packet of so many octets.
     Whole(Vnet, usize),
     /// Something that was not asked for.
@@ -46,7 +46,10 @@ fn remedy(kind: io::ErrorKind) -> &'static str {
 
 impl Tun {
     /// Makes a device of this name in the calling thread's network namespace.
-    pub(crate) fn create(name: &str) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Whoever calls may not make devices, or the name is taken or none.
+    pub fn create(name: &str) -> io::Result<Self> {
         let mut open = OpenOptions::new();
         open.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
         let file = open.open(DEVICE).map_err(|error| {
@@ -65,12 +68,16 @@ impl Tun {
     }
 
     /// Whether several datagrams can be handed over as one packet.
-    pub(crate) fn joins_datagrams(&self) -> bool {
+    #[must_use]
+    pub fn joins_datagrams(&self) -> bool {
         self.joins_datagrams
     }
 
     /// The next packet that the host sends, without waiting for one.
-    pub(crate) fn read(&self, packet: &mut [u8]) -> io::Result<Option<Packet>> {
+    ///
+    /// # Errors
+    /// Whatever the system says, but for an empty queue.
+    pub fn read(&self, packet: &mut [u8]) -> io::Result<Option<Packet>> {
         let mut header = [0; vnet::LEN];
         let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(packet)];
         let read = match rustix::io::readv(&self.file, &mut parts) {
@@ -85,7 +92,10 @@ impl Tun {
 
     /// Hands the host a packet: headers, and what follows them in parts. It goes through the host's
     /// whole receive path before this returns.
-    pub(crate) fn write<'a>(
+    ///
+    /// # Errors
+    /// The packet makes no sense to the host, or the device is down.
+    pub fn write<'a>(
         &self,
         vnet: &Vnet,
         front: &[u8],
