@@ -1,0 +1,165 @@
+//! What a network interface of this machine is like, and news of it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
+
+/// The group of a routing socket that is told of interfaces (`RTMGRP_LINK`).
+const LINKS: u32 = 1;
+const HEADER: usize = 16;
+const BODY: usize = 16;
+const NEW_LINK: u16 = 16;
+const GET_LINK: u16 = 18;
+const REQUEST: u16 = 1;
+const UP: u32 = 1;
+const MTU: u16 = 4;
+const NAME: u16 = 3;
+
+/// The condition of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// It carries packets.
+    pub up: bool,
+    /// The longest packet, in octets.
+    pub mtu: usize,
+}
+
+/// Watches one interface.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl Monitor {
+    /// Watches the interface of this name in the calling thread's network namespace.
+    pub(crate) fn open(name: &str) -> io::Result<Self> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        // Protocol 0 of the family is the routing socket (`NETLINK_ROUTE`).
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        bind(&socket, &SocketAddrNetlink::new(0, LINKS))?;
+        let monitor = Self { socket, name: name.to_owned() };
+        monitor.ask()?;
+        Ok(monitor)
+    }
+
+    /// Asks what it is like; the answer comes as news.
+    fn ask(&self) -> io::Result<()> {
+        let name = self.name.as_bytes();
+        let attribute = 4 + name.len() + 1;
+        let len = HEADER + BODY + attribute.next_multiple_of(4);
+        let mut message = vec![0; len];
+        message[..4].copy_from_slice(&(len as u32).to_ne_bytes());
+        message[4..6].copy_from_slice(&GET_LINK.to_ne_bytes());
+        message[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
+        let at = HEADER + BODY;
+        message[at..at + 2].copy_from_slice(&(attribute as u16).to_ne_bytes());
+        message[at + 2..at + 4].copy_from_slice(&NAME.to_ne_bytes());
+        message[at + 4..at + 4 + name.len()].copy_from_slice(name);
+        send(&self.socket, &message, rustix::net::SendFlags::empty())?;
+        Ok(())
+    }
+
+    /// The newest of what was told since the last call; `None` if nothing was.
+    pub(crate) fn news(&self) -> io::Result<Option<Condition>> {
+        let mut newest = None;
+        let mut buffer = [0; 16_384];
+        loop {
+            let message = match recv(&self.socket, &mut buffer[..], RecvFlags::empty()) {
+                Ok((len, _)) => &buffer[..len],
+                Err(Errno::AGAIN) => return Ok(newest),
+                Err(Errno::INTR) => continue,
+                Err(Errno::NOBUFS) => {
+                    // Something was missed: what it is like now counts.
+                    self.ask()?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            newest = conditions(message, &self.name).last().or(newest);
+        }
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+/// Takes an item off a list whose items tell their length and begin at multiples of four.
+fn item<'a>(rest: &mut &'a [u8], len: usize, least: usize) -> Option<&'a [u8]> {
+    let whole = rest.get(..len).filter(|_| len >= least)?;
+    *rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+    Some(whole)
+}
+
+/// What messages tell of an interface.
+fn conditions<'a>(mut messages: &'a [u8], name: &'a str) -> impl Iterator<Item = Condition> + 'a {
+    let next = move || {
+        let len = word(messages, 0)? as usize;
+        item(&mut messages, len, HEADER)
+    };
+    std::iter::from_fn(next).filter_map(move |message| condition(message, name))
+}
+
+fn condition(message: &[u8], name: &str) -> Option<Condition> {
+    if half(message, 4)? != NEW_LINK {
+        return None;
+    }
+    let flags = word(message, HEADER + 8)?;
+    let mut rest = message.get(HEADER + BODY..)?;
+    let (mut mtu, mut is_it) = (None, false);
+    while let Some(len) = half(rest, 0) {
+        let attribute = item(&mut rest, len.into(), 4)?;
+        match half(attribute, 2)? {
+            NAME => is_it = attribute[4..].strip_suffix(&[0]) == Some(name.as_bytes()),
+            MTU => mtu = word(attribute, 4),
+            _ => {}
+        }
+    }
+    is_it.then_some(Condition { up: flags & UP != 0, mtu: mtu? as usize })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn loopback_is_told_of() {
+        let monitor = Monitor::open("lo").unwrap();
+        let condition = monitor.news().unwrap().unwrap();
+        assert!(condition.mtu >= 1280, "{condition:?}");
+        assert_eq!(monitor.news().unwrap(), None, "told once");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_comes_makes_it_fail(bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0..32u8], 0..200)) {
+            let mut message = vec![0; 4];
+            message.extend(&bytes);
+            let len = message.len() as u32;
+            message[..4].copy_from_slice(&len.to_ne_bytes());
+            if message.len() > 6 {
+                message[4..6].copy_from_slice(&NEW_LINK.to_ne_bytes());
+            }
+            let _ = conditions(&message, "lo").count();
+            let _ = conditions(&bytes, "lo").count();
+        }
+    }
+}
