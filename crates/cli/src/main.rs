@@ -20,6 +20,7 @@ mod send;
 mod session;
 mod show;
 mod simulate;
+mod tcp;
 mod transfer;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -63,6 +64,8 @@ enum Command {
     Emu(emulate::Args),
     /// Run a program at one end of an emulated link
     Link(emulate::LinkArgs),
+    /// Our TCP on a TUN device, against the kernel's
+    Tcp(Box<tcp::Args>),
     /// List the links that have names, or show one
     Links(links::Args),
     /// Print a script that completes slowlight's commands in a shell
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Decode(args) => decode::run(&args),
         Command::Emu(args) => emulate::run(&args),
         Command::Link(args) => emulate::link(&args),
+        Command::Tcp(args) => tcp::run(*args),
         Command::Links(args) => links::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),

@@ -1,0 +1,243 @@
+//! `slowlight tcp`: our TCP on a TUN device, against the kernel's.
+
+mod device;
+mod options;
+mod relay;
+mod report;
+mod streams;
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context as _, Result, anyhow};
+use engine::Time;
+use lab::quantity::Span;
+use proto::tcp::{CloseReason, Config, Stack};
+use rt::{Control, TunDriver, TunEvent, Waker};
+
+use self::device::Device;
+use self::options::{Switch, TcpOptions};
+use self::relay::{Outcome, Relay, Role};
+use self::streams::{Sink, Source};
+use crate::{Usage, transfer};
+
+/// Options of `tcp`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Connect to a port, and send a file
+    Send(SendArgs),
+    /// Wait for a connection, and receive a file
+    Recv(RecvArgs),
+    /// Connect to a port: standard input goes there, what comes goes to standard output
+    Connect(ConnectArgs),
+    /// Wait for a connection: standard input goes there, what comes goes to standard output
+    Listen(ListenArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct SendArgs {
+    /// The file, or - for standard input
+    file: PathBuf,
+
+    /// Address and port of the peer
+    to: SocketAddr,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct RecvArgs {
+    /// The port
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+
+    /// The file, or - for standard output
+    file: PathBuf,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct ConnectArgs {
+    /// Address and port of the peer
+    to: SocketAddr,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct ListenArgs {
+    /// The port
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    #[command(flatten)]
+    device: Device,
+
+    #[command(flatten)]
+    tcp: TcpOptions,
+
+    /// The checks of RFC 5961 on resets and SYNs within a connection
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    robust: Switch,
+
+    /// Reset the connection after so long
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Span>,
+
+    /// Write the statistics as JSON into this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Say nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let waker = Waker::new()?;
+    let (common, relay) = match args.action {
+        Action::Send(SendArgs { file, to, common }) => {
+            let source = Source::open(&file, waker.clone()).map_err(transfer::usage)?;
+            (common, Relay::new(Role::Connect(to), Some(source), None))
+        }
+        Action::Recv(RecvArgs { port, file, common }) => {
+            let sink = Sink::open(&file, waker.clone()).map_err(transfer::usage)?;
+            (common, Relay::new(Role::Listen(port), None, Some(sink)))
+        }
+        Action::Connect(ConnectArgs { to, common }) => {
+            let (source, sink) = both(&waker)?;
+            (common, Relay::new(Role::Connect(to), Some(source), Some(sink)))
+        }
+        Action::Listen(ListenArgs { port, common }) => {
+            let (source, sink) = both(&waker)?;
+            (common, Relay::new(Role::Listen(port), Some(source), Some(sink)))
+        }
+    };
+    if let Some(to) =
+        relay.peer().filter(|to| to.is_ipv4() != common.device.address.address.is_ipv4())
+    {
+        let address = common.device.address;
+        let message = format!("{to} and --address {address} are not of the same family");
+        return Err(Usage(message).into());
+    }
+    common.carry_out(relay, waker)
+}
+
+fn both(waker: &Waker) -> Result<(Source, Sink)> {
+    let name = streams::standard();
+    Ok((Source::open(&name, waker.clone())?, Sink::open(&name, waker.clone())?))
+}
+
+impl Common {
+    fn carry_out(&self, mut relay: Relay, waker: Waker) -> Result<ExitCode> {
+        let stop = transfer::stop_flag()?;
+        let tun = self.device.open()?;
+        let own = self.device.address.address;
+        let config =
+            Config { addresses: vec![own], robust: self.robust == Switch::On, ..Config::default() };
+        let stack = Stack::new(config, rt::entropy()?);
+        let mut driver = TunDriver::new(tun, &self.device.device, stack, waker)?;
+        let (local, options) = (SocketAddr::new(own, 0), self.tcp.options());
+        let mut refused = None;
+        let (mut begun, mut stopped) = (false, false);
+        let limit = self.timeout.map(Span::duration);
+        driver.run(|now, stack, event| match event {
+            TunEvent::Interface(condition) => {
+                if condition.up && !std::mem::replace(&mut begun, true) {
+                    refused = relay.begin(now, stack, local, &options).err();
+                }
+                Control::Continue
+            }
+            TunEvent::Indication(indication) => {
+                if let Some(said) = relay.on(now, stack, indication) {
+                    self.say(&said);
+                }
+                Control::Continue
+            }
+            TunEvent::Turn => {
+                let late = limit.is_some_and(|limit| now >= Time::ZERO + limit);
+                if stopped || refused.is_some() {
+                    return Control::Stop;
+                }
+                relay.turn(now, stack);
+                if relay.is_over(now) {
+                    return Control::Stop;
+                }
+                if stop.load(Ordering::Relaxed) || late {
+                    relay.stop(now, stack);
+                    stopped = true;
+                }
+                Control::Continue
+            }
+        })?;
+        if let Some(error) = refused {
+            return Err(Usage(format!("the connection cannot be made: {error}")).into());
+        }
+        let packets = driver.statistics();
+        let statistics = driver.engine_mut().statistics();
+        let mut outcome = relay.outcome(driver.now());
+        if stopped {
+            outcome.reason = None;
+        }
+        self.say(&report::text(&outcome, &packets));
+        self.write_json(&report::value(&outcome, &packets, &statistics))?;
+        finish(&outcome)
+    }
+
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            // Nothing can be done about a standard error that is closed.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
+    fn write_json(&self, value: &serde_json::Value) -> Result<()> {
+        let Some(path) = &self.json else { return Ok(()) };
+        let written = || -> io::Result<()> {
+            let mut file = File::create(path)?;
+            serde_json::to_writer_pretty(&mut file, value)?;
+            file.write_all(b"\n")
+        };
+        written().with_context(|| path.display().to_string())
+    }
+}
+
+fn finish(outcome: &Outcome) -> Result<ExitCode> {
+    if let Some(fault) = &outcome.fault {
+        return Err(anyhow!(fault.clone()));
+    }
+    match outcome.reason {
+        Some(CloseReason::Graceful) => Ok(ExitCode::SUCCESS),
+        Some(
+            CloseReason::Refused
+            | CloseReason::Reset
+            | CloseReason::TimedOut
+            | CloseReason::Aborted,
+        )
+        | None => Err(anyhow!("the connection was {}", report::reason(outcome.reason))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

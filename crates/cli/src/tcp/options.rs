@@ -1,0 +1,319 @@
+//! The settings of a connection, as options.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use lab::quantity::{Size, Span};
+use proto::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
+use proto::tcp::{AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Timeouts};
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+/// The name of a congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Congestion {
+    /// Slow start again after each loss (1988)
+    Tahoe,
+    /// Fast recovery that the first new acknowledgment ends (1990)
+    Reno,
+    /// Fast recovery for a window (RFC 6582); Linux calls it reno
+    Newreno,
+    /// By the round trip, as Linux has it
+    Vegas,
+    /// The same by the paper's parameters
+    VegasPaper,
+    /// The same as SCPS's reference implementation has it
+    VegasScps,
+    /// As Linux 2.6.18 had it
+    Bic,
+    /// As Linux has it
+    Cubic,
+    /// By RFC 9438, with HyStart++
+    CubicRfc9438,
+    /// Version 1, as Linux has it
+    Bbr,
+    /// Whatever the peer's window takes
+    None,
+}
+
+/// What is sent after a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Recovery {
+    /// One segment a round trip (RFC 6582)
+    Newreno,
+    /// By the scoreboard (RFC 6675)
+    Sack,
+    /// With the reduction spread over the round trip (RFC 6937)
+    Prr,
+    /// One segment for every two that arrive
+    RateHalving,
+}
+
+/// What a window is worth after a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AfterPause {
+    /// What it was
+    Keep,
+    /// The initial window (RFC 5681)
+    Restart,
+    /// Half for each time-out that passed (RFC 2861)
+    Decay,
+}
+
+/// A buffer: a size, `auto`, or `auto:` and the most that it may grow to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Fixed(u64),
+    Auto(Option<u64>),
+}
+
+impl FromStr for Room {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = |text: &str| match text.parse::<Size>() {
+            Ok(size) if size.bytes() > 0 => Ok(size.bytes()),
+            Ok(_) => Err("a buffer has one octet at least".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        match text.split_once(':') {
+            None if text == "auto" => Ok(Self::Auto(None)),
+            Some(("auto", most)) => Ok(Self::Auto(Some(size(most)?))),
+            Some(_) | None => Ok(Self::Fixed(size(text)?)),
+        }
+    }
+}
+
+impl Room {
+    fn of(self, buffer: Buffer) -> Buffer {
+        match self {
+            Self::Fixed(size) => Buffer::Fixed(size),
+            Self::Auto(None) => buffer,
+            Self::Auto(Some(max)) => Buffer::Auto { initial: buffer.initial().min(max), max },
+        }
+    }
+}
+
+/// The window before anything is acknowledged: a number of segments, or `rfc3390`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Initial(InitialWindow);
+
+impl FromStr for Initial {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "rfc3390" {
+            return Ok(Self(InitialWindow::Rfc3390));
+        }
+        let count: u32 = text.parse().map_err(|_| "a number of segments, or rfc3390".to_owned())?;
+        Ok(Self(InitialWindow::Segments(count)))
+    }
+}
+
+/// Options of a connection. What is left out is as in a Linux of today.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "TCP")]
+pub(crate) struct TcpOptions {
+    /// Congestion control
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: Congestion,
+
+    /// What is sent after a loss
+    #[arg(long, value_name = "HOW", default_value = "prr")]
+    recovery: Recovery,
+
+    /// Windows of more than 65,535 octets (RFC 7323)
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    window_scale: Switch,
+
+    /// Time stamps, and protection against wrapped numbers (RFC 7323)
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    timestamps: Switch,
+
+    /// Selective acknowledgments (RFC 2018)
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    sack: Switch,
+
+    /// Reports of what arrived twice (RFC 2883)
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    duplicate_sack: Switch,
+
+    /// Losses by time (RFC 8985)
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    rack: Switch,
+
+    /// Tail loss probes (RFC 8985)
+    #[arg(long, value_name = "ON|OFF", default_value = "off")]
+    tail_loss_probe: Switch,
+
+    /// New data for the first duplicates (RFC 3042)
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    limited_transmit: Switch,
+
+    /// Taking back what was done for a loss that was none
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    undo: Switch,
+
+    /// Congestion marks (RFC 3168)
+    #[arg(long, value_name = "ON|OFF", default_value = "off")]
+    ecn: Switch,
+
+    /// Short segments wait for acknowledgments
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    nagle: Switch,
+
+    /// Segments spread over the round trip, whatever the congestion control
+    #[arg(long, value_name = "ON|OFF", default_value = "off")]
+    pacing: Switch,
+
+    /// Acknowledge every so many full segments; 1: at once
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    ack_every: u32,
+
+    /// And after so long at the latest
+    #[arg(long, value_name = "TIME", default_value = "40 ms")]
+    ack_delay: Span,
+
+    /// Segments at the beginning that are acknowledged at once
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    quick_acks: u32,
+
+    /// The longest segment to announce, in octets [default: what the MTU takes]
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(64..))]
+    mss: Option<u16>,
+
+    /// Segments before anything is acknowledged, or rfc3390
+    #[arg(long, value_name = "N", default_value = "10")]
+    initial_window: Initial,
+
+    /// The window after a pause
+    #[arg(long, value_name = "HOW", default_value = "decay")]
+    after_pause: AfterPause,
+
+    /// Send buffer, as 64KiB, auto or auto:16MiB
+    #[arg(long, value_name = "SIZE", default_value = "auto")]
+    send_buffer: Room,
+
+    /// Receive buffer, as 64KiB, auto or auto:16MiB
+    #[arg(long, value_name = "SIZE", default_value = "auto")]
+    receive_buffer: Room,
+
+    /// The least retransmission time-out
+    #[arg(long, value_name = "TIME", default_value = "200 ms")]
+    rto_min: Span,
+
+    /// The most
+    #[arg(long, value_name = "TIME", default_value = "120 s")]
+    rto_max: Span,
+
+    /// That before the round trip is known
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    rto_initial: Span,
+
+    /// SYNs that are sent again
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    syn_retries: u32,
+
+    /// Time-outs of the same data before the connection is given up
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    retries: u32,
+
+    /// Ask an idle peer after so long whether it is there
+    #[arg(long, value_name = "TIME")]
+    keep_alive: Option<Span>,
+
+    /// Routers that a packet may cross
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
+    hop_limit: u8,
+
+    /// Differentiated services code point
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..64))]
+    dscp: u8,
+}
+
+impl From<Switch> for bool {
+    fn from(switch: Switch) -> Self {
+        switch == Switch::On
+    }
+}
+
+impl Congestion {
+    pub(crate) fn algorithm(self) -> Algorithm {
+        // Linux counts all that an ACK acknowledges.
+        let counting = Counting::Octets { limit: u64::MAX };
+        match self {
+            Self::Tahoe => Algorithm::Tahoe(counting),
+            Self::Reno => Algorithm::Reno(counting),
+            Self::Newreno => Algorithm::NewReno(counting),
+            Self::Vegas => Algorithm::Vegas(Vegas::LINUX),
+            Self::VegasPaper => Algorithm::Vegas(Vegas::PAPER),
+            Self::VegasScps => Algorithm::Vegas(Vegas::SCPS),
+            Self::Bic => Algorithm::Bic(Bic::default()),
+            Self::Cubic => Algorithm::Cubic(Cubic::LINUX),
+            Self::CubicRfc9438 => Algorithm::Cubic(Cubic::RFC9438),
+            Self::Bbr => Algorithm::Bbr,
+            Self::None => Algorithm::None { window: None },
+        }
+    }
+}
+
+impl TcpOptions {
+    /// As the stack has them.
+    pub(crate) fn options(&self) -> Options {
+        let base = Options::default();
+        let recovery = match self.recovery {
+            Recovery::Newreno => LossRecovery::NewReno,
+            Recovery::Sack => LossRecovery::Sack6675,
+            Recovery::Prr => LossRecovery::Prr,
+            Recovery::RateHalving => LossRecovery::RateHalving,
+        };
+        let idle = match self.after_pause {
+            AfterPause::Keep => None,
+            AfterPause::Restart => Some(IdleRule::Restart),
+            AfterPause::Decay => Some(IdleRule::Decay),
+        };
+        let keep_alive =
+            self.keep_alive.map(|idle| KeepAlive { idle: idle.duration(), ..KeepAlive::default() });
+        Options {
+            mss: self.mss,
+            window_scale: self.window_scale.into(),
+            timestamps: self.timestamps.into(),
+            sack: self.sack.into(),
+            duplicate_sack: self.duplicate_sack.into(),
+            recovery,
+            rack: self.rack.into(),
+            tail_loss_probe: self.tail_loss_probe.into(),
+            limited_transmit: self.limited_transmit.into(),
+            undo: self.undo.into(),
+            ecn: self.ecn.into(),
+            nagle: self.nagle.into(),
+            acks: AckPolicy {
+                every: self.ack_every,
+                max_delay: self.ack_delay.duration(),
+                quick: self.quick_acks,
+            },
+            timeouts: Timeouts {
+                initial: self.rto_initial.duration(),
+                min: self.rto_min.duration(),
+                max: self.rto_max.duration(),
+                margin: base.timeouts.margin,
+            },
+            syn_retries: self.syn_retries,
+            retries: self.retries,
+            keep_alive,
+            initial_window: self.initial_window.0,
+            idle,
+            send_buffer: self.send_buffer.of(base.send_buffer),
+            receive_buffer: self.receive_buffer.of(base.receive_buffer),
+            congestion: self.congestion.algorithm(),
+            pacing: self.pacing.into(),
+            hop_limit: self.hop_limit,
+            dscp: self.dscp,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a connection was like, for people and for programs.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use proto::tcp::{CloseReason, Info, Statistics};
+use rt::TunStatistics;
+use serde_json::{Value, json};
+
+use super::relay::Outcome;
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    seconds(duration) * 1e3
+}
+
+fn goodput_bps(octets: u64, lasted: Duration) -> f64 {
+    let seconds = seconds(lasted);
+    if seconds > 0.0 { octets as f64 * 8.0 / seconds } else { 0.0 }
+}
+
+/// How a connection ended, in words.
+pub(super) fn reason(reason: Option<CloseReason>) -> &'static str {
+    match reason {
+        Some(CloseReason::Graceful) => "closed by both sides",
+        Some(CloseReason::Refused) => "refused: nobody listens at that port",
+        Some(CloseReason::Reset) => "reset by the peer",
+        Some(CloseReason::TimedOut) => "timed out: the peer does not answer",
+        Some(CloseReason::Aborted) => "aborted",
+        None => "interrupted",
+    }
+}
+
+/// Its name in JSON.
+fn name(reason: Option<CloseReason>) -> &'static str {
+    match reason {
+        Some(CloseReason::Graceful) => "graceful",
+        Some(CloseReason::Refused) => "refused",
+        Some(CloseReason::Reset) => "reset",
+        Some(CloseReason::TimedOut) => "timed-out",
+        Some(CloseReason::Aborted) => "aborted",
+        None => "interrupted",
+    }
+}
+
+/// A paragraph, much as `ss -ti` has it.
+pub(super) fn text(outcome: &Outcome, packets: &TunStatistics) -> String {
+    let (sent, received) = outcome.octets;
+    let mut text = format!(
+        "{}; {sent} octets sent, {received} received in {:.3} s",
+        reason(outcome.reason),
+        seconds(outcome.lasted),
+    );
+    let most = goodput_bps(sent.max(received), outcome.lasted) / 1e6;
+    // Writing to a string cannot fail.
+    let _ = write!(text, ", {most:.3} Mbit/s");
+    if let Some(info) = &outcome.info {
+        let _ = write!(text, "\n  {}", line(info));
+    }
+    let _ = write!(
+        text,
+        "\n  packets: {} sent in {} writes, {} received in {} reads",
+        packets.packets_sent, packets.writes, packets.packets_received, packets.reads,
+    );
+    if packets.refused > 0 {
+        let _ = write!(text, ", {} refused", packets.refused);
+    }
+    text
+}
+
+fn line(info: &Info) -> String {
+    let mut line = String::new();
+    let agreed = [("ts", info.timestamps), ("sack", info.sack), ("ecn", info.ecn)]
+        .into_iter()
+        .filter(|o| o.1);
+    agreed.for_each(|(name, _)| line += &format!("{name} "));
+    let (peers, ours) = info.window_scale;
+    let _ =
+        write!(line, "wscale:{peers},{ours} mss:{} cwnd:{}", info.mss, info.cwnd / info.mss.max(1));
+    if info.ssthresh != u64::MAX {
+        let _ = write!(line, " ssthresh:{}", info.ssthresh / info.mss.max(1));
+    }
+    if let Some(srtt) = info.srtt {
+        let (srtt, var) = (milliseconds(srtt), milliseconds(info.rttvar));
+        let _ = write!(line, " rtt:{srtt:.3}/{var:.3} rto:{:.0}", milliseconds(info.rto));
+    }
+    if let Some(least) = info.min_rtt {
+        let _ = write!(line, " minrtt:{:.3}", milliseconds(least));
+    }
+    let counts = &info.counts;
+    let _ = write!(
+        line,
+        " segs_out:{} segs_in:{} retrans:{} recoveries:{} timeouts:{} spurious:{} dupacks:{}",
+        counts.segments_sent,
+        counts.segments_received,
+        counts.retransmissions,
+        counts.recoveries,
+        counts.timeouts,
+        counts.spurious,
+        counts.duplicate_acks,
+    );
+    line
+}
+
+/// The same for programs; times are in seconds, windows and buffers in octets.
+pub(super) fn value(outcome: &Outcome, packets: &TunStatistics, stack: &Statistics) -> Value {
+    let (sent, received) = outcome.octets;
+    json!({
+        "end": name(outcome.reason),
+        "fault": outcome.fault,
+        "octets_sent": sent,
+        "octets_received": received,
+        "seconds": seconds(outcome.lasted),
+        "goodput_bps": goodput_bps(sent.max(received), outcome.lasted),
+        "connection": outcome.info.as_ref().map(connection),
+        "interface": {
+            "packets_sent": packets.packets_sent,
+            "writes": packets.writes,
+            "packets_received": packets.packets_received,
+            "reads": packets.reads,
+            "refused": packets.refused,
+            "unreadable": packets.unreadable,
+        },
+        "stack": {
+            "packets": stack.packets,
+            "not_tcp": stack.not_tcp,
+            "fragments": stack.fragments,
+            "bad_checksums": stack.bad_checksums,
+            "malformed": stack.malformed,
+            "misdirected": stack.misdirected,
+            "strangers": stack.strangers,
+            "refused_syns": stack.refused_syns,
+            "cookies_sent": stack.cookies_sent,
+            "cookies_accepted": stack.cookies_accepted,
+            "dropped_replies": stack.dropped_replies,
+        },
+    })
+}
+
+fn connection(info: &Info) -> Value {
+    let counts = &info.counts;
+    json!({
+        "local": info.local,
+        "remote": info.remote,
+        "mss": info.mss,
+        "timestamps": info.timestamps,
+        "sack": info.sack,
+        "ecn": info.ecn,
+        "window_scale": { "peer": info.window_scale.0, "own": info.window_scale.1 },
+        "cwnd": info.cwnd,
+        "ssthresh": (info.ssthresh != u64::MAX).then_some(info.ssthresh),
+        "pacing_rate_bps": info.pacing_rate_bps,
+        "srtt": info.srtt.map(seconds),
+        "rttvar": seconds(info.rttvar),
+        "min_rtt": info.min_rtt.map(seconds),
+        "rto": seconds(info.rto),
+        "send_buffer": info.buffers.0,
+        "receive_buffer": info.buffers.1,
+        "segments_sent": counts.segments_sent,
+        "segments_received": counts.segments_received,
+        "octets_sent": counts.octets_sent,
+        "retransmissions": counts.retransmissions,
+        "recoveries": counts.recoveries,
+        "timeouts": counts.timeouts,
+        "spurious": counts.spurious,
+        "ecn_reductions": counts.ecn_reductions,
+        "duplicate_acks": counts.duplicate_acks,
+        "window_probes": counts.window_probes,
+        "tail_loss_probes": counts.tail_loss_probes,
+    })
+}

@@ -1,0 +1,146 @@
+//! Files and standard streams beside the loop of packets: no disk and no pipe holds up a packet.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use bytes::{Buf as _, Bytes};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
+use rt::Waker;
+
+/// Octets of a piece.
+const PIECE: usize = 256 << 10;
+/// Pieces that wait.
+const QUEUE: usize = 8;
+
+/// What is to be sent, read by a thread.
+pub(super) struct Source {
+    pieces: Receiver<io::Result<Bytes>>,
+    current: Bytes,
+    over: bool,
+}
+
+/// What is received, written by a thread.
+pub(super) struct Sink {
+    /// `None` after the last piece.
+    pieces: Option<Sender<Bytes>>,
+    ended: Receiver<io::Result<()>>,
+}
+
+/// Whether a name stands for a standard stream.
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+impl Source {
+    /// Reads a file, or the standard input (`-`).
+    pub(super) fn open(path: &Path, waker: Waker) -> Result<Self> {
+        let mut from: Box<dyn Read + Send> = if is_standard(path) {
+            Box::new(io::stdin())
+        } else {
+            let file = File::open(path).with_context(|| path.display().to_string())?;
+            Box::new(file)
+        };
+        let (sender, pieces) = crossbeam_channel::bounded(QUEUE);
+        // It is never joined: a terminal may keep it waiting for ever.
+        std::thread::Builder::new().name("source".to_owned()).spawn(move || {
+            loop {
+                let mut piece = vec![0; PIECE];
+                let read = match from.read(&mut piece) {
+                    Ok(0) => break,
+                    Ok(len) => {
+                        piece.truncate(len);
+                        Ok(Bytes::from(piece))
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => Err(error),
+                };
+                let failed = read.is_err();
+                if sender.send(read).is_err() || failed {
+                    break;
+                }
+                waker.wake();
+            }
+            drop(sender);
+            waker.wake();
+        })?;
+        Ok(Self { pieces, current: Bytes::new(), over: false })
+    }
+
+    /// What there is now: nothing while the reader has nothing, or when it is over.
+    pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
+        if self.current.is_empty() && !self.over {
+            match self.pieces.try_recv() {
+                Ok(piece) => self.current = piece?,
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.over = true,
+            }
+        }
+        Ok(&self.current)
+    }
+
+    /// Takes octets away that were sent.
+    pub(super) fn consume(&mut self, octets: usize) {
+        self.current.advance(octets);
+    }
+
+    /// Whether everything was taken.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Sink {
+    /// Writes a file, or the standard output (`-`).
+    pub(super) fn open(path: &Path, waker: Waker) -> Result<Self> {
+        let mut to: Box<dyn Write + Send> = if is_standard(path) {
+            Box::new(io::stdout())
+        } else {
+            let file = File::create(path).with_context(|| path.display().to_string())?;
+            Box::new(file)
+        };
+        let (sender, pieces) = crossbeam_channel::bounded::<Bytes>(QUEUE);
+        let (end, ended) = crossbeam_channel::bounded(1);
+        std::thread::Builder::new().name("sink".to_owned()).spawn(move || {
+            let written = pieces.iter().try_for_each(|piece| {
+                let written = to.write_all(&piece).and_then(|()| to.flush());
+                waker.wake();
+                written
+            });
+            // Who waits for it is there until it comes.
+            let _ = end.send(written);
+            drop(pieces);
+            waker.wake();
+        })?;
+        Ok(Self { pieces: Some(sender), ended })
+    }
+
+    /// Takes a piece as long as [`PIECE`] at most, if there is room; else it stays where it is.
+    pub(super) fn take(&mut self, first: &[u8], second: &[u8]) -> usize {
+        let Some(pieces) = self.pieces.as_ref().filter(|pieces| !pieces.is_full()) else {
+            return 0;
+        };
+        let first = &first[..first.len().min(PIECE)];
+        let second = &second[..second.len().min(PIECE - first.len())];
+        match pieces.try_send([first, second].concat().into()) {
+            Ok(()) => first.len() + second.len(),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => 0,
+        }
+    }
+
+    /// There is no more.
+    pub(super) fn end(&mut self) {
+        self.pieces = None;
+    }
+
+    /// How the writing ended, once it has.
+    pub(super) fn ended(&self) -> Option<io::Result<()>> {
+        self.ended.try_recv().ok()
+    }
+}
+
+/// A path that may stand for a standard stream.
+pub(super) fn standard() -> PathBuf {
+    PathBuf::from("-")
+}

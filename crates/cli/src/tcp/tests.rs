@@ -1,0 +1,76 @@
+use clap::Parser as _;
+use proto::tcp::{Buffer, InitialWindow, LossRecovery, Options};
+
+use super::options::{Room, TcpOptions};
+
+#[derive(Debug, clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    tcp: TcpOptions,
+}
+
+fn options(line: &str) -> Options {
+    let words = ["tcp"].into_iter().chain(line.split('|').filter(|word| !word.is_empty()));
+    Line::try_parse_from(words).unwrap().tcp.options()
+}
+
+#[test]
+fn without_options_it_is_as_the_stack_has_it_with_cubic() {
+    let congestion = super::options::Congestion::Cubic.algorithm();
+    assert_eq!(options(""), Options { congestion, ..Options::default() });
+}
+
+#[test]
+fn every_option_changes_something() {
+    let lines = [
+        "--congestion|reno",
+        "--recovery|sack",
+        "--window-scale|off",
+        "--timestamps|off",
+        "--sack|off",
+        "--duplicate-sack|off",
+        "--rack|off",
+        "--tail-loss-probe|on",
+        "--limited-transmit|off",
+        "--undo|off",
+        "--ecn|on",
+        "--nagle|off",
+        "--pacing|on",
+        "--ack-every|1",
+        "--ack-delay|200 ms",
+        "--quick-acks|0",
+        "--mss|536",
+        "--initial-window|rfc3390",
+        "--after-pause|keep",
+        "--send-buffer|64KiB",
+        "--receive-buffer|auto:1MiB",
+        "--rto-min|1 s",
+        "--rto-max|60 s",
+        "--rto-initial|3 s",
+        "--syn-retries|2",
+        "--retries|5",
+        "--keep-alive|10 s",
+        "--hop-limit|9",
+        "--dscp|46",
+    ];
+    let plain = options("");
+    let mut seen = vec![plain];
+    for line in lines {
+        let options = options(line);
+        assert!(!seen.contains(&options), "{line}");
+        seen.push(options);
+    }
+    assert_eq!(options("--recovery|rate-halving").recovery, LossRecovery::RateHalving);
+    assert_eq!(options("--initial-window|4").initial_window, InitialWindow::Segments(4));
+    assert_eq!(options("--send-buffer|64KiB").send_buffer, Buffer::Fixed(65_536));
+}
+
+#[test]
+fn buffers_are_sizes_or_grow() {
+    assert_eq!("auto".parse(), Ok(Room::Auto(None)));
+    assert_eq!("auto:1MiB".parse(), Ok(Room::Auto(Some(1 << 20))));
+    assert_eq!("5kB".parse(), Ok(Room::Fixed(5000)));
+    for wrong in ["0B", "auto:", "auto:x", "x", "fixed:1MiB"] {
+        assert!(wrong.parse::<Room>().is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,244 @@
+//! `slowlight tcp` against the kernel's TCP, in network namespaces that a test makes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+/// The kernel's side: a program that carries out what a test asks for, and fails if it goes wrong.
+const PEER: &str = include_str!("kernel_tcp/peer.py");
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether there can be namespaces and devices here; says why not.
+fn possible() -> bool {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !is_root {
+        eprintln!("skipped: only root can make network namespaces everywhere");
+        return false;
+    }
+    if fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
+        eprintln!("skipped: /dev/net/tun cannot be opened");
+        return false;
+    }
+    true
+}
+
+/// A program of the kernel's side, in a namespace of its own.
+fn peer(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["60", "unshare", "-n", "python3", "-c", PEER, SLOWLIGHT]);
+    command.arg(folder).args(arguments).output().unwrap()
+}
+
+/// Has it carry out something; what it says.
+fn carried_out(arguments: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let output = peer(folder.path(), arguments);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    text(&output.stdout)
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn files_arrive_whole_in_both_roles_and_both_directions() {
+    if !possible() {
+        return;
+    }
+    for way in ["send", "recv", "listen-sends", "connect-receives"] {
+        carried_out(&[way, "5000000"]);
+    }
+}
+
+#[test]
+fn files_arrive_whole_with_every_option_switched() {
+    if !possible() {
+        return;
+    }
+    let options = [
+        "--congestion tahoe",
+        "--congestion reno",
+        "--congestion newreno",
+        "--congestion vegas",
+        "--congestion bic",
+        "--congestion cubic-rfc9438",
+        "--congestion bbr",
+        "--congestion none",
+        "--recovery newreno",
+        "--recovery sack",
+        "--recovery rate-halving",
+        "--window-scale off",
+        "--timestamps off",
+        "--sack off",
+        "--duplicate-sack off",
+        "--rack off",
+        "--tail-loss-probe on",
+        "--limited-transmit off",
+        "--undo off",
+        "--ecn on",
+        "--nagle off",
+        "--pacing on",
+        "--ack-every 1",
+        "--quick-acks 0",
+        "--mss 536",
+        "--initial-window rfc3390",
+        "--after-pause restart",
+        "--send-buffer 64KiB",
+        "--receive-buffer 64KiB",
+        "--robust off",
+        "--mtu 9000",
+        "--mtu 576",
+        "--timestamps off --sack off --window-scale off",
+        "--address fd00:9::2/64 --kernel fd00:9::1",
+    ];
+    for option in options {
+        let words: Vec<&str> = option.split(' ').collect();
+        for way in ["send", "recv"] {
+            let arguments: Vec<&str> = [way, "1000000"].into_iter().chain(words.clone()).collect();
+            carried_out(&arguments);
+        }
+    }
+}
+
+#[test]
+fn what_is_switched_off_is_not_agreed_on() {
+    if !possible() {
+        return;
+    }
+    let all = json(&carried_out(&["send", "100000", "--ecn", "on"]));
+    let connection = &all["connection"];
+    assert_eq!(connection["timestamps"], true, "{all}");
+    assert_eq!(connection["sack"], true, "{all}");
+    assert_eq!(connection["ecn"], true, "{all}");
+    assert_eq!(connection["mss"], 1448, "{all}");
+    assert_eq!(all["stack"]["bad_checksums"], 0, "{all}");
+    assert_eq!(all["stack"]["malformed"], 0, "{all}");
+    let off = ["send", "100000", "--timestamps", "off", "--sack", "off", "--window-scale", "off"];
+    let none = json(&carried_out(&off));
+    let connection = &none["connection"];
+    assert_eq!(connection["timestamps"], false, "{none}");
+    assert_eq!(connection["sack"], false, "{none}");
+    assert_eq!(connection["ecn"], false, "{none}");
+    assert_eq!(connection["window_scale"]["own"], 0, "{none}");
+    assert_eq!(connection["mss"], 1460, "{none}");
+}
+
+#[test]
+fn connections_of_odd_kinds_end_as_they_should() {
+    if !possible() {
+        return;
+    }
+    let kinds = [
+        "refused-by-kernel",
+        "refused-by-us",
+        "half-close",
+        "zero-window",
+        "kernel-killed",
+        "simultaneous-close",
+        "interrupted",
+        "interface-down",
+    ];
+    for kind in kinds {
+        carried_out(&[kind, "3000000"]);
+    }
+}
+
+/// Over an emulated link that loses packets, to a kernel at its far end.
+#[test]
+fn files_arrive_whole_over_lossy_links() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("peer.py");
+    fs::write(&script, PEER).unwrap();
+    let script = script.to_str().unwrap();
+    let place = folder.path().to_str().unwrap();
+    for (loss, way) in [("0.01", "send"), ("0.05", "send"), ("0.01", "recv"), ("0.05", "recv")] {
+        let python = format!("python3 {script} {SLOWLIGHT} {place}");
+        let server = format!("{python} far-{way} 1000000");
+        let program = format!("{python} near-{way} 1000000");
+        let mut command = Command::new("timeout");
+        command.args(["90", SLOWLIGHT, "link", "--delay", "5 ms", "--per", loss]);
+        command.args(["--rate", "100 Mbit/s", "--server", &server, "--", "sh", "-c", &program]);
+        let output = command.output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{loss} {way}: {said}");
+        if way == "send" {
+            let report = json(&text(&output.stdout));
+            assert!(report["connection"]["retransmissions"].as_u64().unwrap() > 0, "{report}");
+        }
+    }
+}
+
+#[test]
+fn packets_are_in_order_for_tshark() {
+    if !possible() {
+        return;
+    }
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no tshark");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("peer.py");
+    fs::write(&script, PEER).unwrap();
+    let (script, place) = (script.to_str().unwrap(), folder.path().to_str().unwrap());
+    let python = format!("python3 {script} {SLOWLIGHT} {place}");
+    let captures = folder.path().join("captures");
+    let mut command = Command::new("timeout");
+    command.args(["90", SLOWLIGHT, "link", "--delay", "5 ms", "--per", "0.02", "--pcap"]);
+    command.arg(&captures).args(["--server", &format!("{python} far-send 500000"), "--"]);
+    command.args(["sh", "-c", &format!("{python} near-send 500000")]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let tshark = |filter: &str| {
+        let mut command = Command::new("tshark");
+        command.args(["-r", captures.join("near.pcapng").to_str().unwrap(), "-Y", filter]);
+        command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
+        // Otherwise it takes the content for what usually has this port.
+        command.args(["-d", "tcp.port==5000,data"]);
+        text(&command.output().unwrap().stdout)
+    };
+    let wrong = tshark("_ws.malformed || tcp.checksum.status == 0 || ip.checksum.status == 0");
+    assert_eq!(wrong, "");
+    let good = tshark("ip.src == 10.9.0.2 && tcp.len > 0 && tcp.checksum.status == 1");
+    assert!(good.lines().count() > 300, "{good}");
+}
+
+#[test]
+fn what_cannot_be_is_said_with_its_remedy() {
+    let said = |arguments: &[&str]| {
+        let output = Command::new(SLOWLIGHT).arg("tcp").args(arguments).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, error) = said(&["connect", "10.9.0.1:9", "--kernel", "10.8.0.1"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("--kernel 10.8.0.1"), "{error}");
+    let (code, error) = said(&["connect", "[::1]:9"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("same family"), "{error}");
+    let (code, error) = said(&["send", "/there/is/none", "10.9.0.1:9"]);
+    assert_eq!(code, Some(2), "{error}");
+    if possible() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--clear-groups", SLOWLIGHT, "tcp", "listen", "9"]);
+        let error = text(&command.output().unwrap().stderr);
+        let remedies = ["unshare -rn", "chmod 0666 /dev/net/tun"];
+        // Where the program lies in a folder of root's it does not even start.
+        let starts = !error.contains("Permission denied") || error.contains("tun");
+        assert!(!starts || remedies.iter().any(|remedy| error.contains(remedy)), "{error}");
+    }
+}
