@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use engine::Time;
 
-use crate::frame::Joint;
 use crate::store::PacketId;
+use rt::frame::Joint;
 
 /// Segments that were neighbours in one packet, and are due.
 #[derive(Debug)]
