@@ -15,6 +15,7 @@ use lab::link_spec::{LinkSpec, Window};
 use lab::preset::Preset;
 use lab::protocol::{Kind, Protocol};
 use lab::quantity::{Size, Span};
+use lab::settings::ftp::{Congestion, TcpSettings};
 use lab::stats::Summary;
 use serde::Serialize;
 
@@ -55,6 +56,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     inactivity: Option<Span>,
 
+    /// Congestion control of protocols over TCP: cubic, newreno, reno, tahoe, vegas, vegas-paper,
+    /// vegas-scps, bic, cubic-rfc9438, bbr or none; that of the profile if left out
+    #[arg(long, value_name = "NAME", value_parser = congestion)]
+    congestion: Option<Congestion>,
+
+    /// Time stamps of protocols over TCP; as in the profile if left out
+    #[arg(long, value_name = "on|off")]
+    timestamps: Option<OnOff>,
+
     /// Threads; one a core if left out
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -66,6 +76,22 @@ pub(crate) struct Args {
     // Flattened groups come last: their headings hold for every option after them.
     #[command(flatten)]
     link: LinkOptions,
+}
+
+/// A switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OnOff {
+    /// It is on.
+    On,
+    /// It is off.
+    Off,
+}
+
+fn congestion(name: &str) -> Result<Congestion, String> {
+    Congestion::from_name(name).ok_or_else(|| {
+        let known: Vec<_> = Congestion::ALL.iter().map(|congestion| congestion.name()).collect();
+        format!("there is no congestion control of that name (there are {})", known.join(", "))
+    })
 }
 
 impl Args {
@@ -81,6 +107,17 @@ impl Args {
         // here: nobody sees it.
         let name = name.filter(|name| FileName::file(name).is_ok());
         Ok((name.unwrap_or_else(|| "file".to_owned()), content.into()))
+    }
+
+    /// What is said of TCP, if anything is.
+    fn tcp(&self) -> Option<TcpSettings> {
+        let timestamps = self.timestamps.map(|switch| switch == OnOff::On);
+        let congestion = self.congestion;
+        (timestamps.is_some() || congestion.is_some()).then(|| TcpSettings {
+            congestion,
+            timestamps,
+            ..TcpSettings::default()
+        })
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {
@@ -105,6 +142,7 @@ impl Args {
             runs: self.runs,
             seed: self.seed,
             inactivity: self.inactivity,
+            tcp: self.tcp(),
             jobs: self.jobs.map(usize::from),
         })
     }

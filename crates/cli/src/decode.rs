@@ -43,13 +43,17 @@ const LANGUAGES: [Language; 4] =
     [Language::Cfdp, Language::Ltp, Language::Saratoga, Language::Norm];
 
 /// The language of a protocol's name.
-fn language(text: &str) -> Result<Language, SpecError> {
-    let protocol: Protocol = text.parse()?;
+fn language(text: &str) -> Result<Language, String> {
+    let protocol: Protocol = text.parse().map_err(|error: SpecError| error.to_string())?;
     Ok(match protocol.kind.family() {
         Family::Cfdp => Language::Cfdp,
         Family::Ltp => Language::Ltp,
         Family::Saratoga => Language::Saratoga,
         Family::Norm => Language::Norm,
+        Family::Ftp => {
+            let message = "FTP is text over TCP, which this command does not put together";
+            return Err(message.to_owned());
+        }
     })
 }
 

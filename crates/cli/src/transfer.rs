@@ -163,7 +163,8 @@ impl Options {
             | Kind::SaratogaGet
             | Kind::SaratogaBlind
             | Kind::Norm
-            | Kind::NormFec => self.protocol.kind.class().into(),
+            | Kind::NormFec
+            | Kind::Ftp => self.protocol.kind.class().into(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;
-use engine::{FileName, PathId, PathInfo};
+use engine::{FileName, PathId, PathInfo, PathKind};
 
 use crate::engines::{EngineConfig, Send as SendRequest};
 use crate::overlay::{self, Overlay};
@@ -25,6 +25,9 @@ pub(crate) struct Part {
     pub(crate) config: EngineConfig,
     /// Whom it reaches, in the order in which it is told.
     pub(crate) ways: Vec<Way>,
+    /// Its IP interfaces, by the links that they lead over, if it reads and writes whole packets;
+    /// then its ways are its own affair.
+    pub(crate) interfaces: Vec<(PathId, usize, PathInfo)>,
 }
 
 /// Whom an engine reaches.
@@ -93,6 +96,7 @@ impl Cast<'_> {
         if let Some(file) = incoming.and_then(|transfer| transfer.name.as_deref()) {
             config.set_file_name(file);
         }
+        let interfaces = self.interfaces(index, node, &mut config);
         let mut ways = Vec::new();
         let tree = topology.tree(index);
         let shares = self.shares(name)?;
@@ -115,12 +119,35 @@ impl Cast<'_> {
             let info = topology.shared_info(&route, &shares);
             ways.push(Way::Peer { path, remote: (address, remote), link, info });
             config.set_path(entity, path);
+            if let EngineConfig::Ftp(node) = &mut config {
+                node.set_peer(path, (address, remote), interface(link));
+            }
             for behind in self.behind(name, peer_name)? {
                 config.set_path(behind, path);
             }
         }
         self.join_groups(index, node, &mut config, &mut ways)?;
-        Ok(Some(Part { host: index, port, config, ways }))
+        Ok(Some(Part { host: index, port, config, ways, interfaces }))
+    }
+
+    /// The interfaces of a node that has such: one for each link that begins there.
+    fn interfaces(
+        &self,
+        index: usize,
+        node: &Node,
+        config: &mut EngineConfig,
+    ) -> Vec<(PathId, usize, PathInfo)> {
+        let EngineConfig::Ftp(ftp) = config else { return Vec::new() };
+        if let (Some(address), Some(port)) = (node.address, node.port) {
+            ftp.set_own(address, port);
+        }
+        let links = self.scenario.links.iter().enumerate();
+        let own = links.filter(|(link, _)| self.topology.ends(*link).0 == index);
+        let info = |link: usize, mtu: u64| PathInfo {
+            kind: PathKind::Datagram { mtu: usize::try_from(mtu).unwrap_or(usize::MAX) },
+            ..self.topology.path_info(&[link])
+        };
+        own.map(|(link, spec)| (interface(link), link, info(link, spec.mtu_bytes()))).collect()
     }
 
     /// How many transfers of its own a node has over each link, where it sends one file to several
@@ -269,6 +296,11 @@ pub(crate) fn fill_store(
         store.insert(file_name(transfer)?, content.clone());
     }
     Ok(())
+}
+
+/// The interface over a link.
+fn interface(link: usize) -> PathId {
+    PathId(u32::try_from(link).unwrap_or(u32::MAX))
 }
 
 /// The path that stands for the group of this number, behind those that stand for nodes.

@@ -18,10 +18,12 @@ use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
 use crate::metrics::TransferMetrics;
 use crate::preset::Preset;
-use crate::protocol::Protocol;
+use crate::protocol::{Family, Protocol};
 use crate::quantity::{Size, Span};
 use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
+use crate::settings::FtpSettings;
+use crate::settings::ftp::TcpSettings;
 use crate::stats::{Summary, mean};
 use crate::text::SpecError;
 
@@ -44,6 +46,8 @@ pub struct Plan {
     pub seed: u64,
     /// Silence after which an end gives up; each protocol's own if left out.
     pub inactivity: Option<Span>,
+    /// What differs from the profiles of protocols that run over TCP.
+    pub tcp: Option<TcpSettings>,
     /// Threads; `None` for one a core.
     pub jobs: Option<usize>,
 }
@@ -73,6 +77,9 @@ pub struct Row {
     pub each_delivered_s: Option<Summary>,
     /// Seconds until the sender knew.
     pub confirmed_s: Option<Summary>,
+    /// Seconds from when the server was ready for the file until the sender knew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer_s: Option<Summary>,
     /// Seconds until the last packet.
     pub quiet_s: Option<Summary>,
     /// Seconds from the first to the last packet at the receiver.
@@ -131,7 +138,9 @@ impl Plan {
             links.extend([there, back, branch, branch_back]);
         }
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
-        let ends = Node { inactivity: self.inactivity, ..Node::default() };
+        let tcp = self.tcp.clone().filter(|_| protocol.kind.family() == Family::Ftp);
+        let mib = tcp.map(|tcp| FtpSettings::of_tcp(tcp).into());
+        let ends = Node { inactivity: self.inactivity, mib, ..Node::default() };
         Scenario {
             seed,
             about: self.link.about.clone(),
@@ -327,6 +336,7 @@ impl Row {
             delivered_s,
             each_delivered_s: Summary::of(&each),
             confirmed_s: summary(|run| run.confirmed_s),
+            transfer_s: summary(|run| run.transfer_s),
             quiet_s: summary(|run| run.quiet_s),
             wire_s: summary(|run| run.wire_s),
             bound_s: bounds.map(|bounds| mean(&bounds)),

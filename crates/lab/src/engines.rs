@@ -9,13 +9,14 @@ use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Trans
 use proto::{cfdp, ltp, norm, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
+use crate::ftp::{self, FtpConfig, FtpEngine, FtpIndication};
 use crate::mib::{Class, Mib};
 use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::Span;
 use crate::settings::norm as norm_settings;
 use crate::settings::saratoga::Remotes;
-use crate::settings::{LtpSettings, NormSettings, SaratogaSettings, Settings};
+use crate::settings::{FtpSettings, LtpSettings, NormSettings, SaratogaSettings, Settings};
 use crate::text::{self, SpecError};
 
 /// Any engine.
@@ -29,6 +30,8 @@ pub enum AnyEngine {
     Saratoga(Box<saratoga::Node>, BTreeMap<u64, PathId>),
     /// A NORM node, and the paths to the others by their numbers in the scenario.
     Norm(Box<norm::Node>, BTreeMap<u64, PathId>),
+    /// FTP over TCP.
+    Ftp(Box<FtpEngine>),
 }
 
 /// What any engine tells its user.
@@ -42,6 +45,8 @@ pub enum AnyIndication {
     Saratoga(saratoga::Indication),
     /// A NORM node's indication.
     Norm(norm::Indication),
+    /// An FTP node's indication.
+    Ftp(FtpIndication),
 }
 
 impl Engine for AnyEngine {
@@ -53,6 +58,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.handle_input(now, input),
             Self::Saratoga(node, _) => node.handle_input(now, input),
             Self::Norm(node, _) => node.handle_input(now, input),
+            Self::Ftp(node) => node.handle_input(now, input),
         }
     }
 
@@ -62,6 +68,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.handle_timeout(now),
             Self::Saratoga(node, _) => node.handle_timeout(now),
             Self::Norm(node, _) => node.handle_timeout(now),
+            Self::Ftp(node) => node.handle_timeout(now),
         }
     }
 
@@ -71,6 +78,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.poll_transmit(now, tx),
             Self::Saratoga(node, _) => node.poll_transmit(now, tx),
             Self::Norm(node, _) => node.poll_transmit(now, tx),
+            Self::Ftp(node) => node.poll_transmit(now, tx),
         }
     }
 
@@ -80,6 +88,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.poll_effect(),
             Self::Saratoga(node, _) => node.poll_effect(),
             Self::Norm(node, _) => node.poll_effect(),
+            Self::Ftp(node) => node.poll_effect(),
         }
     }
 
@@ -89,6 +98,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.poll_indication().map(AnyIndication::Ltp),
             Self::Saratoga(node, _) => node.poll_indication().map(AnyIndication::Saratoga),
             Self::Norm(node, _) => node.poll_indication().map(AnyIndication::Norm),
+            Self::Ftp(node) => node.poll_indication().map(AnyIndication::Ftp),
         }
     }
 
@@ -98,6 +108,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.poll_timeout(),
             Self::Saratoga(node, _) => node.poll_timeout(),
             Self::Norm(node, _) => node.poll_timeout(),
+            Self::Ftp(node) => node.poll_timeout(),
         }
     }
 }
@@ -113,6 +124,8 @@ pub enum EngineConfig {
     Saratoga(Box<SaratogaConfig>),
     /// A NORM node.
     Norm(Box<NormConfig>),
+    /// An FTP node.
+    Ftp(Box<FtpConfig>),
 }
 
 /// What a NORM node is told.
@@ -172,6 +185,7 @@ impl EngineConfig {
                 let config = norm_config(protocol)?;
                 Self::Norm(Box::new(NormConfig { config, ..NormConfig::default() }))
             }
+            Family::Ftp => Self::Ftp(Box::new(ftp::config(protocol)?)),
         };
         if let Some(settings) = settings {
             config.apply(settings)?;
@@ -189,7 +203,7 @@ impl EngineConfig {
     pub fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {
         match self {
             Self::Saratoga(peer) => check_version(protocol, peer.config.version),
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Norm(_) => Ok(()),
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Norm(_) | Self::Ftp(_) => Ok(()),
         }
     }
 
@@ -201,6 +215,7 @@ impl EngineConfig {
             Self::Ltp(_) => Family::Ltp,
             Self::Saratoga(_) => Family::Saratoga,
             Self::Norm(_) => Family::Norm,
+            Self::Ftp(_) => Family::Ftp,
         }
     }
 
@@ -217,6 +232,7 @@ impl EngineConfig {
                 settings.apply(&mut peer.config, &mut peer.remotes)
             }
             (Settings::Norm(settings), Self::Norm(node)) => settings.apply(&mut node.config),
+            (Settings::Ftp(settings), Self::Ftp(node)) => settings.apply(node),
             (settings, config) => {
                 // Either it is not for this protocol, or it was not known to be.
                 let settings = settings.clone().interpreted(config.family())?;
@@ -243,7 +259,7 @@ impl EngineConfig {
                 tell_of_ends(config);
             }
             Self::Ltp(config) => config.engine = entity,
-            Self::Saratoga(_) => {}
+            Self::Saratoga(_) | Self::Ftp(_) => {}
             // The highest number stands for any node.
             Self::Norm(node) => {
                 node.config.node = u32::try_from(entity).unwrap_or(0).min(u32::MAX - 1);
@@ -269,6 +285,7 @@ impl EngineConfig {
                 let node = norm::Node::new(told.config.clone(), rng);
                 AnyEngine::Norm(Box::new(node), told.paths.clone())
             }
+            Self::Ftp(told) => AnyEngine::Ftp(Box::new(told.build(rng))),
         }
     }
 
@@ -280,13 +297,14 @@ impl EngineConfig {
             Self::Ltp(config) => LtpSettings::of(config).into(),
             Self::Saratoga(peer) => SaratogaSettings::of(&peer.config, &peer.remotes).into(),
             Self::Norm(node) => NormSettings::of(&node.config).into(),
+            Self::Ftp(node) => FtpSettings::of(node).into(),
         }
     }
 
     /// Says what a file is called that comes without a name of its own.
     pub fn set_file_name(&mut self, file: &str) {
         match self {
-            Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) => {}
+            Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Ftp(_) => {}
             Self::Ltp(config) => {
                 if let ltp::Format::Raw { name } = &mut config.format {
                     file.clone_into(name);
@@ -315,6 +333,7 @@ impl EngineConfig {
                 all.for_each(|remote| remote.inactivity = silence);
             }
             Self::Norm(node) => node.config.receiver.inactivity = Some(silence),
+            Self::Ftp(node) => node.set_inactivity(silence),
         }
     }
 
@@ -326,6 +345,8 @@ impl EngineConfig {
             Self::Ltp(config) => &mut config.catch_up,
             Self::Saratoga(peer) => &mut peer.config.catch_up,
             Self::Norm(node) => &mut node.config.catch_up,
+            // TCP's window makes up for what was not sent.
+            Self::Ftp(_) => return,
         };
         *catch_up = least.max(*catch_up);
     }
@@ -334,7 +355,7 @@ impl EngineConfig {
     /// treat any path need not know.
     pub fn add_group(&mut self, path: PathId) {
         match self {
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) => {}
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Ftp(_) => {}
             Self::Norm(node) => node.config.groups.push(path),
         }
     }
@@ -346,7 +367,11 @@ impl EngineConfig {
         let said = match settings {
             Some(Settings::Norm(settings)) => settings.sender.clone().unwrap_or_default(),
             Some(
-                Settings::Unread(_) | Settings::Cfdp(_) | Settings::Ltp(_) | Settings::Saratoga(_),
+                Settings::Unread(_)
+                | Settings::Cfdp(_)
+                | Settings::Ltp(_)
+                | Settings::Saratoga(_)
+                | Settings::Ftp(_),
             )
             | None => norm_settings::Sender::default(),
         };
@@ -375,6 +400,9 @@ impl EngineConfig {
                 peer.set_path(&entity.to_string(), path);
             }
             Self::Norm(node) => {
+                node.paths.insert(entity, path);
+            }
+            Self::Ftp(node) => {
                 node.paths.insert(entity, path);
             }
         }
@@ -467,10 +495,11 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
         Family::Ltp => ltp_config(protocol).map(drop),
         Family::Saratoga => saratoga_config(protocol).map(drop),
         Family::Norm => norm_config(protocol).map(drop),
+        Family::Ftp => ftp::config(protocol).map(drop),
     }
 }
 
-fn no_profile(protocol: &Protocol, name: &str, known: &[&str]) -> SpecError {
+pub(crate) fn no_profile(protocol: &Protocol, name: &str, known: &[&str]) -> SpecError {
     let near = text::did_you_mean(name, known.iter().copied());
     SpecError::invalid(format!(
         "{} has no profile {name:?}{near} (profiles: {})",
@@ -512,6 +541,7 @@ impl AnyEngine {
             Self::Ltp(node) => node.sessions().count(),
             Self::Saratoga(node, _) => node.sessions().count(),
             Self::Norm(node, _) => node.objects().count(),
+            Self::Ftp(node) => node.under_way(),
         }
     }
 
@@ -525,6 +555,8 @@ impl AnyEngine {
                 let stats = node.stats();
                 Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks))
             }
+            // Acknowledgments ask for nothing.
+            Self::Ftp(node) => Some((node.retransmissions(), 0)),
         }
     }
 
@@ -533,7 +565,7 @@ impl AnyEngine {
     pub fn is_ready(&self) -> bool {
         match self {
             Self::Cfdp(entity) => entity.is_restored(),
-            Self::Ltp(_) | Self::Norm(..) => true,
+            Self::Ltp(_) | Self::Norm(..) | Self::Ftp(_) => true,
             Self::Saratoga(node, _) => node.is_restored(),
         }
     }
@@ -592,11 +624,12 @@ impl AnyEngine {
                 };
                 node.send(now, request).map(|_| ()).map_err(|error| error.to_string())
             }
+            Self::Ftp(node) => node.send(now, send),
         }
     }
 }
 
-fn no_path(entity: u64) -> String {
+pub(crate) fn no_path(entity: u64) -> String {
     format!("there is no path to {entity}")
 }
 
@@ -698,6 +731,16 @@ impl AnyIndication {
                 },
             }),
             Self::Norm(_) => None,
+            Self::Ftp(told) => told.end(),
+        }
+    }
+
+    /// The name of a file at its receiver, if it tells that all is ready for it to cross.
+    #[must_use]
+    pub fn begins(&self) -> Option<&str> {
+        match self {
+            Self::Ftp(told) => told.begins(),
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
         }
     }
 }
@@ -727,6 +770,7 @@ pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
         Family::Ltp => describe_ltp(datagram),
         Family::Saratoga => describe_saratoga(datagram),
         Family::Norm => describe_norm(datagram),
+        Family::Ftp => ftp::describe(datagram),
     };
     let mut known = families.iter().map(one);
     let first = known.next().unwrap_or_else(|| ("unknown".to_owned(), None));
@@ -851,6 +895,9 @@ mod tests {
         }
         for name in NORM_PROFILES {
             assert!(norm::profile(name).is_some(), "{name}");
+        }
+        for name in FtpConfig::profiles() {
+            assert!(FtpConfig::of_profile(Some(name)).is_some(), "{name}");
         }
         for name in SARATOGA_PROFILES {
             assert!(saratoga::profile(name).is_some(), "{name}");

@@ -9,6 +9,7 @@ mod cast;
 pub mod compare;
 pub mod emulation;
 pub mod engines;
+pub mod ftp;
 pub mod groups;
 pub mod link_spec;
 pub mod metrics;

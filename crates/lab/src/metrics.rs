@@ -46,6 +46,10 @@ pub struct TransferMetrics {
     pub delivered_s: Option<f64>,
     /// Seconds until the sender knew.
     pub confirmed_s: Option<f64>,
+    /// Seconds from when the server was ready for the file until the sender knew, without login:
+    /// what clients of FTP tell. `None` of protocols that have no such moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer_s: Option<f64>,
     /// Seconds until the last packet. This and all that follows from packets is `None` where other
     /// transfers share the world.
     pub quiet_s: Option<f64>,
@@ -153,6 +157,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) answer: Option<Result<(), String>>,
     /// How many requests were made: one a receiver, or one for a group.
     pub(crate) requests: usize,
+    /// When the file was ready to cross.
+    pub(crate) begun: Option<Time>,
     pub(crate) at_sender: Vec<(Time, End)>,
     pub(crate) sender: HostStats,
     /// Segments that it sent as repairs.
@@ -239,6 +245,9 @@ impl Watch<'_> {
             failure: (!completed).then(|| self.failure(transfer)),
             delivered_s,
             confirmed_s: confirmed_at.map(since),
+            transfer_s: confirmed_at
+                .zip(self.begun)
+                .map(|(confirmed, begun)| confirmed.since(begun).as_secs_f64()),
             quiet_s,
             wire_s,
             goodput_bps: delivered_s.and_then(rate),

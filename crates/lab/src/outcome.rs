@@ -17,6 +17,8 @@ use crate::topology::Topology;
 pub(crate) struct Seen {
     /// What each transfer's sender said to the request; `None` if it was not made.
     pub(crate) answers: Vec<Option<Result<(), String>>>,
+    /// When files were ready to cross, as senders told, with the files' names.
+    pub(crate) begins: Vec<(Time, usize, String)>,
     /// What engines told of the ends of transfers, in the order in which they did.
     pub(crate) ends: Vec<(Time, usize, End)>,
     /// What hosts sent and received.
@@ -92,12 +94,21 @@ impl Seen {
             file_bytes: content.len() as u64,
             answer: self.answers[index].clone(),
             requests: cast::requests(scenario, transfer)?.len(),
+            begun: self.begun(transfer, sender),
             at_sender: self.told(transfer, sender, true, alone),
             sender: self.hosts[sender].clone(),
             repairs: self.repairs[sender].map(|(repairs, _)| repairs),
             receivers,
             first_link: first_link.map(|link| (&scenario.links[link], self.links[link].clone())),
         })
+    }
+
+    /// When the file was ready to cross to the only receiver.
+    fn begun(&self, transfer: &Transfer, sender: usize) -> Option<Time> {
+        let name = transfer.name.as_deref().unwrap_or_default();
+        let mut begins = self.begins.iter().filter(|(_, at, file)| *at == sender && file == name);
+        let (first, another) = (begins.next(), begins.next());
+        first.filter(|_| another.is_none()).map(|(at, ..)| *at)
     }
 
     /// What a host told of the end of a transfer.

@@ -42,6 +42,8 @@ pub enum Kind {
     Norm,
     /// NORM with parity that is sent unasked.
     NormFec,
+    /// FTP over TCP.
+    Ftp,
 }
 
 /// Protocols that one engine speaks.
@@ -55,6 +57,8 @@ pub enum Family {
     Saratoga,
     /// NACK-Oriented Reliable Multicast.
     Norm,
+    /// The File Transfer Protocol, over TCP.
+    Ftp,
 }
 
 impl Kind {
@@ -70,6 +74,7 @@ impl Kind {
         Self::SaratogaBlind,
         Self::Norm,
         Self::NormFec,
+        Self::Ftp,
     ];
 
     /// Its name on the command line.
@@ -86,6 +91,7 @@ impl Kind {
             Self::SaratogaBlind => "saratoga-blind",
             Self::Norm => "norm",
             Self::NormFec => "norm-fec",
+            Self::Ftp => "ftp",
         }
     }
 
@@ -97,6 +103,7 @@ impl Kind {
             Self::Ltp | Self::LtpGreen | Self::Ltp1kRed => Family::Ltp,
             Self::Saratoga | Self::SaratogaGet | Self::SaratogaBlind => Family::Saratoga,
             Self::Norm | Self::NormFec => Family::Norm,
+            Self::Ftp => Family::Ftp,
         }
     }
 
@@ -115,7 +122,8 @@ impl Kind {
             | Self::Saratoga
             | Self::SaratogaGet
             | Self::Norm
-            | Self::NormFec => Red::All,
+            | Self::NormFec
+            | Self::Ftp => Red::All,
             Self::Ltp1kRed => Red::Prefix(1000),
             Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind => Red::None,
         }
@@ -130,7 +138,8 @@ impl Kind {
             | Self::Saratoga
             | Self::SaratogaGet
             | Self::Norm
-            | Self::NormFec => true,
+            | Self::NormFec
+            | Self::Ftp => true,
             Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed | Self::SaratogaBlind => false,
         }
     }
@@ -153,7 +162,8 @@ impl Kind {
             | Self::LtpGreen
             | Self::Ltp1kRed
             | Self::Saratoga
-            | Self::SaratogaGet => false,
+            | Self::SaratogaGet
+            | Self::Ftp => false,
         }
     }
 

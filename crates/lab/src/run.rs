@@ -265,9 +265,14 @@ impl<'a> Stage<'a> {
     }
 
     fn add_engines(&mut self, scenario: &Scenario) -> Result<(), SpecError> {
-        for Part { host, port, config, ways } in cast::parts(scenario, &self.topology)? {
+        for Part { host, port, config, ways, interfaces } in cast::parts(scenario, &self.topology)?
+        {
             let host = self.hosts[host];
-            for way in ways {
+            let by_packet = !interfaces.is_empty();
+            for (path, link, info) in interfaces {
+                self.world.add_interface(host, path, self.links[link], info);
+            }
+            for way in ways.into_iter().filter(|_| !by_packet) {
                 match way {
                     Way::Peer { path, remote, info, .. } => {
                         self.world.add_path(host, path, port, remote, info);
@@ -399,14 +404,19 @@ impl<'a> Stage<'a> {
         let hosts = self.hosts.iter();
         let index: BTreeMap<_, _> =
             hosts.clone().zip(0..).map(|(host, index)| (*host, index)).collect();
-        let told = self.world.drain_indications().into_iter();
+        let told = self.world.drain_indications();
+        let begin = |(at, host, told): &(Time, HostId, AnyIndication)| {
+            Some((*at, *index.get(host)?, told.begins()?.to_owned()))
+        };
+        let begins = told.iter().filter_map(begin).collect();
         let end = |(at, host, told): (Time, HostId, AnyIndication)| {
             Some((at, *index.get(&host)?, told.end()?))
         };
         let repairs = |host: &HostId| self.world.engine(*host).and_then(AnyEngine::repairs);
         Seen {
             answers: self.answers.clone(),
-            ends: told.filter_map(end).collect(),
+            begins,
+            ends: told.into_iter().filter_map(end).collect(),
             hosts: hosts.clone().map(|host| self.world.host_stats(*host).clone()).collect(),
             repairs: hosts.map(repairs).collect(),
             links: self.links.iter().map(|link| self.world.link_stats(*link).clone()).collect(),

@@ -13,7 +13,7 @@ use crate::link_spec::LinkSpec;
 use crate::mib::Class;
 use crate::overlay::{self, Overlay};
 use crate::preset::Preset;
-use crate::protocol::{Kind, Protocol};
+use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
 use crate::settings::Settings;
 use crate::text::{self, SpecError};
@@ -89,7 +89,7 @@ pub struct Node {
     /// Its address; 10.0.0.1 and on, in order of the names, if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
-    /// Its UDP port; 2501 and on if left out.
+    /// Its UDP port, 2501 and on if left out; of FTP, its server's TCP port, 21 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Its CFDP entity number; 1 and on if left out.
@@ -307,7 +307,9 @@ impl Scenario {
             })?;
             let [high, low] = number.to_be_bytes();
             node.address.get_or_insert(Ipv4Addr::new(10, 0, high, low));
-            node.port.get_or_insert(2500 + number);
+            let spoken = node.protocol.as_ref().map(|protocol| protocol.kind.family());
+            let port = if spoken == Some(Family::Ftp) { crate::ftp::PORT } else { 2500 + number };
+            node.port.get_or_insert(port);
             node.entity.get_or_insert(u64::from(number));
         }
         self.interpret_settings()?;
@@ -349,7 +351,8 @@ impl Scenario {
             | Kind::SaratogaGet
             | Kind::SaratogaBlind
             | Kind::Norm
-            | Kind::NormFec => kind.class(),
+            | Kind::NormFec
+            | Kind::Ftp => kind.class(),
         }
     }
 

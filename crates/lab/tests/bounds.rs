@@ -105,6 +105,7 @@ fn plan(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> Plan {
         runs: 1,
         seed,
         inactivity: None,
+        tcp: None,
         jobs: None,
     }
 }

@@ -31,6 +31,7 @@ fn plan(link: &str, per: f64, runs: u32) -> Plan {
         runs,
         seed: 1,
         inactivity: None,
+        tcp: None,
         jobs: None,
     }
 }

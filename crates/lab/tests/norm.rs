@@ -265,6 +265,7 @@ fn a_hundred_receivers_cost_little_more_than_one() {
             runs: 2,
             seed: 1,
             inactivity: None,
+            tcp: None,
             jobs: None,
         };
         let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().unwrap();

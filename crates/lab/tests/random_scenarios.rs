@@ -20,8 +20,8 @@ use lab::quantity::{Probability, Rate, Size, Span};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
 use lab::settings::{
-    self, Code, End, Estimate, FileSum, LtpSettings, NormSettings, SaratogaSettings, Settings,
-    Switch,
+    self, Code, End, Estimate, FileSum, FtpSettings, LtpSettings, NormSettings, SaratogaSettings,
+    Settings, Switch,
 };
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
@@ -82,9 +82,19 @@ fn link(rng: &mut Rng) -> LinkSpec {
 
 /// Whether a link lets some packet out of every few through. On one that loses five answers in a
 /// row an entity may take the silence for the peer's end: that is what its inactivity timer is for.
-fn passable(link: &LinkSpec) -> bool {
+fn passable(link: &LinkSpec, family: Family) -> bool {
     link.burst.is_none_or(|burst| burst.to_good.value() >= 0.3)
         && link.drop.as_ref().is_none_or(|drop| drop.len() <= 4)
+        && (family != Family::Ftp || passable_for_tcp(link))
+}
+
+/// Whether TCP's timers and FTP's patience bear with a link: it is given up where light takes long, or
+/// where nothing comes through for minutes.
+fn passable_for_tcp(link: &LinkSpec) -> bool {
+    let short = |delay: Span| delay.duration() < std::time::Duration::from_secs(5);
+    link.delay.is_none_or(short)
+        && link.burst.is_none()
+        && link.per.is_none_or(|per| per.value() < 0.1)
 }
 
 /// A size from 0 B to 20 MB, small ones more often, that takes no more than some hours.
@@ -192,7 +202,23 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
             Some(SaratogaSettings { checksum, default, ..SaratogaSettings::default() }.into())
         }
         Family::Norm => Some(norm_settings(rng).into()),
+        Family::Ftp => Some(ftp_settings(rng).into()),
     }
+}
+
+fn ftp_settings(rng: &mut Rng) -> FtpSettings {
+    use settings::ftp::{Data, TcpSettings};
+
+    let tcp = TcpSettings {
+        timestamps: Some(rng.chance(0.7)),
+        sack: Some(rng.chance(0.7)),
+        window_scale: Some(rng.chance(0.7)),
+        receive_buffer: rng.chance(0.3).then(|| Size(4_000 + rng.below(100_000))),
+        send_buffer: rng.chance(0.3).then(|| Size(4_000 + rng.below(100_000))),
+        ..TcpSettings::default()
+    };
+    let data = [Data::Pasv, Data::Epsv, Data::Port][rng.below(3) as usize];
+    FtpSettings { data: Some(data), tcp: Some(tcp), ..FtpSettings::default() }
 }
 
 fn norm_settings(rng: &mut Rng) -> NormSettings {
@@ -250,6 +276,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
         Family::Ltp => ("ltp-1k-red", &["ltp"]),
         Family::Saratoga => ("saratoga-blind", &["saratoga", "saratoga-get"]),
         Family::Norm => ("norm-fec", &["norm", "norm-fec"]),
+        Family::Ftp => ("ftp", &["ftp"]),
     };
     let class =
         if rng.chance(0.15) { once } else { reliable[rng.below(reliable.len() as u64) as usize] };
@@ -320,12 +347,13 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
         nodes.values_mut().for_each(|node| node.mib.clone_from(&other));
         links.iter_mut().for_each(|link| link.on_error = None);
     }
-    gentle &= links.iter().all(passable);
+    gentle &= links.iter().all(|link| passable(link, family));
     let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
     let profile = match family {
         Family::Cfdp | Family::Ltp => "",
         Family::Norm => ["", "/cc", "/nrl-2011"][rng.below(3) as usize],
+        Family::Ftp => ["", "/reno", "/vegas", "/bbr", "/linux-2.2"][rng.below(5) as usize],
         Family::Saratoga => ["", "/deferred", "/sha1", "/tfrc"][rng.below(4) as usize],
     };
     gentle &= profile != "/nrl-2011";
@@ -425,7 +453,7 @@ fn group_world(seed: u64) -> (Scenario, bool) {
         }
         nodes.insert((*sender).to_owned(), node);
     }
-    gentle &= links.iter().all(passable);
+    gentle &= links.iter().all(|link| passable(link, Family::Norm));
     let rate = rates.iter().copied().min().unwrap();
     let profile = ["", "", "", "/nrl-2011"][rng.below(4) as usize];
     gentle &= profile.is_empty();
@@ -532,6 +560,11 @@ fn random_worlds_end_well_by_ltp() {
 #[test]
 fn random_worlds_end_well_by_saratoga() {
     random_worlds_end_well(&|seed| world(seed, Family::Saratoga));
+}
+
+#[test]
+fn random_worlds_end_well_by_ftp() {
+    random_worlds_end_well(&|seed| world(seed, Family::Ftp));
 }
 
 #[test]

@@ -119,6 +119,7 @@ fn plan(protocols: &[&str], receivers: u32, per: f64) -> Plan {
         runs: 3,
         seed: 1,
         inactivity: None,
+        tcp: None,
         jobs: Some(2),
     }
 }

@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
 use emu::{Bounds, Stage, World};
 use lab::adapter::{Adapter, Adapters};
 use lab::emulation::transfers;
 use lab::preset::Preset;
-use lab::protocol::Protocol;
+use lab::protocol::{Family, Protocol};
 use lab::quantity::{Probability, Size, Span};
 use lab::scratch::Scratch;
 use lab::tool::{Job, Outcome, Verdict};
@@ -193,6 +193,9 @@ impl Args {
         }
         for protocol in &self.protocol {
             let name = protocol.to_string();
+            if protocol.kind.family() == Family::Ftp {
+                bail!("{name} runs in the simulator: slowlight compare; here, use --tool ftp");
+            }
             if let Some(Contender::Tool(_)) = contenders.get(&name) {
                 let message = format!("{name}: an adapter has the name of a protocol; rename it");
                 return Err(Usage(message).into());
@@ -358,6 +361,7 @@ impl Plan<'_> {
             runs: 1,
             seed,
             inactivity: None,
+            tcp: None,
             jobs: None,
         };
         let mut scenario = plan.scenario(protocol, seed)?;

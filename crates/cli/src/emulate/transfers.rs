@@ -43,6 +43,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         simulate::prepare(folder, &args.scenario, &scenario)?;
     }
     let contents = run::contents(&scenario)?;
+    transfers::refuse_streams(&scenario)?;
     emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
     let world = World::start(&plan)?;
     let captures = captures(args, &scenario);

@@ -339,7 +339,10 @@ impl Client {
                 };
                 Ok(Id::Norm(node.send(now, request)?))
             }
-            (AnyEngine::Ltp(_) | AnyEngine::Norm(..) | AnyEngine::Cfdp(_), _) => {
+            (
+                AnyEngine::Ltp(_) | AnyEngine::Norm(..) | AnyEngine::Cfdp(_) | AnyEngine::Ftp(_),
+                _,
+            ) => {
                 anyhow::bail!("{} can only send", self.options.protocol)
             }
         }

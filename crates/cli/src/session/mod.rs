@@ -105,8 +105,8 @@ fn notice(indication: AnyIndication) -> Notice {
         AnyIndication::Ltp(indication) => of_ltp(indication),
         AnyIndication::Saratoga(indication) => of_saratoga(indication),
         AnyIndication::Norm(indication) => of_norm(indication),
-        // CFDP has commands of its own.
-        AnyIndication::Cfdp(_) => Notice::Nothing,
+        // CFDP has commands of its own, and FTP none.
+        AnyIndication::Cfdp(_) | AnyIndication::Ftp(_) => Notice::Nothing,
     }
 }
 
@@ -243,7 +243,7 @@ fn under_way(engine: &AnyEngine) -> Vec<Progress> {
             };
             node.objects().map(progress).collect()
         }
-        AnyEngine::Cfdp(_) => Vec::new(),
+        AnyEngine::Cfdp(_) | AnyEngine::Ftp(_) => Vec::new(),
     }
 }
 
@@ -257,7 +257,7 @@ fn counts(engine: &AnyEngine) -> Option<(u64, u64)> {
         AnyEngine::Norm(node, _) => {
             Some((node.stats().sent.total(), node.stats().received.total()))
         }
-        AnyEngine::Cfdp(_) => None,
+        AnyEngine::Cfdp(_) | AnyEngine::Ftp(_) => None,
     }
 }
 
@@ -269,7 +269,11 @@ fn cancel(engine: &mut AnyEngine, now: Time, id: Id) {
         (AnyEngine::Saratoga(node, _), Id::Saratoga(id)) => drop(node.cancel(now, id)),
         (AnyEngine::Norm(node, _), Id::Norm(id)) => drop(node.cancel(now, id)),
         (
-            AnyEngine::Ltp(_) | AnyEngine::Saratoga(..) | AnyEngine::Norm(..) | AnyEngine::Cfdp(_),
+            AnyEngine::Ltp(_)
+            | AnyEngine::Saratoga(..)
+            | AnyEngine::Norm(..)
+            | AnyEngine::Cfdp(_)
+            | AnyEngine::Ftp(_),
             _,
         ) => {}
     }
@@ -332,6 +336,9 @@ fn settings(
             node.config.node = 0;
         }
         EngineConfig::Cfdp(_) => {}
+        EngineConfig::Ftp(_) => {
+            anyhow::bail!("{protocol} runs in the simulator: slowlight sim and slowlight compare")
+        }
     }
     if let Some(path) = &options.mib {
         config.apply_file(path)?;
@@ -367,7 +374,7 @@ fn settings(
             node.config.sender.congestion_control |= !is_paced;
             rate
         }
-        EngineConfig::Cfdp(_) => None,
+        EngineConfig::Cfdp(_) | EngineConfig::Ftp(_) => None,
     };
     config.check(&protocol).map_err(|error| within(options, error.into()))?;
     let info = PathInfo {
@@ -404,7 +411,10 @@ fn within(options: &Options, error: anyhow::Error) -> anyhow::Error {
 fn number(config: &EngineConfig) -> Option<u64> {
     match config {
         EngineConfig::Ltp(config) => Some(config.engine),
-        EngineConfig::Saratoga(_) | EngineConfig::Norm(_) | EngineConfig::Cfdp(_) => None,
+        EngineConfig::Saratoga(_)
+        | EngineConfig::Norm(_)
+        | EngineConfig::Cfdp(_)
+        | EngineConfig::Ftp(_) => None,
     }
 }
 
@@ -414,7 +424,7 @@ fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
         Family::Ltp => "ltp-",
         Family::Saratoga => "sar-",
         Family::Norm => "norm-",
-        Family::Cfdp => return Ok(()),
+        Family::Cfdp | Family::Ftp => return Ok(()),
     };
     let swept = store.sweep(prefix, "")?;
     if swept > 0 {

@@ -279,6 +279,7 @@ impl Errand<'_> {
             delivered_s,
             // That a program has ended well is all that a sender comes to know.
             confirmed_s: outcome.seconds,
+            transfer_s: None,
             quiet_s: None,
             wire_s: None,
             goodput_bps: outcome.goodput_bps,

@@ -24,6 +24,7 @@ use crate::engines::AnyEngine;
 use crate::link_spec::time;
 use crate::metrics::TransferMetrics;
 use crate::outcome::Seen;
+use crate::protocol::Family;
 use crate::run::Run;
 use crate::scenario::{Scenario, Transfer};
 use crate::scratch::Scratch;
@@ -114,6 +115,23 @@ struct Player<'a> {
     paced: bool,
 }
 
+/// Checks that no transfer is by a protocol that runs over our TCP, which is no part of real hosts.
+///
+/// # Errors
+/// The first that is, and what to do.
+pub fn refuse_streams(scenario: &Scenario) -> Result<(), SpecError> {
+    let is_stream = |transfer: &Transfer| {
+        let family = transfer.protocol.as_ref().map(|protocol| protocol.kind.family());
+        transfer.tool.is_none() && family == Some(Family::Ftp)
+    };
+    let Some(index) = scenario.transfers.iter().position(is_stream) else { return Ok(()) };
+    Err(SpecError::invalid(format!(
+        "transfers[{index}]: {} runs in the simulator: slowlight sim; for real programs in the \
+         emulator write tool = \"ftp\" in place of the protocol",
+        scenario.transfers[index].carrier()
+    )))
+}
+
 /// Runs the transfers of a resolved scenario in `world`, which was made of its
 /// [`plan`](super::plan), until all is over, the scenario's time is, or `cancelled` is set.
 /// `progress` is called every now and then.
@@ -173,6 +191,7 @@ fn carry_out(
     cancelled: &AtomicBool,
     progress: impl FnMut(Progress),
 ) -> Result<Run, TransfersError> {
+    refuse_streams(scenario)?;
     let topology = Topology::new(scenario)?;
     cast::check_ways(scenario, &topology)?;
     let (own, own_contents) = own(scenario, contents);
@@ -274,7 +293,7 @@ fn player<'a>(
     name: &str,
     store: Store,
 ) -> Result<Player<'a>, TransfersError> {
-    let Part { host: index, port, mut config, ways } = part;
+    let Part { host: index, port, mut config, ways, interfaces: _ } = part;
     config.allow_catch_up(CATCH_UP);
     let (mut peers, mut groups, mut known) = (Vec::new(), Vec::new(), Vec::new());
     let mut infos = Vec::new();
@@ -590,6 +609,7 @@ fn seen(scenario: &Scenario, actors: &BTreeMap<usize, Actor>, report: &Report) -
     let of_host = |host| actors.get(&host);
     Seen {
         answers,
+        begins: Vec::new(),
         ends,
         hosts: (0..scenario.nodes.len())
             .map(|host| of_host(host).map(|actor| actor.sight().stats.clone()).unwrap_or_default())

@@ -4,6 +4,7 @@
 //! scenario that is so once all of it is read, so a table may wait there to be interpreted.
 
 mod form;
+pub mod ftp;
 mod keys;
 pub mod ltp;
 pub mod norm;
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::form::{Bits, Code, End, Estimate, FileSum, Switch, Version};
+pub use self::ftp::FtpSettings;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::ltp::LtpSettings;
 pub use self::norm::NormSettings;
@@ -41,6 +43,8 @@ pub enum Settings {
     Saratoga(Box<SaratogaSettings>),
     /// The settings of a NORM node.
     Norm(Box<NormSettings>),
+    /// The settings of an FTP node.
+    Ftp(Box<FtpSettings>),
 }
 
 /// A table whose protocol is not known yet.
@@ -83,6 +87,7 @@ impl Settings {
             Family::Ltp => Self::Ltp(text::parse_at(text, origin, keys)?),
             Family::Saratoga => Self::Saratoga(text::parse_at(text, origin, keys)?),
             Family::Norm => Self::Norm(text::parse_at(text, origin, keys)?),
+            Family::Ftp => Self::Ftp(text::parse_at(text, origin, keys)?),
         })
     }
 
@@ -99,14 +104,17 @@ impl Settings {
                 Ok(Self::Saratoga(interpret(table)?))
             }
             (Self::Unread(Unread(table)), Family::Norm) => Ok(Self::Norm(interpret(table)?)),
+            (Self::Unread(Unread(table)), Family::Ftp) => Ok(Self::Ftp(interpret(table)?)),
             (settings @ Self::Cfdp(_), Family::Cfdp)
             | (settings @ Self::Ltp(_), Family::Ltp)
             | (settings @ Self::Saratoga(_), Family::Saratoga)
-            | (settings @ Self::Norm(_), Family::Norm) => Ok(settings),
+            | (settings @ Self::Norm(_), Family::Norm)
+            | (settings @ Self::Ftp(_), Family::Ftp) => Ok(settings),
             (Self::Cfdp(_), _) => Err(foreign("CFDP")),
             (Self::Ltp(_), _) => Err(foreign("LTP")),
             (Self::Saratoga(_), _) => Err(foreign("Saratoga")),
             (Self::Norm(_), _) => Err(foreign("NORM")),
+            (Self::Ftp(_), _) => Err(foreign("FTP")),
         }
     }
 
@@ -124,7 +132,9 @@ impl Settings {
     pub fn cfdp(&self) -> Option<&Mib> {
         match self {
             Self::Cfdp(mib) => Some(mib),
-            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
+            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Ftp(_) => {
+                None
+            }
         }
     }
 
@@ -132,7 +142,9 @@ impl Settings {
     pub fn cfdp_mut(&mut self) -> Option<&mut Mib> {
         match self {
             Self::Cfdp(mib) => Some(mib),
-            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
+            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Ftp(_) => {
+                None
+            }
         }
     }
 
@@ -140,9 +152,14 @@ impl Settings {
     pub(crate) fn place(&mut self, folder: &Path) {
         match self {
             Self::Ltp(settings) => settings.place(folder),
-            Self::Unread(_) | Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) => {}
+            Self::Unread(_) | Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Ftp(_) => {}
         }
     }
+}
+
+/// The value that a form stands for.
+pub(crate) fn form_value(congestion: &ftp::Congestion) -> proto::tcp::cc::Algorithm {
+    form::Form::value(congestion)
 }
 
 fn interpret<T: DeserializeOwned>(table: toml::Table) -> Result<T, SpecError> {
@@ -177,6 +194,12 @@ impl From<NormSettings> for Settings {
     }
 }
 
+impl From<FtpSettings> for Settings {
+    fn from(settings: FtpSettings) -> Self {
+        Self::Ftp(Box::new(settings))
+    }
+}
+
 impl Serialize for Settings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -185,6 +208,7 @@ impl Serialize for Settings {
             Self::Ltp(settings) => settings.serialize(serializer),
             Self::Saratoga(settings) => settings.serialize(serializer),
             Self::Norm(settings) => settings.serialize(serializer),
+            Self::Ftp(settings) => settings.serialize(serializer),
         }
     }
 }

@@ -1,0 +1,442 @@
+//! The settings of an FTP node and of the TCP that it runs over (see [`ftp::Config`] and
+//! [`tcp::Options`]).
+
+use proto::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
+use proto::{ftp, tcp};
+use serde::{Deserialize, Serialize};
+
+use super::at_least;
+use super::form::{Form, Switch, table};
+use crate::ftp::FtpConfig;
+use crate::quantity::{Size, Span};
+use crate::text::SpecError;
+
+/// What a user says about an FTP node; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FtpSettings {
+    /// Who opens the data connection: `pasv`, `epsv` or `port`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Data>,
+    /// How long a client waits while nothing comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// How long a server lets a control connection be silent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Span>,
+    /// How long a server waits for a data connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_timeout: Option<Span>,
+    /// TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpSettings>,
+}
+
+table! {
+    /// What a user says about TCP's connections; what is left out stays as it is.
+    TcpSettings: tcp::Options {
+        /// Congestion control.
+        congestion: Congestion,
+        /// The longest segment to be announced, in octets, or `off`: what fits into the MTU.
+        mss: Switch<u16>,
+        /// Window scale (RFC 7323).
+        window_scale: bool,
+        /// Time stamps (RFC 7323).
+        timestamps: bool,
+        /// Selective acknowledgment (RFC 2018).
+        sack: bool,
+        /// Reports of what arrived twice (RFC 2883).
+        duplicate_sack: bool,
+        /// What is sent after a loss.
+        recovery: Recovery,
+        /// Losses by the time of what arrived (RFC 8985).
+        rack: bool,
+        /// Probes of the tail (RFC 8985).
+        tail_loss_probe: bool,
+        /// New data for the first duplicate acknowledgments (RFC 3042).
+        limited_transmit: bool,
+        /// Taking back what was done for losses that were none.
+        undo: bool,
+        /// Explicit congestion notification (RFC 3168).
+        ecn: bool,
+        /// Nagle's algorithm.
+        nagle: bool,
+        /// How often a SYN is sent again.
+        syn_retries: u32,
+        /// How often data is sent again before the connection is given up.
+        retries: u32,
+        /// Segments that are sent before anything is acknowledged, or `off`: as many as RFC 3390
+        /// says.
+        initial_window: Switch<u32>,
+        /// What the window is worth after a pause, or `off`: as much as before.
+        idle: Switch<Idle>,
+        /// Whether windows are spread over the round trip.
+        pacing: bool,
+    }
+    also {
+        /// The send buffer, or the most that it grows to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        send_buffer: Option<Size>,
+        /// The send buffer at the beginning, or `off`: it does not grow.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        send_buffer_initial: Option<Switch<Size>>,
+        /// The receive buffer, which is the window offered, or the most that it grows to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        receive_buffer: Option<Size>,
+        /// The receive buffer at the beginning, or `off`: it does not grow.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        receive_buffer_initial: Option<Switch<Size>>,
+        /// When what arrives is acknowledged.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ack: Option<Ack>,
+        /// The retransmission time-out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rto: Option<Rto>,
+    }
+}
+
+table! {
+    /// When what arrives is acknowledged (see [`tcp::AckPolicy`]).
+    Ack: tcp::AckPolicy {
+        /// At each so many full segments.
+        every: u32,
+        /// After so long at the latest.
+        max_delay: Span,
+        /// At once for so many segments at the beginning.
+        quick: u32,
+    }
+}
+
+table! {
+    /// The bounds of the retransmission time-out (see [`tcp::Timeouts`]).
+    Rto: tcp::Timeouts {
+        /// Before anything is known of the round trip.
+        initial: Span,
+        /// The least.
+        min: Span,
+        /// The most.
+        max: Span,
+        /// The least allowance beyond the smoothed round trip.
+        margin: Span,
+    }
+}
+
+/// Who opens a data connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Data {
+    /// The client, where PASV's reply says.
+    Pasv,
+    /// The client, where EPSV's reply says.
+    Epsv,
+    /// The server, where PORT says.
+    Port,
+}
+
+impl Form<ftp::DataConnection> for Data {
+    fn of(value: &ftp::DataConnection) -> Option<Self> {
+        Some(match value {
+            ftp::DataConnection::Pasv => Self::Pasv,
+            ftp::DataConnection::Epsv => Self::Epsv,
+            ftp::DataConnection::Port => Self::Port,
+        })
+    }
+
+    fn value(&self) -> ftp::DataConnection {
+        match self {
+            Self::Pasv => ftp::DataConnection::Pasv,
+            Self::Epsv => ftp::DataConnection::Epsv,
+            Self::Port => ftp::DataConnection::Port,
+        }
+    }
+}
+
+/// Congestion control by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Congestion {
+    /// Jacobson's of 1988.
+    Tahoe,
+    /// That of 1990: the first new acknowledgment ends a recovery (RFC 2001).
+    Reno,
+    /// RFC 5681 with RFC 6582: what Linux calls reno.
+    Newreno,
+    /// Vegas, as Linux has it.
+    Vegas,
+    /// Vegas, as its authors had it.
+    VegasPaper,
+    /// Vegas, as the SCPS reference implementation has it.
+    VegasScps,
+    /// BIC.
+    Bic,
+    /// CUBIC, as Linux has it.
+    Cubic,
+    /// CUBIC, as RFC 9438 has it.
+    CubicRfc9438,
+    /// BBR, version 1.
+    Bbr,
+    /// None: what the peer's window takes.
+    None,
+}
+
+impl Congestion {
+    /// All, in the order in which they are listed.
+    pub const ALL: &[Self] = &[
+        Self::Tahoe,
+        Self::Reno,
+        Self::Newreno,
+        Self::Vegas,
+        Self::VegasPaper,
+        Self::VegasScps,
+        Self::Bic,
+        Self::Cubic,
+        Self::CubicRfc9438,
+        Self::Bbr,
+        Self::None,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tahoe => "tahoe",
+            Self::Reno => "reno",
+            Self::Newreno => "newreno",
+            Self::Vegas => "vegas",
+            Self::VegasPaper => "vegas-paper",
+            Self::VegasScps => "vegas-scps",
+            Self::Bic => "bic",
+            Self::Cubic => "cubic",
+            Self::CubicRfc9438 => "cubic-rfc9438",
+            Self::Bbr => "bbr",
+            Self::None => "none",
+        }
+    }
+
+    /// The control of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|congestion| congestion.name() == name)
+    }
+}
+
+impl Form<Algorithm> for Congestion {
+    /// Those with parameters of their own have no name, and are left to the profile.
+    fn of(value: &Algorithm) -> Option<Self> {
+        Self::ALL.iter().copied().find(|congestion| Form::<Algorithm>::value(congestion) == *value)
+    }
+
+    fn value(&self) -> Algorithm {
+        match self {
+            Self::Tahoe => Algorithm::Tahoe(Counting::default()),
+            Self::Reno => Algorithm::Reno(Counting::default()),
+            Self::Newreno => Algorithm::NewReno(Counting::default()),
+            Self::Vegas => Algorithm::Vegas(Vegas::LINUX),
+            Self::VegasPaper => Algorithm::Vegas(Vegas::PAPER),
+            Self::VegasScps => Algorithm::Vegas(Vegas::SCPS),
+            Self::Bic => Algorithm::Bic(Bic::default()),
+            Self::Cubic => Algorithm::Cubic(Cubic::LINUX),
+            Self::CubicRfc9438 => Algorithm::Cubic(Cubic::RFC9438),
+            Self::Bbr => Algorithm::Bbr,
+            Self::None => Algorithm::None { window: None },
+        }
+    }
+}
+
+/// What is sent after a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recovery {
+    /// One segment a round trip (RFC 6582).
+    Newreno,
+    /// By the scoreboard (RFC 6675).
+    Sack,
+    /// Proportional rate reduction (RFC 6937).
+    Prr,
+    /// One segment for every two that arrive.
+    RateHalving,
+}
+
+impl Form<tcp::LossRecovery> for Recovery {
+    fn of(value: &tcp::LossRecovery) -> Option<Self> {
+        Some(match value {
+            tcp::LossRecovery::NewReno => Self::Newreno,
+            tcp::LossRecovery::Sack6675 => Self::Sack,
+            tcp::LossRecovery::Prr => Self::Prr,
+            tcp::LossRecovery::RateHalving => Self::RateHalving,
+        })
+    }
+
+    fn value(&self) -> tcp::LossRecovery {
+        match self {
+            Self::Newreno => tcp::LossRecovery::NewReno,
+            Self::Sack => tcp::LossRecovery::Sack6675,
+            Self::Prr => tcp::LossRecovery::Prr,
+            Self::RateHalving => tcp::LossRecovery::RateHalving,
+        }
+    }
+}
+
+/// What a window is worth after a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Idle {
+    /// The initial window (RFC 5681).
+    Restart,
+    /// Half for each time-out that passed (RFC 2861).
+    Decay,
+}
+
+impl Form<IdleRule> for Idle {
+    fn of(value: &IdleRule) -> Option<Self> {
+        Some(match value {
+            IdleRule::Restart => Self::Restart,
+            IdleRule::Decay => Self::Decay,
+        })
+    }
+
+    fn value(&self) -> IdleRule {
+        match self {
+            Self::Restart => IdleRule::Restart,
+            Self::Decay => IdleRule::Decay,
+        }
+    }
+}
+
+/// Segments, or what RFC 3390 says.
+impl Form<tcp::InitialWindow> for Switch<u32> {
+    fn of(value: &tcp::InitialWindow) -> Option<Self> {
+        Some(match value {
+            tcp::InitialWindow::Rfc3390 => Self::Off,
+            tcp::InitialWindow::Segments(count) => Self::On(*count),
+        })
+    }
+
+    fn value(&self) -> tcp::InitialWindow {
+        match self {
+            Self::Off => tcp::InitialWindow::Rfc3390,
+            Self::On(count) => tcp::InitialWindow::Segments(*count),
+        }
+    }
+}
+
+/// The least buffer: one with less than a few segments is of no use.
+const BUFFER_MIN: u64 = 1000;
+
+impl FtpSettings {
+    /// Settings of TCP alone.
+    #[must_use]
+    pub fn of_tcp(tcp: TcpSettings) -> Self {
+        Self { tcp: Some(tcp), ..Self::default() }
+    }
+
+    /// Changes `config` to what is said here.
+    ///
+    /// # Errors
+    ///
+    /// When a value is out of its range.
+    pub fn apply(&self, config: &mut FtpConfig) -> Result<(), SpecError> {
+        for (key, given) in
+            [("timeout", self.timeout), ("idle", self.idle), ("data_timeout", self.data_timeout)]
+        {
+            super::not_often(key, given)?;
+        }
+        let ftp = &mut config.ftp;
+        if let Some(data) = &self.data {
+            ftp.client.data = data.value();
+        }
+        for (to, given) in [
+            (&mut ftp.client.timeout, self.timeout),
+            (&mut ftp.server.idle, self.idle),
+            (&mut ftp.server.data_timeout, self.data_timeout),
+        ] {
+            *to = given.map_or(*to, Span::duration);
+        }
+        self.tcp.as_ref().map_or(Ok(()), |tcp| tcp.apply(&mut config.streams.options))
+    }
+
+    /// Everything that `config` says.
+    #[must_use]
+    pub fn of(config: &FtpConfig) -> Self {
+        let ftp = &config.ftp;
+        Self {
+            data: Data::of(&ftp.client.data),
+            timeout: Some(Span(ftp.client.timeout)),
+            idle: Some(Span(ftp.server.idle)),
+            data_timeout: Some(Span(ftp.server.data_timeout)),
+            tcp: Some(TcpSettings::of(&config.streams.options)),
+        }
+    }
+}
+
+impl TcpSettings {
+    fn apply(&self, options: &mut tcp::Options) -> Result<(), SpecError> {
+        let buffers = [
+            ("tcp.send_buffer", self.send_buffer),
+            ("tcp.send_buffer_initial", self.send_buffer_initial.and_then(Switch::on)),
+            ("tcp.receive_buffer", self.receive_buffer),
+            ("tcp.receive_buffer_initial", self.receive_buffer_initial.and_then(Switch::on)),
+        ];
+        for (key, given) in buffers {
+            at_least(key, given, BUFFER_MIN)?;
+        }
+        self.apply_fields(options);
+        let buffer = |before, size, initial| changed(before, size, initial);
+        options.send_buffer =
+            buffer(options.send_buffer, self.send_buffer, self.send_buffer_initial);
+        options.receive_buffer =
+            buffer(options.receive_buffer, self.receive_buffer, self.receive_buffer_initial);
+        if let Some(ack) = &self.ack {
+            if ack.every == Some(0) {
+                return Err(SpecError::invalid("tcp.ack.every is 0; it must be at least 1"));
+            }
+            ack.apply_fields(&mut options.acks);
+        }
+        if let Some(rto) = &self.rto {
+            for (key, given) in [
+                ("tcp.rto.initial", rto.initial),
+                ("tcp.rto.min", rto.min),
+                ("tcp.rto.max", rto.max),
+            ] {
+                super::not_often(key, given)?;
+            }
+            rto.apply_fields(&mut options.timeouts);
+        }
+        if options.mss.is_some_and(|mss| mss < 64) {
+            return Err(SpecError::invalid("tcp.mss is less than 64"));
+        }
+        Ok(())
+    }
+
+    fn of(options: &tcp::Options) -> Self {
+        let (send_buffer, send_buffer_initial) = told(options.send_buffer);
+        let (receive_buffer, receive_buffer_initial) = told(options.receive_buffer);
+        Self {
+            send_buffer,
+            send_buffer_initial,
+            receive_buffer,
+            receive_buffer_initial,
+            ack: Some(Ack::of_fields(&options.acks)),
+            rto: Some(Rto::of_fields(&options.timeouts)),
+            ..Self::of_fields(options)
+        }
+    }
+}
+
+/// A buffer of which only a size is said does not grow.
+fn changed(before: tcp::Buffer, size: Option<Size>, initial: Option<Switch<Size>>) -> tcp::Buffer {
+    let max = size.map_or(before.max(), Size::bytes);
+    match initial {
+        Some(Switch::On(initial)) => tcp::Buffer::Auto { initial: initial.bytes(), max },
+        Some(Switch::Off) => tcp::Buffer::Fixed(max),
+        None if size.is_some() => tcp::Buffer::Fixed(max),
+        None => before,
+    }
+}
+
+fn told(buffer: tcp::Buffer) -> (Option<Size>, Option<Switch<Size>>) {
+    match buffer {
+        tcp::Buffer::Fixed(size) => (Some(Size(size)), Some(Switch::Off)),
+        tcp::Buffer::Auto { initial, max } => (Some(Size(max)), Some(Switch::On(Size(initial)))),
+    }
+}

@@ -1,0 +1,297 @@
+//! FTP over TCP through modelled links: what crosses, how long it takes, and what captures and traces
+//! say of it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{self, Write};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use lab::compare::Plan;
+use lab::emulation::transfers::refuse_streams;
+use lab::preset::Preset;
+use lab::run::{self, Recorders, Run};
+use lab::scenario::Scenario;
+use lab::settings::ftp::{Congestion, TcpSettings};
+use slowlight_lab as lab;
+
+/// A file in memory that outlives its writer.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// What is captured into it.
+    fn recorders(&self) -> Recorders {
+        Recorders { pcap: Some(Box::new(self.clone())), trace: None }
+    }
+
+    fn octets(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// A file from a to b, with settings of either.
+fn world(protocol: &str, size: &str, link: &str, settings: &str) -> String {
+    let node = |name: &str| match settings {
+        "" => String::new(),
+        settings => format!("[nodes.{name}.mib]\n{settings}\n"),
+    };
+    format!(
+        "seed = 1
+        capture.at = \"a\"
+        {}{}
+        [[links]]\nfrom = \"a\"\nto = \"b\"\n{link}
+        [[links]]\nfrom = \"b\"\nto = \"a\"\n{link}
+        [[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"{size}\"\nname = \"testfile\"
+        protocol = \"{protocol}\"",
+        node("a"),
+        node("b"),
+    )
+}
+
+fn run_once(toml: &str, recorders: Recorders) -> Run {
+    let scenario = Scenario::parse(toml, "world").unwrap().resolved().unwrap();
+    let contents = run::contents(&scenario).unwrap();
+    run::run(&scenario, &contents, recorders).unwrap()
+}
+
+fn completed(text: &str) -> Run {
+    let run = run_once(text, Recorders::default());
+    assert!(run.succeeded(), "{run:?}");
+    run
+}
+
+const GEO: &str = "rate = \"2 Mbit/s\"\ndelay = \"300 ms\"";
+
+#[test]
+fn a_window_bounds_what_crosses_in_a_round_trip() {
+    // 54,750 octets each 600 ms and what the link needs for a segment and its acknowledgment: the
+    // window of the study, 730 kbit/s.
+    let window = "tcp.receive_buffer = \"54750 B\"\ntcp.window_scale = false";
+    let run = completed(&world("ftp", "5 MB", GEO, window));
+    let transfer = &run.transfers[0];
+    let seconds = transfer.transfer_s.unwrap();
+    let rate = 8.0 * 5e6 / seconds;
+    // A few round trips go by before the window is reached, and one until the confirmation.
+    assert!((675e3..731e3).contains(&rate), "{rate}");
+    // The dialogue before it takes round trips of its own: SYN, greeting, USER, PASS, TYPE, PASV,
+    // and the data connection's.
+    let login = transfer.confirmed_s.unwrap() - seconds;
+    assert!((6.0 * 0.6..9.0 * 0.6).contains(&login), "{login}");
+    let delivered = transfer.delivered_s.unwrap();
+    assert!(delivered < transfer.confirmed_s.unwrap() && delivered > login);
+    assert_eq!(transfer.repairs_str, Some(0), "nothing is sent again");
+}
+
+#[test]
+fn a_large_window_fills_the_link() {
+    let run = completed(&world("ftp", "20 MB", GEO, ""));
+    let rate = 8.0 * 20e6 / run.transfers[0].transfer_s.unwrap();
+    assert!(rate > 1.7e6, "{rate}");
+}
+
+#[test]
+fn every_profile_carries_a_file_through_losses() {
+    let link = "rate = \"5 Mbit/s\"\ndelay = \"20 ms\"\nper = 0.01";
+    for profile in lab::ftp::FtpConfig::profiles() {
+        let run = completed(&world(&format!("ftp/{profile}"), "500 kB", link, ""));
+        let transfer = &run.transfers[0];
+        assert_eq!(transfer.protocol, format!("ftp/{profile}"));
+        assert!(transfer.repairs_str.unwrap() > 0, "{profile}: what is lost is sent again");
+    }
+}
+
+#[test]
+fn every_kind_of_data_connection_and_every_switch() {
+    let link = "rate = \"5 Mbit/s\"\ndelay = \"20 ms\"\nper = 0.02";
+    for settings in [
+        "data = \"pasv\"",
+        "data = \"epsv\"",
+        "data = \"port\"",
+        "tcp = { timestamps = false, sack = false, window_scale = false }",
+        "tcp = { recovery = \"newreno\", rack = false, nagle = false }",
+        "tcp = { recovery = \"rate-halving\", ecn = true, pacing = true }",
+        "tcp = { initial_window = \"off\", idle = \"off\", mss = 536 }",
+        "tcp = { ack = { every = 1 }, rto = { min = \"1 s\" }, tail_loss_probe = true }",
+        "tcp = { send_buffer = \"30 kB\", receive_buffer = \"1 MB\", \
+         receive_buffer_initial = \"20 kB\" }",
+    ] {
+        let text = world("ftp", "300 kB", link, settings);
+        completed(&text);
+        // What is written out when all is settled means the same.
+        let resolved = Scenario::parse(&text, "world").unwrap().resolved().unwrap();
+        let again = Scenario::parse(&resolved.to_toml().unwrap(), "again").unwrap();
+        assert_eq!(again.resolved().unwrap().to_toml().unwrap(), resolved.to_toml().unwrap());
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let wrong = |settings: &str| {
+        let text = world("ftp", "1 kB", GEO, settings);
+        let scenario = Scenario::parse(&text, "world").and_then(Scenario::resolved);
+        scenario.unwrap_err().to_string()
+    };
+    assert!(wrong("tcp.congestion = \"cubik\"").contains("cubic"));
+    assert!(wrong("tcp.receive_buffer = \"10 B\"").contains("tcp.receive_buffer is 10 B"));
+    assert!(wrong("tcp.ack.every = 0").contains("tcp.ack.every is 0"));
+    assert!(wrong("tcp.mss = 10").contains("tcp.mss"));
+    assert!(wrong("timeout = \"0 s\"").contains("timeout is 0 s"));
+    let profile = "ftp/cubik".parse::<lab::protocol::Protocol>().unwrap_err().to_string();
+    assert!(profile.contains("did you mean \"cubic\"?"), "{profile}");
+}
+
+#[test]
+fn it_crosses_relays_and_outages_and_meets_another_on_the_way() {
+    let text = "seed = 1
+        [[links]]\nfrom = \"a\"\nto = \"r\"\nrate = \"2 Mbit/s\"\ndelay = \"10 ms\"
+        outages = [{ at = \"2 s\", for = \"5 s\" }]
+        [[links]]\nfrom = \"r\"\nto = \"a\"\nrate = \"2 Mbit/s\"\ndelay = \"10 ms\"
+        [[links]]\nfrom = \"r\"\nto = \"b\"\nrate = \"1 Mbit/s\"\ndelay = \"100 ms\"
+        queue = \"20 packets\"
+        [[links]]\nfrom = \"b\"\nto = \"r\"\nrate = \"1 Mbit/s\"\ndelay = \"100 ms\"
+        [[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"800 kB\"\nprotocol = \"ftp\"
+        [[transfers]]\nfrom = \"b\"\nto = \"a\"\nsize = \"300 kB\"\nprotocol = \"ftp\"
+        [[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"100 kB\"\nprotocol = \"ftp\"\nstart = \"1 s\"";
+    let run = completed(text);
+    assert_eq!(run.transfers.len(), 3);
+    assert!(
+        run.links[2].lost.contains_key("queue full"),
+        "the relay's queue is full: {:?}",
+        run.links
+    );
+}
+
+#[test]
+fn a_server_that_crashes_is_noticed() {
+    let crash = "[[nodes.b.crashes]]\nat = \"8 s\"\n";
+    let text = world("ftp", "5 MB", GEO, "timeout = \"60 s\"");
+    let text = text.replacen("[[links]]", &format!("{crash}[[links]]"), 1);
+    let run = run_once(&text, Recorders::default());
+    assert_eq!(run.ended, "idle");
+    let transfer = &run.transfers[0];
+    assert!(!transfer.completed && !transfer.wrong_success, "{transfer:?}");
+    assert!(run.time_s < 3600.0, "{}", run.time_s);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_packets() {
+    let lossy = format!("{GEO}\nper = 0.01");
+    let text = world("ftp/bbr", "300 kB", &lossy, "");
+    let captures = [0, 1].map(|_| {
+        let sink = Kept::default();
+        assert!(run_once(&text, sink.recorders()).succeeded());
+        sink.octets()
+    });
+    assert!(captures[0].len() > 300_000);
+    assert!(captures[0] == captures[1]);
+}
+
+#[test]
+fn other_programs_read_its_captures() {
+    let lossy = format!("{GEO}\nper = 0.03");
+    let sink = Kept::default();
+    let run = run_once(&world("ftp", "300 kB", &lossy, ""), sink.recorders());
+    assert!(run.succeeded() && run.transfers[0].repairs_str.unwrap() > 0);
+    let path = std::env::temp_dir().join(format!("slowlight-ftp-{}.pcapng", std::process::id()));
+    std::fs::write(&path, sink.octets()).unwrap();
+    let tshark = |filter: &str, fields: &[&str]| {
+        let mut command = Command::new("tshark");
+        command.args(["-n", "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
+        command.args(["-r", path.to_str().unwrap(), "-Y", filter]);
+        if !fields.is_empty() {
+            command.args(["-T", "fields"]);
+            fields.iter().for_each(|field| _ = command.args(["-e", field]));
+        }
+        Some(String::from_utf8_lossy(&command.output().ok()?.stdout).into_owned())
+    };
+    let Some(bad) =
+        tshark("_ws.malformed || tcp.checksum.status == 0 || ip.checksum.status == 0", &[])
+    else {
+        // Without the program there is nobody to ask.
+        let _ = std::fs::remove_file(&path);
+        return;
+    };
+    assert_eq!(bad, "");
+    let replies = tshark("ftp.response.code", &["ftp.response.code"]).unwrap();
+    let again = tshark(
+        "tcp.analysis.retransmission || tcp.analysis.fast_retransmission",
+        &["frame.number"],
+    )
+    .unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let replies: Vec<_> = replies.split_whitespace().collect();
+    assert!(["220", "331", "230", "200", "227", "150", "226"].iter().all(|r| replies.contains(r)));
+    assert!(!again.is_empty());
+}
+
+#[test]
+fn traces_say_what_packets_are() {
+    let trace = Kept::default();
+    let recorders = Recorders { trace: Some(Box::new(trace.clone())), pcap: None };
+    assert!(run_once(&world("ftp", "20 kB", GEO, ""), recorders).succeeded());
+    let text = String::from_utf8(trace.octets()).unwrap();
+    for kind in ["SYN", "SYN ACK", "data", "FIN", "ACK"] {
+        assert!(text.contains(&format!("\t{kind}\t")), "{kind} is missing:\n{text}");
+    }
+    assert!(!text.contains("not TCP"));
+}
+
+#[test]
+fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
+    let tcp = TcpSettings {
+        congestion: Some(Congestion::Vegas),
+        timestamps: Some(false),
+        ..TcpSettings::default()
+    };
+    let plan = Plan {
+        link: Preset::find("geo").unwrap(),
+        protocols: vec!["ftp".parse().unwrap(), "cfdp".parse().unwrap()],
+        content: run::made_up(1, 0, 100_000).unwrap(),
+        name: "file".to_owned(),
+        receivers: 1,
+        runs: 1,
+        seed: 1,
+        inactivity: None,
+        tcp: Some(tcp),
+        jobs: None,
+    };
+    for protocol in &plan.protocols {
+        let scenario = plan.scenario(protocol, 1).unwrap().to_toml().unwrap();
+        let is_ftp = protocol.to_string() == "ftp";
+        assert_eq!(scenario.contains("congestion = \"vegas\""), is_ftp);
+        assert_eq!(scenario.contains("timestamps = false"), is_ftp);
+    }
+    let rows = lab::compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
+    assert!(rows.iter().all(|row| row.completed == 1));
+    let timed = |row: &&lab::compare::Row| row.transfer_s.is_some();
+    assert_eq!(rows.iter().find(timed).unwrap().protocol, "ftp");
+}
+
+#[test]
+fn real_hosts_refuse_it_and_say_what_to_do() {
+    let scenario = Scenario::parse(&world("ftp/reno", "1 kB", GEO, ""), "world").unwrap();
+    let refused = refuse_streams(&scenario.resolved().unwrap()).unwrap_err().to_string();
+    assert!(refused.contains("ftp/reno runs in the simulator"), "{refused}");
+    assert!(refused.contains("tool = \"ftp\""), "{refused}");
+    let other = Scenario::parse(&world("cfdp", "1 kB", GEO, ""), "world").unwrap();
+    refuse_streams(&other.resolved().unwrap()).unwrap();
+}
+
+#[test]
+fn where_light_takes_long_a_connection_needs_a_longer_time_out() {
+    let far = "rate = \"2 Mbit/s\"\ndelay = \"40 s\"";
+    let run = run_once(&world("ftp", "20 kB", far, ""), Recorders::default());
+    assert!(run.ended == "idle" && !run.transfers[0].completed);
+    completed(&world("ftp", "20 kB", far, "tcp.rto.initial = \"100 s\""));
+}
