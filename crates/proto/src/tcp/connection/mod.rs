@@ -197,7 +197,10 @@ pub(crate) struct Connection {
     reduced: bool,
 
     syn_due: bool,
+    /// SYNs sent, answers to those of the peer that came again among them.
     syn_tries: u32,
+    /// SYNs that nobody answered in time.
+    syn_timeouts: u32,
     timers: Timers,
 }
 

@@ -137,6 +137,7 @@ impl Connection {
             reduced: false,
             syn_due: true,
             syn_tries: 0,
+            syn_timeouts: 0,
             timers: Timers::default(),
             options,
         }

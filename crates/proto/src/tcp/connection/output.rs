@@ -346,7 +346,8 @@ impl Connection {
         self.syn_tries += 1;
         self.syn_due = false;
         self.last_sent = now;
-        self.timers.syn_at = Some(now + self.rtt.timeout());
+        // A peer that asks again does not put off the end of waiting for it.
+        self.timers.syn_at.get_or_insert(now + self.rtt.timeout());
         true
     }
 
