@@ -161,7 +161,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // What a shell reports for a program that ctrl-C ended.
         return Ok(ExitCode::from(130));
     };
-    let succeeded = rows.iter().all(|row| row.completed == row.runs);
+    let is_done = |row: &Row| row.completed == row.runs;
+    // Without names the question is which of all can do it: FTP cannot reach Mars.
+    let succeeded = match args.protocol.as_slice() {
+        [] => rows.iter().any(is_done),
+        _ => rows.iter().all(is_done),
+    };
     crate::told(tell(args, &plan, &rows), succeeded)
 }
 

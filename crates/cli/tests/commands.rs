@@ -62,7 +62,7 @@ fn three_protocols_are_ranked_over_every_link_with_a_name() {
             assert!((0.1..=1.0).contains(&efficiency), "{link}: {row}");
         }
         let goodputs: Vec<f64> =
-            rows.iter().map(|row| row["goodput_bps"]["mean"].as_f64().unwrap()).collect();
+            rows.iter().filter_map(|row| row["goodput_bps"]["mean"].as_f64()).collect();
         assert!(goodputs.is_sorted_by(|a, b| a >= b), "{link}: {goodputs:?}");
     }
 }

@@ -103,6 +103,15 @@ struct Timers {
     linger_at: Option<Time>,
 }
 
+/// What was done to open it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Syns {
+    /// SYNs sent, answers to those of the peer that came again among them.
+    tries: u32,
+    /// Those that nobody answered in time.
+    timeouts: u32,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -197,10 +206,7 @@ pub(crate) struct Connection {
     reduced: bool,
 
     syn_due: bool,
-    /// SYNs sent, answers to those of the peer that came again among them.
-    syn_tries: u32,
-    /// SYNs that nobody answered in time.
-    syn_timeouts: u32,
+    syns: Syns,
     timers: Timers,
 }
 

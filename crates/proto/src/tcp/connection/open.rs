@@ -3,7 +3,7 @@
 use engine::{PathId, Time};
 use wire::tcp::{Flags, Segment, TcpOption};
 
-use super::{Connection, Events, Rules, Stamps, Timers};
+use super::{Connection, Events, Rules, Stamps, Syns, Timers};
 use crate::tcp::autotune::ReceiveTuning;
 use crate::tcp::cc;
 use crate::tcp::config::Options;
@@ -136,8 +136,7 @@ impl Connection {
             echo: false,
             reduced: false,
             syn_due: true,
-            syn_tries: 0,
-            syn_timeouts: 0,
+            syns: Syns::default(),
             timers: Timers::default(),
             options,
         }
@@ -240,7 +239,7 @@ impl Connection {
         if answers {
             flags |= Flags::ACK;
             flags |= if self.ecn { Flags::ECE } else { Flags::NONE };
-        } else if self.options.ecn && self.syn_tries == 0 {
+        } else if self.options.ecn && self.syns.tries == 0 {
             // A SYN that is sent again asks no more, in case that was why it was lost.
             flags |= Flags::ECE | Flags::CWR;
         }
@@ -270,7 +269,7 @@ impl Connection {
         self.window = u64::from(header.window);
         self.window_max = self.window;
         if acknowledges {
-            if self.syn_tries == 1 {
+            if self.syns.tries == 1 {
                 self.rtt.sample(now.since(self.last_sent), 1);
             }
             self.una = ack;
@@ -286,7 +285,7 @@ impl Connection {
 
     /// An acknowledgment of the SYN has come in SYN-RECEIVED.
     pub(super) fn syn_acknowledged(&mut self, now: Time, segment: &Segment<'_>) {
-        if self.syn_tries == 1 {
+        if self.syns.tries == 1 {
             self.rtt.sample(now.since(self.last_sent), 1);
         }
         self.una = self.iss + 1;
@@ -297,7 +296,7 @@ impl Connection {
     }
 
     fn establish(&mut self, now: Time) {
-        if self.syn_tries > 1 {
+        if self.syns.tries > 1 {
             self.rtt.syn_timed_out();
         }
         self.rtt.end_backoff();

@@ -343,7 +343,7 @@ impl Connection {
         self.flow.write(packet, header, &options, Ecn::NotEct);
         self.counts.segments_sent += 1;
         self.nxt = self.iss + 1;
-        self.syn_tries += 1;
+        self.syns.tries += 1;
         self.syn_due = false;
         self.last_sent = now;
         // A peer that asks again does not put off the end of waiting for it.

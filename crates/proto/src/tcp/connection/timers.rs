@@ -62,8 +62,8 @@ impl Connection {
     }
 
     fn syn_timed_out(&mut self) {
-        self.syn_timeouts += 1;
-        if self.syn_timeouts > self.options.syn_retries {
+        self.syns.timeouts += 1;
+        if self.syns.timeouts > self.options.syn_retries {
             return self.end(CloseReason::TimedOut);
         }
         self.rtt.back_off();
