@@ -171,7 +171,7 @@ pub struct Transfer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// A program of others that carries the file in place of a protocol, in the emulator: the name of
-    /// an [adapter](crate::adapter), or the path of one, which ends in `.toml`, relative to the
+    /// an [adapter], or the path of one, which ends in `.toml`, relative to the
     /// scenario.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,

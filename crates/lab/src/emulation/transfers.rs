@@ -1,5 +1,5 @@
 //! The transfers of a scenario between the hosts of an emulated world, by the engines that the
-//! simulator runs, configured as they are there, and by [tools](super::tools).
+//! simulator runs, configured as they are there, and by [tools].
 
 use std::collections::BTreeMap;
 use std::io;
