@@ -108,8 +108,16 @@ pub enum Effect {
     Connect {
         /// Names the path that comes up, or the answer.
         ticket: Ticket,
+        /// Where it begins: an address and port, which may be another host's, as those of the client
+        /// that a transparent proxy stands for. `None`: wherever the driver likes.
+        from: Option<SocketAddr>,
         /// Whereto.
         to: SocketAddr,
+    },
+    /// Connect no longer the stream of an [`Effect::Connect`] that has not come up. Not answered.
+    StopConnecting {
+        /// Which.
+        ticket: Ticket,
     },
     /// Wait for one stream that a peer opens to this host; answered by [`Completion::Listening`]. It
     /// comes up as a path of the driver's choice whose [`PathInfo::asked`] is the ticket.
@@ -130,6 +138,13 @@ pub enum Effect {
     /// received. Not answered: the path is down from here on.
     ClosePath {
         /// The path.
+        path: PathId,
+    },
+    /// Give up a stream at once: what was pulled before and is not sent is thrown away, and the peer is
+    /// reset, so that it does not take what it has for all. Not answered: the path is down from here
+    /// on.
+    ResetPath {
+        /// The stream.
         path: PathId,
     },
     /// End the sending half of a stream, after what was pulled before; so an engine asks for it
@@ -344,8 +359,10 @@ impl Effect {
             Self::Store(effect) => effect.ticket(),
             Self::Connect { ticket, .. } | Self::Listen { ticket, .. } => Some(*ticket),
             Self::OpenPath { .. }
+            | Self::StopConnecting { .. }
             | Self::StopListening { .. }
             | Self::ClosePath { .. }
+            | Self::ResetPath { .. }
             | Self::ShutdownWrite { .. }
             | Self::StartTls { .. }
             | Self::PauseRead { .. }
@@ -366,11 +383,13 @@ impl Effect {
                 | StoreEffect::Index { ticket, .. },
             )
             | Self::Connect { ticket, .. }
+            | Self::StopConnecting { ticket }
             | Self::Listen { ticket, .. }
             | Self::StopListening { ticket } => *ticket = to,
             Self::Store(StoreEffect::Close { .. })
             | Self::OpenPath { .. }
             | Self::ClosePath { .. }
+            | Self::ResetPath { .. }
             | Self::ShutdownWrite { .. }
             | Self::StartTls { .. }
             | Self::PauseRead { .. }

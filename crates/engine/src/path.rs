@@ -88,7 +88,8 @@ impl PathInfo {
 pub enum PathEvent {
     /// The path can be used, or what is known of it changed.
     Up(PathInfo),
-    /// The path cannot be used: an outage, a contact's end, a closed connection.
+    /// The path cannot be used: an outage, a contact's end, a closed connection. A stream that goes
+    /// down before both its halves have ended was reset, or its peer does not answer.
     Down,
     /// No room for one more MTU (datagram, message), or none at all (stream).
     Blocked,

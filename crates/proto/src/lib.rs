@@ -10,6 +10,7 @@ mod losses;
 pub mod ltp;
 pub mod norm;
 mod path;
+pub mod pep;
 mod ranges;
 mod recent;
 mod replies;

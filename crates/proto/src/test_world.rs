@@ -150,10 +150,12 @@ impl<E: Engine> World<E> {
             Effect::ResumeRead { .. } => host.paused = false,
             Effect::OpenPath { .. }
             | Effect::ClosePath { .. }
+            | Effect::ResetPath { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. }
             | Effect::Connect { .. }
             | Effect::Listen { .. }
+            | Effect::StopConnecting { .. }
             | Effect::StopListening { .. } => {}
             Effect::Store(effect) => {
                 match host.dies_after.as_mut() {

@@ -529,7 +529,7 @@ impl<E: Engine> Driver<E> {
                     };
                     self.engine.handle_input(self.clock.now(), Input::Path(path, event));
                 }
-                Effect::ClosePath { path } => {
+                Effect::ClosePath { path } | Effect::ResetPath { path } => {
                     self.paused.remove(&path);
                     if self.groups.knows(path) {
                         self.groups.close(path);
@@ -547,7 +547,7 @@ impl<E: Engine> Driver<E> {
                     let answer = Err(EffectError::Failed("this driver has no streams".into()));
                     self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
                 }
-                Effect::StopListening { .. } => {}
+                Effect::StopConnecting { .. } | Effect::StopListening { .. } => {}
                 Effect::ShutdownWrite { path } | Effect::StartTls { path, .. } => {
                     tracing::warn!(?path, "datagrams have no stream to end or to protect");
                 }

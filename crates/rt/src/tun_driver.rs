@@ -320,8 +320,10 @@ impl<E: Engine> TunDriver<E> {
                 Effect::Store(_)
                 | Effect::Connect { .. }
                 | Effect::Listen { .. }
+                | Effect::StopConnecting { .. }
                 | Effect::StopListening { .. }
                 | Effect::ClosePath { .. }
+                | Effect::ResetPath { .. }
                 | Effect::ShutdownWrite { .. }
                 | Effect::StartTls { .. } => {
                     if let Some(ticket) = effect.ticket() {

@@ -217,9 +217,9 @@ impl<E: Engine> Host<E> {
                     let answer = Err(EffectError::NotAllowed);
                     engine.handle_input(now, Input::Done(ticket, answer));
                 }
-                Effect::StopListening { .. } => {}
+                Effect::StopConnecting { .. } | Effect::StopListening { .. } => {}
                 Effect::OpenPath { path } => self.stack.open(now, path, net),
-                Effect::ClosePath { path } => self.stack.close(path),
+                Effect::ClosePath { path } | Effect::ResetPath { path } => self.stack.close(path),
                 Effect::PauseRead { path } => self.stack.pause(path, true),
                 Effect::ResumeRead { path } => self.stack.pause(path, false),
                 // Datagrams have no half to shut down, and TLS runs over streams alone.

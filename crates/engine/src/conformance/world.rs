@@ -629,13 +629,14 @@ impl<'a, S: Subject> World<'a, S> {
             Effect::OpenPath { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. }
+            | Effect::StopConnecting { .. }
             | Effect::StopListening { .. } => {}
             // The subjects of this world talk in datagrams.
             Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
                 let answer = Err(EffectError::NotAllowed);
                 host.engine.handle_input(self.now, Input::Done(ticket, answer));
             }
-            Effect::ClosePath { .. } => host.path = PathState::Down,
+            Effect::ClosePath { .. } | Effect::ResetPath { .. } => host.path = PathState::Down,
             Effect::Store(effect) => self.store(role, effect),
         }
         Ok(())

@@ -355,8 +355,10 @@ impl World {
                 self.streams[stream].halves[1 - end].paused = false;
                 self.accept(stream, 1 - end);
             }
-            Effect::ClosePath { path } => self.close(node, path),
-            Effect::OpenPath { .. } | Effect::StopListening { .. } => {}
+            Effect::ClosePath { path } | Effect::ResetPath { path } => self.close(node, path),
+            Effect::OpenPath { .. }
+            | Effect::StopConnecting { .. }
+            | Effect::StopListening { .. } => {}
             // The streams of this world are laid by hand.
             Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
                 let input = Input::Done(ticket, Err(EffectError::NotAllowed));

@@ -281,8 +281,10 @@ impl Actor {
             Effect::OpenPath { .. }
             | Effect::Connect { .. }
             | Effect::Listen { .. }
+            | Effect::StopConnecting { .. }
             | Effect::StopListening { .. }
             | Effect::ClosePath { .. }
+            | Effect::ResetPath { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. }
             | Effect::PauseRead { .. }

@@ -167,7 +167,7 @@ impl Core {
     /// Connects to an address.
     pub(super) fn connect(&mut self, control: PathId, to: SocketAddr) -> DataId {
         let ticket = self.next_ticket();
-        self.effects.push_back(Effect::Connect { ticket, to });
+        self.effects.push_back(Effect::Connect { ticket, from: None, to });
         self.add_data(control, ticket)
     }
 

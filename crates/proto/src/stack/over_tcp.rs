@@ -346,10 +346,10 @@ impl<A: Engine> OverTcp<A> {
         match effect {
             Effect::Store(_) => self.effects.push_back(effect),
             Effect::OpenPath { path } => self.open(now, path),
-            Effect::Connect { ticket, to } => {
+            Effect::Connect { ticket, from, to } => {
                 let peers = &self.config.peers;
                 let path = self.streams.new_path(|path| peers.contains_key(&path));
-                self.connect(now, path, to, Some(ticket));
+                self.connect(now, path, (from, to), Some(ticket));
             }
             Effect::Listen { ticket, near } => {
                 let answer = self.listen(ticket, near).map(Completion::Listening);
@@ -360,7 +360,20 @@ impl<A: Engine> OverTcp<A> {
                     self.stop_listening(now, id);
                 }
             }
+            Effect::StopConnecting { ticket } => {
+                if let Some(path) = self.streams.opening(ticket) {
+                    self.leave(now, path);
+                }
+            }
             Effect::ClosePath { path } => self.leave(now, path),
+            Effect::ResetPath { path } => {
+                if self.holds(path) {
+                    self.held = None;
+                }
+                if let Some(stream) = self.streams.remove(path) {
+                    let _ = self.below.abort(now, stream.connection);
+                }
+            }
             Effect::ShutdownWrite { path } => {
                 let holds = self.holds(path);
                 let Some(stream) = self.streams.by_path.get_mut(&path) else { return };
@@ -396,20 +409,24 @@ impl<A: Engine> OverTcp<A> {
             return;
         }
         match self.config.peers.get(&path).copied() {
-            Some(to) => self.connect(now, path, to, None),
+            Some(to) => self.connect(now, path, (None, to), None),
             None => self.tell(now, path, PathEvent::Down),
         }
     }
 
-    fn connect(&mut self, now: Time, path: PathId, to: SocketAddr, asked: Option<Ticket>) {
+    fn connect(
+        &mut self,
+        now: Time,
+        path: PathId,
+        (from, to): (Option<SocketAddr>, SocketAddr),
+        asked: Option<Ticket>,
+    ) {
         let full = self.streams.count() >= self.config.limits.streams;
         let mut addresses = self.config.addresses.iter();
-        let local = addresses.find(|address| address.is_ipv4() == to.is_ipv4());
+        let own = addresses.find(|address| address.is_ipv4() == to.is_ipv4());
+        let local = from.or(own.map(|address| SocketAddr::new(*address, 0)));
         let connection = match local.filter(|_| !full) {
-            Some(local) => {
-                let local = SocketAddr::new(*local, 0);
-                self.below.connect(now, local, to, self.config.options.clone())
-            }
+            Some(local) => self.below.connect(now, local, to, self.config.options.clone()),
             None if full => Err(RequestError::Full),
             None => Err(RequestError::Address),
         };

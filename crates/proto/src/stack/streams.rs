@@ -139,6 +139,12 @@ impl Streams {
         found.map(|(id, _)| *id)
     }
 
+    /// The stream that is being connected for an effect.
+    pub(super) fn opening(&self, ticket: Ticket) -> Option<PathId> {
+        let asked = Phase::Opening(Some(ticket));
+        self.by_path.iter().find(|(_, stream)| stream.phase == asked).map(|(path, _)| *path)
+    }
+
     /// Octets held.
     pub(super) fn memory(&self) -> usize {
         let kept = self.by_path.values().map(|stream| stream.kept.capacity());

@@ -323,7 +323,7 @@ impl World {
                 assert_eq!((host, path), (0, SERVER));
                 self.join((host, path), [None, None], 21);
             }
-            Effect::Connect { ticket, to } => {
+            Effect::Connect { ticket, to, .. } => {
                 self.at(self.now + DELAY, Event::Connect { from: host, ticket, to });
             }
             Effect::Listen { ticket, .. } => {
@@ -339,7 +339,10 @@ impl World {
             Effect::ClosePath { path } => self.close(host, path),
             Effect::PauseRead { path } => self.pause(host, path, true),
             Effect::ResumeRead { path } => self.pause(host, path, false),
-            Effect::ShutdownWrite { .. } | Effect::StartTls { .. } => panic!("nobody asks for it"),
+            Effect::StopConnecting { .. }
+            | Effect::ResetPath { .. }
+            | Effect::ShutdownWrite { .. }
+            | Effect::StartTls { .. } => panic!("nobody asks for it"),
         }
     }
 

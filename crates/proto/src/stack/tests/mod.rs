@@ -167,13 +167,13 @@ fn nobody_there_and_nobody_who_listens() {
     world.run();
     // Whoever is asked for at a port without a listener.
     let (to, ticket) = (std::net::SocketAddr::new(address(1).ip(), 99), Ticket(7));
-    world.on(0, |talker| talker.effects.push_back(Effect::Connect { ticket, to }));
+    world.on(0, |talker| talker.effects.push_back(Effect::Connect { ticket, from: None, to }));
     world.run();
     assert!(matches!(world.above(0).answers[..], [(Ticket(7), Err(_))]));
     // Whoever is switched off.
     world.kill(1);
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(8), to: address(1) });
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(8), from: None, to: address(1) });
         talker.effects.push_back(Effect::OpenPath { path: SERVICE });
         // A path that leads nowhere.
         talker.effects.push_back(Effect::OpenPath { path: PathId(77) });
@@ -204,7 +204,7 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
     assert_eq!(to.ip(), address(1).ip());
     assert_ne!(to.port(), PORT);
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(1), to });
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(1), from: None, to });
     });
     world.run_for(Duration::from_secs(1));
     let asked = |world: &World<Talker>, host: usize| -> BTreeSet<_> {
@@ -214,7 +214,7 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
     assert_eq!(asked(&world, 1), BTreeSet::from([None, Some(ticket)]));
     // It was for one stream.
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(2), to });
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(2), from: None, to });
     });
     world.run_for(Duration::from_secs(1));
     assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
@@ -233,7 +233,7 @@ fn nobody_waits_any_more_where_waiting_was_stopped() {
     };
     world.on(1, |talker| talker.effects.push_back(Effect::StopListening { ticket }));
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(2), to });
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(2), from: None, to });
     });
     world.run_for(Duration::from_secs(1));
     assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
@@ -247,7 +247,7 @@ fn streams_are_bounded() {
     });
     world.on(0, |talker| {
         for ticket in (1..=3).map(Ticket) {
-            talker.effects.push_back(Effect::Connect { ticket, to: address(1) });
+            talker.effects.push_back(Effect::Connect { ticket, from: None, to: address(1) });
         }
     });
     world.run_for(Duration::from_secs(2));
@@ -260,7 +260,7 @@ fn streams_are_bounded() {
         config.limits.streams = if config.listen.is_empty() { 9 } else { 1 };
     });
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(1), to: address(1) });
+        talker.effects.push_back(Effect::Connect { ticket: Ticket(1), from: None, to: address(1) });
     });
     world.run_for(Duration::from_secs(2));
     assert_eq!(world.above(1).talks.len(), 1);

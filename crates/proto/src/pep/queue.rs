@@ -1,0 +1,131 @@
+//! Octets that wait to be passed on.
+
+use std::collections::VecDeque;
+
+/// Octets of a block of memory.
+pub(super) const BLOCK: usize = 16 << 10;
+
+/// Blocks that are kept for the next one who needs some: 1 MiB.
+const SPARE_MAX: usize = 64;
+
+/// Blocks of memory that are not in use.
+#[derive(Debug, Default)]
+pub(super) struct Spare(Vec<Box<[u8]>>);
+
+impl Spare {
+    fn take(&mut self) -> Box<[u8]> {
+        self.0.pop().unwrap_or_else(|| vec![0; BLOCK].into_boxed_slice())
+    }
+
+    fn give(&mut self, block: Box<[u8]>) {
+        if self.0.len() < SPARE_MAX {
+            self.0.push(block);
+        }
+    }
+
+    /// Gives all memory back.
+    pub(super) fn clear(&mut self) {
+        self.0 = Vec::new();
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.0.len() * BLOCK
+    }
+}
+
+/// Octets in their order, in blocks that are taken from and given back to [`Spare`].
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    blocks: VecDeque<Box<[u8]>>,
+    /// Where the first octet lies in the first block.
+    start: usize,
+    len: usize,
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.blocks.len() * BLOCK
+    }
+
+    pub(super) fn push(&mut self, mut octets: &[u8], spare: &mut Spare) {
+        while !octets.is_empty() {
+            let at = (self.start + self.len) % BLOCK;
+            if self.start + self.len == self.blocks.len() * BLOCK {
+                self.blocks.push_back(spare.take());
+            }
+            let block = self.blocks.back_mut().expect("the last octet's block, or a new one");
+            let (now, later) = octets.split_at(octets.len().min(BLOCK - at));
+            block[at..at + now.len()].copy_from_slice(now);
+            self.len += now.len();
+            octets = later;
+        }
+    }
+
+    /// Moves the first octets into `out`, which is not longer than there are.
+    pub(super) fn pop(&mut self, mut out: &mut [u8], spare: &mut Spare) {
+        while !out.is_empty() {
+            let block = self.blocks.front().expect("there are as many octets");
+            let count = out.len().min(BLOCK - self.start);
+            let (now, later) = out.split_at_mut(count);
+            now.copy_from_slice(&block[self.start..self.start + count]);
+            (self.start, self.len, out) = (self.start + count, self.len - count, later);
+            if self.start == BLOCK || self.len == 0 {
+                self.start = 0;
+                self.blocks.pop_front().into_iter().for_each(|block| spare.give(block));
+            }
+        }
+    }
+
+    /// Throws all away.
+    pub(super) fn clear(&mut self, spare: &mut Spare) {
+        std::mem::take(&mut self.blocks).into_iter().for_each(|block| spare.give(block));
+        (self.start, self.len) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn gives_what_it_was_given(
+            ops in prop::collection::vec((0..50_000_usize, 0..50_000_usize), 1..30),
+        ) {
+            let (mut queue, mut spare) = (Queue::default(), Spare::default());
+            let mut model: VecDeque<u8> = VecDeque::new();
+            let mut next = 0_u32;
+            for (push, pop) in ops {
+                let octets: Vec<u8> = (0..push)
+                    .map(|_| {
+                        next += 1;
+                        (next.wrapping_mul(0x9e37_79b1) >> 24) as u8
+                    })
+                    .collect();
+                queue.push(&octets, &mut spare);
+                model.extend(&octets);
+                let mut out = vec![0; pop.min(model.len())];
+                queue.pop(&mut out, &mut spare);
+                let expected: Vec<u8> = model.drain(..out.len()).collect();
+                prop_assert!(out == expected);
+                prop_assert_eq!(queue.len(), model.len());
+                // The first and the last block may be used in part.
+                prop_assert!(queue.memory() < model.len() + 2 * BLOCK);
+                prop_assert!(!queue.is_empty() || queue.memory() == 0);
+            }
+            queue.clear(&mut spare);
+            prop_assert_eq!((queue.len(), queue.memory()), (0, 0));
+            prop_assert!(spare.memory() <= SPARE_MAX * BLOCK);
+        }
+    }
+}

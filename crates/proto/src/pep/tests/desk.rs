@@ -1,0 +1,282 @@
+//! A driver of streams whose far ends are the test: it hands in what is there, holds the proxy to the
+//! contract, and keeps what comes out.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::{
+    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Receive, Ticket, Time, TxBuf,
+};
+
+use super::super::{Config, Indication, Pep};
+
+pub(super) fn client(number: u16) -> SocketAddr {
+    SocketAddr::from(([10, 1, 0, 1], 40_000 + number))
+}
+
+pub(super) fn server() -> SocketAddr {
+    SocketAddr::from(([10, 2, 0, 1], 80))
+}
+
+/// One stream, from its far end.
+#[derive(Debug, Default)]
+pub(super) struct Far {
+    /// What it sends and the proxy was not handed yet.
+    pub(super) says: Vec<u8>,
+    /// It sends no more behind that.
+    pub(super) ends: bool,
+    told_end: bool,
+    /// What came.
+    pub(super) heard: Vec<u8>,
+    /// How much more it takes.
+    pub(super) window: usize,
+    /// What was pulled and found no room.
+    kept: Vec<u8>,
+    blocked: bool,
+    pub(super) paused: bool,
+    /// The end of what the proxy sends was heard.
+    pub(super) heard_end: bool,
+    shut: bool,
+    /// The proxy left it.
+    pub(super) closed: bool,
+    pub(super) reset: bool,
+}
+
+/// The proxy with its driver.
+pub(super) struct Desk {
+    pub(super) now: Time,
+    pub(super) pep: Pep,
+    config: Config,
+    pub(super) streams: BTreeMap<PathId, Far>,
+    /// Streams that were asked for: from where, whereto.
+    pub(super) asked: BTreeMap<Ticket, (Option<SocketAddr>, SocketAddr)>,
+    pub(super) told: Vec<Indication>,
+    next: u32,
+    /// The longest piece that is handed in.
+    pub(super) piece: usize,
+}
+
+impl Desk {
+    pub(super) fn new(config: Config) -> Self {
+        Self {
+            now: Time::from_secs(50),
+            pep: Pep::new(config.clone()),
+            config,
+            streams: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            told: Vec::new(),
+            next: 0,
+            piece: Receive::PIECE_MAX,
+        }
+    }
+
+    fn new_path(&mut self) -> PathId {
+        self.next += 1;
+        PathId(self.next)
+    }
+
+    /// A client opens a stream to the server.
+    pub(super) fn open(&mut self, number: u16) -> PathId {
+        let path = self.new_path();
+        self.streams.insert(path, Far { window: usize::MAX, ..Far::default() });
+        let info = PathInfo { ends: Some((server(), client(number))), ..PathInfo::stream() };
+        self.event(path, PathEvent::Up(info));
+        path
+    }
+
+    /// The server accepts.
+    pub(super) fn accept(&mut self, ticket: Ticket) -> PathId {
+        let (from, to) = self.asked.remove(&ticket).expect("it was asked for");
+        let path = self.new_path();
+        self.streams.insert(path, Far { window: usize::MAX, ..Far::default() });
+        let near = from.unwrap_or(SocketAddr::from(([10, 9, 0, 1], 1)));
+        let info = PathInfo { ends: Some((near, to)), asked: Some(ticket), ..PathInfo::stream() };
+        self.event(path, PathEvent::Up(info));
+        path
+    }
+
+    /// A client's stream and the server's.
+    pub(super) fn pair(&mut self, number: u16) -> [PathId; 2] {
+        let near = self.open(number);
+        let ticket = *self.asked.keys().next_back().expect("the proxy asks for the server");
+        [near, self.accept(ticket)]
+    }
+
+    pub(super) fn refuse(&mut self, ticket: Ticket) {
+        self.asked.remove(&ticket).expect("it was asked for");
+        let answer = Err(EffectError::Failed("nobody listens there".to_owned()));
+        self.pep.handle_input(self.now, Input::Done(ticket, answer));
+        self.drain();
+    }
+
+    pub(super) fn event(&mut self, path: PathId, event: PathEvent) {
+        self.pep.handle_input(self.now, Input::Path(path, event));
+        self.drain();
+    }
+
+    pub(super) fn down(&mut self, path: PathId) {
+        self.streams.remove(&path);
+        self.event(path, PathEvent::Down);
+    }
+
+    /// The far end of a stream sends, and perhaps ends.
+    pub(super) fn say(&mut self, path: PathId, octets: &[u8], ends: bool) {
+        let far = self.streams.get_mut(&path).expect("a stream");
+        far.says.extend_from_slice(octets);
+        far.ends |= ends;
+        self.work();
+    }
+
+    /// The far end of a stream takes so much more.
+    pub(super) fn take(&mut self, path: PathId, octets: usize) {
+        let far = self.streams.get_mut(&path).expect("a stream");
+        far.window = far.window.saturating_add(octets);
+        self.work();
+    }
+
+    pub(super) fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(deadline) = self.pep.poll_timeout().filter(|next| next.at <= until) {
+            self.now = self.now.max(deadline.at);
+            self.pep.handle_timeout(self.now);
+            self.drain();
+            let next = self.pep.poll_timeout();
+            assert!(next.is_none_or(|next| next.at > self.now), "{next:?}");
+        }
+        self.now = until;
+    }
+
+    /// Hands in all that is to be read, one piece of each stream after the other.
+    pub(super) fn work(&mut self) {
+        let mut worked = true;
+        while worked {
+            worked = false;
+            let paths: Vec<_> = self.streams.keys().copied().collect();
+            for path in paths {
+                worked |= self.flush(path) | self.hand_in(path);
+            }
+        }
+    }
+
+    fn hand_in(&mut self, path: PathId) -> bool {
+        let Some(far) = self.streams.get_mut(&path) else { return false };
+        if far.paused {
+            return false;
+        }
+        if far.says.is_empty() {
+            if !far.ends || std::mem::replace(&mut far.told_end, true) {
+                return false;
+            }
+            self.event(path, PathEvent::ReadClosed);
+            return true;
+        }
+        let rest = far.says.split_off(far.says.len().min(self.piece));
+        let piece = std::mem::replace(&mut far.says, rest);
+        self.pep.handle_input(self.now, Input::Receive(Receive::datagram(path, &piece)));
+        self.drain();
+        true
+    }
+
+    /// Gives a far end what it takes of what waits for it.
+    fn flush(&mut self, path: PathId) -> bool {
+        let Some(far) = self.streams.get_mut(&path) else { return false };
+        let count = far.kept.len().min(far.window);
+        far.window -= count;
+        far.heard.extend(far.kept.drain(..count));
+        far.heard_end = far.shut && far.kept.is_empty();
+        if far.blocked && far.kept.is_empty() {
+            far.blocked = false;
+            self.event(path, PathEvent::Writable);
+            return true;
+        }
+        false
+    }
+
+    fn drain(&mut self) {
+        let mut tx = TxBuf::with_limits(1, Receive::PIECE_MAX);
+        loop {
+            let mut worked = false;
+            while let Some(effect) = self.pep.poll_effect() {
+                self.carry_out(effect);
+                worked = true;
+            }
+            tx.clear();
+            if let Some(transmit) = self.pep.poll_transmit(self.now, &mut tx) {
+                let far = self.streams.get_mut(&transmit.path).expect("a stream that is up");
+                assert!(!far.blocked && !far.shut && !far.closed, "{:?}: {far:?}", transmit.path);
+                far.kept.extend_from_slice(tx.bytes());
+                let full = far.kept.len() > far.window;
+                far.blocked = full;
+                self.flush(transmit.path);
+                if full {
+                    self.pep.handle_input(self.now, Input::Path(transmit.path, PathEvent::Blocked));
+                }
+                worked = true;
+            }
+            while let Some(told) = self.pep.poll_indication() {
+                self.told.push(told);
+                worked = true;
+            }
+            self.check();
+            if !worked {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Connect { ticket, from, to } => _ = self.asked.insert(ticket, (from, to)),
+            Effect::StopConnecting { ticket } => {
+                self.asked.remove(&ticket).expect("it was asked for");
+            }
+            Effect::PauseRead { path } => self.far(path).paused = true,
+            Effect::ResumeRead { path } => {
+                assert!(self.far(path).paused, "only what is paused is resumed");
+                self.far(path).paused = false;
+            }
+            Effect::ShutdownWrite { path } => {
+                let far = self.far(path);
+                assert!(!far.shut, "once");
+                far.shut = true;
+                far.heard_end = far.kept.is_empty();
+            }
+            Effect::ClosePath { path } => self.far(path).closed = true,
+            Effect::ResetPath { path } => {
+                let far = self.far(path);
+                (far.closed, far.reset) = (true, true);
+                far.says.clear();
+                far.ends = false;
+            }
+            other => panic!("a proxy has no use for {other:?}"),
+        }
+    }
+
+    fn far(&mut self, path: PathId) -> &mut Far {
+        let far = self.streams.get_mut(&path).expect("a stream");
+        assert!(!far.closed, "the stream was left");
+        far
+    }
+
+    /// What holds at any time.
+    fn check(&self) {
+        let statistics = self.pep.statistics();
+        let reports: Vec<_> = self.pep.connections().collect();
+        let held: usize = reports.iter().flat_map(|report| report.buffered).sum();
+        assert_eq!(held, statistics.buffered);
+        assert!(held <= self.config.octets_max(), "{held}");
+        assert!(reports.len() <= self.config.connections);
+        for report in reports {
+            assert!(report.buffer_peak.into_iter().all(|peak| peak <= self.config.direction_max()));
+        }
+    }
+
+    /// Nothing is left of any connection.
+    pub(super) fn is_clean(&self) -> bool {
+        let statistics = self.pep.statistics();
+        (statistics.open, statistics.buffered, self.pep.memory()) == (0, 0, 0)
+            && self.pep.poll_timeout().is_none()
+            && self.asked.is_empty()
+    }
+}

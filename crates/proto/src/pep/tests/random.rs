@@ -1,0 +1,194 @@
+//! Random conversations: what is heard is what was said, as far as it is, and nothing stays behind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{PathId, Receive};
+use proptest::prelude::*;
+
+use super::super::Config;
+use super::desk::Desk;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Open,
+    /// The n-th of those that were asked for.
+    Accept(usize),
+    Refuse(usize),
+    /// The n-th stream sends so much, and perhaps ends.
+    Say(usize, usize, bool),
+    /// It takes so much, then no more until it is told.
+    Window(usize, usize),
+    Down(usize),
+    Wait(u64),
+    ResetAll,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => Just(Op::Open),
+        4 => any::<usize>().prop_map(Op::Accept),
+        1 => any::<usize>().prop_map(Op::Refuse),
+        12 => (any::<usize>(), 0..200_000_usize, prop::bool::weighted(0.2))
+            .prop_map(|(which, count, ends)| Op::Say(which, count, ends)),
+        8 => (any::<usize>(), prop_oneof![Just(0), 0..100_000_usize])
+            .prop_map(|(which, count)| Op::Window(which, count)),
+        2 => any::<usize>().prop_map(Op::Down),
+        2 => (0..60_u64).prop_map(Op::Wait),
+        1 => Just(Op::ResetAll),
+    ]
+}
+
+/// Octets `from..from + count` of what a stream says.
+fn octets(path: PathId, from: usize, count: usize) -> Vec<u8> {
+    let at = |n: usize| (n as u32).wrapping_add(path.0 << 20).wrapping_mul(0x9e37_79b1) >> 24;
+    (from..from + count).map(|n| at(n) as u8).collect()
+}
+
+struct Play {
+    desk: Desk,
+    /// How much each stream said.
+    said: BTreeMap<PathId, usize>,
+    /// The other stream of each.
+    others: BTreeMap<PathId, PathId>,
+    opened: BTreeMap<engine::Ticket, PathId>,
+    /// How much of what each heard was found right.
+    right: BTreeMap<PathId, usize>,
+}
+
+impl Play {
+    fn living(&self) -> Vec<PathId> {
+        let living = self.desk.streams.iter().filter(|(_, far)| !far.closed);
+        living.map(|(path, _)| *path).collect()
+    }
+
+    fn pick(&self, which: usize) -> Option<PathId> {
+        let living = self.living();
+        (!living.is_empty()).then(|| living[which % living.len()])
+    }
+
+    fn ticket(&self, which: usize) -> Option<engine::Ticket> {
+        let count = self.desk.asked.len().max(1);
+        self.desk.asked.keys().nth(which % count).copied()
+    }
+
+    fn step(&mut self, op: &Op, number: u16) {
+        match *op {
+            Op::Open => {
+                let before: Vec<_> = self.desk.asked.keys().copied().collect();
+                let path = self.desk.open(number);
+                let new = self.desk.asked.keys().find(|ticket| !before.contains(ticket));
+                self.opened.extend(new.map(|ticket| (*ticket, path)));
+            }
+            Op::Accept(which) => {
+                let Some(ticket) = self.ticket(which) else { return };
+                let far = self.desk.accept(ticket);
+                let near = self.opened[&ticket];
+                self.others.extend([(near, far), (far, near)]);
+                self.desk.work();
+            }
+            Op::Refuse(which) => {
+                self.ticket(which).into_iter().for_each(|ticket| self.desk.refuse(ticket));
+            }
+            Op::Say(which, count, ends) => {
+                let Some(path) = self.pick(which) else { return };
+                let count = if self.desk.streams[&path].ends { 0 } else { count };
+                let said = self.said.entry(path).or_default();
+                let octets = octets(path, *said, count);
+                *said += count;
+                self.desk.say(path, &octets, ends);
+            }
+            Op::Window(which, count) => {
+                let Some(path) = self.pick(which) else { return };
+                self.desk.streams.get_mut(&path).unwrap().window = count;
+                self.desk.work();
+            }
+            Op::Down(which) => {
+                let Some(path) = self.pick(which) else { return };
+                self.desk.down(path);
+            }
+            Op::Wait(seconds) => self.desk.wait(Duration::from_secs(seconds)),
+            Op::ResetAll => {
+                self.desk.pep.reset_all(self.desk.now);
+                self.desk.wait(Duration::ZERO);
+                self.desk.work();
+                // The driver pulls what is asked of it.
+                self.desk.event(PathId(u32::MAX), engine::PathEvent::Writable);
+            }
+        }
+        self.check();
+    }
+
+    /// Whatever was heard is a beginning of what the other side said, and its end comes with all.
+    fn check(&mut self) {
+        for (path, far) in &self.desk.streams {
+            let Some(other) = self.others.get(path) else {
+                assert!(far.heard.is_empty());
+                continue;
+            };
+            let said = self.said.get(other).copied().unwrap_or(0);
+            assert!(far.heard.len() <= said);
+            let right = self.right.entry(*path).or_default();
+            let new = &far.heard[*right..];
+            assert!(new == octets(*other, *right, new.len()), "{path:?} heard wrong");
+            *right = far.heard.len();
+            if far.heard_end && !far.reset {
+                assert_eq!(far.heard.len(), said, "{path:?} was told the end too early");
+            }
+        }
+    }
+
+    /// All read on and end: then nothing is left.
+    fn finish(&mut self) {
+        while let Some(ticket) = self.ticket(0) {
+            let far = self.desk.accept(ticket);
+            let near = self.opened[&ticket];
+            self.others.extend([(near, far), (far, near)]);
+        }
+        self.desk.streams.values_mut().for_each(|far| far.window = usize::MAX);
+        self.desk.work();
+        for path in self.living() {
+            if let Some(far) = self.desk.streams.get_mut(&path).filter(|far| !far.closed) {
+                far.ends = true;
+                self.desk.work();
+            }
+        }
+        self.check();
+        for (path, far) in &self.desk.streams {
+            assert!(far.closed, "{path:?} is left: {far:?}");
+            if !far.reset {
+                assert!(far.heard_end, "{path:?}");
+            }
+        }
+        assert!(self.desk.is_clean(), "{:?}", self.desk.pep.statistics());
+    }
+}
+
+proptest! {
+    #[test]
+    fn random_conversations(
+        ops in prop::collection::vec(op(), 1..60),
+        connections in 1..6_usize,
+        buffer in 0..4_usize,
+        total in 0..20_usize,
+        idle in prop::option::of(5..100_u64),
+        piece in prop_oneof![Just(Receive::PIECE_MAX), 1000..Receive::PIECE_MAX],
+    ) {
+        let config = Config {
+            connections,
+            buffer: buffer * Receive::PIECE_MAX * 3 / 2,
+            buffer_total: total * Receive::PIECE_MAX,
+            idle: idle.map(Duration::from_secs),
+            ..Config::default()
+        };
+        let mut desk = Desk::new(config);
+        desk.piece = piece;
+        let (said, others) = (BTreeMap::new(), BTreeMap::new());
+        let (opened, right) = (BTreeMap::new(), BTreeMap::new());
+        let mut play = Play { desk, said, others, opened, right };
+        for (number, op) in ops.iter().enumerate() {
+            play.step(op, number as u16);
+        }
+        play.finish();
+    }
+}
