@@ -8,6 +8,9 @@
 //! makes more than a gigabit a second of small datagrams possible at all; where the kernel or the
 //! device refuses, they are sent one by one. A driver may join multicast groups ([`Group`]), and
 //! use UDP-Lite beside UDP ([`UdpLite`]), which has no batches.
+//!
+//! A [`TunDriver`] runs one engine on an IP interface, and a [`streams::StreamDriver`] one on streams of
+//! the kernel's TCP.
 
 mod clock;
 mod driver;
@@ -17,9 +20,11 @@ mod group;
 mod interface;
 mod lite;
 mod peers;
+mod port;
 pub mod raw;
 mod socket;
 mod store;
+pub mod streams;
 pub mod tun;
 mod tun_driver;
 mod wait;

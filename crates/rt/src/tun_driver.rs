@@ -3,14 +3,11 @@
 use std::io;
 use std::time::Duration;
 
-use engine::{
-    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Receive, Time, Transmit, TxBuf,
-};
-use rustix::io::Errno;
+use engine::{Effect, EffectError, Engine, Input, PathEvent, PathId, Time, Transmit, TxBuf};
 
-use crate::frame::{HEADER_MAX, Shape, Train, Vnet, complete};
-use crate::interface::{Condition, Monitor};
-use crate::tun::{PACKET_MAX, Packet, Tun};
+use crate::interface::Condition;
+use crate::port::{Port, Read, SEGMENTS_MAX};
+use crate::tun::Tun;
 use crate::wait::wake_exactly;
 use crate::{Clock, Control, Ready, Waker};
 
@@ -18,8 +15,6 @@ use crate::{Clock, Control, Ready, Waker};
 /// something is read.
 const READS: usize = 8;
 const WRITES: usize = 8;
-/// The most packets of a batch.
-const SEGMENTS_MAX: usize = 64;
 
 /// What the observer of a [`TunDriver::run`] is told.
 #[derive(Debug)]
@@ -59,16 +54,10 @@ pub struct TunStatistics {
 pub struct TunDriver<E: Engine> {
     engine: E,
     clock: Clock,
-    tun: Tun,
-    monitor: Monitor,
+    port: Port,
     waker: Waker,
-    condition: Condition,
-    paused: bool,
     tx: TxBuf,
     held: Option<Transmit>,
-    packet: Vec<u8>,
-    batch: Vec<u8>,
-    statistics: TunStatistics,
 }
 
 impl<E: Engine> TunDriver<E> {
@@ -86,16 +75,10 @@ impl<E: Engine> TunDriver<E> {
         Ok(Self {
             engine,
             clock: Clock::start(),
-            tun,
-            monitor: Monitor::open(name)?,
+            port: Port::open(tun, name, Self::PATH)?,
             waker,
-            condition: Condition { up: false, mtu: 0 },
-            paused: false,
             tx: TxBuf::new(SEGMENTS_MAX),
             held: None,
-            packet: vec![0; PACKET_MAX],
-            batch: Vec::new(),
-            statistics: TunStatistics::default(),
         })
     }
 
@@ -113,7 +96,7 @@ impl<E: Engine> TunDriver<E> {
     /// What was sent and received so far.
     #[must_use]
     pub fn statistics(&self) -> TunStatistics {
-        self.statistics
+        self.port.statistics
     }
 
     /// Runs until `on` says so, which may make requests of the engine. What the engine has to send
@@ -176,78 +159,27 @@ impl<E: Engine> TunDriver<E> {
         &mut self,
         on: &mut impl FnMut(Time, &mut E, TunEvent<E::Indication>) -> Control,
     ) -> io::Result<()> {
-        let Some(condition) = self.monitor.news()?.filter(|news| *news != self.condition) else {
-            return Ok(());
-        };
-        let was_up = std::mem::replace(&mut self.condition, condition).up;
-        let event = match (was_up, condition.up) {
-            (_, true) => PathEvent::Up(PathInfo::datagram(condition.mtu)),
-            (true, false) => PathEvent::Down,
-            (false, false) => return Ok(()),
-        };
-        let now = self.clock.now();
-        self.engine.handle_input(now, Input::Path(Self::PATH, event));
-        on(now, &mut self.engine, TunEvent::Interface(condition));
+        if let Some((condition, event)) = self.port.news()? {
+            let now = self.clock.now();
+            self.engine.handle_input(now, Input::Path(Self::PATH, event));
+            on(now, &mut self.engine, TunEvent::Interface(condition));
+        }
         Ok(())
     }
 
     /// Reads what there is, up to [`READS`] packets; whether there was something.
     fn receive(&mut self) -> io::Result<bool> {
         for count in 0..READS {
-            if self.paused {
+            if self.port.paused {
                 return Ok(count > 0);
             }
-            let read = match self.tun.read(&mut self.packet) {
-                Ok(Some(read)) => read,
-                Ok(None) => return Ok(count > 0),
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::BADFD) => {
-                    return Ok(count > 0);
-                }
-                Err(error) => return Err(error),
-            };
-            let shape = match read {
-                Packet::Unreadable => None,
-                Packet::Whole(vnet, len) => {
-                    Shape::of(&vnet, &self.packet[..len]).ok().map(|shape| (shape, len))
-                }
-            };
-            let Some((shape, len)) = shape else {
-                self.statistics.unreadable += 1;
-                continue;
-            };
-            self.statistics.reads += 1;
-            self.statistics.packets_received += u64::from(shape.segments());
-            self.hand_in(&shape, len);
+            match self.port.read(&self.clock, &mut self.engine)? {
+                Read::Nothing => return Ok(count > 0),
+                Read::Packet | Read::Nonsense => {}
+            }
             self.effects();
         }
         Ok(true)
-    }
-
-    /// Cuts a packet into its segments, and hands them in.
-    fn hand_in(&mut self, shape: &Shape, len: usize) {
-        let packet = &mut self.packet[..len];
-        let bytes = if shape.segments() == 1 {
-            if let Some(checksum) = shape.checksum() {
-                complete(packet, checksum);
-            }
-            &*packet
-        } else {
-            self.batch.clear();
-            let mut header = [0; HEADER_MAX];
-            for index in 0..shape.segments() {
-                let start = self.batch.len();
-                let (vnet, len) = shape.header(packet, index..index + 1, &mut header);
-                self.batch.extend_from_slice(&header[..len]);
-                self.batch.extend_from_slice(&packet[shape.payload(index..index + 1)]);
-                if let Some(checksum) = vnet.checksum {
-                    complete(&mut self.batch[start..], checksum);
-                }
-            }
-            &self.batch
-        };
-        let receive =
-            Receive { stride: shape.segment_len(0), ..Receive::datagram(Self::PATH, bytes) };
-        self.engine.handle_input(self.clock.now(), Input::Receive(receive));
     }
 
     /// Sends what is due, up to [`WRITES`] batches; whether there may be more.
@@ -268,40 +200,9 @@ impl<E: Engine> TunDriver<E> {
                 self.held = Some(transmit);
                 return Ok(false);
             }
-            self.send()?;
+            self.port.send(&self.tx)?;
         }
         Ok(true)
-    }
-
-    /// Hands over the batch, neighbours as one packet.
-    fn send(&mut self) -> io::Result<()> {
-        let Self { tx, tun, statistics, .. } = self;
-        let mut packets = tx.datagrams().peekable();
-        while let Some(first) = packets.next() {
-            let mut rest = [&[][..]; SEGMENTS_MAX];
-            let mut count = 1;
-            let written = match Train::begin(first) {
-                None => tun.write(&Vnet::default(), first, []),
-                Some(mut train) => {
-                    while let Some(next) = packets.next_if(|next| train.take(first, next)) {
-                        rest[count] = next;
-                        count += 1;
-                    }
-                    let mut header = [0; HEADER_MAX];
-                    let (vnet, len) = train.header(first, &mut header);
-                    rest[0] = first;
-                    let payloads = rest[..count].iter().map(|packet| &packet[len..]);
-                    tun.write(&vnet, &header[..len], payloads)
-                }
-            };
-            statistics.writes += 1;
-            match written {
-                Ok(()) => statistics.packets_sent += count as u64,
-                Err(error) if is_of_the_packet(&error) => statistics.refused += count as u64,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     /// Carries out what the engine wants, as far as an interface can.
@@ -309,12 +210,11 @@ impl<E: Engine> TunDriver<E> {
         while let Some(effect) = self.engine.poll_effect() {
             let now = self.clock.now();
             match effect {
-                Effect::PauseRead { .. } => self.paused = true,
-                Effect::ResumeRead { .. } => self.paused = false,
+                Effect::PauseRead { .. } => self.port.paused = true,
+                Effect::ResumeRead { .. } => self.port.paused = false,
                 Effect::OpenPath { path } => {
-                    let is_open = path == Self::PATH && self.condition.up;
-                    let up = || PathEvent::Up(PathInfo::datagram(self.condition.mtu));
-                    let event = if is_open { up() } else { PathEvent::Down };
+                    let is_it = path == Self::PATH;
+                    let event = if is_it { self.port.event() } else { PathEvent::Down };
                     self.engine.handle_input(now, Input::Path(path, event));
                 }
                 Effect::Store(_)
@@ -346,17 +246,10 @@ impl<E: Engine> TunDriver<E> {
             until = until.min(held.not_before);
         }
         if until > now {
-            let interest = Ready { readable: !self.paused, writable: false };
-            let news = Some(std::os::fd::AsFd::as_fd(&self.monitor));
-            self.waker.wait_also(&self.tun, news, interest, Some(until.since(now)))?;
+            let interest = Ready { readable: !self.port.paused, writable: false };
+            let news = Some(self.port.monitor());
+            self.waker.wait_also(&self.port, news, interest, Some(until.since(now)))?;
         }
         Ok(())
     }
-}
-
-/// Whether a packet was refused, and the device is as good as before: it makes no sense to the host,
-/// or the interface is down.
-fn is_of_the_packet(error: &io::Error) -> bool {
-    let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
-    Errno::from_io_error(error).is_some_and(|error| known.contains(&error))
 }

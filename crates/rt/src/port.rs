@@ -1,0 +1,180 @@
+//! An IP interface of a driver's: a TUN device, and news of it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, TxBuf};
+use rustix::io::Errno;
+
+use crate::frame::{HEADER_MAX, Shape, Train, Vnet, complete};
+use crate::interface::{Condition, Monitor};
+use crate::tun::{PACKET_MAX, Packet, Tun};
+use crate::{Clock, TunStatistics};
+
+/// The most packets of a batch.
+pub(crate) const SEGMENTS_MAX: usize = 64;
+
+/// What reading gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// A packet was handed in.
+    Packet,
+    /// There was one that made no sense.
+    Nonsense,
+    /// There is none.
+    Nothing,
+}
+
+/// An interface that is an engine's path: what the kernel of this machine sends there the engine
+/// receives, and the other way round.
+///
+/// Packets of many segments are cut before the engine sees them, as a batch of equal length, with
+/// their checksums complete; neighbours in a batch of the engine's are handed over as one.
+#[derive(Debug)]
+pub(crate) struct Port {
+    tun: Tun,
+    monitor: Monitor,
+    path: PathId,
+    condition: Condition,
+    packet: Vec<u8>,
+    batch: Vec<u8>,
+    pub(crate) paused: bool,
+    pub(crate) statistics: TunStatistics,
+}
+
+impl Port {
+    /// Takes over a device, which has this name in the calling thread's network namespace.
+    pub(crate) fn open(tun: Tun, name: &str, path: PathId) -> io::Result<Self> {
+        Ok(Self {
+            tun,
+            monitor: Monitor::open(name)?,
+            path,
+            condition: Condition { up: false, mtu: 0 },
+            packet: vec![0; PACKET_MAX],
+            batch: Vec::new(),
+            paused: false,
+            statistics: TunStatistics::default(),
+        })
+    }
+
+    /// What tells that there is news.
+    pub(crate) fn monitor(&self) -> BorrowedFd<'_> {
+        self.monitor.as_fd()
+    }
+
+    /// What became of the interface since the last look, and what an engine is to be told of it.
+    pub(crate) fn news(&mut self) -> io::Result<Option<(Condition, PathEvent)>> {
+        let Some(condition) = self.monitor.news()?.filter(|news| *news != self.condition) else {
+            return Ok(None);
+        };
+        let was_up = std::mem::replace(&mut self.condition, condition).up;
+        Ok(match (was_up, condition.up) {
+            (_, true) | (true, false) => Some((condition, self.event())),
+            (false, false) => None,
+        })
+    }
+
+    /// What an engine is told that asks for the path.
+    pub(crate) fn event(&self) -> PathEvent {
+        match self.condition {
+            Condition { up: true, mtu } => PathEvent::Up(PathInfo::datagram(mtu)),
+            Condition { up: false, .. } => PathEvent::Down,
+        }
+    }
+
+    /// Reads a packet, and hands it in.
+    pub(crate) fn read(&mut self, clock: &Clock, engine: &mut impl Engine) -> io::Result<Read> {
+        let read = match self.tun.read(&mut self.packet) {
+            Ok(Some(read)) => read,
+            Ok(None) => return Ok(Read::Nothing),
+            // The interface is down.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BADFD) => {
+                return Ok(Read::Nothing);
+            }
+            Err(error) => return Err(error),
+        };
+        let shape = match read {
+            Packet::Unreadable => None,
+            Packet::Whole(vnet, len) => {
+                Shape::of(&vnet, &self.packet[..len]).ok().map(|shape| (shape, len))
+            }
+        };
+        let Some((shape, len)) = shape else {
+            self.statistics.unreadable += 1;
+            return Ok(Read::Nonsense);
+        };
+        self.statistics.reads += 1;
+        self.statistics.packets_received += u64::from(shape.segments());
+        let bytes = cut(&shape, &mut self.packet[..len], &mut self.batch);
+        let receive =
+            Receive { stride: shape.segment_len(0), ..Receive::datagram(self.path, bytes) };
+        engine.handle_input(clock.now(), Input::Receive(receive));
+        Ok(Read::Packet)
+    }
+
+    /// Hands over the batch, neighbours as one packet.
+    pub(crate) fn send(&mut self, tx: &TxBuf) -> io::Result<()> {
+        let Self { tun, statistics, .. } = self;
+        let mut packets = tx.datagrams().peekable();
+        while let Some(first) = packets.next() {
+            let mut rest = [&[][..]; SEGMENTS_MAX];
+            let mut count = 1;
+            let written = match Train::begin(first) {
+                None => tun.write(&Vnet::default(), first, []),
+                Some(mut train) => {
+                    while let Some(next) = packets.next_if(|next| train.take(first, next)) {
+                        rest[count] = next;
+                        count += 1;
+                    }
+                    let mut header = [0; HEADER_MAX];
+                    let (vnet, len) = train.header(first, &mut header);
+                    rest[0] = first;
+                    let payloads = rest[..count].iter().map(|packet| &packet[len..]);
+                    tun.write(&vnet, &header[..len], payloads)
+                }
+            };
+            statistics.writes += 1;
+            match written {
+                Ok(()) => statistics.packets_sent += count as u64,
+                Err(error) if is_of_the_packet(&error) => statistics.refused += count as u64,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tun.as_fd()
+    }
+}
+
+/// Cuts a packet into its segments, with their checksums.
+fn cut<'a>(shape: &Shape, packet: &'a mut [u8], batch: &'a mut Vec<u8>) -> &'a [u8] {
+    if shape.segments() == 1 {
+        if let Some(checksum) = shape.checksum() {
+            complete(packet, checksum);
+        }
+        return packet;
+    }
+    batch.clear();
+    let mut header = [0; HEADER_MAX];
+    for index in 0..shape.segments() {
+        let start = batch.len();
+        let (vnet, len) = shape.header(packet, index..index + 1, &mut header);
+        batch.extend_from_slice(&header[..len]);
+        batch.extend_from_slice(&packet[shape.payload(index..index + 1)]);
+        if let Some(checksum) = vnet.checksum {
+            complete(&mut batch[start..], checksum);
+        }
+    }
+    batch
+}
+
+/// Whether a packet was refused, and the device is as good as before: it makes no sense to the host,
+/// or the interface is down.
+fn is_of_the_packet(error: &io::Error) -> bool {
+    let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
+    Errno::from_io_error(error).is_some_and(|error| known.contains(&error))
+}

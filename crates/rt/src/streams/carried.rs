@@ -1,0 +1,194 @@
+//! A stream of the kernel's as its driver carries it.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use engine::Ticket;
+
+use super::options::reset_at_close;
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It is being connected, for the effect that this ticket names, or for a path that was to be
+    /// opened.
+    Opening(Option<Ticket>),
+    /// The engine was told that it is up.
+    Up,
+    /// The engine has left it; what it sent is still to go.
+    Left,
+}
+
+/// What reading gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Got {
+    /// So many octets.
+    Octets(usize),
+    /// Nothing for now.
+    Nothing,
+    /// The peer sends no more.
+    End,
+    /// The connection is over: reset, or given up by the system.
+    Lost,
+}
+
+/// A stream of the kernel's.
+#[derive(Debug)]
+pub(super) struct Carried {
+    socket: TcpStream,
+    pub(super) phase: Phase,
+    /// Ours and the peer's.
+    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+    /// What was pulled and the kernel did not take yet, from `sent` on: the rest of one transmit.
+    kept: Vec<u8>,
+    sent: usize,
+    /// The engine was told that there is no room.
+    pub(super) blocked: bool,
+    /// The engine asked to be handed in nothing.
+    pub(super) paused: bool,
+    /// The kernel may have something to read.
+    pub(super) readable: bool,
+    /// It waits in the queue of those that may have something to be handed in.
+    pub(super) queued: bool,
+    /// The engine sends nothing behind what is kept, and was the kernel told?
+    shut: bool,
+    told_kernel: bool,
+    /// The peer sends no more, and the engine knows.
+    pub(super) ended: bool,
+}
+
+impl Carried {
+    pub(super) fn new(socket: socket2::Socket, phase: Phase) -> Self {
+        Self {
+            socket: socket.into(),
+            phase,
+            ends: None,
+            kept: Vec::new(),
+            sent: 0,
+            blocked: false,
+            paused: false,
+            readable: false,
+            queued: false,
+            shut: false,
+            told_kernel: false,
+            ended: false,
+        }
+    }
+
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.phase == Phase::Up
+    }
+
+    /// Octets that wait for room in the kernel.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len() - self.sent
+    }
+
+    /// How an attempt to connect ended, once the kernel says that it did.
+    pub(super) fn connected(&mut self) -> io::Result<()> {
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        self.ends = Some((self.socket.local_addr()?, self.socket.peer_addr()?));
+        Ok(())
+    }
+
+    /// Whether the kernel holds an error for it.
+    pub(super) fn has_failed(&self) -> bool {
+        !matches!(self.socket.take_error(), Ok(None))
+    }
+
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Got {
+        loop {
+            return match (&self.socket).read(buffer) {
+                Ok(0) => Got::End,
+                Ok(len) => Got::Octets(len),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::WouldBlock => Got::Nothing,
+                    _ => Got::Lost,
+                },
+            };
+        }
+    }
+
+    /// Gives the kernel what was pulled, and keeps what it does not take. Errors are told by reading.
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        if self.kept() > 0 {
+            self.kept.extend_from_slice(bytes);
+            return;
+        }
+        let taken = put(&self.socket, bytes);
+        if taken < bytes.len() {
+            self.kept.clear();
+            self.sent = 0;
+            self.kept.extend_from_slice(&bytes[taken..]);
+        }
+        self.end_if_written();
+    }
+
+    /// Gives the kernel more of what is kept; whether nothing is left.
+    pub(super) fn write_on(&mut self) -> bool {
+        if self.kept() > 0 {
+            self.sent += put(&self.socket, &self.kept[self.sent..]);
+            if self.kept() > 0 {
+                return false;
+            }
+        }
+        // Few streams wait at one time: the others hold no memory.
+        self.kept = Vec::new();
+        self.sent = 0;
+        self.end_if_written();
+        true
+    }
+
+    /// Nothing is sent behind what is kept, and behind the next transmit if that is held back.
+    pub(super) fn shut_down(&mut self, holds: bool) {
+        self.shut = true;
+        if !holds {
+            self.end_if_written();
+        }
+    }
+
+    /// Whether both halves have ended, as far as this host knows.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended && self.told_kernel
+    }
+
+    /// Whether all that was sent is the kernel's, and it knows that there is no more.
+    pub(super) fn is_written(&self) -> bool {
+        self.told_kernel
+    }
+
+    fn end_if_written(&mut self) {
+        if self.shut && !self.told_kernel && self.kept() == 0 {
+            self.told_kernel = true;
+            // A connection that is over needs no end; reading tells of it.
+            let _ = self.socket.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Ends it at once.
+    pub(super) fn reset(self) {
+        reset_at_close(&self.socket);
+    }
+}
+
+/// How much of this the kernel takes. From a connection that is over everything is taken: reading
+/// tells what became of it.
+fn put(mut socket: &TcpStream, bytes: &[u8]) -> usize {
+    let mut taken = 0;
+    while taken < bytes.len() {
+        match socket.write(&bytes[taken..]) {
+            Ok(len) => taken += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return taken,
+            Err(_) => return bytes.len(),
+        }
+    }
+    taken
+}

@@ -1,0 +1,35 @@
+//! One engine on streams of the kernel's TCP.
+
+mod carried;
+mod driver;
+mod options;
+#[cfg(test)]
+mod tests;
+
+pub use self::driver::{Listening, StreamConfig, StreamDriver, StreamEvent, StreamStatistics};
+pub use self::options::StreamOptions;
+
+/// Has the process hold so many descriptors, if the system lets it; how many it may hold.
+///
+/// # Errors
+/// The system refuses, though its own limit would allow it.
+pub fn allow_descriptors(wanted: u64) -> std::io::Result<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limit = getrlimit(Resource::Nofile);
+    let now = limit.current.unwrap_or(u64::MAX);
+    if now >= wanted {
+        return Ok(now);
+    }
+    let raised = |maximum| setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    if limit.maximum.is_some_and(|maximum| maximum < wanted) {
+        // Only a privileged process raises the hard limit.
+        if raised(Some(wanted)).is_ok() {
+            return Ok(wanted);
+        }
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+        return Ok(limit.maximum.unwrap_or(u64::MAX));
+    }
+    raised(limit.maximum)?;
+    Ok(wanted)
+}

@@ -1,0 +1,501 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Ticket,
+    Time, Transmit, TxBuf,
+};
+
+use super::*;
+use crate::{Control, Waker};
+
+/// Keeps what it hears, and does what it is told. With `echo` it sends back what comes, ends with the
+/// peer, and holds the peer back while it has something to send.
+#[derive(Default)]
+struct Toy {
+    echo: bool,
+    up: BTreeMap<PathId, PathInfo>,
+    got: BTreeMap<PathId, Vec<u8>>,
+    ended: Vec<PathId>,
+    down: Vec<PathId>,
+    done: Vec<(Ticket, Result<Completion, EffectError>)>,
+    to_send: BTreeMap<PathId, VecDeque<u8>>,
+    blocked: BTreeMap<PathId, bool>,
+    held_back: BTreeMap<PathId, bool>,
+    effects: VecDeque<Effect>,
+    to_end: Vec<PathId>,
+    blocks: usize,
+    most: usize,
+}
+
+impl Engine for Toy {
+    type Indication = ();
+
+    fn handle_input(&mut self, _now: Time, input: Input<'_>) {
+        match input {
+            Input::Done(ticket, answer) => self.done.push((ticket, answer)),
+            Input::Receive(receive) => {
+                let path = receive.path;
+                assert!(self.up.contains_key(&path) && !self.ended.contains(&path));
+                assert!(!self.held_back.get(&path).copied().unwrap_or(false), "it is paused");
+                if self.echo {
+                    self.to_send.entry(path).or_default().extend(receive.bytes);
+                    self.held_back.insert(path, true);
+                    self.effects.push_back(Effect::PauseRead { path });
+                } else {
+                    self.got.entry(path).or_default().extend(receive.bytes);
+                }
+            }
+            Input::Path(path, event) => match event {
+                PathEvent::Up(info) => _ = self.up.insert(path, info),
+                PathEvent::Down => self.down.push(path),
+                PathEvent::Blocked => {
+                    self.blocks += 1;
+                    self.blocked.insert(path, true);
+                }
+                PathEvent::Writable => _ = self.blocked.insert(path, false),
+                PathEvent::ReadClosed => {
+                    self.ended.push(path);
+                    if self.echo {
+                        self.to_end.push(path);
+                        self.end_if_sent(path);
+                    }
+                }
+                PathEvent::Secured(_) => panic!("there is no TLS"),
+            },
+        }
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let blocked = &self.blocked;
+        let open = |path: &PathId| !blocked.get(path).copied().unwrap_or(false);
+        let mut all = self.to_send.iter_mut();
+        let (path, octets) = all.find(|(path, octets)| open(path) && !octets.is_empty())?;
+        let (path, len) = (*path, octets.len().min(tx.longest()));
+        self.most = self.most.max(octets.len());
+        for (place, octet) in tx.push(len)?.iter_mut().zip(octets.drain(..len)) {
+            *place = octet;
+        }
+        if octets.is_empty() && self.held_back.insert(path, false) == Some(true) {
+            self.effects.push_back(Effect::ResumeRead { path });
+        }
+        self.end_if_sent(path);
+        tx.transmit(path, now)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<()> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        None
+    }
+}
+
+impl Toy {
+    fn end_if_sent(&mut self, path: PathId) {
+        let empty = self.to_send.get(&path).is_none_or(VecDeque::is_empty);
+        if empty && self.to_end.contains(&path) {
+            self.to_end.retain(|other| *other != path);
+            self.effects.push_back(Effect::ShutdownWrite { path });
+        }
+    }
+
+    fn send(&mut self, path: PathId, octets: &[u8]) {
+        self.to_send.entry(path).or_default().extend(octets);
+    }
+
+    /// Sends nothing more after what there is.
+    fn end(&mut self, path: PathId) {
+        self.to_end.push(path);
+        self.end_if_sent(path);
+    }
+}
+
+fn local() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn listening() -> Listening {
+    Listening { address: local(), options: StreamOptions::default(), onward: None }
+}
+
+fn config() -> StreamConfig {
+    StreamConfig { listen: vec![listening()], streams_max: 4096, ..StreamConfig::default() }
+}
+
+fn driver(config: StreamConfig, toy: Toy) -> (StreamDriver<Toy>, SocketAddr) {
+    let driver = StreamDriver::new(config, toy, Waker::new().unwrap()).unwrap();
+    let address = driver.listening().unwrap().first().copied().unwrap_or_else(local);
+    (driver, address)
+}
+
+/// Runs until something holds, for 20 s at most.
+fn run_until(driver: &mut StreamDriver<Toy>, what: &str, mut holds: impl FnMut(&mut Toy) -> bool) {
+    let begun = Instant::now();
+    let turn = |_now, toy: &mut Toy, event| match event {
+        StreamEvent::Indication(()) => Control::Continue,
+        StreamEvent::Turn => {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+            if holds(toy) { Control::Stop } else { Control::Continue }
+        }
+    };
+    driver.run(turn).unwrap();
+}
+
+fn run_for(driver: &mut StreamDriver<Toy>, time: Duration) {
+    let until = Instant::now() + time;
+    run_until(driver, "a while", |_| Instant::now() >= until);
+}
+
+/// Runs until a thread is done; what it returns.
+fn run_beside<T>(driver: &mut StreamDriver<Toy>, what: &str, thread: JoinHandle<T>) -> T {
+    run_until(driver, what, |_| thread.is_finished());
+    thread.join().unwrap()
+}
+
+fn first(toy: &Toy) -> PathId {
+    *toy.up.first_key_value().unwrap().0
+}
+
+/// A stream between a peer and the engine.
+fn pair(config: StreamConfig) -> (StreamDriver<Toy>, TcpStream, PathId) {
+    let (mut driver, address) = driver(config, Toy::default());
+    let peer = TcpStream::connect(address).unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    run_until(&mut driver, "it comes up", |toy| !toy.up.is_empty());
+    let path = first(driver.engine_mut());
+    (driver, peer, path)
+}
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 7 + n / 251 + n / 65_536) as u8).collect()
+}
+
+#[test]
+fn both_directions_arrive_whole_and_a_slow_reader_holds_the_sender_back() {
+    let (mut driver, address) = driver(config(), Toy { echo: true, ..Toy::default() });
+    let octets = content(20_000_000);
+    let sent = octets.clone();
+    let peer = std::thread::spawn(move || {
+        let mut peer = TcpStream::connect(address).unwrap();
+        let mut writer = peer.try_clone().unwrap();
+        let writing = std::thread::spawn(move || {
+            writer.write_all(&sent).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        // Until the buffers of all between are full.
+        std::thread::sleep(Duration::from_millis(300));
+        let stuck = !writing.is_finished();
+        let mut back = Vec::new();
+        peer.read_to_end(&mut back).unwrap();
+        writing.join().unwrap();
+        (stuck, back)
+    });
+    let (stuck, back) = run_beside(&mut driver, "the echo is complete", peer);
+    assert!(stuck, "20 MB found room though nobody read");
+    assert!(back == octets, "{} octets of {}", back.len(), octets.len());
+    run_until(&mut driver, "it goes down", |toy| toy.down.len() == 1);
+    let toy = driver.engine_mut();
+    assert_eq!(toy.ended.len(), 1);
+    assert!(toy.blocks > 0);
+    assert!(toy.most <= engine::Receive::PIECE_MAX, "{}", toy.most);
+    let statistics = driver.statistics();
+    assert_eq!((statistics.octets_received, statistics.octets_sent), (20_000_000, 20_000_000));
+    assert_eq!((statistics.streams, statistics.kept), (0, 0));
+}
+
+#[test]
+fn hundreds_of_streams_at_once() {
+    const STREAMS: usize = 800;
+    let allowed = allow_descriptors(4 * STREAMS as u64).unwrap();
+    let streams = STREAMS.min(allowed as usize / 4);
+    let (mut driver, address) = driver(config(), Toy { echo: true, ..Toy::default() });
+    let peers = std::thread::spawn(move || {
+        let peers: Vec<_> = (0..streams).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for (number, mut peer) in peers.iter().enumerate() {
+            peer.write_all(&content(2000 + number)).unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+        }
+        for (number, mut peer) in peers.iter().enumerate() {
+            let mut back = Vec::new();
+            peer.read_to_end(&mut back).unwrap();
+            assert!(back == content(2000 + number), "stream {number}: {} octets", back.len());
+        }
+    });
+    run_beside(&mut driver, "all echoes are complete", peers);
+    run_until(&mut driver, "all go down", |toy| toy.down.len() == streams);
+    let statistics = driver.statistics();
+    assert_eq!((statistics.accepted, statistics.streams), (streams as u64, 0));
+    assert!(statistics.streams_peak > streams / 2, "{statistics:?}");
+}
+
+#[test]
+fn short_answers_do_not_wait_for_each_other() {
+    let (mut driver, address) = driver(config(), Toy { echo: true, ..Toy::default() });
+    let peer = std::thread::spawn(move || {
+        let mut peer = TcpStream::connect(address).unwrap();
+        peer.set_nodelay(true).unwrap();
+        let begun = Instant::now();
+        let mut octet = [0];
+        for _ in 0..100 {
+            // Two short writes and an answer: what Nagle's algorithm makes 40 ms of.
+            peer.write_all(&[1]).unwrap();
+            peer.write_all(&[2]).unwrap();
+            peer.read_exact(&mut octet).unwrap();
+            peer.read_exact(&mut octet).unwrap();
+        }
+        begun.elapsed()
+    });
+    let took = run_beside(&mut driver, "a hundred answers", peer);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn streams_are_connected_from_where_the_engine_says() {
+    let far = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = far.local_addr().unwrap();
+    let (mut driver, _) = driver(StreamConfig::default(), Toy::default());
+    let from: SocketAddr = "127.0.0.9:0".parse().unwrap();
+    let ticket = Ticket(7);
+    driver.engine_mut().effects.push_back(Effect::Connect { ticket, from: Some(from), to });
+    run_until(&mut driver, "it comes up", |toy| !toy.up.is_empty());
+    let (mut peer, seen) = far.accept().unwrap();
+    let toy = driver.engine_mut();
+    let path = first(toy);
+    assert_eq!(toy.up[&path].asked, Some(ticket));
+    assert_eq!(toy.up[&path].ends, Some((seen, to)));
+    assert_eq!(seen.ip(), from.ip());
+    toy.send(path, b"hello");
+    toy.end(path);
+    let mut got = Vec::new();
+    run_for(&mut driver, Duration::from_millis(50));
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"hello");
+    drop(peer);
+    run_until(&mut driver, "it goes down", |toy| toy.down == [path]);
+    assert_eq!(driver.engine_mut().ended, [path], "its end is told first");
+}
+
+#[test]
+fn what_cannot_be_connected_is_answered_and_what_need_not_be_is_not() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (mut driver, _) = driver(StreamConfig::default(), Toy::default());
+    let elsewhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
+    let tickets = [Ticket(1), Ticket(2)];
+    let toy = driver.engine_mut();
+    toy.effects.push_back(Effect::Connect { ticket: tickets[0], from: None, to: closed });
+    // It is no address of this host's, and the option that would allow it is not set.
+    let from = Some(elsewhere);
+    toy.effects.push_back(Effect::Connect { ticket: tickets[1], from, to: closed });
+    run_until(&mut driver, "both are answered", |toy| toy.done.len() == 2);
+    let done = &driver.engine_mut().done;
+    assert!(done.iter().all(|(_, answer)| answer.is_err()), "{done:?}");
+    assert!(tickets.iter().all(|ticket| done.iter().any(|(done, _)| done == ticket)));
+    let statistics = driver.statistics();
+    assert_eq!((statistics.failed, statistics.streams), (2, 0));
+
+    let far = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (ticket, to) = (Ticket(3), far.local_addr().unwrap());
+    let toy = driver.engine_mut();
+    toy.effects.push_back(Effect::Connect { ticket, from: None, to });
+    toy.effects.push_back(Effect::StopConnecting { ticket });
+    run_for(&mut driver, Duration::from_millis(50));
+    assert_eq!(driver.engine_mut().done.len(), 2, "nothing is told of it");
+    assert!(driver.engine_mut().up.is_empty());
+    assert_eq!(driver.statistics().streams, 0);
+}
+
+#[test]
+fn paths_that_are_configured_are_opened() {
+    let far = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (good, bad, unknown) = (PathId(3), PathId(4), PathId(9));
+    let peers = BTreeMap::from([(good, far.local_addr().unwrap()), (bad, closed)]);
+    let (mut driver, _) = driver(StreamConfig { peers, ..StreamConfig::default() }, Toy::default());
+    for path in [good, bad, unknown, good] {
+        driver.engine_mut().effects.push_back(Effect::OpenPath { path });
+    }
+    run_until(&mut driver, "one is up, others are not", |toy| {
+        toy.up.len() == 1 && toy.down.len() == 2
+    });
+    assert!(driver.engine_mut().up.contains_key(&good));
+    assert_eq!(driver.statistics().connected, 1);
+}
+
+#[test]
+fn half_a_stream_lives_on() {
+    let (mut driver, mut peer, path) = pair(config());
+    peer.write_all(b"question").unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    run_until(&mut driver, "the end is told", |toy| toy.ended == [path]);
+    let octets = content(300_000);
+    let toy = driver.engine_mut();
+    assert_eq!(toy.got[&path], b"question");
+    toy.send(path, &octets);
+    toy.end(path);
+    let reading = std::thread::spawn(move || {
+        let mut back = Vec::new();
+        peer.read_to_end(&mut back).unwrap();
+        back
+    });
+    assert!(run_beside(&mut driver, "the answer arrives", reading) == octets);
+    run_until(&mut driver, "it goes down", |toy| toy.down == [path]);
+}
+
+#[test]
+fn a_reset_is_told_at_once_even_to_who_has_paused() {
+    for paused in [false, true] {
+        let (mut driver, peer, path) = pair(config());
+        if paused {
+            driver.engine_mut().effects.push_back(Effect::PauseRead { path });
+            run_for(&mut driver, Duration::from_millis(20));
+        }
+        options::reset_at_close(&peer);
+        drop(peer);
+        run_until(&mut driver, "it goes down", |toy| toy.down == [path]);
+        assert!(driver.engine_mut().ended.is_empty(), "that was no end");
+        assert_eq!(driver.statistics().streams, 0);
+    }
+}
+
+#[test]
+fn a_reset_that_the_engine_asks_for_is_one() {
+    let (mut driver, mut peer, path) = pair(config());
+    driver.engine_mut().effects.push_back(Effect::ResetPath { path });
+    run_for(&mut driver, Duration::from_millis(20));
+    let error = peer.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert!(driver.engine_mut().down.is_empty(), "who asks for it is not told");
+    assert_eq!(driver.statistics().streams, 0);
+}
+
+#[test]
+fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
+    let (mut driver, mut peer, path) = pair(config());
+    let octets = content(6_000_000);
+    let toy = driver.engine_mut();
+    toy.send(path, &octets);
+    run_until(&mut driver, "all is pulled", |toy| {
+        let left = toy.to_send[&path].len();
+        left == 0 || toy.blocked.get(&path) == Some(&true)
+    });
+    // The rest of a transmit waits in the driver, and octets of the peer's are on their way.
+    peer.write_all(&[0; 1000]).unwrap();
+    let pulled = octets.len() - driver.engine_mut().to_send.remove(&path).unwrap().len();
+    driver.engine_mut().effects.push_back(Effect::ClosePath { path });
+    let reading = std::thread::spawn(move || {
+        let mut back = Vec::new();
+        peer.read_to_end(&mut back).unwrap();
+        back
+    });
+    let back = run_beside(&mut driver, "it arrives", reading);
+    assert!(back == octets[..pulled], "{} octets of {pulled}", back.len());
+    let toy = driver.engine_mut();
+    assert!(!toy.got.contains_key(&path) && toy.down.is_empty(), "who left hears nothing");
+    let begun = Instant::now();
+    while driver.statistics().streams > 0 && begun.elapsed() < Duration::from_secs(5) {
+        run_for(&mut driver, Duration::from_millis(10));
+    }
+    assert_eq!(driver.statistics().streams, 0);
+}
+
+#[test]
+fn a_peer_that_never_ends_is_not_waited_for_for_ever() {
+    let linger = Duration::from_millis(700);
+    let (mut driver, _peer, path) = pair(StreamConfig { linger, ..config() });
+    driver.engine_mut().effects.push_back(Effect::ClosePath { path });
+    run_for(&mut driver, Duration::from_millis(20));
+    assert_eq!(driver.statistics().streams, 1);
+    run_for(&mut driver, Duration::from_millis(900));
+    assert_eq!(driver.statistics().streams, 0);
+}
+
+#[test]
+fn beyond_the_bound_others_are_reset() {
+    let (mut driver, address) = driver(StreamConfig { streams_max: 2, ..config() }, Toy::default());
+    let mut peers: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+    run_for(&mut driver, Duration::from_millis(50));
+    let statistics = driver.statistics();
+    assert_eq!((statistics.accepted, statistics.turned_away, statistics.streams), (2, 1, 2));
+    let error = peers[2].read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    // And none is made.
+    let (ticket, to) = (Ticket(1), address);
+    driver.engine_mut().effects.push_back(Effect::Connect { ticket, from: None, to });
+    run_until(&mut driver, "it is answered", |toy| toy.done.len() == 1);
+    assert_eq!(driver.engine_mut().done[0], (ticket, Err(EffectError::NotAllowed)));
+    drop(peers.remove(0));
+    run_until(&mut driver, "an end", |toy| toy.ended.len() == 1);
+    let path = driver.engine_mut().ended[0];
+    driver.engine_mut().effects.push_back(Effect::ClosePath { path });
+    run_for(&mut driver, Duration::from_millis(20));
+    let _peer = TcpStream::connect(address).unwrap();
+    run_until(&mut driver, "there is room again", |toy| toy.up.len() == 3);
+}
+
+#[test]
+fn one_stream_is_awaited_when_the_engine_asks() {
+    let (mut driver, _peer, near) = pair(config());
+    let ticket = Ticket(5);
+    driver.engine_mut().effects.push_back(Effect::Listen { ticket, near });
+    run_until(&mut driver, "it is answered", |toy| toy.done.len() == 1);
+    let Ok(Completion::Listening(address)) = driver.engine_mut().done[0].1.clone() else {
+        panic!("{:?}", driver.engine_mut().done);
+    };
+    let _other = TcpStream::connect(address).unwrap();
+    run_until(&mut driver, "it comes up", |toy| toy.up.len() == 2);
+    let asked = driver.engine_mut().up.values().filter(|info| info.asked == Some(ticket)).count();
+    assert_eq!(asked, 1);
+    assert!(TcpStream::connect(address).is_err(), "only one was awaited");
+    let again = Ticket(6);
+    driver.engine_mut().effects.push_back(Effect::Listen { ticket: again, near });
+    run_until(&mut driver, "it is answered", |toy| toy.done.len() == 2);
+    let Ok(Completion::Listening(address)) = driver.engine_mut().done[1].1.clone() else {
+        panic!("{:?}", driver.engine_mut().done);
+    };
+    driver.engine_mut().effects.push_back(Effect::StopListening { ticket: again });
+    run_for(&mut driver, Duration::from_millis(20));
+    assert!(TcpStream::connect(address).is_err(), "nobody waits any more");
+}
+
+#[test]
+fn options_reach_the_kernel_and_wrong_ones_are_said() {
+    let options = StreamOptions {
+        congestion: Some("reno".to_owned()),
+        send_buffer: Some(100_000),
+        receive_buffer: Some(50_000),
+        unsent_max: Some(20_000),
+        rate_bps: Some(8_000_000),
+        mss: Some(1000),
+        keep_alive: Some(Duration::from_secs(60)),
+        timeout: Some(Duration::from_secs(30)),
+        transparent: false,
+    };
+    options.check(local()).unwrap();
+    let socket = options.listen(local(), 1).unwrap();
+    assert_eq!(
+        socket.tcp_congestion().unwrap().split(|octet| *octet == 0).next(),
+        Some(&b"reno"[..])
+    );
+    // The kernel reports twice the size, the other half being for its own use.
+    assert_eq!(socket.send_buffer_size().unwrap(), 200_000);
+    assert_eq!(socket.recv_buffer_size().unwrap(), 100_000);
+    assert_eq!(socket.tcp_notsent_lowat().unwrap(), 20_000);
+    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
+    assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+    assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
+    let wrong =
+        StreamOptions { congestion: Some("gravity".to_owned()), ..StreamOptions::default() };
+    let said = wrong.check(local()).unwrap_err().to_string();
+    assert!(said.contains("gravity") && said.contains("tcp_available"), "{said}");
+}
