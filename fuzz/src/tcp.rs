@@ -232,7 +232,8 @@ impl<'a> Play<'a> {
                     | Indication::Readable { .. }
                     | Indication::Writable { .. }
                     | Indication::PeerClosed { .. }
-                    | Indication::BacklogFull { .. } => {}
+                    | Indication::BacklogFull { .. }
+                    | Indication::PlainTcp { .. } => {}
                 }
             }
             tx.clear();

@@ -98,6 +98,10 @@ fn files_arrive_whole_with_every_option_switched() {
         "--send-buffer 64KiB",
         "--receive-buffer 64KiB",
         "--robust off",
+        "--ack-every 0",
+        "--scps",
+        "--scps --assume corruption",
+        "--scps --snack bits --route-rate 500Mbit/s",
         "--mtu 9000",
         "--mtu 576",
         "--timestamps off --sack off --window-scale off",
@@ -125,6 +129,12 @@ fn what_is_switched_off_is_not_agreed_on() {
     assert_eq!(connection["mss"], 1448, "{all}");
     assert_eq!(all["stack"]["bad_checksums"], 0, "{all}");
     assert_eq!(all["stack"]["malformed"], 0, "{all}");
+    assert_eq!(all["stack"]["plain_tcp"], 0, "nothing else was wanted: {all}");
+    // The kernel takes the offer of SCPS-TP for an option that it does not know.
+    let scps = json(&carried_out(&["send", "100000", "--scps"]));
+    assert_eq!(scps["connection"]["scps"], Value::Null, "{scps}");
+    assert_eq!(scps["connection"]["sack"], true, "{scps}");
+    assert_eq!(scps["stack"]["plain_tcp"], 1, "{scps}");
     let off = ["send", "100000", "--timestamps", "off", "--sack", "off", "--window-scale", "off"];
     let none = json(&carried_out(&off));
     let connection = &none["connection"];

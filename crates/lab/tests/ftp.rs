@@ -123,6 +123,11 @@ fn every_kind_of_data_connection_and_every_switch() {
         "tcp = { recovery = \"rate-halving\", ecn = true, pacing = true }",
         "tcp = { initial_window = \"off\", idle = \"off\", mss = 536 }",
         "tcp = { ack = { every = 1 }, rto = { min = \"1 s\" }, tail_loss_probe = true }",
+        "tcp = { scps = {}, ack = { every = \"off\", max_delay = \"100 ms\" } }",
+        "tcp = { scps = { snack = \"bits\", snack_delay = \"50 ms\", snack_repeats = 2, \
+         assume = \"corruption\", rate = \"interface\", rate_tick = \"1 ms\" } }",
+        "tcp = { scps = { snack = \"off\", rate = \"4 Mbit/s\" }, sack = false }",
+        "tcp = { scps = \"off\" }",
         "tcp = { send_buffer = \"30 kB\", receive_buffer = \"1 MB\", \
          receive_buffer_initial = \"20 kB\" }",
     ] {
@@ -145,6 +150,11 @@ fn mistakes_are_named() {
     assert!(wrong("tcp.congestion = \"cubik\"").contains("cubic"));
     assert!(wrong("tcp.receive_buffer = \"10 B\"").contains("tcp.receive_buffer is 10 B"));
     assert!(wrong("tcp.ack.every = 0").contains("tcp.ack.every is 0"));
+    assert!(wrong("tcp.scps.rate = \"0 bit/s\"").contains("tcp.scps.rate is 0"));
+    assert!(wrong("tcp.scps.rate = \"quick\"").contains("interface"));
+    assert!(wrong("tcp.scps = { snack = \"off\", snack_repeats = 2 }").contains("snack is off"));
+    assert!(wrong("tcp.scps.snack_repeats = 0").contains("snack_repeats is 0"));
+    assert!(wrong("tcp.scps.rate_tick = \"1 ms\"").contains("tcp.scps.rate is off"));
     assert!(wrong("tcp.mss = 10").contains("tcp.mss"));
     assert!(wrong("timeout = \"0 s\"").contains("timeout is 0 s"));
     let profile = "ftp/cubik".parse::<lab::protocol::Protocol>().unwrap_err().to_string();

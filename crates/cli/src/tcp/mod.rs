@@ -4,6 +4,7 @@ mod device;
 mod options;
 mod relay;
 mod report;
+mod scps;
 mod streams;
 
 use std::fs::File;

@@ -7,6 +7,8 @@ use lab::quantity::{Size, Span};
 use proto::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
 use proto::tcp::{AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Timeouts};
 
+use super::scps::ScpsOptions;
+
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
@@ -171,8 +173,8 @@ pub(crate) struct TcpOptions {
     #[arg(long, value_name = "ON|OFF", default_value = "off")]
     pacing: Switch,
 
-    /// Acknowledge every so many full segments; 1: at once
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Acknowledge every so many full segments; 1: at once; 0: after the delay alone
+    #[arg(long, value_name = "N", default_value_t = 2)]
     ack_every: u32,
 
     /// And after so long at the latest
@@ -234,6 +236,9 @@ pub(crate) struct TcpOptions {
     /// Differentiated services code point
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..64))]
     dscp: u8,
+
+    #[command(flatten)]
+    scps: ScpsOptions,
 }
 
 impl From<Switch> for bool {
@@ -314,6 +319,7 @@ impl TcpOptions {
             pacing: self.pacing.into(),
             hop_limit: self.hop_limit,
             dscp: self.dscp,
+            scps: self.scps.scps(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use proto::tcp::scps::SnackForm;
 use proto::tcp::{CloseReason, Info, Statistics};
 use rt::TunStatistics;
 use serde_json::{Value, json};
@@ -73,8 +74,11 @@ pub(super) fn text(outcome: &Outcome, packets: &TunStatistics) -> String {
 
 fn line(info: &Info) -> String {
     let mut line = String::new();
+    let snack = info.scps.is_some_and(|scps| scps.snack.is_some());
+    let scps = [("scps", info.scps.is_some()), ("snack", snack)];
     let agreed = [("ts", info.timestamps), ("sack", info.sack), ("ecn", info.ecn)]
         .into_iter()
+        .chain(scps)
         .filter(|o| o.1);
     agreed.for_each(|(name, _)| line += &format!("{name} "));
     let (peers, ours) = info.window_scale;
@@ -136,8 +140,16 @@ pub(super) fn value(outcome: &Outcome, packets: &TunStatistics, stack: &Statisti
             "cookies_sent": stack.cookies_sent,
             "cookies_accepted": stack.cookies_accepted,
             "dropped_replies": stack.dropped_replies,
+            "plain_tcp": stack.plain_tcp,
         },
     })
+}
+
+fn snack_name(form: SnackForm) -> &'static str {
+    match form {
+        SnackForm::Short => "short",
+        SnackForm::Bits => "bits",
+    }
 }
 
 fn connection(info: &Info) -> Value {
@@ -149,6 +161,7 @@ fn connection(info: &Info) -> Value {
         "timestamps": info.timestamps,
         "sack": info.sack,
         "ecn": info.ecn,
+        "scps": info.scps.map(|scps| json!({ "snack": scps.snack.map(snack_name) })),
         "window_scale": { "peer": info.window_scale.0, "own": info.window_scale.1 },
         "cwnd": info.cwnd,
         "ssthresh": (info.ssthresh != u64::MAX).then_some(info.ssthresh),
@@ -170,5 +183,8 @@ fn connection(info: &Info) -> Value {
         "duplicate_acks": counts.duplicate_acks,
         "window_probes": counts.window_probes,
         "tail_loss_probes": counts.tail_loss_probes,
+        "snacks_sent": counts.snacks.0,
+        "snacks_received": counts.snacks.1,
+        "corruptions": counts.corruptions,
     })
 }

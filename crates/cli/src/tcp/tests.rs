@@ -52,6 +52,13 @@ fn every_option_changes_something() {
         "--keep-alive|10 s",
         "--hop-limit|9",
         "--dscp|46",
+        "--ack-every|0",
+        "--scps",
+        "--scps|--snack|bits",
+        "--scps|--snack|off",
+        "--scps|--snack-delay|20 ms",
+        "--scps|--assume|corruption",
+        "--scps|--route-rate|2 Mbit/s",
     ];
     let plain = options("");
     let mut seen = vec![plain];

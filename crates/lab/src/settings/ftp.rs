@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::at_least;
 use super::form::{Form, Switch, table};
+use super::scps::ScpsSettings;
 use crate::ftp::FtpConfig;
 use crate::quantity::{Size, Span};
 use crate::text::SpecError;
@@ -92,14 +93,17 @@ table! {
         /// The retransmission time-out.
         #[serde(skip_serializing_if = "Option::is_none")]
         rto: Option<Rto>,
+        /// SCPS-TP, or `off`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scps: Option<Switch<ScpsSettings>>,
     }
 }
 
 table! {
     /// When what arrives is acknowledged (see [`tcp::AckPolicy`]).
     Ack: tcp::AckPolicy {
-        /// At each so many full segments.
-        every: u32,
+        /// At each so many full segments, or `off`: after the delay alone.
+        every: Switch<u32>,
         /// After so long at the latest.
         max_delay: Span,
         /// At once for so many segments at the beginning.
@@ -320,6 +324,17 @@ impl Form<tcp::InitialWindow> for Switch<u32> {
     }
 }
 
+/// A number of segments, or none: the delay alone counts.
+impl Form<u32> for Switch<u32> {
+    fn of(value: &u32) -> Option<Self> {
+        Some(if *value == 0 { Self::Off } else { Self::On(*value) })
+    }
+
+    fn value(&self) -> u32 {
+        self.on().unwrap_or(0)
+    }
+}
+
 /// The least buffer: one with less than a few segments is of no use.
 const BUFFER_MIN: u64 = 1000;
 
@@ -387,7 +402,7 @@ impl TcpSettings {
         options.receive_buffer =
             buffer(options.receive_buffer, self.receive_buffer, self.receive_buffer_initial);
         if let Some(ack) = &self.ack {
-            if ack.every == Some(0) {
+            if ack.every == Some(Switch::On(0)) {
                 return Err(SpecError::invalid("tcp.ack.every is 0; it must be at least 1"));
             }
             ack.apply_fields(&mut options.acks);
@@ -401,6 +416,11 @@ impl TcpSettings {
                 super::not_often(key, given)?;
             }
             rto.apply_fields(&mut options.timeouts);
+        }
+        match &self.scps {
+            None => {}
+            Some(Switch::Off) => options.scps = None,
+            Some(Switch::On(scps)) => options.scps = Some(scps.apply(options.scps)?),
         }
         if options.mss.is_some_and(|mss| mss < 64) {
             return Err(SpecError::invalid("tcp.mss is less than 64"));
@@ -418,6 +438,12 @@ impl TcpSettings {
             receive_buffer_initial,
             ack: Some(Ack::of_fields(&options.acks)),
             rto: Some(Rto::of_fields(&options.timeouts)),
+            scps: Some(
+                options
+                    .scps
+                    .as_ref()
+                    .map_or(Switch::Off, |scps| Switch::On(ScpsSettings::of(scps))),
+            ),
             ..Self::of_fields(options)
         }
     }

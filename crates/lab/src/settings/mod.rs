@@ -9,6 +9,7 @@ mod keys;
 pub mod ltp;
 pub mod norm;
 pub mod saratoga;
+pub mod scps;
 #[cfg(test)]
 mod tests;
 

@@ -222,7 +222,7 @@ impl<A: Engine> OverTcp<A> {
             Indication::Writable { connection } => self.write_on(now, connection),
             Indication::Closed { connection, reason } => self.closed(now, connection, reason),
             // Those that come beyond it try again by themselves.
-            Indication::BacklogFull { .. } => {}
+            Indication::BacklogFull { .. } | Indication::PlainTcp { .. } => {}
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine::PathId;
 
 use super::cc::{Algorithm, Cubic, IdleRule};
+use super::scps::Scps;
 
 /// The settings of a stack.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,6 +164,8 @@ pub struct Options {
     pub hop_limit: u8,
     /// The differentiated services code point, 6 bits.
     pub dscp: u8,
+    /// SCPS-TP, if any of it is wanted.
+    pub scps: Option<Scps>,
 }
 
 /// The bounds of the retransmission time-out (RFC 6298).
@@ -182,7 +185,8 @@ pub struct Timeouts {
 /// When what arrives is acknowledged (RFC 9293 §3.8.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckPolicy {
-    /// At each so many full segments; 1: at once.
+    /// At each so many full segments; 1: at once. 0: only after the delay, whatever comes, out of
+    /// order or twice.
     pub every: u32,
     /// And after so long at the latest.
     pub max_delay: Duration,
@@ -323,6 +327,7 @@ impl Default for Options {
             pacing: false,
             hop_limit: 64,
             dscp: 0,
+            scps: None,
         }
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::scps::Agreed;
+
 /// A connection, as its stack numbers it; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
@@ -57,6 +59,11 @@ pub enum Indication {
         connection: ConnectionId,
         /// Why.
         reason: CloseReason,
+    },
+    /// SCPS-TP was offered, and the peer, or something on the way, does not have it: it is TCP.
+    PlainTcp {
+        /// Which.
+        connection: ConnectionId,
     },
     /// A listener's backlog ran full; told again after it was empty.
     BacklogFull {
@@ -148,6 +155,8 @@ pub struct Info {
     pub sack: bool,
     /// Both sides understand explicit congestion notification.
     pub ecn: bool,
+    /// What both sides do of SCPS-TP; `None`: it is TCP.
+    pub scps: Option<Agreed>,
     /// By how much the peer's windows are shifted, and this side's.
     pub window_scale: (u8, u8),
     /// The congestion window, in octets.
@@ -207,6 +216,11 @@ pub struct Counts {
     pub window_probes: u64,
     /// Tail loss probes.
     pub tail_loss_probes: u64,
+    /// Selective negative acknowledgments sent, and received.
+    pub snacks: (u64, u64),
+    /// Losses that were put down to corruption, so that the congestion control was not told of them;
+    /// time-outs among them.
+    pub corruptions: u64,
 }
 
 impl std::ops::Add for Counts {
@@ -227,6 +241,8 @@ impl std::ops::Add for Counts {
             duplicate_acks: self.duplicate_acks + other.duplicate_acks,
             window_probes: self.window_probes + other.window_probes,
             tail_loss_probes: self.tail_loss_probes + other.tail_loss_probes,
+            snacks: (self.snacks.0 + other.snacks.0, self.snacks.1 + other.snacks.1),
+            corruptions: self.corruptions + other.corruptions,
         }
     }
 }
@@ -256,4 +272,6 @@ pub struct Statistics {
     pub cookies_accepted: u64,
     /// Answers to strangers that found no room.
     pub dropped_replies: u64,
+    /// Connections that offered SCPS-TP, or were to take it up, and are TCP.
+    pub plain_tcp: u64,
 }

@@ -106,6 +106,7 @@ pub(crate) fn offer_in(echo: u32, mss: u16, stamp: u32) -> Offer {
         stamp: Some(stamp),
         sack: echo & 0x10 != 0,
         ecn: echo & 0x20 != 0,
+        scps: None,
     }
 }
 
@@ -152,7 +153,7 @@ mod tests {
     fn time_stamps_carry_the_options_and_do_not_run_ahead() {
         for stamp in [0, 63, 64, 1_000_000_007, u32::MAX] {
             for (scale, sack, ecn) in [(None, false, true), (Some(7), true, false)] {
-                let offer = Offer { mss: Some(9), scale, stamp: Some(3), sack, ecn };
+                let offer = Offer { mss: Some(9), scale, stamp: Some(3), sack, ecn, scps: None };
                 let value = stamp_with(stamp, &offer);
                 assert!(stamp.wrapping_sub(value) <= 64, "{stamp} {value}");
                 assert_eq!(offer_in(value, 9, 3), offer);

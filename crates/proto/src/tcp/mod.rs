@@ -14,6 +14,7 @@
 //! | losses that are none | RFC 3522, RFC 3708, RFC 4015 |
 //! | congestion marks | RFC 3168 |
 //! | congestion control | [`cc`] |
+//! | SCPS-TP, CCSDS 714.0-B-2 | [`scps`] |
 //!
 //! Every option of a connection can be switched ([`Options`]), and a [`Profile`] has those of a kernel of
 //! its time. What is sent is decided when the driver asks: losses first, then new data as far as the
@@ -35,6 +36,7 @@ mod recovery;
 mod ring;
 mod rtt;
 mod scoreboard;
+pub mod scps;
 mod send_buffer;
 mod seq;
 mod stack;

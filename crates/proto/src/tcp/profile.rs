@@ -1,12 +1,13 @@
-//! What kernels of their time did.
+//! What implementations of their time did.
 
 use std::time::Duration;
 
-use super::cc::{Algorithm, Bic, Counting, Cubic, IdleRule};
+use super::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
 use super::config::{AckPolicy, Buffer, InitialWindow, LossRecovery, Options, Timeouts};
+use super::scps::{LossCause, RateControl, Scps};
 
-/// A kernel whose settings a connection can have. They are those of the kernels as they came, on a
-/// machine with much memory.
+/// An implementation whose settings a connection can have. Those of kernels are as they came, on a
+/// machine with much memory; those of SCPS-TP are its reference implementation's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
     /// Linux 2.2 (1999): Reno, buffers of 64 KiB.
@@ -19,12 +20,29 @@ pub enum Profile {
     Linux2632,
     /// Linux 6 (2023): CUBIC, proportional rate reduction, RACK, ten segments at the beginning.
     Modern,
+    /// SCPS-TP as the reference implementation comes: Vegas, SNACK, and the rate of the route.
+    Scps,
+    /// The same with Van Jacobson's congestion control, and no rate.
+    ScpsVj,
+    /// The same with Vegas, and no rate.
+    ScpsVegas,
+    /// The same without congestion control: losses are corruption, and the rate alone holds it back.
+    ScpsRate,
 }
 
 impl Profile {
-    /// All, the oldest first.
-    pub const ALL: [Self; 5] =
-        [Self::Linux22, Self::Linux2418, Self::Linux2618, Self::Linux2632, Self::Modern];
+    /// All: kernels, the oldest first, then SCPS-TP.
+    pub const ALL: [Self; 9] = [
+        Self::Linux22,
+        Self::Linux2418,
+        Self::Linux2618,
+        Self::Linux2632,
+        Self::Modern,
+        Self::Scps,
+        Self::ScpsVj,
+        Self::ScpsVegas,
+        Self::ScpsRate,
+    ];
 
     /// Its name in files and on command lines.
     #[must_use]
@@ -35,6 +53,10 @@ impl Profile {
             Self::Linux2618 => "linux-2.6.18",
             Self::Linux2632 => "linux-2.6.32",
             Self::Modern => "modern",
+            Self::Scps => "scps",
+            Self::ScpsVj => "scps-vj",
+            Self::ScpsVegas => "scps-vegas",
+            Self::ScpsRate => "scps-rate",
         }
     }
 
@@ -92,7 +114,56 @@ impl Profile {
                 ..old
             },
             Self::Modern => Options { tail_loss_probe: true, ..Options::default() },
+            Self::Scps => scps(Algorithm::Vegas(Vegas::SCPS), LossCause::Congestion, true),
+            Self::ScpsVj => scps(Algorithm::NewReno(Counting::Acks), LossCause::Congestion, false),
+            Self::ScpsVegas => scps(Algorithm::Vegas(Vegas::SCPS), LossCause::Congestion, false),
+            Self::ScpsRate => Options {
+                // A rate alone wants windows of twice what a round trip carries.
+                send_buffer: auto(32_768, 16 << 20),
+                receive_buffer: auto(65_535, 16 << 20),
+                ..scps(Algorithm::None { window: None }, LossCause::Corruption, true)
+            },
         }
+    }
+}
+
+/// The reference implementation's defaults: windows of 32 KiB, an acknowledgment for every second
+/// segment or after 200 ms, time-outs of 250 ms to 64 s.
+fn scps(congestion: Algorithm, assume: LossCause, with_rate: bool) -> Options {
+    let rate = with_rate.then(RateControl::default);
+    Options {
+        mss: None,
+        window_scale: true,
+        timestamps: true,
+        sack: false,
+        duplicate_sack: false,
+        recovery: LossRecovery::NewReno,
+        rack: false,
+        tail_loss_probe: false,
+        limited_transmit: false,
+        undo: false,
+        ecn: false,
+        nagle: true,
+        acks: AckPolicy { every: 2, max_delay: Duration::from_millis(200), quick: 0 },
+        timeouts: Timeouts {
+            initial: Duration::from_secs(3),
+            min: Duration::from_millis(250),
+            max: Duration::from_secs(64),
+            // Its clock ticks every 100 ms.
+            margin: Duration::from_millis(100),
+        },
+        syn_retries: 5,
+        retries: 32,
+        keep_alive: None,
+        initial_window: InitialWindow::Rfc3390,
+        idle: None,
+        send_buffer: Buffer::Fixed(32_768),
+        receive_buffer: Buffer::Fixed(32_768),
+        congestion,
+        pacing: false,
+        hop_limit: 64,
+        dscp: 0,
+        scps: Some(Scps { assume, rate, ..Scps::default() }),
     }
 }
 

@@ -76,6 +76,21 @@ impl Reassembly {
         self.beyond.len() > 0
     }
 
+    /// What is missing from `at` on, in order, before the last octet that has arrived.
+    pub(crate) fn holes_from(&self, at: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.beyond.gaps(at.max(self.next), self.beyond.end())
+    }
+
+    /// Behind the last octet that has arrived.
+    pub(crate) fn highest(&self) -> u64 {
+        self.used()
+    }
+
+    /// Whether all of `start..end` has arrived.
+    pub(crate) fn has(&self, start: u64, end: u64) -> bool {
+        end <= self.next || self.beyond.gaps(start.max(self.next), end).next().is_none()
+    }
+
     /// Takes octets that lie within `next..edge` at least in part, up to `limit`.
     pub(crate) fn insert(&mut self, at: u64, octets: &[u8], limit: u64) -> Arrival {
         let end = (at + octets.len() as u64).min(limit).max(at);

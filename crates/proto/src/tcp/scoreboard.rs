@@ -538,6 +538,35 @@ impl Scoreboard {
         self.lost_octets.saturating_sub(before)
     }
 
+    /// The peer lacks `start..end`: what is in flight of it is lost, but for what was sent again
+    /// within `embargo`, of which the peer cannot know. Returns its octets.
+    pub(crate) fn lose_hole(&mut self, now: Time, start: u64, end: u64, embargo: Duration) -> u64 {
+        let mut octets = 0;
+        for index in self.index_of(start)..self.records.len() {
+            let record = self.records[index];
+            if record.start >= end {
+                break;
+            }
+            if record.sacked || (record.resent && now < record.sent_at + embargo) {
+                continue;
+            }
+            octets += if record.resent { self.lose_again(index) } else { self.lose(index) };
+        }
+        octets
+    }
+
+    /// The first segment in flight is lost, and the last, even if it was sent again.
+    pub(crate) fn lose_ends(&mut self) {
+        let last = self.last_unsacked();
+        for index in [Some(0), last].into_iter().flatten() {
+            match self.records.get(index) {
+                Some(record) if record.resent => _ = self.lose_again(index),
+                Some(_) => _ = self.lose(index),
+                None => {}
+            }
+        }
+    }
+
     /// Nothing is lost after all.
     pub(crate) fn forgive(&mut self) {
         for record in &mut self.records {

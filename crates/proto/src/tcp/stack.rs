@@ -1,6 +1,7 @@
 //! The engine: interfaces, listeners, connections, and what goes to nobody's connection.
 
 mod arrival;
+mod rates;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,8 +13,9 @@ use engine::{
 };
 use wire::tcp::{HEADER_LEN, Header, TcpOption, options_len};
 
+use self::rates::Rates;
 use super::config::{Backlog, Config, Options};
-use super::connection::{Connection, Rules};
+use super::connection::{Connection, RateKey, Rules};
 use super::indication::{
     ConnectionId, Counts, Indication, ListenerId, RequestError, State, Statistics,
 };
@@ -28,6 +30,9 @@ const MTU_MIN: usize = 128;
 #[derive(Debug, Default)]
 struct Interface {
     mtu: usize,
+    rate_bps: Option<u64>,
+    /// Octets that it adds to a packet.
+    overhead: usize,
     up: bool,
     blocked: bool,
     /// Connections that may have something to send, each once.
@@ -51,6 +56,8 @@ struct Slot {
     half_open: bool,
     /// It is in its interface's queue.
     queued: bool,
+    /// It waits for its route's rate.
+    waits: bool,
     armed: Option<Deadline>,
 }
 
@@ -77,6 +84,7 @@ struct Reply {
 enum Timer {
     Connection(u32),
     TimeWait(Tuple),
+    Rate(RateKey),
 }
 
 /// TCP over IP interfaces.
@@ -101,6 +109,7 @@ pub struct Stack {
     time_wait: TimeWait,
     replies: VecDeque<Reply>,
     timers: Timers<Timer>,
+    rates: Rates,
     indications: VecDeque<Indication>,
     statistics: Statistics,
     /// Of connections that are gone.
@@ -127,6 +136,7 @@ impl Stack {
             by_tuple: BTreeMap::new(),
             replies: VecDeque::new(),
             timers: Timers::new(),
+            rates: Rates::default(),
             indications: VecDeque::new(),
             statistics: Statistics::default(),
             totals: Counts::default(),
@@ -175,7 +185,7 @@ impl Stack {
     }
 
     /// Puts a connection into a free place.
-    fn place(&mut self, connection: Connection, known: bool) -> u32 {
+    fn place(&mut self, now: Time, connection: Connection, known: bool) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
@@ -185,6 +195,7 @@ impl Stack {
         slot.half_open = connection.listener.is_some();
         slot.known = known;
         slot.connection = Some(Box::new(connection));
+        self.share_rate(now, index);
         index
     }
 
@@ -222,7 +233,8 @@ impl Stack {
     fn enqueue(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref() else { return };
-        if !std::mem::replace(&mut slot.queued, true)
+        if !slot.waits
+            && !std::mem::replace(&mut slot.queued, true)
             && let Some(interface) = self.interfaces.get_mut(&connection.path)
         {
             interface.ready.push_back(index);
@@ -237,6 +249,9 @@ impl Stack {
             && let Some(interface) = self.interfaces.get_mut(&connection.path)
         {
             interface.ready.retain(|other| *other != index);
+        }
+        if slot.waits {
+            self.rates.forget(index);
         }
         let generation = slot.generation.wrapping_add(1);
         *slot = Slot { generation, ..Slot::default() };
@@ -290,6 +305,10 @@ impl Stack {
             return;
         }
         let connection = id;
+        if events.plain_tcp {
+            self.statistics.plain_tcp += 1;
+            self.indications.push_back(Indication::PlainTcp { connection: id });
+        }
         if events.readable {
             self.indications.push_back(Indication::Readable { connection });
         }
@@ -306,7 +325,14 @@ impl Stack {
 
     /// The interface through which an address is reached.
     fn route(&self, address: IpAddr) -> Option<PathId> {
-        let matches = |route: &&super::Route| match (route.prefix, address) {
+        let any = || self.interfaces.iter().find(|(_, interface)| interface.up).map(|(id, _)| *id);
+        let routed = self.route_number(address);
+        routed.map(|number| self.config.routes[number as usize].path).or_else(any)
+    }
+
+    /// The number of the configured route to an address.
+    fn route_number(&self, address: IpAddr) -> Option<u32> {
+        let matches = |route: &super::Route| match (route.prefix, address) {
             (IpAddr::V4(prefix), IpAddr::V4(address)) => {
                 let bits = u32::from(route.bits.min(32));
                 (prefix.to_bits() ^ address.to_bits()).checked_shr(32 - bits).unwrap_or(0) == 0
@@ -317,17 +343,22 @@ impl Stack {
             }
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
         };
-        let routed = self.config.routes.iter().filter(matches).max_by_key(|route| route.bits);
-        let any = || self.interfaces.iter().find(|(_, interface)| interface.up).map(|(id, _)| *id);
-        routed.map(|route| route.path).or_else(any)
+        let routes = self.config.routes.iter().enumerate();
+        let routed = routes.filter(|(_, route)| matches(route)).max_by_key(|(_, route)| route.bits);
+        routed.map(|(number, _)| number as u32)
     }
 
     fn path_event(&mut self, now: Time, path: PathId, event: &PathEvent) {
         let interface = self.interfaces.entry(path).or_default();
-        match *event {
-            PathEvent::Up(PathInfo { kind: PathKind::Datagram { mtu }, .. }) if mtu >= MTU_MIN => {
+        match event {
+            PathEvent::Up(info @ PathInfo { kind: PathKind::Datagram { mtu }, .. })
+                if *mtu >= MTU_MIN =>
+            {
+                let mtu = *mtu;
                 (interface.mtu, interface.up, interface.blocked) = (mtu, true, false);
+                (interface.rate_bps, interface.overhead) = (info.rate_bps, info.overhead);
                 self.mtu_changed(now, path, mtu);
+                self.rates_changed(now, path);
             }
             // Packets need a path that keeps them apart.
             PathEvent::Up(_) | PathEvent::Down => interface.up = false,
@@ -382,6 +413,7 @@ impl Engine for Stack {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::TimeWait(tuple) => _ = self.time_wait.remove(tuple),
+                Timer::Rate(key) => self.rate_allows(key),
                 Timer::Connection(index) => {
                     let slot = &mut self.slots[index as usize];
                     slot.armed = None;
@@ -409,7 +441,11 @@ impl Engine for Stack {
             let slot = &mut self.slots[index as usize];
             let Some(connection) = slot.connection.as_deref_mut() else { continue };
             slot.queued = true;
+            if let Some(key) = connection.rate_key {
+                self.rates.lend(now, key, connection);
+            }
             let more = connection.fill(now, tx);
+            self.return_credit(now, index, !tx.is_empty());
             self.settle(now, index);
             let slot = &mut self.slots[index as usize];
             slot.queued = false;

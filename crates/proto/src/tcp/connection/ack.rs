@@ -23,6 +23,8 @@ pub(super) struct News {
     pub(super) sacked: bool,
     /// It is a duplicate (RFC 5681 §2).
     pub(super) duplicate: bool,
+    /// Octets that the peer says it lacks, and that were not known to be lost.
+    pub(super) holes: u64,
     /// It reports octets that came twice.
     pub(super) twice: Option<(u64, u64)>,
     /// The time stamp it echoes.
@@ -39,7 +41,7 @@ impl Connection {
         now: Time,
         segment: &Segment<'_>,
         (at, ack): (u64, u64),
-        said: Said,
+        said: Said<'_>,
     ) {
         let window_before = self.window;
         self.update_window(segment, at, ack);
@@ -79,7 +81,7 @@ impl Connection {
     }
 
     /// What it says goes into the scoreboard.
-    fn take_in(&mut self, now: Time, ack: u64, said: Said) -> News {
+    fn take_in(&mut self, now: Time, ack: u64, said: Said<'_>) -> News {
         let prior_in_flight = self.board.pipe();
         let prior_out = self.board.out();
         self.board.least_rtt(self.rtt.least());
@@ -109,10 +111,23 @@ impl Connection {
             self.send.release(ack);
             self.counts.octets_acknowledged += delivery.acked;
         }
+        let before = delivery.sacked;
+        let holes = self.take_snack(now, ack, &said, &mut delivery);
+        sacked |= delivery.sacked > before;
         let echo = said.stamps.map(|(_, echo)| echo);
         let twice = twice.filter(|_| self.options.duplicate_sack);
         let duplicate = false;
-        News { delivery, advanced, sacked, duplicate, twice, echo, prior_in_flight, prior_out }
+        News {
+            delivery,
+            advanced,
+            sacked,
+            duplicate,
+            holes,
+            twice,
+            echo,
+            prior_in_flight,
+            prior_out,
+        }
     }
 
     fn edges(&self, block: SackBlock) -> (u64, u64) {
@@ -149,7 +164,9 @@ impl Connection {
         if !over {
             return;
         }
-        self.control.on_recovered(now);
+        if !std::mem::take(&mut self.spared) {
+            self.control.on_recovered(now);
+        }
         self.board.clear_phantom();
         self.duplicates = 0;
         self.phase = Phase::Open;
@@ -197,7 +214,8 @@ impl Connection {
             in_flight,
             round,
             rate: self.board.rate(delivery),
-            in_recovery: held || self.phase.holds_window(),
+            // Corruption does not keep the window from growing.
+            in_recovery: !self.spared && (held || self.phase.holds_window()),
             cwnd_limited: limited,
             ecn_echo: echo,
         };

@@ -24,7 +24,9 @@ impl Connection {
         } else if news.advanced {
             self.duplicates = 0;
         }
-        let lost = if !self.sack {
+        let lost = if self.snack().is_some() {
+            self.lost_by_snack(news)
+        } else if !self.sack {
             self.lost_without_sack(news)
         } else if self.options.rack {
             self.lost_by_time(now)
@@ -111,17 +113,27 @@ impl Connection {
 
     /// Something was lost.
     fn begin_recovery(&mut self, now: Time) {
+        let corrupted = self.blames_corruption();
+        self.counts.corruptions += u64::from(corrupted);
+        if corrupted && self.snack().is_some() {
+            // The peer says what is missing, so there is nothing to probe for.
+            self.urgent = true;
+            return;
+        }
         let flight = self.board.out();
         let before = self.control.cwnd();
         let cwnd_limited = self.limited_to.is_some_and(|to| self.una < to);
-        if self.phase.is_open() {
+        self.spared = corrupted && self.phase.is_open();
+        if self.phase.is_open() && !corrupted {
             let congestion = Congestion { cause: Cause::Loss, flight_size: flight, cwnd_limited };
             self.control.on_congestion(now, &congestion);
         }
         self.counts.recoveries += 1;
-        self.note_undo(now);
+        if !corrupted {
+            self.note_undo(now);
+        }
         (self.recover, self.urgent) = (self.nxt, true);
-        self.phase = if self.control.recovery() == cc::Recovery::Restart {
+        self.phase = if self.control.recovery() == cc::Recovery::Restart && !corrupted {
             self.board.lose_all();
             Phase::Restarted { point: self.nxt }
         } else {
@@ -186,7 +198,7 @@ impl Connection {
             self.probe_end = None;
         } else if self.una > end {
             self.probe_end = None;
-            if self.phase.is_open() {
+            if self.phase.is_open() && !self.blames_corruption() {
                 let flight_size = self.board.out() + self.mss();
                 let congestion = Congestion { cause: Cause::Loss, flight_size, cwnd_limited: true };
                 self.control.on_congestion(now, &congestion);

@@ -8,6 +8,7 @@ mod close;
 mod losses;
 mod open;
 mod output;
+mod scps;
 mod segment;
 mod timers;
 
@@ -27,6 +28,7 @@ use super::reassembly::Reassembly;
 use super::recovery::Phase;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
+use super::scps::{Agreed, Snacking};
 use super::send_buffer::SendBuffer;
 use super::seq;
 
@@ -38,6 +40,8 @@ pub(crate) struct Events {
     pub(crate) writable: bool,
     pub(crate) peer_closed: bool,
     pub(crate) closed: Option<CloseReason>,
+    /// SCPS-TP was wanted, and the peer does not have it.
+    pub(crate) plain_tcp: bool,
 }
 
 /// What a connection must know of its stack's settings.
@@ -91,6 +95,10 @@ struct Undo {
     any: bool,
 }
 
+/// A route whose connections share a rate: by its interface, and by its number in the configuration
+/// if it has one.
+pub(crate) type RateKey = (PathId, Option<u32>);
+
 /// When what is due.
 #[derive(Clone, Copy, Debug, Default)]
 struct Timers {
@@ -101,6 +109,7 @@ struct Timers {
     keep_alive_at: Option<Time>,
     pace_at: Option<Time>,
     linger_at: Option<Time>,
+    snack_at: Option<Time>,
 }
 
 /// What was done to open it.
@@ -151,6 +160,8 @@ pub(crate) struct Connection {
     recover: u64,
     /// Time-outs in a row.
     timeouts: u32,
+    /// When the connection is given up, where they do not count.
+    give_up_at: Option<Time>,
     /// A segment is to be sent whatever the window: the first that was lost.
     urgent: bool,
     /// Send what the peer's window takes, however little: the timer said so.
@@ -199,6 +210,19 @@ pub(crate) struct Connection {
     stamps: Option<Stamps>,
     stamp_offset: u32,
     sack: bool,
+    scps: Option<Agreed>,
+    /// What holes are counted in.
+    unit: u64,
+    snacking: Snacking,
+    /// The recovery under way is from corruption: the congestion control does not know of it.
+    spared: bool,
+    /// Octets that the route's rate lets go now, what each packet costs beyond its own, and what a
+    /// packet would have cost that had to wait.
+    pub(crate) credit: Option<u64>,
+    pub(crate) overhead: usize,
+    pub(crate) starved: Option<u64>,
+    /// Whose rate that is.
+    pub(crate) rate_key: Option<RateKey>,
     ecn: bool,
     /// Congestion was experienced, and the peer has not said that it heard so.
     echo: bool,
@@ -337,6 +361,7 @@ impl Connection {
             mss: self.mss(),
             timestamps: self.stamps.is_some(),
             sack: self.sack,
+            scps: self.scps,
             ecn: self.ecn,
             window_scale: (self.send_scale, self.receive_scale),
             cwnd: self.control.cwnd(),

@@ -1,7 +1,7 @@
 //! Opening: SYNs sent and received, and what they agree on (RFC 9293 §3.10.1, §3.10.7.3, §3.10.7.4).
 
 use engine::{PathId, Time};
-use wire::tcp::{Flags, Segment, TcpOption};
+use wire::tcp::{Capabilities, Flags, Segment, TcpOption};
 
 use super::{Connection, Events, Rules, Stamps, Syns, Timers};
 use crate::tcp::autotune::ReceiveTuning;
@@ -13,6 +13,7 @@ use crate::tcp::reassembly::Reassembly;
 use crate::tcp::recovery::Phase;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::Scoreboard;
+use crate::tcp::scps::{Agreed, Scps, Snacking};
 use crate::tcp::send_buffer::SendBuffer;
 use crate::tcp::seq;
 
@@ -25,6 +26,7 @@ pub(crate) struct Offer {
     pub(crate) sack: bool,
     /// ECN is asked for, or agreed to.
     pub(crate) ecn: bool,
+    pub(crate) scps: Option<Capabilities>,
 }
 
 impl Offer {
@@ -36,9 +38,9 @@ impl Offer {
                 TcpOption::WindowScale(shift) => offer.scale = Some(shift.min(14)),
                 TcpOption::SackPermitted => offer.sack = true,
                 TcpOption::Timestamps { value, .. } => offer.stamp = Some(value),
+                TcpOption::ScpsCapabilities(theirs) => offer.scps = Some(theirs),
                 TcpOption::NoOperation
                 | TcpOption::Sack(_)
-                | TcpOption::ScpsCapabilities(_)
                 | TcpOption::ScpsExtended(_)
                 | TcpOption::Snack { .. }
                 | TcpOption::RecordBoundary
@@ -101,6 +103,7 @@ impl Connection {
             duplicates: 0,
             recover: iss,
             timeouts: 0,
+            give_up_at: None,
             urgent: false,
             override_window: false,
             window_probe: false,
@@ -132,6 +135,14 @@ impl Connection {
             stamps: None,
             stamp_offset: at.stamp_offset,
             sack: false,
+            scps: None,
+            unit: 1,
+            snacking: Snacking::default(),
+            spared: false,
+            credit: None,
+            overhead: 0,
+            starved: None,
+            rate_key: None,
             ecn: false,
             echo: false,
             reduced: false,
@@ -199,7 +210,11 @@ impl Connection {
         self.scaled = scale.is_some();
         self.send_scale = scale.unwrap_or(0);
         self.receive_scale = if self.scaled { self.options.receive_scale() } else { 0 };
-        self.sack = offer.sack && self.options.sack;
+        let both = self.options.scps.zip(offer.scps);
+        self.scps = both.map(|(ours, theirs)| ours.agree(theirs));
+        self.unit = self.snack_unit(offer);
+        // A hole is told of in one way.
+        self.sack = offer.sack && self.options.sack && self.snack().is_none();
         self.ecn = offer.ecn && self.options.ecn;
         self.stamps = offer.stamp.filter(|_| self.options.timestamps).map(|recent| Stamps {
             offset: self.stamp_offset,
@@ -208,12 +223,24 @@ impl Connection {
         });
     }
 
+    /// The segment size that a SYN announces.
+    fn mss_offered(&self) -> u16 {
+        let fit = self.mtu.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
+        self.options.mss.map_or(fit, |mss| fit.min(usize::from(mss))).min(65_535) as u16
+    }
+
+    /// What holes are counted in: both sides know the sizes that both SYNs announce, and whether
+    /// time stamps take 12 octets of each.
+    fn snack_unit(&self, offer: Offer) -> u64 {
+        let stamps = offer.stamp.is_some() && self.options.timestamps;
+        let size = u64::from(self.mss_offered().min(self.peer_mss));
+        size.saturating_sub(if stamps { 12 } else { 0 }).max(1)
+    }
+
     /// The options and flags of a SYN.
     pub(super) fn syn_parts(&self, now: Time) -> (Flags, Vec<TcpOption<'static>>) {
         let answers = self.state == State::SynReceived;
-        let fit = self.mtu.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
-        let mss = self.options.mss.map_or(fit, |mss| fit.min(usize::from(mss))).min(65_535) as u16;
-        let mut options = vec![TcpOption::MaximumSegmentSize(mss)];
+        let mut options = vec![TcpOption::MaximumSegmentSize(self.mss_offered())];
         let agreed = |wanted: bool, agreed: bool| if answers { agreed } else { wanted };
         let sack = agreed(self.options.sack, self.sack);
         let stamps = agreed(self.options.timestamps, self.stamps.is_some());
@@ -235,6 +262,12 @@ impl Connection {
         } else if sack && !stamps {
             options.extend([TcpOption::NoOperation; 2]);
         }
+        let scps = if answers {
+            self.scps.map(Agreed::answer)
+        } else {
+            self.options.scps.as_ref().map(Scps::capabilities)
+        };
+        options.extend(scps.map(TcpOption::ScpsCapabilities));
         let mut flags = Flags::SYN;
         if answers {
             flags |= Flags::ACK;
@@ -302,6 +335,7 @@ impl Connection {
         self.rtt.end_backoff();
         self.state = State::Established;
         self.events.established = true;
+        self.events.plain_tcp = self.options.scps.is_some() && self.scps.is_none();
         (self.timers.syn_at, self.syn_due) = (None, false);
         self.control = self.new_control();
         self.control.on_established(now, self.rtt.least());

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use engine::{Ecn, Time, TxBuf};
-use wire::tcp::{Flags, HEADER_LEN, Header, SackBlock, SackBlocks, TcpOption, options_len};
+use wire::tcp::{
+    Flags, HEADER_LEN, Header, OPTIONS_MAX, SackBlock, SackBlocks, TcpOption, options_len,
+};
 
 use super::Connection;
 use crate::tcp::cc::{Idle, Sent};
 use crate::tcp::indication::State;
 use crate::tcp::recovery::Phase;
+use crate::tcp::scps::SnackSaid;
 use crate::tcp::seq;
 
 /// How far a paced connection may run ahead, so that several segments go at once when it is fast.
@@ -24,18 +27,18 @@ enum Next {
 }
 
 /// The options of a segment, without memory from the heap.
-struct List {
-    options: [TcpOption<'static>; 6],
+struct List<'a> {
+    options: [TcpOption<'a>; 8],
     len: usize,
 }
 
-impl List {
-    fn push(&mut self, option: TcpOption<'static>) {
+impl<'a> List<'a> {
+    fn push(&mut self, option: TcpOption<'a>) {
         self.options[self.len] = option;
         self.len += 1;
     }
 
-    fn as_slice(&self) -> &[TcpOption<'static>] {
+    fn as_slice(&self) -> &[TcpOption<'a>] {
         &self.options[..self.len]
     }
 }
@@ -95,12 +98,18 @@ impl Connection {
 
     fn in_flight(&self) -> u64 {
         // Without limited transmit, what duplicates say counts from the third on only.
-        let blind = self.phase.is_open() && !self.options.limited_transmit;
+        let blind =
+            self.phase.is_open() && !self.options.limited_transmit && self.snack().is_none();
         if blind { self.board.out() } else { self.board.pipe() }
     }
 
     fn next(&mut self, now: Time) -> Option<Next> {
         let room = self.data_room();
+        let full = self.flow.ip_len() + HEADER_LEN + OPTIONS_MAX + self.mss() as usize;
+        // What is due only once waits for its credit here.
+        if (self.probe_due || self.urgent) && !self.affords(full) {
+            return None;
+        }
         if std::mem::take(&mut self.probe_due)
             && let Some(next) = self.next_probe(room)
         {
@@ -118,7 +127,8 @@ impl Connection {
         let fits = |len: u64| pipe == 0 || pipe + len <= window;
         if let Some(index) = self.board.next_lost() {
             let (start, end) = self.board.segment(index, room)?;
-            return fits(end - start).then_some(Next::Again { index });
+            let goes = fits(end - start) || self.repairs_at_once();
+            return goes.then_some(Next::Again { index });
         }
         if let Some((len, fin)) = self.next_new(now, room) {
             if fits(len.max(1)) {
@@ -249,8 +259,8 @@ impl Connection {
         twice + self.receive.blocks(most - twice).count()
     }
 
-    fn options(&self, now: Time) -> List {
-        let mut list = List { options: [TcpOption::NoOperation; 6], len: 0 };
+    fn options<'a>(&self, now: Time, snack: Option<&'a SnackSaid>) -> List<'a> {
+        let mut list = List { options: [TcpOption::NoOperation; 8], len: 0 };
         if let Some(stamps) = self.stamps {
             list.len = 2;
             list.push(TcpOption::Timestamps { value: self.stamp(now), echo: stamps.recent });
@@ -264,6 +274,11 @@ impl Connection {
             let blocks: SackBlocks = twice.into_iter().chain(rest).collect();
             list.len += 2;
             list.push(TcpOption::Sack(blocks));
+        }
+        if let Some(said) = snack {
+            list.len += 2;
+            let SnackSaid { offset, size, .. } = *said;
+            list.push(TcpOption::Snack { offset, size, bits: said.bits() });
         }
         list
     }
@@ -300,9 +315,24 @@ impl Connection {
         (flags, at, len): (Flags, u64, usize),
         ecn: Ecn,
     ) -> bool {
-        let list = self.options(now);
+        // It rides on acknowledgments alone, which leaves the segments of data their length.
+        let bare = len == 0 && !flags.contains(Flags::FIN);
+        let snack = if bare && self.has_hole_to_tell() {
+            let most = self.flow.ip_len() + HEADER_LEN + OPTIONS_MAX;
+            if !self.affords(most) || !tx.fits(most) {
+                return false;
+            }
+            self.snack_to_say(now)
+        } else {
+            None
+        };
+        let list = self.options(now, snack.as_ref());
         let head = self.flow.ip_len() + HEADER_LEN + options_len(list.as_slice());
+        if !self.affords(head + len) {
+            return false;
+        }
         let Some(packet) = tx.push(head + len) else { return false };
+        self.spend(head + len);
         if len > 0 {
             self.send.read(at, &mut packet[head..]);
         }
@@ -319,6 +349,7 @@ impl Connection {
         };
         self.flow.write(packet, header, list.as_slice(), ecn);
         self.counts.segments_sent += 1;
+        self.counts.snacks.0 += u64::from(snack.is_some());
         self.last_ack_sent = self.receive_next();
         self.ack_now = false;
         self.timers.ack_at = None;
@@ -333,7 +364,11 @@ impl Connection {
     fn send_syn(&mut self, now: Time, tx: &mut TxBuf) -> bool {
         let (flags, options) = self.syn_parts(now);
         let head = self.flow.ip_len() + HEADER_LEN + options_len(&options);
+        if !self.affords(head) {
+            return false;
+        }
         let Some(packet) = tx.push(head) else { return false };
+        self.spend(head);
         let answers = self.state == State::SynReceived;
         let acknowledgment = if answers { seq::wire(self.receive_next()) } else { 0 };
         let window =

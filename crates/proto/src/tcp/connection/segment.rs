@@ -27,25 +27,27 @@ const ACKS_MAX: u32 = 64;
 
 /// What a segment's options say.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Said<'a> {
     pub(super) stamps: Option<(u32, u32)>,
     pub(super) sack: Option<SackBlocks>,
+    /// Offset, size and bits.
+    pub(super) snack: Option<(u16, u16, &'a [u8])>,
 }
 
-impl Said {
-    fn by(segment: &Segment<'_>) -> Self {
+impl<'a> Said<'a> {
+    fn by(segment: &Segment<'a>) -> Self {
         let mut said = Self::default();
         for option in segment.options.map_while(Result::ok) {
             match option {
                 TcpOption::Timestamps { value, echo } => said.stamps = Some((value, echo)),
                 TcpOption::Sack(blocks) => said.sack = Some(blocks),
+                TcpOption::Snack { offset, size, bits } => said.snack = Some((offset, size, bits)),
                 TcpOption::NoOperation
                 | TcpOption::MaximumSegmentSize(_)
                 | TcpOption::WindowScale(_)
                 | TcpOption::SackPermitted
                 | TcpOption::ScpsCapabilities(_)
                 | TcpOption::ScpsExtended(_)
-                | TcpOption::Snack { .. }
                 | TcpOption::RecordBoundary
                 | TcpOption::CorruptionExperienced
                 | TcpOption::Unknown { .. } => {}
@@ -157,7 +159,7 @@ impl Connection {
     }
 
     /// Protection against wrapped sequence numbers (RFC 7323 §5.3).
-    fn is_timely(&mut self, now: Time, segment: &Segment<'_>, said: Said) -> bool {
+    fn is_timely(&mut self, now: Time, segment: &Segment<'_>, said: Said<'_>) -> bool {
         let Some(stamps) = self.stamps else { return true };
         if segment.header.flags.contains(Flags::RST) {
             return true;
@@ -202,7 +204,7 @@ impl Connection {
             self.duplicate = Some((at, end));
         }
         if len > 0 && !segment.header.flags.contains(Flags::SYN) {
-            self.owe_ack();
+            self.ack_out_of_order(now);
         } else {
             self.challenge(now);
         }
@@ -228,12 +230,12 @@ impl Connection {
     }
 
     /// An acknowledgment at once, by itself.
-    fn owe_ack(&mut self) {
+    pub(super) fn owe_ack(&mut self) {
         self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
     }
 
     /// Takes the peer's time stamp (RFC 7323 §4.3).
-    fn note_stamp(&mut self, now: Time, at: u64, said: Said) {
+    fn note_stamp(&mut self, now: Time, at: u64, said: Said<'_>) {
         let (Some(stamps), Some((value, echo))) = (&mut self.stamps, said.stamps) else { return };
         if at <= self.last_ack_sent && !seq::is_older(value, stamps.recent) {
             (stamps.recent, stamps.recent_at) = (value, now);
@@ -317,10 +319,22 @@ impl Connection {
                 if start < end {
                     self.duplicate = Some((start, end));
                 }
-                self.owe_ack();
+                self.ack_out_of_order(now);
             }
-            Arrival::Beyond | Arrival::Refused => self.owe_ack(),
+            Arrival::Beyond => {
+                self.hole_seen(now);
+                self.ack_out_of_order(now);
+            }
+            Arrival::Refused => self.ack_out_of_order(now),
         }
+    }
+
+    /// Something came beyond a gap, or twice.
+    fn ack_out_of_order(&mut self, now: Time) {
+        if self.options.acks.every > 0 {
+            return self.owe_ack();
+        }
+        self.timers.ack_at.get_or_insert(now + self.options.acks.max_delay);
     }
 
     /// Data came in order: when is it acknowledged? (RFC 9293 §3.8.6.3, RFC 5681 §4.2)
@@ -329,8 +343,13 @@ impl Connection {
         let waiting = self.receive.next().saturating_sub(self.last_ack_sent);
         let quick = self.quick_left > 0;
         self.quick_left = self.quick_left.saturating_sub(1);
-        let enough = waiting >= u64::from(policy.every.max(1)) * self.full_segment;
-        if quick || filled_gap || enough || policy.every <= 1 || self.receive.has_gaps() {
+        let enough = waiting >= u64::from(policy.every) * self.full_segment;
+        let gaps = filled_gap || self.receive.has_gaps();
+        if quick || (policy.every > 0 && (gaps || enough || policy.every == 1)) {
+            if gaps && self.snack().is_some() {
+                // The next hole is told of by an acknowledgment without data.
+                self.owe_ack();
+            }
             self.ack_now = true;
         } else if self.timers.ack_at.is_none() {
             self.timers.ack_at = Some(now + policy.max_delay);

@@ -27,6 +27,7 @@ impl Connection {
             (self.timers.keep_alive_at, "keep-alive"),
             (self.timers.pace_at, "pacing"),
             (self.timers.linger_at, "FIN-WAIT-2"),
+            (self.timers.snack_at, "SNACK delay"),
         ];
         let others = others.into_iter().filter_map(|(at, why)| Some(Deadline { at: at?, why }));
         main.into_iter().chain(others).min()
@@ -45,6 +46,9 @@ impl Connection {
         }
         if due(&mut self.timers.linger_at) {
             self.end(CloseReason::Graceful);
+        }
+        if due(&mut self.timers.snack_at) {
+            self.snack_due(now);
         }
         if due(&mut self.timers.reorder_at) {
             self.reordering_timed_out(now);
@@ -74,11 +78,28 @@ impl Connection {
         if self.board.is_empty() {
             return;
         }
-        if self.timeouts >= self.options.retries {
+        if self.timeouts == 0 {
+            self.give_up_at = self.blames_corruption().then(|| now + self.patience());
+        }
+        if self.give_up_at.map_or(self.timeouts >= self.options.retries, |at| now >= at) {
             return self.end(CloseReason::TimedOut);
         }
-        self.timeouts += 1;
+        self.timeouts = self.timeouts.saturating_add(1);
         self.counts.timeouts += 1;
+        (self.duplicates, self.probe_end, self.probe_due) = (0, None, false);
+        self.timers.reorder_at = None;
+        self.urgent = true;
+        if self.blames_corruption() {
+            self.corrupted_at_time_out();
+        } else {
+            self.restart(now);
+            self.rtt.back_off();
+        }
+        self.arm_retransmission(now);
+    }
+
+    /// Begins anew, from what the congestion control says.
+    fn restart(&mut self, now: Time) {
         let flight_size = self.board.out();
         let is_first = self.timeouts == 1;
         if is_first {
@@ -86,15 +107,23 @@ impl Connection {
         }
         self.board.lose_all();
         self.control.on_timeout(now, &Timeout { flight_size, is_first });
+        self.spared = false;
         self.phase = Phase::Restarted { point: self.nxt };
         self.recover = self.nxt;
-        self.duplicates = 0;
-        self.timers.reorder_at = None;
-        self.probe_end = None;
-        self.probe_due = false;
-        self.rtt.back_off();
-        self.urgent = true;
-        self.arm_retransmission(now);
+    }
+
+    /// The window and the time-out stay as they are (CCSDS 714.0-B-2). A peer that tells of holes
+    /// hears the first segment and the last: the first is missing, and the last shows what else is.
+    fn corrupted_at_time_out(&mut self) {
+        self.counts.corruptions += 1;
+        if self.snack().is_some() {
+            self.board.lose_ends();
+            return;
+        }
+        self.board.lose_all();
+        self.spared = true;
+        self.phase = Phase::Restarted { point: self.nxt };
+        self.recover = self.nxt;
     }
 
     fn probe_timed_out(&mut self, now: Time) {

@@ -157,7 +157,7 @@ impl Stack {
         let at = self.negotiated(path, arrived.tuple, initial);
         let rules = self.rules;
         let connection = Connection::passive(now, &at, options, rules, (id, &arrived.segment));
-        let index = self.place(connection, false);
+        let index = self.place(now, connection, false);
         self.settle(now, index);
     }
 
@@ -173,6 +173,7 @@ impl Stack {
             scale: offer.scale.filter(|_| options.window_scale && stamp.is_some()),
             sack: offer.sack && options.sack && stamp.is_some(),
             ecn: offer.ecn && options.ecn && stamp.is_some(),
+            scps: None,
         }
     }
 
@@ -254,7 +255,7 @@ impl Stack {
             listener.half_open += 1;
         }
         self.statistics.cookies_accepted += 1;
-        let index = self.place(connection, false);
+        let index = self.place(now, connection, false);
         self.settle(now, index);
         true
     }

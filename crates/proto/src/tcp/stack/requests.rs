@@ -89,7 +89,7 @@ impl Stack {
             seed: self.rng.next_u64(),
         };
         let connection = Connection::active(now, &at, options, self.rules);
-        let index = self.place(connection, true);
+        let index = self.place(now, connection, true);
         self.settle(now, index);
         Ok(self.id(index))
     }

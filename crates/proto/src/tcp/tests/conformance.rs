@@ -182,7 +182,7 @@ impl User {
                 }
             }
             Indication::Closed { connection, reason } => self.closed(connection, reason),
-            Indication::BacklogFull { .. } => {}
+            Indication::BacklogFull { .. } | Indication::PlainTcp { .. } => {}
         }
     }
 

@@ -6,6 +6,7 @@ mod conversations;
 mod flow;
 mod random;
 mod raw;
+mod scps;
 mod states;
 mod tshark;
 mod world;

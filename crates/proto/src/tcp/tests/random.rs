@@ -7,6 +7,7 @@ use engine::{PathEvent, Rng};
 
 use super::world::{Fate, User, World, content, finished, lossless};
 use crate::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
+use crate::tcp::scps::{LossCause, RateControl, Scps, Snack, SnackForm};
 use crate::tcp::{
     AckPolicy, Backlog, Buffer, Config, Cookies, InitialWindow, KeepAlive, LossRecovery, Options,
     Timeouts,
@@ -60,7 +61,7 @@ pub(super) fn options(rng: &mut Rng) -> Options {
         ecn: rng.chance(0.3),
         nagle: rng.chance(0.5),
         acks: AckPolicy {
-            every: pick(rng, &[1, 2, 2, 2, 8]),
+            every: pick(rng, &[0, 1, 2, 2, 2, 8]),
             max_delay: Duration::from_millis(pick(rng, &[0, 40, 200, 500])),
             quick: pick(rng, &[0, 3, 16]),
         },
@@ -85,7 +86,22 @@ pub(super) fn options(rng: &mut Rng) -> Options {
         pacing: rng.chance(0.3),
         hop_limit: 64,
         dscp: 0,
+        scps: rng.chance(0.5).then(|| scps(rng)),
     }
+}
+
+fn scps(rng: &mut Rng) -> Scps {
+    let snack = rng.chance(0.8).then(|| Snack {
+        form: pick(rng, &[SnackForm::Short, SnackForm::Bits]),
+        delay: Duration::from_millis(pick(rng, &[0, 0, 30, 300])),
+        repeats: pick(rng, &[1, 3, 3]),
+    });
+    let assume = pick(rng, &[LossCause::Congestion, LossCause::Corruption]);
+    let rate = rng.chance(0.4).then(|| RateControl {
+        bps: pick(rng, &[None, Some(50_000), Some(5_000_000)]),
+        tick: Duration::from_millis(pick(rng, &[0, 10, 100])),
+    });
+    Scps { snack, assume, rate }
 }
 
 fn fate(rng: &mut Rng) -> Fate {

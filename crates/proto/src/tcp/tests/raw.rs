@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{Ecn, Engine, Input, PathEvent, PathInfo, Receive, Rng, Time, TxBuf};
-use wire::tcp::{Flags, HEADER_LEN, Header, TcpOption, options_len};
+use wire::tcp::{Capabilities, Flags, HEADER_LEN, Header, TcpOption, options_len};
 
 use super::world::{PATH, PORT};
 use crate::tcp::packet::{self, Flow, Tuple};
@@ -35,6 +35,9 @@ pub(super) struct Heard {
     pub(super) scale: Option<u8>,
     pub(super) sack: bool,
     pub(super) blocks: Vec<(u32, u32)>,
+    pub(super) scps: Option<Capabilities>,
+    /// Offset and size of a hole.
+    pub(super) snack: Option<(u16, u16)>,
     pub(super) ecn: Ecn,
 }
 
@@ -178,6 +181,8 @@ impl Raw {
                     scale: None,
                     sack: false,
                     blocks: Vec::new(),
+                    scps: None,
+                    snack: None,
                     ecn: arrived.ecn,
                 };
                 for option in arrived.segment.options.map(|option| option.expect("sound")) {
@@ -185,6 +190,8 @@ impl Raw {
                         TcpOption::Timestamps { value, echo } => heard.stamps = Some((value, echo)),
                         TcpOption::WindowScale(shift) => heard.scale = Some(shift),
                         TcpOption::SackPermitted => heard.sack = true,
+                        TcpOption::ScpsCapabilities(said) => heard.scps = Some(said),
+                        TcpOption::Snack { offset, size, .. } => heard.snack = Some((offset, size)),
                         TcpOption::Sack(blocks) => {
                             let edge = |number: u32| number.wrapping_sub(ISN);
                             let blocks = blocks.as_slice().iter();

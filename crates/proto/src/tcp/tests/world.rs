@@ -100,6 +100,16 @@ pub(super) fn lose(first: &'static [usize], second: &'static [usize]) -> Fate {
     })
 }
 
+/// Gives an IPv4 packet's segment the checksum that it should have.
+pub(super) fn mend_checksum(bytes: &mut [u8]) {
+    let (ip, _) = wire::ip::Ipv4::decode(bytes).expect("a packet of ours");
+    let pseudo = wire::tcp::PseudoHeader::new(ip.source.into(), ip.destination.into(), ip.protocol);
+    let segment = &mut bytes[wire::ip::HEADER_LEN..];
+    segment[16..18].fill(0);
+    let checksum = !pseudo.total(segment);
+    segment[16..18].copy_from_slice(&checksum.to_be_bytes());
+}
+
 pub(super) fn content(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
@@ -271,7 +281,7 @@ impl World {
                     self.use_connection(host, connection);
                 }
             }
-            Indication::BacklogFull { .. } => {}
+            Indication::BacklogFull { .. } | Indication::PlainTcp { .. } => {}
         }
     }
 
@@ -382,6 +392,9 @@ fn line(segment: &Segment<'_>, from: usize, lost: bool, first: [Option<u32>; 2])
         text += &format!(" ack {}", relative(header.acknowledgment, 1 - from));
     }
     for option in segment.options.map_while(Result::ok) {
+        if let TcpOption::Snack { offset, size, .. } = option {
+            text += &format!(" snack {offset}+{size}");
+        }
         if let TcpOption::Sack(blocks) = option {
             for block in blocks.as_slice() {
                 let (left, right) =

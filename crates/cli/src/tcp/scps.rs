@@ -1,0 +1,75 @@
+//! The settings of SCPS-TP, as options.
+
+use clap::ValueEnum;
+use lab::quantity::{Rate, Span};
+use proto::tcp::scps::{LossCause, RateControl, Scps, Snack, SnackForm};
+
+/// The form of selective negative acknowledgments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SnackOption {
+    /// One hole each
+    Short,
+    /// One hole, and bits for what follows it
+    Bits,
+    /// None
+    Off,
+}
+
+/// What losses are put down to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Assume {
+    /// Queues that are full
+    Congestion,
+    /// Damage
+    Corruption,
+}
+
+/// Options of SCPS-TP.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "SCPS-TP")]
+pub(crate) struct ScpsOptions {
+    /// Offer SCPS-TP (CCSDS 714.0-B-2); with a peer that has none it is TCP
+    #[arg(long)]
+    scps: bool,
+
+    /// Selective negative acknowledgments [default: short]
+    #[arg(long, value_name = "FORM", requires = "scps")]
+    snack: Option<SnackOption>,
+
+    /// Tell of a hole after so long; the path may put things out of order within it
+    #[arg(long, value_name = "TIME", requires = "scps")]
+    snack_delay: Option<Span>,
+
+    /// What losses are put down to [default: congestion]
+    #[arg(long, value_name = "CAUSE", requires = "scps")]
+    assume: Option<Assume>,
+
+    /// The rate of the route, in IP packets [default: none]
+    #[arg(long, value_name = "RATE", requires = "scps")]
+    route_rate: Option<Rate>,
+}
+
+impl ScpsOptions {
+    /// As the stack has them.
+    pub(crate) fn scps(&self) -> Option<Scps> {
+        let base = self.scps.then(Scps::default)?;
+        let snack = match self.snack {
+            None | Some(SnackOption::Short) => Some(SnackForm::Short),
+            Some(SnackOption::Bits) => Some(SnackForm::Bits),
+            Some(SnackOption::Off) => None,
+        };
+        let snack = snack.map(|form| {
+            let usual = Snack::default();
+            Snack { form, delay: self.snack_delay.map_or(usual.delay, Span::duration), ..usual }
+        });
+        let assume = match self.assume {
+            None => base.assume,
+            Some(Assume::Congestion) => LossCause::Congestion,
+            Some(Assume::Corruption) => LossCause::Corruption,
+        };
+        let rate = self
+            .route_rate
+            .map(|rate| RateControl { bps: Some(rate.bps()), ..RateControl::default() });
+        Some(Scps { snack, assume, rate })
+    }
+}

@@ -1,0 +1,173 @@
+//! The rate of a route: a token bucket that its connections share.
+
+use std::time::Duration;
+
+use engine::Time;
+
+/// How fast packets leave on a route. The latest connection of a route says it for all of them, as a
+/// socket option does in the reference implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateControl {
+    /// Bits a second of IP packets; `None`: the rate of the interface with what it adds to a packet,
+    /// where that is known.
+    pub bps: Option<u64>,
+    /// Credit comes in steps of so long; zero: all the time.
+    pub tick: Duration,
+}
+
+impl Default for RateControl {
+    /// That of the interface, in steps of 10 ms.
+    fn default() -> Self {
+        Self { bps: None, tick: Duration::from_millis(10) }
+    }
+}
+
+/// What an interface does with packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wire {
+    pub(crate) mtu: usize,
+    pub(crate) rate_bps: Option<u64>,
+    pub(crate) overhead: usize,
+}
+
+/// Ticks, and packets of the MTU, that may be saved up.
+const SAVED: u128 = 5;
+
+/// Bits times nanoseconds in an octet's second: what an octet costs at 1 bit/s.
+const OCTET: u128 = 8_000_000_000;
+
+/// A token bucket. Credit is counted in bits times nanoseconds, so that nothing is ever rounded.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    control: RateControl,
+    wire: Wire,
+    credit: u128,
+    /// Up to when credit was given.
+    at: Time,
+}
+
+impl Bucket {
+    /// One with credit for five packets.
+    pub(crate) fn new(now: Time, control: RateControl, wire: Wire) -> Self {
+        Self { control, wire, credit: SAVED * wire.mtu as u128 * OCTET, at: now }
+    }
+
+    /// Other settings, or another interface. What was saved stays, up to the new bound.
+    pub(crate) fn set(&mut self, now: Time, control: RateControl, wire: Wire) {
+        self.refill(now);
+        (self.control, self.wire) = (control, wire);
+        self.credit = self.credit.min(self.most());
+    }
+
+    pub(crate) fn control(&self) -> RateControl {
+        self.control
+    }
+
+    fn bps(&self) -> Option<u64> {
+        self.control.bps.or(self.wire.rate_bps).map(|bps| bps.max(1))
+    }
+
+    /// Octets that a packet costs beyond its own.
+    pub(crate) fn overhead(&self) -> usize {
+        if self.control.bps.is_some() { 0 } else { self.wire.overhead }
+    }
+
+    fn most(&self) -> u128 {
+        let bps = u128::from(self.bps().unwrap_or(0));
+        // 10 Mbit/s for five ticks of 10 ms: 62,500 octets; 10 kbit/s: five packets.
+        let ticks = SAVED * bps * self.control.tick.as_nanos();
+        ticks.max(SAVED * (self.wire.mtu + self.overhead()) as u128 * OCTET)
+    }
+
+    fn refill(&mut self, now: Time) {
+        let passed = now.since(self.at).as_nanos();
+        let tick = self.control.tick.as_nanos().max(1);
+        let given = passed - passed % tick;
+        self.at = self.at + Duration::from_nanos(u64::try_from(given).unwrap_or(u64::MAX));
+        let bps = u128::from(self.bps().unwrap_or(0));
+        self.credit = self.credit.saturating_add(bps * given).min(self.most());
+    }
+
+    /// Octets that may leave now; `None`: any number.
+    pub(crate) fn credit(&mut self, now: Time) -> Option<u64> {
+        self.bps()?;
+        self.refill(now);
+        Some((self.credit / OCTET) as u64)
+    }
+
+    /// So many left.
+    pub(crate) fn spend(&mut self, octets: u64) {
+        self.credit = self.credit.saturating_sub(u128::from(octets) * OCTET);
+    }
+
+    /// When there will be credit for so many octets, or as many as there ever will be; after `now`.
+    pub(crate) fn ready_at(&self, now: Time, octets: u64) -> Time {
+        let Some(bps) = self.bps() else { return now };
+        let needed = (u128::from(octets) * OCTET).min(self.most());
+        let lacking = needed.saturating_sub(self.credit);
+        let tick = self.control.tick.as_nanos().max(1);
+        let nanos = lacking.div_ceil(u128::from(bps)).next_multiple_of(tick).max(tick);
+        let at = self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        at.max(now + Duration::from_nanos(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIRE: Wire = Wire { mtu: 1500, rate_bps: None, overhead: 0 };
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn five_packets_leave_at_once_and_then_as_the_rate_allows() {
+        let control = RateControl { bps: Some(1_200_000), tick: millis(10) };
+        let start = Time::from_secs(5);
+        let mut bucket = Bucket::new(start, control, WIRE);
+        assert_eq!(bucket.credit(start), Some(7500));
+        bucket.spend(7500);
+        assert_eq!(bucket.credit(start + millis(9)), Some(0), "no tick has passed");
+        // 1.2 Mbit/s are 1,500 octets a tick.
+        assert_eq!(bucket.ready_at(start + millis(9), 1500), start + millis(10));
+        assert_eq!(bucket.credit(start + millis(10)), Some(1500));
+        assert_eq!(bucket.ready_at(start + millis(10), 3001), start + millis(30));
+        assert_eq!(bucket.credit(start + millis(10_000)), Some(7500), "five ticks are saved");
+    }
+
+    #[test]
+    fn fractions_of_a_slow_rate_are_kept() {
+        let control = RateControl { bps: Some(2400), tick: millis(10) };
+        let start = Time::from_secs(5);
+        let mut bucket = Bucket::new(start, control, WIRE);
+        bucket.spend(7500);
+        for tick in 1..=1000 {
+            bucket.credit(start + millis(10 * tick));
+        }
+        // 10 s at 300 octets a second.
+        assert_eq!(bucket.credit(start + millis(10_000)), Some(3000));
+        bucket.spend(3000);
+        // 1,500 octets take 5 s.
+        assert_eq!(bucket.ready_at(start + millis(10_000), 1500), start + millis(15_000));
+    }
+
+    #[test]
+    fn the_interface_says_the_rate_where_nobody_else_does() {
+        let start = Time::from_secs(5);
+        let mut none = Bucket::new(start, RateControl::default(), WIRE);
+        assert_eq!(none.credit(start), None, "nobody knows a rate");
+        let wire = Wire { mtu: 1500, rate_bps: Some(8_000_000), overhead: 8 };
+        none.set(start, RateControl::default(), wire);
+        none.spend(7540);
+        // 8 Mbit/s are 10,000 octets a tick.
+        assert_eq!((none.credit(start + millis(10)), none.overhead()), (Some(10_000), 8));
+        let control = RateControl { bps: Some(80_000), tick: Duration::ZERO };
+        none.set(start + millis(10), control, wire);
+        assert_eq!(none.overhead(), 0);
+        assert_eq!(none.credit(start + millis(10)), Some(7500), "the bound is lower now");
+        none.spend(7500);
+        assert_eq!(none.credit(start + millis(11)), Some(10));
+    }
+}

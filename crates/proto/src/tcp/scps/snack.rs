@@ -1,0 +1,359 @@
+//! Selective negative acknowledgments: which hole the receiver tells of, and what the sender makes of
+//! it (CCSDS 714.0-B-2).
+//!
+//! Holes are counted from the acknowledgment number of the same segment, in units that both sides
+//! know: the smaller of the two segment sizes of the SYNs, less what rides in every data segment (12
+//! octets with time stamps). A hole begins at its unit, rounded down, and has as many as it takes to
+//! cover it: with 1,448 octets to a unit, 2,896 to 4,500 is missing: offset 2, size 2.
+
+use std::time::Duration;
+
+use engine::Time;
+
+use crate::tcp::reassembly::Reassembly;
+
+/// How selective negative acknowledgments are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snack {
+    /// The form that is offered; a peer that has only the short one gets that.
+    pub form: SnackForm,
+    /// How long a hole stands before it is told of: longer than the path may put things out of order.
+    pub delay: Duration,
+    /// How often the first hole is told of before the next ones are.
+    pub repeats: u32,
+}
+
+impl Default for Snack {
+    /// The short form, at once, the first hole three times.
+    fn default() -> Self {
+        Self { form: SnackForm::Short, delay: Duration::ZERO, repeats: 3 }
+    }
+}
+
+/// How much one of them says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SnackForm {
+    /// One hole.
+    Short,
+    /// One hole, and a bit for each unit that follows it.
+    Bits,
+}
+
+/// Octets of a bit vector that a header has room for beside time stamps: 40 less 12 for those, 2 of
+/// padding and 6 for the rest of the option.
+pub(crate) const BITS_MAX: usize = 20;
+
+/// What one option says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SnackSaid {
+    pub(crate) offset: u16,
+    pub(crate) size: u16,
+    bits: [u8; BITS_MAX],
+    len: u8,
+}
+
+impl SnackSaid {
+    pub(crate) fn bits(&self) -> &[u8] {
+        &self.bits[..usize::from(self.len)]
+    }
+}
+
+/// The receiver's half: which hole is told of next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snacking {
+    /// The acknowledgment for which the first hole was told of, and how often it was.
+    first: u64,
+    told: u32,
+    /// Holes before it were told of in this round, which began then.
+    cursor: u64,
+    round_at: Option<Time>,
+    /// When data first arrived beyond what had arrived before: those that matter for the delay, the
+    /// oldest first.
+    beyond: Vec<(Time, u64)>,
+    /// What lay behind all that had arrived when the delay began.
+    ripe: u64,
+}
+
+/// Moments remembered while a delay runs; more arrivals than that share one.
+const MOMENTS: usize = 16;
+
+impl Snacking {
+    /// Data has arrived up to `end`, beyond a hole.
+    pub(crate) fn arrived(&mut self, now: Time, snack: &Snack, end: u64) {
+        if snack.delay.is_zero() {
+            self.ripe = self.ripe.max(end);
+            return;
+        }
+        if self.beyond.last().is_some_and(|(_, highest)| *highest >= end) {
+            return;
+        }
+        if self.beyond.len() == MOMENTS {
+            // The later moment stands for both, so that nothing is told of too soon.
+            self.beyond.remove(MOMENTS / 2);
+        }
+        self.beyond.push((now, end));
+    }
+
+    /// When a hole is next due that was not told of for its delay.
+    pub(crate) fn due_at(&self, snack: &Snack) -> Option<Time> {
+        self.beyond.first().map(|(at, _)| *at + snack.delay)
+    }
+
+    pub(crate) fn ripen(&mut self, now: Time, snack: &Snack) {
+        while let Some((at, end)) = self.beyond.first().copied() {
+            if at + snack.delay > now {
+                break;
+            }
+            self.ripe = self.ripe.max(end);
+            self.beyond.remove(0);
+        }
+    }
+
+    /// The hole that the next acknowledgment tells of, with what follows it if the form has that.
+    pub(crate) fn next(
+        &mut self,
+        now: Time,
+        snack: &Snack,
+        (form, unit, rtt): (SnackForm, u64, Option<Duration>),
+        receive: &Reassembly,
+    ) -> Option<SnackSaid> {
+        self.ripen(now, snack);
+        let next = receive.next();
+        if self.first != next {
+            (self.first, self.told) = (next, 0);
+            self.cursor = next;
+            self.round_at = None;
+        }
+        let (start, end) = self.choose(now, snack, rtt, receive)?;
+        self.round_at = self.round_at.or(Some(now));
+        let offset = u16::try_from((start - next) / unit).ok()?;
+        // From the unit in which it begins: what that has before the hole is there already.
+        let from = next + u64::from(offset) * unit;
+        let size = (end - from).div_ceil(unit).min(u64::from(u16::MAX)) as u16;
+        let mut said = SnackSaid { offset, size, bits: [0; BITS_MAX], len: 0 };
+        if form == SnackForm::Bits {
+            let behind = from + u64::from(size) * unit;
+            said.len = fill_bits(&mut said.bits, behind, unit, receive);
+        }
+        Some(said)
+    }
+
+    fn choose(
+        &mut self,
+        now: Time,
+        snack: &Snack,
+        rtt: Option<Duration>,
+        receive: &Reassembly,
+    ) -> Option<(u64, u64)> {
+        let ripe = self.ripe;
+        let is_ripe = |hole: &(u64, u64)| hole.0 < ripe;
+        let first = receive.holes_from(receive.next()).next().filter(is_ripe)?;
+        if self.told < snack.repeats.max(1) {
+            self.told += 1;
+            self.cursor = self.cursor.max(first.1);
+            return Some(first);
+        }
+        if let Some(hole) = receive.holes_from(self.cursor).next().filter(is_ripe) {
+            self.cursor = hole.1;
+            return Some(hole);
+        }
+        // All were told of. What was sent again takes a round trip, and may be lost again.
+        let again = self.round_at? + rtt?;
+        if now < again {
+            return None;
+        }
+        self.round_at = None;
+        (self.told, self.cursor) = (1, first.1);
+        Some(first)
+    }
+}
+
+/// Sets the bit of each unit from `at` on that has arrived whole, and says how many octets that
+/// takes.
+fn fill_bits(bits: &mut [u8; BITS_MAX], at: u64, unit: u64, receive: &Reassembly) -> u8 {
+    let mut len = 0;
+    for number in 0..BITS_MAX as u64 * 8 {
+        let start = at + number * unit;
+        if start >= receive.highest() {
+            break;
+        }
+        if receive.has(start, start + unit) {
+            let place = (number / 8) as usize;
+            bits[place] |= 0x80 >> (number % 8);
+            len = place as u8 + 1;
+        }
+    }
+    len
+}
+
+/// What a SNACK says of octets from `ack` on: each range with whether it is missing. The second
+/// range and further ones are those of the bit vector, up to its last unit that has arrived.
+pub(crate) fn holes(
+    ack: u64,
+    unit: u64,
+    (offset, size, bits): (u16, u16, &[u8]),
+) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+    let start = ack + u64::from(offset) * unit;
+    let behind = start + u64::from(size) * unit;
+    let bit = |number: usize| bits[number / 8] & 0x80 >> (number % 8) != 0;
+    // Padding is zeros, too: what follows the last one says nothing.
+    let count = (0..bits.len() * 8).rev().find(|number| bit(*number)).map_or(0, |last| last + 1);
+    let mut number = 0;
+    let runs = std::iter::from_fn(move || {
+        let from = number;
+        while number < count && bit(number) == bit(from) {
+            number += 1;
+        }
+        let at = |number: usize| behind + number as u64 * unit;
+        (from < number).then(|| (at(from), at(number), !bit(from)))
+    });
+    (size > 0).then_some((start, behind, true)).into_iter().chain(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const UNIT: u64 = 100;
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// What has arrived, in units.
+    fn received(units: &[u64]) -> (Reassembly, Snacking) {
+        received_with(units, &Snack::default(), Time::from_secs(1))
+    }
+
+    fn received_with(units: &[u64], snack: &Snack, now: Time) -> (Reassembly, Snacking) {
+        let mut receive = Reassembly::new(1000, 100_000, 1000);
+        let mut snacking = Snacking::default();
+        for unit in units {
+            let at = 1000 + unit * UNIT;
+            receive.insert(at, &[7; UNIT as usize], u64::MAX);
+            snacking.arrived(now, snack, at + UNIT);
+        }
+        (receive, snacking)
+    }
+
+    fn said(snacking: &mut Snacking, form: SnackForm, receive: &Reassembly) -> Option<(u16, u16)> {
+        let now = Time::from_secs(1);
+        let next = snacking.next(now, &Snack::default(), (form, UNIT, None), receive);
+        next.map(|said| (said.offset, said.size))
+    }
+
+    #[test]
+    fn the_first_hole_comes_three_times_and_then_the_others() {
+        let (receive, mut snacking) = received(&[2, 3, 5, 9]);
+        let holes: Vec<_> =
+            (0..6).map(|_| said(&mut snacking, SnackForm::Short, &receive)).collect();
+        // 0 and 1, 4, 6 to 8.
+        assert_eq!(
+            holes,
+            [Some((0, 2)), Some((0, 2)), Some((0, 2)), Some((4, 1)), Some((6, 3)), None]
+        );
+    }
+
+    #[test]
+    fn when_all_were_told_of_it_begins_again_after_a_round_trip() {
+        let (receive, mut snacking) = received(&[1, 3]);
+        let snack = Snack { repeats: 1, ..Snack::default() };
+        let mut at = |ms| {
+            let how = (SnackForm::Short, UNIT, Some(millis(100)));
+            let said = snacking.next(Time::from_secs(1) + millis(ms), &snack, how, &receive);
+            said.map(|said| said.offset)
+        };
+        assert_eq!([at(0), at(10), at(99)], [Some(0), Some(2), None]);
+        assert_eq!([at(100), at(110), at(150)], [Some(0), Some(2), None]);
+    }
+
+    #[test]
+    fn a_hole_stands_for_its_delay_before_it_is_told_of() {
+        let snack = Snack { delay: millis(30), ..Snack::default() };
+        let now = Time::from_secs(1);
+        let (mut receive, mut snacking) = received_with(&[1], &snack, now);
+        receive.insert(1300, &[7; 100], u64::MAX);
+        snacking.arrived(now + millis(20), &snack, 1400);
+        assert_eq!(snacking.due_at(&snack), Some(now + millis(30)));
+        let mut at = |ms| {
+            let how = (SnackForm::Short, UNIT, None);
+            let said = snacking.next(now + millis(ms), &snack, how, &receive);
+            said.map(|said| (said.offset, said.size))
+        };
+        let told = [at(29), at(30), at(31), at(32), at(33), at(50)];
+        assert_eq!(told, [None, Some((0, 1)), Some((0, 1)), Some((0, 1)), None, Some((2, 1))]);
+    }
+
+    #[test]
+    fn a_new_acknowledgment_begins_with_its_own_first_hole() {
+        let (mut receive, mut snacking) = received(&[1, 3, 5]);
+        (0..4).for_each(|_| _ = said(&mut snacking, SnackForm::Short, &receive));
+        receive.insert(1000, &[7; 100], u64::MAX);
+        assert_eq!(said(&mut snacking, SnackForm::Short, &receive), Some((0, 1)));
+    }
+
+    #[test]
+    fn bits_say_what_follows_the_hole() {
+        let (receive, mut snacking) = received(&[2, 3, 5, 9]);
+        let how = (SnackForm::Bits, UNIT, None);
+        let said =
+            snacking.next(Time::from_secs(1), &Snack::default(), how, &receive).expect("a hole");
+        // Units 2 to 9: 1 1 0 1 0 0 0 1.
+        assert_eq!((said.offset, said.size, said.bits()), (0, 2, &[0b1101_0001][..]));
+        let told: Vec<_> = holes(1000, UNIT, (said.offset, said.size, said.bits())).collect();
+        let expected = [
+            (1000, 1200, true),
+            (1200, 1400, false),
+            (1400, 1500, true),
+            (1500, 1600, false),
+            (1600, 1900, true),
+            (1900, 2000, false),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_hole_that_ends_within_a_unit_is_rounded_up() {
+        let mut receive = Reassembly::new(1000, 100_000, 1000);
+        let mut snacking = Snacking::default();
+        receive.insert(1130, &[7; 20], u64::MAX);
+        receive.insert(1250, &[7; 20], u64::MAX);
+        snacking.arrived(Time::from_secs(1), &Snack::default(), 1270);
+        let mut next = || said(&mut snacking, SnackForm::Short, &receive);
+        // 1,000 to 1,130; 1,150 to 1,250 lies in units 1 and 2.
+        assert_eq!([next(), next(), next(), next()][2..], [Some((0, 2)), Some((1, 2))]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_missing_is_said_and_what_is_said_to_be_there_is_there(
+            pieces in prop::collection::vec((1..60_u64, 1..300_usize), 1..20),
+            unit in 1..200_u64,
+        ) {
+            let mut receive = Reassembly::new(1000, 100_000, 1000);
+            let mut snacking = Snacking::default();
+            for (at, len) in pieces {
+                receive.insert(1000 + at * 37, &vec![7; len], u64::MAX);
+            }
+            snacking.arrived(Time::ZERO, &Snack::default(), receive.highest());
+            let all: Vec<_> = receive.holes_from(1000).collect();
+            let mut covered = 0;
+            for _ in 0..all.len() + 2 {
+                let how = (SnackForm::Bits, unit, None);
+                let Some(said) = snacking.next(Time::ZERO, &Snack::default(), how, &receive) else {
+                    break;
+                };
+                covered += 1;
+                let what = (said.offset, said.size, said.bits());
+                for (start, end, missing) in holes(receive.next(), unit, what) {
+                    prop_assert!(missing || receive.has(start, end));
+                }
+                let (start, end, _) = holes(receive.next(), unit, what).next().expect("a hole");
+                prop_assert!(all.iter().any(|hole| start <= hole.0 && hole.1 <= end));
+            }
+            prop_assert_eq!(covered, if all.is_empty() { 0 } else { all.len() + 2 });
+        }
+    }
+}
