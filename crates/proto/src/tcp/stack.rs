@@ -441,7 +441,7 @@ impl Engine for Stack {
             let slot = &mut self.slots[index as usize];
             let Some(connection) = slot.connection.as_deref_mut() else { continue };
             slot.queued = true;
-            if let Some(key) = connection.rate_key {
+            if let Some(key) = connection.space.rate_key {
                 self.rates.lend(now, key, connection);
             }
             let more = connection.fill(now, tx);

@@ -164,7 +164,7 @@ impl Connection {
         if !over {
             return;
         }
-        if !std::mem::take(&mut self.spared) {
+        if !std::mem::take(&mut self.space.spared) {
             self.control.on_recovered(now);
         }
         self.board.clear_phantom();
@@ -215,7 +215,7 @@ impl Connection {
             round,
             rate: self.board.rate(delivery),
             // Corruption does not keep the window from growing.
-            in_recovery: !self.spared && (held || self.phase.holds_window()),
+            in_recovery: !self.space.spared && (held || self.phase.holds_window()),
             cwnd_limited: limited,
             ecn_echo: echo,
         };

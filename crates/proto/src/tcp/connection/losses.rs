@@ -123,7 +123,7 @@ impl Connection {
         let flight = self.board.out();
         let before = self.control.cwnd();
         let cwnd_limited = self.limited_to.is_some_and(|to| self.una < to);
-        self.spared = corrupted && self.phase.is_open();
+        self.space.spared = corrupted && self.phase.is_open();
         if self.phase.is_open() && !corrupted {
             let congestion = Congestion { cause: Cause::Loss, flight_size: flight, cwnd_limited };
             self.control.on_congestion(now, &congestion);

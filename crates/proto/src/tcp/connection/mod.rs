@@ -13,6 +13,7 @@ mod segment;
 mod timers;
 
 pub(crate) use self::open::{Negotiated, Offer};
+pub(crate) use self::scps::{RateKey, Space};
 pub(crate) use self::segment::Stray;
 
 use std::time::Duration;
@@ -28,7 +29,6 @@ use super::reassembly::Reassembly;
 use super::recovery::Phase;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
-use super::scps::{Agreed, Snacking};
 use super::send_buffer::SendBuffer;
 use super::seq;
 
@@ -95,10 +95,6 @@ struct Undo {
     any: bool,
 }
 
-/// A route whose connections share a rate: by its interface, and by its number in the configuration
-/// if it has one.
-pub(crate) type RateKey = (PathId, Option<u32>);
-
 /// When what is due.
 #[derive(Clone, Copy, Debug, Default)]
 struct Timers {
@@ -160,8 +156,6 @@ pub(crate) struct Connection {
     recover: u64,
     /// Time-outs in a row.
     timeouts: u32,
-    /// When the connection is given up, where they do not count.
-    give_up_at: Option<Time>,
     /// A segment is to be sent whatever the window: the first that was lost.
     urgent: bool,
     /// Send what the peer's window takes, however little: the timer said so.
@@ -210,19 +204,8 @@ pub(crate) struct Connection {
     stamps: Option<Stamps>,
     stamp_offset: u32,
     sack: bool,
-    scps: Option<Agreed>,
-    /// What holes are counted in.
-    unit: u64,
-    snacking: Snacking,
-    /// The recovery under way is from corruption: the congestion control does not know of it.
-    spared: bool,
-    /// Octets that the route's rate lets go now, what each packet costs beyond its own, and what a
-    /// packet would have cost that had to wait.
-    pub(crate) credit: Option<u64>,
-    pub(crate) overhead: usize,
-    pub(crate) starved: Option<u64>,
-    /// Whose rate that is.
-    pub(crate) rate_key: Option<RateKey>,
+    /// What it does of SCPS-TP.
+    pub(crate) space: Space,
     ecn: bool,
     /// Congestion was experienced, and the peer has not said that it heard so.
     echo: bool,
@@ -361,7 +344,7 @@ impl Connection {
             mss: self.mss(),
             timestamps: self.stamps.is_some(),
             sack: self.sack,
-            scps: self.scps,
+            scps: self.space.agreed,
             ecn: self.ecn,
             window_scale: (self.send_scale, self.receive_scale),
             cwnd: self.control.cwnd(),

@@ -3,7 +3,7 @@
 use engine::{PathId, Time};
 use wire::tcp::{Capabilities, Flags, Segment, TcpOption};
 
-use super::{Connection, Events, Rules, Stamps, Syns, Timers};
+use super::{Connection, Events, Rules, Space, Stamps, Syns, Timers};
 use crate::tcp::autotune::ReceiveTuning;
 use crate::tcp::cc;
 use crate::tcp::config::Options;
@@ -13,7 +13,7 @@ use crate::tcp::reassembly::Reassembly;
 use crate::tcp::recovery::Phase;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::Scoreboard;
-use crate::tcp::scps::{Agreed, Scps, Snacking};
+use crate::tcp::scps::{Agreed, Scps};
 use crate::tcp::send_buffer::SendBuffer;
 use crate::tcp::seq;
 
@@ -73,10 +73,9 @@ pub(crate) struct Negotiated {
 impl Connection {
     fn new(now: Time, at: &Negotiated, options: Options, rules: Rules, state: State) -> Self {
         let iss = seq::begin(at.initial);
-        let tuple = at.tuple;
         let receive = options.receive_capacity();
         Self {
-            flow: Flow::new(tuple, options.hop_limit, options.dscp, at.seed as u16),
+            flow: Flow::new(at.tuple, options.hop_limit, options.dscp, at.seed as u16),
             path: at.path,
             listener: None,
             mtu: at.mtu,
@@ -91,7 +90,7 @@ impl Connection {
             window_max: 0,
             window_told: (0, 0),
             send_scale: 0,
-            peer_mss: if tuple.remote.is_ipv4() { 536 } else { 1220 },
+            peer_mss: if at.tuple.remote.is_ipv4() { 536 } else { 1220 },
             send: SendBuffer::new(iss + 1, options.send_buffer.initial()),
             finished: false,
             board: Scoreboard::new(iss + 1),
@@ -103,7 +102,6 @@ impl Connection {
             duplicates: 0,
             recover: iss,
             timeouts: 0,
-            give_up_at: None,
             urgent: false,
             override_window: false,
             window_probe: false,
@@ -135,14 +133,7 @@ impl Connection {
             stamps: None,
             stamp_offset: at.stamp_offset,
             sack: false,
-            scps: None,
-            unit: 1,
-            snacking: Snacking::default(),
-            spared: false,
-            credit: None,
-            overhead: 0,
-            starved: None,
-            rate_key: None,
+            space: Space::default(),
             ecn: false,
             echo: false,
             reduced: false,
@@ -211,8 +202,8 @@ impl Connection {
         self.send_scale = scale.unwrap_or(0);
         self.receive_scale = if self.scaled { self.options.receive_scale() } else { 0 };
         let both = self.options.scps.zip(offer.scps);
-        self.scps = both.map(|(ours, theirs)| ours.agree(theirs));
-        self.unit = self.snack_unit(offer);
+        self.space.agreed = both.map(|(ours, theirs)| ours.agree(theirs));
+        self.space.unit = self.snack_unit(offer);
         // A hole is told of in one way.
         self.sack = offer.sack && self.options.sack && self.snack().is_none();
         self.ecn = offer.ecn && self.options.ecn;
@@ -263,7 +254,7 @@ impl Connection {
             options.extend([TcpOption::NoOperation; 2]);
         }
         let scps = if answers {
-            self.scps.map(Agreed::answer)
+            self.space.agreed.map(Agreed::answer)
         } else {
             self.options.scps.as_ref().map(Scps::capabilities)
         };
@@ -335,7 +326,7 @@ impl Connection {
         self.rtt.end_backoff();
         self.state = State::Established;
         self.events.established = true;
-        self.events.plain_tcp = self.options.scps.is_some() && self.scps.is_none();
+        self.events.plain_tcp = self.options.scps.is_some() && self.space.agreed.is_none();
         (self.timers.syn_at, self.syn_due) = (None, false);
         self.control = self.new_control();
         self.control.on_established(now, self.rtt.least());

@@ -2,19 +2,44 @@
 
 use std::time::Duration;
 
-use engine::Time;
+use engine::{PathId, Time};
 
 use super::Connection;
 use super::ack::News;
 use super::segment::Said;
 use crate::tcp::recovery::Phase;
 use crate::tcp::scoreboard::Delivery;
-use crate::tcp::scps::{LossCause, RateControl, SnackForm, SnackSaid, holes};
+use crate::tcp::scps::{Agreed, LossCause, RateControl, SnackForm, SnackSaid, Snacking, holes};
+
+/// A route whose connections share a rate: by its interface, and by its number in the configuration
+/// if it has one.
+pub(crate) type RateKey = (PathId, Option<u32>);
+
+/// What a connection does of SCPS-TP, and what comes of it.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    /// When the connection is given up, where time-outs do not count.
+    pub(super) give_up_at: Option<Time>,
+    /// What both sides do.
+    pub(super) agreed: Option<Agreed>,
+    /// What holes are counted in.
+    pub(super) unit: u64,
+    pub(super) snacking: Snacking,
+    /// The recovery under way is from corruption: the congestion control does not know of it.
+    pub(super) spared: bool,
+    /// Octets that the route's rate lets go now, what each packet costs beyond its own, and what a
+    /// packet would have cost that had to wait.
+    pub(crate) credit: Option<u64>,
+    pub(crate) overhead: usize,
+    pub(crate) starved: Option<u64>,
+    /// Whose rate that is.
+    pub(crate) rate_key: Option<RateKey>,
+}
 
 impl Connection {
     /// The form of SNACK that both sides use.
     pub(super) fn snack(&self) -> Option<SnackForm> {
-        self.scps.and_then(|agreed| agreed.snack)
+        self.space.agreed.and_then(|agreed| agreed.snack)
     }
 
     /// The rate that this connection asks for its route.
@@ -40,10 +65,10 @@ impl Connection {
 
     /// Whether the route's rate lets a packet of this length go.
     pub(super) fn affords(&mut self, len: usize) -> bool {
-        let cost = (len + self.overhead) as u64;
-        match self.credit {
+        let cost = (len + self.space.overhead) as u64;
+        match self.space.credit {
             Some(credit) if credit < cost => {
-                self.starved = Some(cost);
+                self.space.starved = Some(cost);
                 false
             }
             Some(_) | None => true,
@@ -51,8 +76,8 @@ impl Connection {
     }
 
     pub(super) fn spend(&mut self, len: usize) {
-        let cost = (len + self.overhead) as u64;
-        self.credit = self.credit.map(|credit| credit.saturating_sub(cost));
+        let cost = (len + self.space.overhead) as u64;
+        self.space.credit = self.space.credit.map(|credit| credit.saturating_sub(cost));
     }
 
     pub(super) fn has_hole_to_tell(&self) -> bool {
@@ -63,14 +88,14 @@ impl Connection {
     pub(super) fn snack_to_say(&mut self, now: Time) -> Option<SnackSaid> {
         let form = self.snack()?;
         let settings = self.options.scps?.snack?;
-        let how = (form, self.unit, self.rtt.smoothed());
-        self.snacking.next(now, &settings, how, &self.receive)
+        let how = (form, self.space.unit, self.rtt.smoothed());
+        self.space.snacking.next(now, &settings, how, &self.receive)
     }
 
     /// Data has arrived beyond a hole.
     pub(super) fn hole_seen(&mut self, now: Time) {
         let Some(snack) = self.options.scps.and_then(|scps| scps.snack) else { return };
-        self.snacking.arrived(now, &snack, self.receive.highest());
+        self.space.snacking.arrived(now, &snack, self.receive.highest());
         self.arm_snack();
     }
 
@@ -79,13 +104,13 @@ impl Connection {
         let snack = self.options.scps.and_then(|scps| scps.snack);
         self.timers.snack_at = snack
             .filter(|_| self.snack().is_some() && self.receive.has_gaps())
-            .and_then(|snack| self.snacking.due_at(&snack));
+            .and_then(|snack| self.space.snacking.due_at(&snack));
     }
 
     /// The delay of a hole is over.
     pub(super) fn snack_due(&mut self, now: Time) {
         if let Some(snack) = self.options.scps.and_then(|scps| scps.snack) {
-            self.snacking.ripen(now, &snack);
+            self.space.snacking.ripen(now, &snack);
         }
         if self.receive.has_gaps() {
             self.owe_ack();
@@ -108,7 +133,7 @@ impl Connection {
         // What is sent again takes a round trip to be heard of, and a little more if that varies.
         let embargo = self.rtt.smoothed().unwrap_or_default() + self.rtt.variation();
         let mut lost = 0;
-        for (start, end, missing) in holes(ack, self.unit, (offset, size, bits)) {
+        for (start, end, missing) in holes(ack, self.space.unit, (offset, size, bits)) {
             let (start, end) = (start.max(self.una), end.min(self.nxt));
             if start >= end {
                 continue;

@@ -79,9 +79,9 @@ impl Connection {
             return;
         }
         if self.timeouts == 0 {
-            self.give_up_at = self.blames_corruption().then(|| now + self.patience());
+            self.space.give_up_at = self.blames_corruption().then(|| now + self.patience());
         }
-        if self.give_up_at.map_or(self.timeouts >= self.options.retries, |at| now >= at) {
+        if self.space.give_up_at.map_or(self.timeouts >= self.options.retries, |at| now >= at) {
             return self.end(CloseReason::TimedOut);
         }
         self.timeouts = self.timeouts.saturating_add(1);
@@ -107,7 +107,7 @@ impl Connection {
         }
         self.board.lose_all();
         self.control.on_timeout(now, &Timeout { flight_size, is_first });
-        self.spared = false;
+        self.space.spared = false;
         self.phase = Phase::Restarted { point: self.nxt };
         self.recover = self.nxt;
     }
@@ -121,7 +121,7 @@ impl Connection {
             return;
         }
         self.board.lose_all();
-        self.spared = true;
+        self.space.spared = true;
         self.phase = Phase::Restarted { point: self.nxt };
         self.recover = self.nxt;
     }

@@ -83,7 +83,7 @@ impl Bucket {
         let passed = now.since(self.at).as_nanos();
         let tick = self.control.tick.as_nanos().max(1);
         let given = passed - passed % tick;
-        self.at = self.at + Duration::from_nanos(u64::try_from(given).unwrap_or(u64::MAX));
+        self.at += Duration::from_nanos(u64::try_from(given).unwrap_or(u64::MAX));
         let bps = u128::from(self.bps().unwrap_or(0));
         self.credit = self.credit.saturating_add(bps * given).min(self.most());
     }

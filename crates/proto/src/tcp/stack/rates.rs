@@ -25,8 +25,8 @@ impl Rates {
     /// Lets a connection spend what there is.
     pub(super) fn lend(&mut self, now: Time, key: RateKey, connection: &mut Connection) {
         let Some(shared) = self.routes.get_mut(&key) else { return };
-        connection.credit = shared.bucket.credit(now);
-        connection.overhead = shared.bucket.overhead();
+        connection.space.credit = shared.bucket.credit(now);
+        connection.space.overhead = shared.bucket.overhead();
     }
 
     /// A connection is gone.
@@ -57,7 +57,7 @@ impl Stack {
             }
         }
         if let Some(connection) = self.slots[index as usize].connection.as_deref_mut() {
-            connection.rate_key = Some(key);
+            connection.space.rate_key = Some(key);
         }
         self.rate_allows(key);
     }
@@ -76,8 +76,8 @@ impl Stack {
     pub(super) fn return_credit(&mut self, now: Time, index: u32, has_sent: bool) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
-        let (left, starved) = (connection.credit.take(), connection.starved.take());
-        let Some(key) = connection.rate_key else { return };
+        let (left, starved) = (connection.space.credit.take(), connection.space.starved.take());
+        let Some(key) = connection.space.rate_key else { return };
         let Some(shared) = self.rates.routes.get_mut(&key) else { return };
         let Some((before, left)) = shared.bucket.credit(now).zip(left) else { return };
         shared.bucket.spend(before.saturating_sub(left));
