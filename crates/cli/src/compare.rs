@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::link_options::LinkOptions;
 use crate::show;
+use crate::switch::{self, Switch};
 use crate::transfer::stop_flag;
 
 /// Options of `compare`.
@@ -56,14 +57,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     inactivity: Option<Span>,
 
-    /// Congestion control of protocols over TCP: cubic, newreno, reno, tahoe, vegas, vegas-paper,
-    /// vegas-scps, bic, cubic-rfc9438, bbr or none; that of the profile if left out
-    #[arg(long, value_name = "NAME", value_parser = congestion)]
+    /// Congestion control of protocols over TCP; that of the profile if left out
+    #[arg(long, value_name = "NAME", value_parser = switch::congestion())]
     congestion: Option<Congestion>,
 
     /// Time stamps of protocols over TCP; as in the profile if left out
-    #[arg(long, value_name = "on|off")]
-    timestamps: Option<OnOff>,
+    #[arg(long, value_name = "ON|OFF")]
+    timestamps: Option<Switch>,
 
     /// Threads; one a core if left out
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
@@ -76,22 +76,6 @@ pub(crate) struct Args {
     // Flattened groups come last: their headings hold for every option after them.
     #[command(flatten)]
     link: LinkOptions,
-}
-
-/// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum OnOff {
-    /// It is on.
-    On,
-    /// It is off.
-    Off,
-}
-
-fn congestion(name: &str) -> Result<Congestion, String> {
-    Congestion::from_name(name).ok_or_else(|| {
-        let known: Vec<_> = Congestion::ALL.iter().map(|congestion| congestion.name()).collect();
-        format!("there is no congestion control of that name (there are {})", known.join(", "))
-    })
 }
 
 impl Args {
@@ -111,7 +95,7 @@ impl Args {
 
     /// What is said of TCP, if anything is.
     fn tcp(&self) -> Option<TcpSettings> {
-        let timestamps = self.timestamps.map(|switch| switch == OnOff::On);
+        let timestamps = self.timestamps.map(bool::from);
         let congestion = self.congestion;
         (timestamps.is_some() || congestion.is_some()).then(|| TcpSettings {
             congestion,

@@ -20,6 +20,7 @@ mod send;
 mod session;
 mod show;
 mod simulate;
+mod switch;
 mod tcp;
 mod transfer;
 

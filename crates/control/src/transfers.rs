@@ -251,7 +251,8 @@ mod tests {
         assert!(transfers.check(10).is_ok());
         let told = transfers.check(11).unwrap_err();
         assert_eq!(told.status, StatusCode::TOO_MANY_REQUESTS);
-        assert!(told.error.contains("1 GiB") || told.error.contains("at a time"), "{}", told.error);
+        assert!(told.error.contains("1 GiB"), "{}", told.error);
+        assert!(told.error.contains("at a time"), "{}", told.error);
         for _ in 2..300 {
             transfers.add(record(1, Some(Time::ZERO)));
         }

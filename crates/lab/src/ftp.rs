@@ -10,7 +10,6 @@ use proto::{ftp, tcp};
 
 use crate::engines::{End, Send, no_path};
 use crate::protocol::Protocol;
-use crate::settings::form_value;
 use crate::settings::ftp::Congestion;
 use crate::text::SpecError;
 
@@ -39,9 +38,7 @@ impl FtpConfig {
             None | Some("default") => modern,
             Some(name) => match (tcp::Profile::from_name(name), Congestion::from_name(name)) {
                 (Some(profile), _) => profile.options(),
-                (None, Some(congestion)) => {
-                    tcp::Options { congestion: form_value(&congestion), ..modern }
-                }
+                (None, Some(control)) => tcp::Options { congestion: control.algorithm(), ..modern },
                 (None, None) => return None,
             },
         };

@@ -21,9 +21,10 @@ use proto::tcp::{CloseReason, Config, Stack};
 use rt::{Control, TunDriver, TunEvent, Waker};
 
 use self::device::Device;
-use self::options::{Switch, TcpOptions};
+use self::options::TcpOptions;
 use self::relay::{Outcome, Relay, Role};
 use self::streams::{Sink, Source};
+use crate::switch::Switch;
 use crate::{Usage, transfer};
 
 /// Options of `tcp`.
@@ -156,7 +157,7 @@ impl Common {
         let tun = self.device.open()?;
         let own = self.device.address.address;
         let config =
-            Config { addresses: vec![own], robust: self.robust == Switch::On, ..Config::default() };
+            Config { addresses: vec![own], robust: self.robust.into(), ..Config::default() };
         let stack = Stack::new(config, rt::entropy()?);
         let mut driver = TunDriver::new(tun, &self.device.device, stack, waker)?;
         let (local, options) = (SocketAddr::new(own, 0), self.tcp.options());

@@ -4,44 +4,12 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use lab::quantity::{Size, Span};
-use proto::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
+use lab::settings::ftp::Congestion;
+use proto::tcp::cc::IdleRule;
 use proto::tcp::{AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Timeouts};
 
 use super::scps::ScpsOptions;
-
-/// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
-/// The name of a congestion control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Congestion {
-    /// Slow start again after each loss (1988)
-    Tahoe,
-    /// Fast recovery that the first new acknowledgment ends (1990)
-    Reno,
-    /// Fast recovery for a window (RFC 6582); Linux calls it reno
-    Newreno,
-    /// By the round trip, as Linux has it
-    Vegas,
-    /// The same by the paper's parameters
-    VegasPaper,
-    /// The same as SCPS's reference implementation has it
-    VegasScps,
-    /// As Linux 2.6.18 had it
-    Bic,
-    /// As Linux has it
-    Cubic,
-    /// By RFC 9438, with HyStart++
-    CubicRfc9438,
-    /// Version 1, as Linux has it
-    Bbr,
-    /// Whatever the peer's window takes
-    None,
-}
+use crate::switch::{self, Switch};
 
 /// What is sent after a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -122,7 +90,7 @@ impl FromStr for Initial {
 #[command(next_help_heading = "TCP")]
 pub(crate) struct TcpOptions {
     /// Congestion control
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    #[arg(long, value_name = "NAME", default_value = "cubic", value_parser = switch::congestion())]
     congestion: Congestion,
 
     /// What is sent after a loss
@@ -239,32 +207,6 @@ pub(crate) struct TcpOptions {
 
     #[command(flatten)]
     scps: ScpsOptions,
-}
-
-impl From<Switch> for bool {
-    fn from(switch: Switch) -> Self {
-        switch == Switch::On
-    }
-}
-
-impl Congestion {
-    pub(crate) fn algorithm(self) -> Algorithm {
-        // Linux counts all that an ACK acknowledges.
-        let counting = Counting::Octets { limit: u64::MAX };
-        match self {
-            Self::Tahoe => Algorithm::Tahoe(counting),
-            Self::Reno => Algorithm::Reno(counting),
-            Self::Newreno => Algorithm::NewReno(counting),
-            Self::Vegas => Algorithm::Vegas(Vegas::LINUX),
-            Self::VegasPaper => Algorithm::Vegas(Vegas::PAPER),
-            Self::VegasScps => Algorithm::Vegas(Vegas::SCPS),
-            Self::Bic => Algorithm::Bic(Bic::default()),
-            Self::Cubic => Algorithm::Cubic(Cubic::LINUX),
-            Self::CubicRfc9438 => Algorithm::Cubic(Cubic::RFC9438),
-            Self::Bbr => Algorithm::Bbr,
-            Self::None => Algorithm::None { window: None },
-        }
-    }
 }
 
 impl TcpOptions {

@@ -217,24 +217,39 @@ impl Congestion {
         }
     }
 
+    /// What it is, in a few words.
+    #[must_use]
+    pub fn summary(self) -> &'static str {
+        match self {
+            Self::Tahoe => "Slow start again after each loss (1988)",
+            Self::Reno => "Fast recovery that the first new acknowledgment ends (1990)",
+            Self::Newreno => "Fast recovery for a window (RFC 6582); Linux calls it reno",
+            Self::Vegas => "By the round trip, as Linux has it",
+            Self::VegasPaper => "The same by the paper's parameters",
+            Self::VegasScps => "The same as SCPS's reference implementation has it",
+            Self::Bic => "As Linux 2.6.18 had it",
+            Self::Cubic => "As Linux has it",
+            Self::CubicRfc9438 => "By RFC 9438, with HyStart++",
+            Self::Bbr => "Version 1, as Linux has it",
+            Self::None => "Whatever the peer's window takes",
+        }
+    }
+
     /// The control of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|congestion| congestion.name() == name)
     }
-}
 
-impl Form<Algorithm> for Congestion {
-    /// Those with parameters of their own have no name, and are left to the profile.
-    fn of(value: &Algorithm) -> Option<Self> {
-        Self::ALL.iter().copied().find(|congestion| Form::<Algorithm>::value(congestion) == *value)
-    }
-
-    fn value(&self) -> Algorithm {
+    /// What TCP takes for it.
+    #[must_use]
+    pub fn algorithm(self) -> Algorithm {
+        // Linux counts all that an acknowledgment covers, RFC 5681 no more than two segments.
+        let counting = Counting::Octets { limit: u64::MAX };
         match self {
-            Self::Tahoe => Algorithm::Tahoe(Counting::default()),
-            Self::Reno => Algorithm::Reno(Counting::default()),
-            Self::Newreno => Algorithm::NewReno(Counting::default()),
+            Self::Tahoe => Algorithm::Tahoe(counting),
+            Self::Reno => Algorithm::Reno(counting),
+            Self::Newreno => Algorithm::NewReno(counting),
             Self::Vegas => Algorithm::Vegas(Vegas::LINUX),
             Self::VegasPaper => Algorithm::Vegas(Vegas::PAPER),
             Self::VegasScps => Algorithm::Vegas(Vegas::SCPS),
@@ -244,6 +259,17 @@ impl Form<Algorithm> for Congestion {
             Self::Bbr => Algorithm::Bbr,
             Self::None => Algorithm::None { window: None },
         }
+    }
+}
+
+impl Form<Algorithm> for Congestion {
+    /// Those with parameters of their own have no name, and are left to the profile.
+    fn of(value: &Algorithm) -> Option<Self> {
+        Self::ALL.iter().copied().find(|congestion| congestion.algorithm() == *value)
+    }
+
+    fn value(&self) -> Algorithm {
+        self.algorithm()
     }
 }
 

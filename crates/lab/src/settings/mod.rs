@@ -158,11 +158,6 @@ impl Settings {
     }
 }
 
-/// The value that a form stands for.
-pub(crate) fn form_value(congestion: &ftp::Congestion) -> proto::tcp::cc::Algorithm {
-    form::Form::value(congestion)
-}
-
 fn interpret<T: DeserializeOwned>(table: toml::Table) -> Result<T, SpecError> {
     table.try_into().map_err(|error| SpecError::invalid(text::message(&error)))
 }

@@ -242,7 +242,7 @@ impl Node {
         if self.clients.contains_key(&control) {
             self.core.expect(control, now, self.client.timeout, "no data");
         } else if let Some(server) = self.servers.get_mut(&control) {
-            server.progress(now, &self.server, &mut self.core);
+            server.watch(now, &self.server, &mut self.core);
         }
     }
 

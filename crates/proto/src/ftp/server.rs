@@ -147,8 +147,9 @@ impl Session {
         self.watch(now, config, core);
     }
 
-    /// A client may be silent while its file crosses, and for a while else.
-    fn watch(&mut self, now: Time, config: &ServerConfig, core: &mut Core) {
+    /// A client that was heard, or whose file goes on, may be silent for a while, and longer while its
+    /// file crosses.
+    pub(super) fn watch(&mut self, now: Time, config: &ServerConfig, core: &mut Core) {
         let path = self.control.path;
         if self.transfer.is_some() || self.busy {
             core.expect(path, now, config.data_timeout.max(config.idle), "silence of a transfer");
@@ -169,11 +170,6 @@ impl Session {
     /// Whether a command waits that need not.
     pub(super) fn has_work(&self) -> bool {
         !self.waiting.is_empty() && !self.busy && !self.control.is_closing()
-    }
-
-    /// Octets crossed the data connection.
-    pub(super) fn progress(&mut self, now: Time, config: &ServerConfig, core: &mut Core) {
-        self.watch(now, config, core);
     }
 
     pub(super) fn silent(&mut self, core: &mut Core) {
@@ -200,7 +196,7 @@ impl Session {
 
     fn command(&mut self, command: &Command<'_>, config: &ServerConfig, core: &mut Core) {
         match command {
-            Command::User(name) => return self.user(name, config),
+            Command::User(name) => return self.user(name),
             Command::Pass(password) => return self.password(password, config),
             Command::Quit => {
                 if self.transfer.is_some() {
@@ -226,16 +222,14 @@ impl Session {
             _ => {}
         }
         if !self.parameter(command, config, core) {
-            self.file_command(command, config, core);
+            self.file_command(command, core);
         }
     }
 
-    fn user(&mut self, name: &str, config: &ServerConfig) {
+    fn user(&mut self, name: &str) {
         self.logged_in = false;
         self.user = Some(name.to_owned());
-        match config.accounts {
-            Accounts::Anybody | Accounts::Named(_) => self.say(331, "The password, please."),
-        }
+        self.say(331, "The password, please.");
     }
 
     fn password(&mut self, password: &str, config: &ServerConfig) {
@@ -354,7 +348,7 @@ impl Session {
         }
     }
 
-    fn file_command(&mut self, command: &Command<'_>, _: &ServerConfig, core: &mut Core) {
+    fn file_command(&mut self, command: &Command<'_>, core: &mut Core) {
         match *command {
             Command::Retr(name) => {
                 if self.has_way() {

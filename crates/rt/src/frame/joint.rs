@@ -1,19 +1,12 @@
 //! Datagrams that came as packets of their own, and are handed over as one.
 
-use super::shape::{HEADER_MAX, Shape, mend_datagram};
+use super::shape::{HEADER_MAX, LEN_MAX, Shape, UDP, UDP_LEN, ip_follows, mend_datagram, plain_ip};
 use super::vnet::{Checksum, Cut, Kind, Vnet};
 
-const IPV4: usize = 20;
-const IPV6: usize = 40;
-const UDP_HEADER: usize = 8;
-const UDP: u8 = 17;
 /// Where a UDP header has its checksum.
 const CHECKSUM: u16 = 6;
-/// The most octets of an IP packet.
-const LEN_MAX: usize = 65_535;
 /// The most datagrams that a kernel takes as one.
 const COUNT_MAX: u16 = 64;
-const DONT_FRAGMENT: u8 = 0x40;
 
 /// Datagrams of one flow, as long as each other but for the last: as the kernel would have handed
 /// them out had their program sent them as one.
@@ -65,19 +58,9 @@ impl Joint {
     }
 
     fn follows(&self, first: &[u8], packet: &[u8]) -> bool {
-        let same = |range: std::ops::Range<usize>| first[range.clone()] == packet[range];
-        let ip = self.header - UDP_HEADER;
-        if ip == IPV6 {
-            return same(0..4) && same(6..IPV6 + 4);
-        }
-        // Where a packet may be cut, its number tells its pieces from others': the kernel counts on
-        // from the first. Where it may not, the number says nothing (RFC 6864 §4.1).
-        let number = |packet: &[u8]| u16::from_be_bytes([packet[4], packet[5]]);
-        let counts = || number(packet) == number(first).wrapping_add(self.count);
-        same(0..2)
-            && same(6..10)
-            && same(12..IPV4 + 4)
-            && (first[6] & DONT_FRAGMENT != 0 || counts())
+        let ip = self.header - UDP_LEN;
+        let ports = ip..ip + 4;
+        first[ports.clone()] == packet[ports] && ip_follows(ip, first, packet, self.count)
     }
 
     /// How many datagrams these are.
@@ -90,7 +73,7 @@ impl Joint {
     /// payloads follow, which begin behind as many octets of each packet.
     #[must_use]
     pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {
-        let start = (self.header - UDP_HEADER) as u16;
+        let start = (self.header - UDP_LEN) as u16;
         out[..self.header].copy_from_slice(&first[..self.header]);
         mend_datagram(&mut out[..self.header], start.into(), self.payload);
         let cut = Cut { kind: Kind::Udp, segment: self.segment as u16, ecn: false };
@@ -107,32 +90,27 @@ impl Joint {
 /// several, no fragment, and without options.
 fn header_len(shape: &Shape, packet: &[u8]) -> Option<usize> {
     let checksum = shape.checksum().filter(|_| shape.segments() == 1)?;
-    let ip = match packet.first()? {
-        0x45 if packet.get(9) == Some(&UDP) && packet[6] & 0x3f == 0 && packet[7] == 0 => IPV4,
-        first if first >> 4 == 6 && packet.get(6) == Some(&UDP) => IPV6,
-        _ => return None,
-    };
-    let word =
-        |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
-    let says = if ip == IPV6 { word(4)? + IPV6 } else { word(2)? };
-    let is_whole = says == packet.len() && word(ip + 4)? + ip == packet.len();
+    let ip = plain_ip(packet, UDP)?;
+    let says = packet.get(ip + 4..ip + 6)?;
+    let is_whole = usize::from(u16::from_be_bytes([says[0], says[1]])) + ip == packet.len();
     let at = usize::from(checksum.start) == ip && checksum.offset == CHECKSUM;
-    (at && is_whole && packet.len() > ip + UDP_HEADER).then_some(ip + UDP_HEADER)
+    (at && is_whole && packet.len() > ip + UDP_LEN).then_some(ip + UDP_LEN)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::shape::{DONT_FRAGMENT, IPV4_LEN, IPV6_LEN};
     use super::*;
 
     /// Datagrams of these lengths, of one flow; the addresses' last octets are given.
     fn datagrams(v6: bool, lens: &[usize], last: u8) -> Vec<(Shape, Vec<u8>)> {
         let datagram = |(index, &len): (usize, &usize)| {
-            let ip = if v6 { IPV6 } else { IPV4 };
+            let ip = if v6 { IPV6_LEN } else { IPV4_LEN };
             let mut packet = vec![0; ip];
-            let whole = (ip + UDP_HEADER + len) as u16;
+            let whole = (ip + UDP_LEN + len) as u16;
             if v6 {
                 packet[0] = 0x60;
-                packet[4..6].copy_from_slice(&(whole - IPV6 as u16).to_be_bytes());
+                packet[4..6].copy_from_slice(&(whole - IPV6_LEN as u16).to_be_bytes());
                 (packet[6], packet[39]) = (UDP, last);
             } else {
                 packet[0] = 0x45;
@@ -141,7 +119,7 @@ mod tests {
                 (packet[9], packet[19]) = (UDP, last);
             }
             packet.extend([1, 2, 3, 4]);
-            packet.extend(((UDP_HEADER + len) as u16).to_be_bytes());
+            packet.extend(((UDP_LEN + len) as u16).to_be_bytes());
             packet.extend([0, 0]);
             packet.extend((0..len).map(|octet| (octet + index * 100) as u8));
             let checksum = Some(Checksum { start: ip as u16, offset: CHECKSUM });

@@ -12,9 +12,13 @@ pub const HEADER_MAX: usize = 256;
 pub(super) const IPV4_LEN: usize = 20;
 pub(super) const IPV6_LEN: usize = 40;
 pub(super) const TCP_LEN: usize = 20;
-const UDP_LEN: usize = 8;
+pub(super) const UDP_LEN: usize = 8;
+/// The most octets of an IP packet.
+pub(super) const LEN_MAX: usize = 65_535;
 pub(super) const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(super) const UDP: u8 = 17;
+/// In the octet of IPv4's flags.
+pub(super) const DONT_FRAGMENT: u8 = 0x40;
 pub(super) const FIN: u8 = 0x01;
 pub(super) const PSH: u8 = 0x08;
 pub(super) const CWR: u8 = 0x80;
@@ -244,6 +248,37 @@ pub fn complete(packet: &mut [u8], checksum: Checksum) {
     // UDP says 0 for "none" (RFC 768); of a complete checksum it is the other zero.
     let made = if made == 0 && usize::from(checksum.offset) == 6 { 0xffff } else { made };
     put(packet, at, made);
+}
+
+/// Octets of the IP header of a packet of this protocol that is whole, no fragment, and without
+/// options of IP.
+pub(super) fn plain_ip(packet: &[u8], protocol: u8) -> Option<usize> {
+    let word =
+        |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
+    let (ip, says) = match packet.first()? {
+        0x45 if packet.get(9) == Some(&protocol) && packet[6] & 0x3f == 0 && packet[7] == 0 => {
+            (IPV4_LEN, word(2)?)
+        }
+        first if first >> 4 == 6 && packet.get(6) == Some(&protocol) => {
+            (IPV6_LEN, word(4)? + IPV6_LEN)
+        }
+        _ => return None,
+    };
+    (says == packet.len()).then_some(ip)
+}
+
+/// Whether the IP header of a packet is that of the `count`-th one behind `first`, with an IP header
+/// of as many octets.
+pub(super) fn ip_follows(ip: usize, first: &[u8], packet: &[u8], count: u16) -> bool {
+    let same = |range: Range<usize>| first[range.clone()] == packet[range];
+    if ip == IPV6_LEN {
+        return same(0..4) && same(6..IPV6_LEN);
+    }
+    // Where a packet may be cut, its number tells its pieces from others': the kernel counts on from
+    // the first. Where it may not, the number says nothing (RFC 6864 §4.1).
+    let number = |packet: &[u8]| u16::from_be_bytes([packet[4], packet[5]]);
+    let counts = || number(packet) == number(first).wrapping_add(count);
+    same(0..2) && same(6..10) && same(12..IPV4_LEN) && (first[6] & DONT_FRAGMENT != 0 || counts())
 }
 
 #[cfg(test)]

@@ -2,19 +2,18 @@
 
 use std::ops::Range;
 
-use super::shape::{CWR, FIN, HEADER_MAX, IPV4_LEN, IPV6_LEN, PSH, TCP, TCP_LEN, mend_segment};
+use super::shape::{
+    CWR, FIN, HEADER_MAX, IPV6_LEN, LEN_MAX, PSH, TCP, TCP_LEN, ip_follows, mend_segment, plain_ip,
+};
 use super::vnet::{Checksum, Cut, Kind, Vnet};
 
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const URG: u8 = 0x20;
-const DONT_FRAGMENT: u8 = 0x40;
 /// Where a TCP header has its checksum.
 const CHECKSUM: u16 = 16;
 /// Where it has its flags.
 const FLAGS: usize = 13;
-/// The most octets of an IP packet.
-const LEN_MAX: usize = 65_535;
 
 /// Segments of one connection that follow each other, as long as each other but for the last: as a
 /// kernel would have sent them as one packet, to be cut by its device.
@@ -89,21 +88,7 @@ impl Train {
             && same(at + 8..at + FLAGS)
             && same(at + FLAGS + 1..at + usize::from(CHECKSUM))
             && same(at + usize::from(CHECKSUM) + 2..self.header)
-            && self.same_ip(first, packet)
-    }
-
-    fn same_ip(&self, first: &[u8], packet: &[u8]) -> bool {
-        let same = |range: Range<usize>| first[range.clone()] == packet[range];
-        if self.ip == IPV6_LEN {
-            return same(0..4) && same(6..IPV6_LEN);
-        }
-        let number = |of: &[u8]| u16::from_be_bytes([of[4], of[5]]);
-        // Where a packet may not be cut, its number says nothing (RFC 6864 §4.1).
-        let counts = || number(packet) == number(first).wrapping_add(self.count);
-        same(0..2)
-            && same(6..10)
-            && same(12..IPV4_LEN)
-            && (first[6] & DONT_FRAGMENT != 0 || counts())
+            && ip_follows(at, first, packet, self.count)
     }
 
     /// How many segments these are.
@@ -137,18 +122,10 @@ impl Train {
 
 /// Where IP's header ends and where TCP's does, of a packet that is whole and has no options of IP.
 fn headers(packet: &[u8]) -> Option<(usize, usize)> {
-    let word =
-        |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
-    let (ip, says) = match packet.first()? {
-        0x45 if packet.get(9) == Some(&TCP) && packet[6] & 0x3f == 0 && packet[7] == 0 => {
-            (IPV4_LEN, word(2)?)
-        }
-        first if first >> 4 == 6 && packet.get(6) == Some(&TCP) => (IPV6_LEN, word(4)? + IPV6_LEN),
-        _ => return None,
-    };
+    let ip = plain_ip(packet, TCP)?;
     let tcp = usize::from(packet.get(ip + 12)? >> 4) * 4;
     let header = ip + tcp;
-    let is_sound = tcp >= TCP_LEN && header <= packet.len().min(HEADER_MAX) && says == packet.len();
+    let is_sound = tcp >= TCP_LEN && header <= packet.len().min(HEADER_MAX);
     is_sound.then_some((ip, header))
 }
 

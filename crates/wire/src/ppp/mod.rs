@@ -167,14 +167,19 @@ impl Framing {
         }
     }
 
+    /// What goes before and behind a packet: the head, and the check sequence over both.
+    fn around(&self, protocol: u16, information: &[u8]) -> (([u8; 4], usize), ([u8; 4], usize)) {
+        let (head, head_len) = self.head(protocol);
+        let mut check = Check::new(self.fcs);
+        check.update(&head[..head_len]);
+        check.update(information);
+        ((head, head_len), check.finish())
+    }
+
     /// Appends a frame. Its first flag is the last octet of `out`, if that is one.
     pub fn encode(&self, protocol: u16, information: &[u8], out: &mut Vec<u8>) {
         let framing = self.of(protocol);
-        let (head, head_len) = framing.head(protocol);
-        let mut check = Check::new(framing.fcs);
-        check.update(&head[..head_len]);
-        check.update(information);
-        let (fcs, fcs_len) = check.finish();
+        let ((head, head_len), (fcs, fcs_len)) = framing.around(protocol, information);
         if out.last() != Some(&FLAG) {
             out.push(FLAG);
         }
@@ -199,11 +204,7 @@ impl Framing {
     #[must_use]
     pub fn encoded_len(&self, protocol: u16, information: &[u8]) -> usize {
         let framing = self.of(protocol);
-        let (head, head_len) = framing.head(protocol);
-        let mut check = Check::new(framing.fcs);
-        check.update(&head[..head_len]);
-        check.update(information);
-        let (fcs, fcs_len) = check.finish();
+        let ((head, head_len), (fcs, fcs_len)) = framing.around(protocol, information);
         let stuffed = |octets: &[u8]| {
             octets.len() + octets.iter().filter(|octet| framing.escapes(**octet)).count()
         };

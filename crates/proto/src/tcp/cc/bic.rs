@@ -161,8 +161,4 @@ impl Control for BicControl {
     fn ssthresh(&self) -> u64 {
         self.window.ssthresh
     }
-
-    fn pacing_rate_bps(&self) -> Option<u64> {
-        None
-    }
 }

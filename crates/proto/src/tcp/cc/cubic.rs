@@ -281,8 +281,4 @@ impl Control for CubicControl {
     fn ssthresh(&self) -> u64 {
         self.window.ssthresh
     }
-
-    fn pacing_rate_bps(&self) -> Option<u64> {
-        None
-    }
 }

@@ -83,7 +83,9 @@ pub trait Control: fmt::Debug + Send {
     fn ssthresh(&self) -> u64;
 
     /// The rate to pace at in bit/s, of TCP's payload; `None` if the control does not pace.
-    fn pacing_rate_bps(&self) -> Option<u64>;
+    fn pacing_rate_bps(&self) -> Option<u64> {
+        None
+    }
 
     /// What the connection does after a loss.
     fn recovery(&self) -> Recovery {

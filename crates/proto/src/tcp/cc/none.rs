@@ -43,10 +43,6 @@ impl Control for Unlimited {
         self.window
     }
 
-    fn pacing_rate_bps(&self) -> Option<u64> {
-        None
-    }
-
     fn recovery(&self) -> Recovery {
         Recovery::Own
     }

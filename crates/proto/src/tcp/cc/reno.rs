@@ -118,10 +118,6 @@ impl Control for Reno {
         self.window.ssthresh
     }
 
-    fn pacing_rate_bps(&self) -> Option<u64> {
-        None
-    }
-
     fn recovery(&self) -> Recovery {
         self.recovery
     }

@@ -286,8 +286,4 @@ impl Control for VegasControl {
     fn ssthresh(&self) -> u64 {
         self.window.ssthresh
     }
-
-    fn pacing_rate_bps(&self) -> Option<u64> {
-        None
-    }
 }

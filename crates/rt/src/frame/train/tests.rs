@@ -5,6 +5,7 @@ use wire::ip::{self, Ipv4};
 use wire::ipv6::Ipv6;
 use wire::tcp::{self, Flags, Header, PseudoHeader, Segment, TcpOption};
 
+use super::super::shape::IPV4_LEN;
 use super::*;
 use crate::frame::{Shape, complete};
 

@@ -1,0 +1,27 @@
+//! Values that options of several commands have.
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use lab::settings::ftp::Congestion;
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+impl From<Switch> for bool {
+    fn from(switch: Switch) -> Self {
+        switch == Switch::On
+    }
+}
+
+/// Reads the name of a congestion control.
+pub(crate) fn congestion() -> impl TypedValueParser<Value = Congestion> {
+    let names = Congestion::ALL
+        .iter()
+        .map(|control| PossibleValue::new(control.name()).help(control.summary()));
+    PossibleValuesParser::new(names)
+        .map(|name| Congestion::from_name(&name).expect("only these names are taken"))
+}
