@@ -1,6 +1,6 @@
 //! A link as options of the command line.
 
-use lab::link_spec::{LinkSpec, Queue, Window};
+use lab::link_spec::{LinkSpec, Queue, Reorder, Window};
 use lab::preset::Preset;
 use lab::quantity::{Probability, Rate, Size, Span};
 
@@ -53,6 +53,10 @@ struct Forward {
     #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
     queue: Option<Queue>,
 
+    /// Packets that others overtake: a probability, and how much longer they take, like "0.01+20 ms"
+    #[arg(long, value_name = "P+TIME", allow_hyphen_values = true)]
+    reorder: Option<Reorder>,
+
     /// An outage of both directions: begin and length, like "10 s+30 s"; may be repeated
     #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
     outage: Vec<Window>,
@@ -95,6 +99,7 @@ impl LinkOptions {
             mtu: self.forward.mtu,
             datagram: self.forward.datagram,
             queue: self.forward.queue,
+            reorder: self.forward.reorder,
             outages: self.outages()?,
             ..LinkSpec::default()
         };

@@ -39,6 +39,9 @@ pub struct LinkSpec {
     /// What holds between two delay points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_between: Option<Between>,
+    /// Packets that others overtake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
     /// A token bucket in front of the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Bucket>,
@@ -122,6 +125,16 @@ pub struct DelayPoint {
     pub at: Span,
     /// The one-way delay of what leaves then.
     pub delay: Span,
+}
+
+/// Packets that take longer than others (see [`link::Reorder`]).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reorder {
+    /// Probability of a packet to be held up.
+    pub probability: Probability,
+    /// For how long.
+    pub by: Span,
 }
 
 /// What holds between two points of a table.
@@ -361,6 +374,20 @@ impl FromStr for Window {
     }
 }
 
+impl FromStr for Reorder {
+    type Err = QuantityError;
+
+    /// `0.01+20 ms`: a probability, and how much longer such a packet takes.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let (probability, by) = text.split_once('+').ok_or_else(|| QuantityError::NotANumber {
+            text: text.to_owned(),
+            kind: "a probability and a time",
+            example: "0.01+20 ms",
+        })?;
+        Ok(Self { probability: probability.trim().parse()?, by: by.parse()? })
+    }
+}
+
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{}", self.at, self.lasts)
@@ -384,7 +411,7 @@ impl LinkSpec {
         }
         let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());
         let mut layered = layered!(from to link rate rate_steps delay delay_points delay_between
-            bucket framing header_compression per_packet release queue mtu datagram outages outage_every contacts
+            reorder bucket framing header_compression per_packet release queue mtu datagram outages outage_every contacts
             while_down per ber burst drop loss_times error_vector trace on_error back);
         // A constant replaces a table.
         if rate_said {
@@ -462,6 +489,12 @@ impl LinkSpec {
             },
             queue: self.queue.map_or_else(link::Queue::default, Queue::model),
             delay: self.propagation(),
+            reorder: self.reorder.filter(|reorder| reorder.probability.value() > 0.0).map(
+                |reorder| {
+                    let (probability, by) = (reorder.probability.value(), reorder.by.duration());
+                    link::Reorder { probability, by }
+                },
+            ),
             outages: self.outage_plan()?,
             while_down: match self.while_down.unwrap_or_default() {
                 WhileDown::Hold => link::WhileDown::Hold,
@@ -757,6 +790,21 @@ mod tests {
         assert_eq!(serial.header_compression, None);
         let refused = config("header_compression = true").unwrap_err();
         assert!(refused.contains("header compression needs the framing of PPP"), "{refused}");
+    }
+
+    #[test]
+    fn packets_that_are_overtaken_are_said_in_a_table_or_in_a_word() {
+        let spec: LinkSpec =
+            crate::text::parse("reorder = { probability = \"0.02\", by = \"20 ms\" }", "test")
+                .unwrap();
+        let by = std::time::Duration::from_millis(20);
+        assert_eq!(spec.config().unwrap().reorder, Some(link::Reorder { probability: 0.02, by }));
+        assert_eq!("0.02+20 ms".parse().ok(), spec.reorder);
+        let never = LinkSpec { reorder: "0+20 ms".parse().ok(), ..LinkSpec::default() };
+        assert_eq!(never.config().unwrap().reorder, None);
+        for wrong in ["0.02", "0.02+", "2+20 ms", "+20 ms", "0.02+20"] {
+            assert!(wrong.parse::<Reorder>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

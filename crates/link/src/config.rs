@@ -25,6 +25,8 @@ pub struct Config {
     pub queue: Queue,
     /// Propagation time from this end to the other.
     pub delay: Delay,
+    /// Which packets are overtaken by others; `None` where all keep their order.
+    pub reorder: Option<Reorder>,
     /// When the link is down.
     pub outages: Outages,
     /// What happens to packets while it is.
@@ -48,6 +50,12 @@ impl Config {
             return Err(ConfigError::NoProtocolField);
         }
         self.delay.validate()?;
+        if let Some(reorder) = &self.reorder {
+            crate::errors::probability("reorder", reorder.probability)?;
+            if self.header_compression.is_some() {
+                return Err(ConfigError::Order);
+            }
+        }
         self.outages.validate()?;
         self.errors.iter().try_for_each(ErrorModel::validate)
     }
@@ -90,10 +98,20 @@ impl Queue {
     }
 }
 
+/// Packets that take longer than others, as where there are several ways, or where the way changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reorder {
+    /// Of each packet, to be held up.
+    pub probability: f64,
+    /// For how long, on top of the delay. Those that are sent within this time overtake it.
+    pub by: Duration,
+}
+
 /// Propagation time, from 0 to hours.
 ///
-/// It is read at the moment a packet leaves the near end. Packets never overtake: where the delay
-/// shrinks faster than time passes, a later packet arrives together with the one before it.
+/// It is read at the moment a packet leaves the near end. Packets do not overtake but by [`Reorder`]:
+/// where the delay shrinks faster than time passes, a later packet arrives together with the one
+/// before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delay {
     /// Always the same.
@@ -237,6 +255,9 @@ pub enum ConfigError {
     /// Compressed headers in frames that do not tell them from whole ones.
     #[error("header compression needs the framing of PPP")]
     NoProtocolField,
+    /// Compressed headers, which hold changes since the packet before, of packets that overtake.
+    #[error("header compression needs packets that keep their order, without `reorder`")]
+    Order,
     /// Another header compression, or another framing of the bytes, of a link that is in use.
     #[error("header compression and exact framing cannot change while a link is in use")]
     Agreed,

@@ -145,7 +145,8 @@ impl ErrorVector {
     }
 }
 
-fn probability(what: &'static str, value: f64) -> Result<(), ConfigError> {
+/// Checks that a value is within 0 and 1.
+pub(crate) fn probability(what: &'static str, value: f64) -> Result<(), ConfigError> {
     if (0.0..=1.0).contains(&value) {
         Ok(())
     } else {

@@ -28,6 +28,7 @@
 mod config;
 mod damage;
 mod errors;
+mod flight;
 mod framing;
 mod line;
 mod link;
@@ -36,7 +37,7 @@ mod rate;
 mod serialiser;
 mod stats;
 
-pub use config::{Config, ConfigError, Delay, Interpolation, Queue, Release, WhileDown};
+pub use config::{Config, ConfigError, Delay, Interpolation, Queue, Release, Reorder, WhileDown};
 pub use damage::Damage;
 pub use errors::{ErrorKind, ErrorModel, ErrorVector, OnError, StateErrors};
 pub use framing::{Fcs, Framing, Stuffing};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine::{Rng, Time};
 
 use crate::errors::{Errors, FrameBits};
+use crate::flight::Flight;
 use crate::serialiser::{Outcome, Plan, Serialiser};
 use crate::{
     Config, ConfigError, Damage, Delay, ErrorModel, LossCause, Outages, Rate, Stats, WhileDown,
@@ -27,10 +28,7 @@ pub struct Link<T> {
     serialiser: Serialiser,
     waiting: VecDeque<Waiting<T>>,
     waiting_bytes: u64,
-    flight: VecDeque<Departure<T>>,
-    /// How many at the end of `flight` [`Link::next_decided`] has not told of.
-    untold: usize,
-    latest_arrival: Time,
+    flight: Flight<T>,
     now: Time,
     stats: Stats,
 }
@@ -98,10 +96,20 @@ fn growth(room: usize) -> usize {
     if room < DOUBLED_MAX { room.max(16) } else { room / 8 }
 }
 
-fn make_room<T>(queue: &mut VecDeque<T>) {
+pub(crate) fn make_room<T>(queue: &mut VecDeque<T>) {
     if queue.len() == queue.capacity() {
         queue.reserve_exact(growth(queue.capacity()));
     }
+}
+
+/// What a queue has room for, and what it will have with the next one that it has no room for.
+pub(crate) fn room<T>(queue: &VecDeque<T>) -> usize {
+    queue.capacity() + growth(queue.capacity())
+}
+
+/// Whether a queue was much longer once.
+pub(crate) fn is_idle<T>(queue: &VecDeque<T>) -> bool {
+    queue.capacity() / 4 > queue.len() + DOUBLED_MAX
 }
 
 impl<T> Link<T> {
@@ -118,9 +126,7 @@ impl<T> Link<T> {
             rng,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            flight: VecDeque::new(),
-            untold: 0,
-            latest_arrival: Time::ZERO,
+            flight: Flight::default(),
             now: Time::ZERO,
             stats: Stats::default(),
         })
@@ -178,19 +184,20 @@ impl<T> Link<T> {
     /// Ask again after every call that changes the link.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
-        // No packet overtakes, so what waits leaves after all that is on its way.
-        match self.flight.front() {
-            Some(departure) => Some(departure.at),
-            None => self.plan_head().map(|plan| plan.leaves),
+        let arrives = self.flight.next();
+        // Where no packet overtakes, what waits leaves after all that is on its way.
+        if arrives.is_some() && self.config.reorder.is_none() {
+            return arrives;
         }
+        let begins = self.plan_head().map(|plan| plan.leaves);
+        arrives.into_iter().chain(begins).min()
     }
 
-    /// The next packet that is due at `now`, lost ones included, in the order of transmission.
+    /// The next packet that is due at `now`, lost ones included, in the order of transmission but for
+    /// those that are held up.
     pub fn pop(&mut self, now: Time) -> Option<Departure<T>> {
         self.advance(now);
-        self.flight.front().filter(|departure| departure.at <= now)?;
-        let departure = self.flight.pop_front()?;
-        self.untold = self.untold.min(self.flight.len());
+        let departure = self.flight.pop(now)?;
         let len = departure.len;
         self.stats.queued.remove(len);
         match &departure.fate {
@@ -209,10 +216,7 @@ impl<T> Link<T> {
     /// was popped before this told of it is left out. For captures at the near end.
     pub fn next_decided(&mut self, now: Time) -> Option<&Departure<T>> {
         self.advance(now);
-        let next = self.flight.len() - self.untold;
-        let departure = self.flight.get(next)?;
-        self.untold -= 1;
-        Some(departure)
+        self.flight.next_untold()
     }
 
     /// Takes back the memory of a damage that has been applied. Without this, packets with more
@@ -244,20 +248,15 @@ impl<T> Link<T> {
     /// [`shrink`](Self::shrink).
     #[must_use]
     pub fn memory(&self) -> usize {
-        let bytes = |room: usize, of: usize| (room + growth(room)) * of;
-        bytes(self.waiting.capacity(), size_of::<Waiting<T>>())
-            + bytes(self.flight.capacity(), size_of::<Departure<T>>())
+        room(&self.waiting) * size_of::<Waiting<T>>() + self.flight.memory()
     }
 
     /// Gives back the memory of queues that were much longer once than they are.
     pub fn shrink(&mut self) {
-        let is_idle = |room: usize, len: usize| room / 4 > len + DOUBLED_MAX;
-        if is_idle(self.waiting.capacity(), self.waiting.len()) {
+        if is_idle(&self.waiting) {
             self.waiting.shrink_to_fit();
         }
-        if is_idle(self.flight.capacity(), self.flight.len()) {
-            self.flight.shrink_to_fit();
-        }
+        self.flight.shrink();
     }
 
     /// Whether a packet of `len` bytes pushed at `now` would be taken.
@@ -443,22 +442,28 @@ impl<T> Link<T> {
             }
             Outcome::Sent => self.judge(&packet, plan.released),
         };
-        let at = match plan.outcome {
+        let (at, held) = match plan.outcome {
             // It was never on its way.
-            Outcome::Dropped => plan.released,
-            Outcome::Sent | Outcome::Cut => plan.released + self.config.delay.at(plan.released),
+            Outcome::Dropped => (plan.released, None),
+            Outcome::Sent | Outcome::Cut => {
+                let reorder =
+                    self.config.reorder.filter(|reorder| self.rng.chance(reorder.probability));
+                let at = plan.released + self.config.delay.at(plan.released);
+                (at, reorder.map(|reorder| reorder.by))
+            }
         };
-        self.latest_arrival = self.latest_arrival.max(at);
-        self.untold += 1;
-        make_room(&mut self.flight);
-        self.flight.push_back(Departure {
-            at: self.latest_arrival,
+        if held.is_some() {
+            self.stats.held.add(packet.len);
+        }
+        let departure = Departure {
+            at,
             pushed: packet.pushed,
             start: plan.leaves,
             len: packet.len,
             item: packet.item,
             fate,
-        });
+        };
+        self.flight.push(departure, held);
     }
 
     fn judge(&mut self, packet: &Waiting<T>, released: Time) -> Fate {

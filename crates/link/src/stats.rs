@@ -82,6 +82,8 @@ pub struct Stats {
     pub delivered: Count,
     /// Left the far end with flipped bits; part of `delivered`.
     pub damaged: Count,
+    /// Held up on the way, so that others may overtake; whatever became of them.
+    pub held: Count,
     /// Waiting, being sent or propagating: accepted and not yet popped, whatever their fate.
     pub queued: Count,
     lost: [Count; LossCause::ALL.len()],

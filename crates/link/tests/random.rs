@@ -53,6 +53,7 @@ fn config() -> impl Strategy<Value = Config> {
             let good = StateErrors::default();
             Config {
                 header_compression: None,
+                reorder: None,
                 rate: rate.into(),
                 shaper,
                 framing: Framing::Custom(14),

@@ -1,0 +1,124 @@
+//! Packets between the near and the far end.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use engine::Time;
+
+use crate::link::{Departure, is_idle, make_room, room};
+
+/// Packets on their way. Those that keep the order leave it in that order; so do, among themselves,
+/// those that are held up and are overtaken.
+#[derive(Debug)]
+pub(crate) struct Flight<T> {
+    ordered: Lane<T>,
+    held: Lane<T>,
+    /// How many there ever were.
+    count: u64,
+}
+
+/// Packets that do not overtake each other.
+#[derive(Debug)]
+struct Lane<T> {
+    packets: VecDeque<(u64, Departure<T>)>,
+    /// How many at the end [`Flight::next_untold`] has not told of.
+    untold: usize,
+    /// The latest arrival so far.
+    latest: Time,
+}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        Self { packets: VecDeque::new(), untold: 0, latest: Time::ZERO }
+    }
+}
+
+impl<T> Lane<T> {
+    fn push(&mut self, number: u64, mut departure: Departure<T>) {
+        self.latest = self.latest.max(departure.at);
+        departure.at = self.latest;
+        self.untold += 1;
+        make_room(&mut self.packets);
+        self.packets.push_back((number, departure));
+    }
+
+    /// When the next packet arrives, and its number.
+    fn front(&self) -> Option<(Time, u64)> {
+        self.packets.front().map(|(number, departure)| (departure.at, *number))
+    }
+
+    /// The number of the first that was not told of.
+    fn next_untold(&self) -> Option<u64> {
+        let (number, _) = self.packets.get(self.packets.len() - self.untold)?;
+        Some(*number)
+    }
+}
+
+impl<T> Default for Flight<T> {
+    fn default() -> Self {
+        Self { ordered: Lane::default(), held: Lane::default(), count: 0 }
+    }
+}
+
+impl<T> Flight<T> {
+    /// A packet that has left the near end. One that is held up arrives so much later than it would.
+    pub(crate) fn push(&mut self, departure: Departure<T>, held: Option<Duration>) {
+        match held {
+            None => self.ordered.push(self.count, departure),
+            Some(by) => {
+                let at = self.ordered.latest.max(departure.at) + by;
+                self.held.push(self.count, Departure { at, ..departure });
+            }
+        }
+        self.count += 1;
+    }
+
+    /// When the next one arrives.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.ordered.front().into_iter().chain(self.held.front()).min().map(|(at, _)| at)
+    }
+
+    /// The next one, if it has arrived by `now`.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<Departure<T>> {
+        let ordered = self.ordered.front();
+        let is_held = match (ordered, self.held.front()) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(ordered), Some(held)) => held < ordered,
+        };
+        let lane = if is_held { &mut self.held } else { &mut self.ordered };
+        lane.front().filter(|(at, _)| *at <= now)?;
+        let (_, departure) = lane.packets.pop_front()?;
+        lane.untold = lane.untold.min(lane.packets.len());
+        Some(departure)
+    }
+
+    /// The next one in the order of transmission that this has not told of.
+    pub(crate) fn next_untold(&mut self) -> Option<&Departure<T>> {
+        let is_held = match (self.ordered.next_untold(), self.held.next_untold()) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(ordered), Some(held)) => held < ordered,
+        };
+        let lane = if is_held { &mut self.held } else { &mut self.ordered };
+        let (_, departure) = lane.packets.get(lane.packets.len() - lane.untold)?;
+        lane.untold -= 1;
+        Some(departure)
+    }
+
+    /// Bytes of memory that it takes, what it takes with the next packet included.
+    pub(crate) fn memory(&self) -> usize {
+        let lanes = [&self.ordered, &self.held];
+        let lens = lanes.map(|lane| room(&lane.packets) * size_of::<(u64, Departure<T>)>());
+        lens.into_iter().sum()
+    }
+
+    /// Gives back the memory of a flight that was much longer once.
+    pub(crate) fn shrink(&mut self) {
+        for lane in [&mut self.ordered, &mut self.held] {
+            if is_idle(&lane.packets) {
+                lane.packets.shrink_to_fit();
+            }
+        }
+    }
+}
