@@ -16,7 +16,7 @@ DATA = bytes((i * 7 + i // 256 * 13 + i // 65536) % 251 for i in range(1 << 16))
 DATA = (DATA * (int(OCTETS) // len(DATA) + 1))[: int(OCTETS)]
 FAR = "10.0.0.1"
 REPORT = os.path.join(FOLDER, "report.json")
-LIMIT = 40
+LIMIT = 40 + int(OCTETS) // 5_000_000
 
 
 def path(name: str, content: bytes | None = None) -> str:
