@@ -6,6 +6,7 @@
 * the peers of `interop/`, class 2 at the same datagram size, each against itself;
 * NORM over loopback, without a code and with two, ours with 1 GB and libnorm against itself, at the
   same datagram size;
+* TCP, `tcp.py`: ours against the kernel's over a TUN device, and the kernel's against itself;
 * the emulator, `emulator.py`: how exact it is, and how much it carries beside a plain wire;
 * the emulator: 100 MB by each protocol between two hosts over a link without delay, errors or rate,
   the "unrestricted" baseline of the studies that compared these protocols;
@@ -36,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import emulator
+import tcp
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -569,6 +571,9 @@ def main() -> int:
             command = command or [str(bench.target / "release/cfdp-rs-peer")]
             peers.append(bench.peer(peer, command, rates))
         times_libnorm = compare_norm(bench)
+        lines, tcp_judged = tcp.measure(given.slowlight.resolve())
+        bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in lines]
+        bench.failed |= any(line.goodput_bps == 0 for line in lines)
         emulated = emulator.measure(emulator.build(bench.target), quick=given.quick)
         bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in emulated.lines]
         bench.failed |= emulated.failed
@@ -587,6 +592,7 @@ def main() -> int:
     ratio = (gigabytes[0].goodput_bps or 0) / best_peer if best_peer else 0.0
     judged = judgements(raw_bps, gigabytes, transfers, ratio, cpu_s, busy)
     judged += norm_judgements(times_libnorm)
+    judged += tcp_judged
     judged += emulated.judged
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
