@@ -10,7 +10,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use engine::FileName;
 use lab::SpecError;
-use lab::compare::{self, Plan, Row};
+use lab::compare::{self, Between, Plan, Row};
 use lab::link_spec::{LinkSpec, Window};
 use lab::preset::Preset;
 use lab::protocol::{Kind, Protocol};
@@ -65,6 +65,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ON|OFF")]
     timestamps: Option<Switch>,
 
+    /// Hosts between the ends and the link, with short links of 100 Mbit/s to the ends: they split
+    /// the TCP connections that cross them, or route
+    #[arg(long, value_name = "NONE|TCP|SCPS")]
+    pep: Option<Pep>,
+
     /// Threads; one a core if left out
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -76,6 +81,27 @@ pub(crate) struct Args {
     // Flattened groups come last: their headings hold for every option after them.
     #[command(flatten)]
     link: LinkOptions,
+}
+
+/// What hosts between the ends and the link do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Pep {
+    /// They route.
+    None,
+    /// They split connections, with TCP of today on both sides.
+    Tcp,
+    /// They split connections, with SCPS-TP at the link's rate between them.
+    Scps,
+}
+
+impl From<Pep> for Between {
+    fn from(pep: Pep) -> Self {
+        match pep {
+            Pep::None => Self::None,
+            Pep::Tcp => Self::Tcp,
+            Pep::Scps => Self::Scps,
+        }
+    }
 }
 
 impl Args {
@@ -127,6 +153,7 @@ impl Args {
             seed: self.seed,
             inactivity: self.inactivity,
             tcp: self.tcp(),
+            pep: self.pep.map(Between::from),
             jobs: self.jobs.map(usize::from),
         })
     }
@@ -165,6 +192,9 @@ struct Report<'a> {
     receivers: u32,
     /// The link, with the changes that options made.
     link: &'a Preset,
+    /// What hosts between the ends and the link do, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pep: Option<Between>,
     /// The ranking.
     protocols: &'a [Row],
 }
@@ -178,6 +208,7 @@ fn tell(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
             seed: plan.seed,
             receivers: plan.receivers,
             link: &plan.link,
+            pep: plan.pep,
             protocols: rows,
         };
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
@@ -203,6 +234,14 @@ fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
         plan.runs,
         plan.seed
     )?;
+    match plan.pep {
+        None => {}
+        Some(Between::None) => writeln!(err, "  between two hosts that route")?,
+        Some(Between::Tcp) => writeln!(err, "  between two gateways that split connections (TCP)")?,
+        Some(Between::Scps) => {
+            writeln!(err, "  between two gateways that split connections (SCPS-TP)")?;
+        }
+    }
     for hop in &plan.link.hops {
         let (there, back) = (line_of(hop), line_of(&hop.way_back()));
         if there == back {

@@ -299,7 +299,7 @@ pub(crate) fn fill_store(
 }
 
 /// The interface over a link.
-fn interface(link: usize) -> PathId {
+pub(crate) fn interface(link: usize) -> PathId {
     PathId(u32::try_from(link).unwrap_or(u32::MAX))
 }
 

@@ -8,7 +8,9 @@
 //! itself, all at once and at an equal share of the rate, which is the fastest that one sender can
 //! do without groups.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rayon::prelude::*;
@@ -19,11 +21,12 @@ use crate::link_spec::{LinkSpec, Queue};
 use crate::metrics::TransferMetrics;
 use crate::preset::Preset;
 use crate::protocol::{Family, Protocol};
-use crate::quantity::{Size, Span};
+use crate::quantity::{Rate, Size, Span};
 use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
-use crate::settings::FtpSettings;
 use crate::settings::ftp::TcpSettings;
+use crate::settings::pep::{SideSettings, WanSettings};
+use crate::settings::{FtpSettings, PepSettings};
 use crate::stats::{Summary, mean};
 use crate::text::SpecError;
 
@@ -48,9 +51,44 @@ pub struct Plan {
     pub inactivity: Option<Span>,
     /// What differs from the profiles of protocols that run over TCP.
     pub tcp: Option<TcpSettings>,
+    /// Whether hosts stand between the ends and the link, and what they do with connections.
+    pub pep: Option<Between>,
     /// Threads; `None` for one a core.
     pub jobs: Option<usize>,
 }
+
+/// What hosts between the ends and the link do with the connections that cross them. Links of
+/// 100 Mbit/s and 0.1 ms lead there from the ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Between {
+    /// They route.
+    None,
+    /// They split them, with TCP of today and buffers for the link between them.
+    Tcp,
+    /// They split them, with SCPS-TP at the link's rate between them.
+    Scps,
+}
+
+impl Between {
+    /// What a gateway is told.
+    fn settings(self) -> Option<PepSettings> {
+        match self {
+            Self::None => None,
+            Self::Tcp => Some(PepSettings::default()),
+            Self::Scps => Some(PepSettings {
+                wan: Some(WanSettings { profile: Some(SCPS.to_owned()), ..WanSettings::default() }),
+                lan: Some(SideSettings { buffer: Some(SCPS_LAN), ..SideSettings::default() }),
+                ..PepSettings::default()
+            }),
+        }
+    }
+}
+
+/// What the SCPS reference implementation does on either side of its gateway: no congestion control
+/// but a rate towards the satellite, and small buffers towards the hosts.
+const SCPS: &str = "scps-rate";
+const SCPS_LAN: Size = Size(32_768);
 
 /// What one protocol did. Times and rates are of the completed runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -115,6 +153,9 @@ const ENDS: (&str, &str) = ("sender", "receiver");
 /// Where ways to several receivers part, and what these are called together.
 const STAR: (&str, &str) = ("hub", "receivers");
 
+/// The hosts between the ends and the link.
+const BETWEEN: (&str, &str) = ("gateway-1", "gateway-2");
+
 impl Plan {
     /// The world of one run.
     ///
@@ -124,7 +165,14 @@ impl Plan {
     pub fn scenario(&self, protocol: &Protocol, seed: u64) -> Result<Scenario, SpecError> {
         let many = self.receivers > 1;
         let (far, to) = if many { STAR } else { (ENDS.1, ENDS.1) };
-        let mut links = self.link.chain(ENDS.0, far);
+        if many && self.pep.is_some() {
+            let message = "with hosts between the ends and the link there is one receiver";
+            return Err(SpecError::invalid(message));
+        }
+        let mut links = match self.pep {
+            Some(_) => self.links_with_gateways(),
+            None => self.link.chain(ENDS.0, far),
+        };
         if many && let (Some(back), Some(there)) = (links.pop(), links.pop()) {
             let (there, branch) = parted(there);
             let (back, branch_back) = parted_back(back);
@@ -146,7 +194,7 @@ impl Plan {
             about: self.link.about.clone(),
             limits: Limits::default(),
             capture: Capture::default(),
-            nodes: [ENDS.0, to].map(|end| (end.to_owned(), ends.clone())).into(),
+            nodes: self.nodes(to, &ends),
             groups: group.map(|group| (STAR.1.to_owned(), group)).into_iter().collect(),
             links,
             transfers: vec![Transfer {
@@ -165,6 +213,37 @@ impl Plan {
             }],
         }
         .resolved()
+    }
+
+    /// The ends, and the hosts between them and the link.
+    fn nodes(&self, to: &str, ends: &Node) -> BTreeMap<String, Node> {
+        let mut nodes: BTreeMap<_, _> =
+            [ENDS.0, to].map(|end| (end.to_owned(), ends.clone())).into();
+        if let Some(pep) = self.pep.and_then(Between::settings) {
+            // What is left out of `towards` is what lies at the link's other end.
+            for name in [BETWEEN.0, BETWEEN.1] {
+                nodes.insert(name.to_owned(), Node { pep: Some(pep.clone()), ..Node::default() });
+            }
+        }
+        nodes
+    }
+
+    /// The link between two hosts, and from each of these a short one to an end.
+    fn links_with_gateways(&self) -> Vec<LinkSpec> {
+        let hops = self.link.chain(BETWEEN.0, BETWEEN.1);
+        let short = |from: &str, to: &str| LinkSpec {
+            from: Some(from.to_owned()),
+            to: Some(to.to_owned()),
+            rate: Some(Rate(100_000_000)),
+            delay: Some(Span(Duration::from_micros(100))),
+            // Nothing is to be cut on the way.
+            mtu: self.link.hops.first().and_then(|hop| hop.mtu),
+            datagram: self.link.hops.first().and_then(|hop| hop.datagram),
+            ..LinkSpec::default()
+        };
+        let ends =
+            [(ENDS.0, BETWEEN.0), (BETWEEN.0, ENDS.0), (BETWEEN.1, ENDS.1), (ENDS.1, BETWEEN.1)];
+        ends.into_iter().map(|(from, to)| short(from, to)).chain(hops).collect()
     }
 
     /// One run; `None` if it was cancelled.

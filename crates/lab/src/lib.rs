@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod mib;
 mod outcome;
 pub mod overlay;
+pub mod pep;
 pub mod preset;
 pub mod protocol;
 pub mod quantity;

@@ -17,6 +17,7 @@ use crate::engines::{AnyEngine, AnyIndication};
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, TransferMetrics};
 use crate::outcome::Seen;
+use crate::pep::{self, Actor, GatewayMetrics};
 use crate::quantity::Size;
 use crate::scenario::{Content, Scenario, Transfer};
 use crate::text::SpecError;
@@ -46,6 +47,9 @@ pub struct Run {
     pub transfers: Vec<TransferMetrics>,
     /// The links, in the scenario's order.
     pub links: Vec<LinkMetrics>,
+    /// What gateways did that split connections, by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub gateways: BTreeMap<String, GatewayMetrics>,
     /// Transfers that engines still had under way at the end, by their nodes; none of a world that
     /// came to rest.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -192,6 +196,7 @@ pub fn run_unless(
         events: stage.world.events(),
         transfers,
         links: seen.links(scenario),
+        gateways: stage.gateways(),
         under_way: stage.under_way(),
     })
 }
@@ -218,7 +223,7 @@ impl TraceFile {
 
 /// A world with what was put into it.
 struct Stage<'a> {
-    world: World<AnyEngine>,
+    world: World<Actor>,
     topology: Topology<'a>,
     hosts: Vec<HostId>,
     links: Vec<LinkId>,
@@ -233,7 +238,10 @@ impl<'a> Stage<'a> {
         let mut hosts = Vec::new();
         for (name, node) in &scenario.nodes {
             let address = node.address.ok_or_else(|| unresolved(name))?;
-            hosts.push(world.add_host(HostConfig::new(name.clone(), address)));
+            // Segments for others are a gateway's, all else it forwards.
+            let intercepts = node.pep.iter().map(|_| wire::tcp::PROTOCOL).collect();
+            let config = HostConfig::new(name.clone(), address);
+            hosts.push(world.add_host(HostConfig { intercepts, ..config }));
         }
         let mut links = Vec::new();
         for (index, spec) in scenario.links.iter().enumerate() {
@@ -247,6 +255,7 @@ impl<'a> Stage<'a> {
         let mut stage = Self { world, topology, hosts, links, answers };
         stage.add_routes(scenario);
         stage.add_engines(scenario)?;
+        stage.add_gateways(scenario)?;
         stage.fill_stores(scenario, contents)?;
         stage.plan_crashes(scenario);
         Ok(stage)
@@ -287,7 +296,18 @@ impl<'a> Stage<'a> {
                     }
                 }
             }
-            self.world.install(host, move |_, rng| config.build(rng));
+            self.world.install(host, move |_, rng| Actor::Engine(config.build(rng)));
+        }
+        Ok(())
+    }
+
+    fn add_gateways(&mut self, scenario: &Scenario) -> Result<(), SpecError> {
+        for part in pep::parts(scenario, &self.topology)? {
+            let host = self.hosts[part.host];
+            for (path, link, info) in &part.interfaces {
+                self.world.add_interface(host, *path, self.links[*link], info.clone());
+            }
+            self.world.install(host, move |_, rng| part.build(rng));
         }
         Ok(())
     }
@@ -368,12 +388,13 @@ impl<'a> Stage<'a> {
         let mut answer = Ok(());
         for (begins, request) in cast::requests(scenario, transfer)? {
             let host = self.hosts[self.node(begins)?];
-            let crashed = |world: &World<AnyEngine>| {
+            let crashed = |world: &World<Actor>| {
                 // A world that has not moved yet has made no engine; calling makes it.
                 world.now() > Time::ZERO && world.engine(host).is_none()
             };
             // An engine that just began may wait for its store.
-            while !crashed(&self.world) && !self.world.call(host, |engine, _| engine.is_ready()) {
+            let is_ready = |actor: &mut Actor| actor.engine().is_none_or(AnyEngine::is_ready);
+            while !crashed(&self.world) && !self.world.call(host, |actor, _| is_ready(actor)) {
                 if self.world.step().is_none() {
                     break;
                 }
@@ -381,7 +402,10 @@ impl<'a> Stage<'a> {
             let told = if crashed(&self.world) {
                 Err(format!("{begins} was down"))
             } else {
-                self.world.call(host, |engine, now| engine.send(now, &request))
+                self.world.call(host, |actor, now| match actor.engine_mut() {
+                    Some(engine) => engine.send(now, &request),
+                    None => Err(format!("{begins} is a gateway")),
+                })
             };
             answer = answer.and(told);
         }
@@ -391,12 +415,24 @@ impl<'a> Stage<'a> {
 
     /// What engines still have to do, by the names of their nodes.
     fn under_way(&self) -> BTreeMap<String, usize> {
-        let engines = self.hosts.iter().map(|host| (*host, self.world.engine(*host)));
-        let count = |(host, engine): (HostId, Option<&AnyEngine>)| {
-            let count = engine.map_or(0, AnyEngine::under_way);
+        let actors = self.hosts.iter().map(|host| (*host, self.world.engine(*host)));
+        let count = |(host, actor): (HostId, Option<&Actor>)| {
+            let count = actor.map_or(0, |actor| match actor {
+                Actor::Engine(engine) => engine.under_way(),
+                Actor::Gateway(gateway) => gateway.under_way(),
+            });
             (count > 0).then(|| (self.world.host_name(host).to_owned(), count))
         };
-        engines.filter_map(count).collect()
+        actors.filter_map(count).collect()
+    }
+
+    /// What gateways did, by the names of their nodes.
+    fn gateways(&self) -> BTreeMap<String, GatewayMetrics> {
+        let of = |host: &HostId| {
+            let gateway = self.world.engine(*host)?.gateway()?;
+            Some((self.world.host_name(*host).to_owned(), gateway.metrics()))
+        };
+        self.hosts.iter().filter_map(of).collect()
     }
 
     /// What can be told of its transfers.
@@ -412,7 +448,8 @@ impl<'a> Stage<'a> {
         let end = |(at, host, told): (Time, HostId, AnyIndication)| {
             Some((at, *index.get(&host)?, told.end()?))
         };
-        let repairs = |host: &HostId| self.world.engine(*host).and_then(AnyEngine::repairs);
+        let engine = |host: &HostId| self.world.engine(*host).and_then(Actor::engine);
+        let repairs = |host: &HostId| engine(host).and_then(AnyEngine::repairs);
         Seen {
             answers: self.answers.clone(),
             begins,

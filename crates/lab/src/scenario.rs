@@ -15,7 +15,7 @@ use crate::overlay::{self, Overlay};
 use crate::preset::Preset;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
-use crate::settings::Settings;
+use crate::settings::{PepSettings, Settings};
 use crate::text::{self, SpecError};
 
 /// One world.
@@ -104,6 +104,9 @@ pub struct Node {
     /// Silence after which it gives a transfer up, in place of what its protocol or `mib` says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inactivity: Option<Span>,
+    /// It splits the TCP connections that cross it, and is what is said here; only in the simulator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pep: Option<PepSettings>,
     /// How its store misbehaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreFaults>,
@@ -315,6 +318,7 @@ impl Scenario {
         self.interpret_settings()?;
         overlay::settle(&self.transfers, &mut self.nodes)?;
         self.fill_in_settings()?;
+        crate::pep::settle(&mut self)?;
         self.check_nodes()?;
         self.limits.time.get_or_insert(Span(std::time::Duration::from_secs(3653 * 86_400)));
         let bytes =

@@ -274,6 +274,7 @@ fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
         seed: 1,
         inactivity: None,
         tcp: Some(tcp),
+        pep: None,
         jobs: None,
     };
     for protocol in &plan.protocols {

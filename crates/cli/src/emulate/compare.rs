@@ -362,6 +362,7 @@ impl Plan<'_> {
             seed,
             inactivity: None,
             tcp: None,
+            pep: None,
             jobs: None,
         };
         let mut scenario = plan.scenario(protocol, seed)?;

@@ -112,6 +112,7 @@ fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
         protocol: protocol.cloned(),
         mib: node.mib.clone().filter(|_| like),
         inactivity: node.inactivity.filter(|_| like),
+        pep: None,
         store: node.store.clone().filter(|_| protocol.is_some()),
         crashes: Vec::new(),
     }

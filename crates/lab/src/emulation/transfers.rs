@@ -115,11 +115,17 @@ struct Player<'a> {
     paced: bool,
 }
 
-/// Checks that no transfer is by a protocol that runs over our TCP, which is no part of real hosts.
+/// Checks that no transfer is by a protocol that runs over our TCP, which is no part of real hosts,
+/// and that there are no gateways that split its connections.
 ///
 /// # Errors
 /// The first that is, and what to do.
 pub fn refuse_streams(scenario: &Scenario) -> Result<(), SpecError> {
+    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.pep.is_some()) {
+        return Err(SpecError::invalid(format!(
+            "nodes.{name}.pep: gateways that split connections run in the simulator: slowlight sim"
+        )));
+    }
     let is_stream = |transfer: &Transfer| {
         let family = transfer.protocol.as_ref().map(|protocol| protocol.kind.family());
         transfer.tool.is_none() && family == Some(Family::Ftp)
@@ -228,6 +234,7 @@ fn carry_out(
         events: actors.values().map(|actor| actor.sight().events).sum(),
         transfers: in_order(scenario, by_engines, by_tools),
         links: seen.links(scenario),
+        gateways: BTreeMap::new(),
         under_way: under_way.filter(|(_, count)| *count > 0).collect(),
     })
 }

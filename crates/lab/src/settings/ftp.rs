@@ -411,7 +411,7 @@ impl FtpSettings {
 }
 
 impl TcpSettings {
-    fn apply(&self, options: &mut tcp::Options) -> Result<(), SpecError> {
+    pub(super) fn apply(&self, options: &mut tcp::Options) -> Result<(), SpecError> {
         let buffers = [
             ("tcp.send_buffer", self.send_buffer),
             ("tcp.send_buffer_initial", self.send_buffer_initial.and_then(Switch::on)),
@@ -454,7 +454,7 @@ impl TcpSettings {
         Ok(())
     }
 
-    fn of(options: &tcp::Options) -> Self {
+    pub(super) fn of(options: &tcp::Options) -> Self {
         let (send_buffer, send_buffer_initial) = told(options.send_buffer);
         let (receive_buffer, receive_buffer_initial) = told(options.receive_buffer);
         Self {

@@ -8,6 +8,7 @@ pub mod ftp;
 mod keys;
 pub mod ltp;
 pub mod norm;
+pub mod pep;
 pub mod saratoga;
 pub mod scps;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use self::ftp::FtpSettings;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::ltp::LtpSettings;
 pub use self::norm::NormSettings;
+pub use self::pep::PepSettings;
 pub use self::saratoga::SaratogaSettings;
 use crate::mib::{Mib, Timer};
 use crate::protocol::Family;

@@ -21,8 +21,8 @@ pub struct Config {
     pub idle: Option<Duration>,
     /// Whether the second stream begins at the client's address and port, or at one of the driver's.
     pub transparent: bool,
-    /// Where the proxy itself is reached. A stream that leads there would be connected to itself
-    /// for ever: it is reset.
+    /// Where the proxy itself is reached; port 0 stands for any. A stream that leads there would be
+    /// connected to itself for ever: it is reset.
     pub own: Vec<SocketAddr>,
 }
 
@@ -56,6 +56,12 @@ impl Config {
     /// What directions may hold together beyond one piece each.
     pub(super) fn pool(&self) -> usize {
         self.octets_max() - self.pieces()
+    }
+
+    /// Whether a stream to that address would lead to the proxy itself.
+    pub(super) fn is_own(&self, to: SocketAddr) -> bool {
+        let is_it = |own: &SocketAddr| own.ip() == to.ip() && [0, to.port()].contains(&own.port());
+        self.own.iter().any(is_it)
     }
 
     /// One piece for each direction of each connection.

@@ -181,7 +181,7 @@ impl Pep {
     fn accept(&mut self, now: Time, path: PathId, ends: Option<(SocketAddr, SocketAddr)>) {
         let why = match ends {
             None => Some(Refusal::NoDestination),
-            Some((server, _)) if self.config.own.contains(&server) => Some(Refusal::Loop),
+            Some((server, _)) if self.config.is_own(server) => Some(Refusal::Loop),
             Some(_) if self.stopping => Some(Refusal::Stopping),
             Some(_) if self.pairs.len() >= self.config.connections => Some(Refusal::Full),
             Some(_) => None,

@@ -8,9 +8,12 @@
 //! above it is the driver: it keeps the rules of the contract that a driver keeps, and drains both
 //! within its own handlers.
 
+mod gateway;
+mod late;
 mod over_tcp;
 mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use self::over_tcp::{Config, Limits, OverTcp, Statistics};
+pub use self::gateway::{Gateway, GatewayConfig};
+pub use self::over_tcp::{Acceptance, Config, Limits, OverTcp, Statistics};

@@ -9,6 +9,7 @@ use engine::{
     Rng, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
+use super::late::{Asked, Late};
 use super::streams::{Awaited, Owner, Phase, Stream, Streams};
 use crate::tcp::{
     self, Backlog, CloseReason, ConnectionId, Indication, ListenerId, Options, RequestError, State,
@@ -29,6 +30,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// How many of them may wait to be established.
     pub backlog: Backlog,
+    /// When those who ask for one are answered.
+    pub acceptance: Acceptance,
     /// How long a stream that was left, and on which something is still to arrive, throws away what
     /// its peer sends. After that the peer is reset if it goes on.
     pub linger: Duration,
@@ -45,10 +48,26 @@ impl Default for Config {
             peers: BTreeMap::new(),
             listen: Vec::new(),
             backlog: Backlog::default(),
+            acceptance: Acceptance::AtOnce,
             linger: Duration::from_secs(60),
             limits: Limits::default(),
         }
     }
+}
+
+/// When peers that ask for a stream are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acceptance {
+    /// As any host does.
+    AtOnce,
+    /// When a connection to where they ask for was opened in their name, for the engine above to
+    /// connect to. If it is refused, so are they. For a transparent proxy: its clients are told what
+    /// they would be told without it, one round trip later than by a proxy that answers at once.
+    WhenConnected {
+        /// Streams of the engine above, those included that are on their way to it, beyond which
+        /// peers are refused. Each peer takes two.
+        most: usize,
+    },
 }
 
 /// Bounds on what is held. For each stream that is one transmit of the engine above at most.
@@ -78,6 +97,9 @@ pub struct Statistics {
 /// Why there is a deadline for a stream that nobody has any more.
 const LEFT: &str = "a stream that was left";
 
+/// Why there is a deadline for a connection that was opened for a peer.
+const UNCLAIMED: &str = "a connection that was opened for a peer";
+
 /// The least that [`Config::linger`] may be.
 const LINGER_MIN: Duration = Duration::from_millis(1);
 
@@ -100,6 +122,8 @@ pub struct OverTcp<A: Engine> {
     config: Config,
     rng: Rng,
     streams: Streams,
+    /// Connections for peers that are not answered yet.
+    late: Late,
     /// Storage effects of the engine above, for the driver.
     effects: VecDeque<Effect>,
     /// When a stream that was left is left altogether.
@@ -123,6 +147,7 @@ impl<A: Engine> OverTcp<A> {
             below,
             streams: Streams::beyond(config.peers.keys().next_back().copied()),
             rng,
+            late: Late::default(),
             effects: VecDeque::new(),
             timers: Timers::new(),
             tx: TxBuf::with_limits(1, Receive::PIECE_MAX),
@@ -178,7 +203,7 @@ impl<A: Engine> OverTcp<A> {
     /// Bytes of memory held on account of peers, without what the engine above holds.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.below.memory() + self.streams.memory()
+        self.below.memory() + self.streams.memory() + self.late.memory()
     }
 
     fn tell(&mut self, now: Time, path: PathId, event: PathEvent) {
@@ -226,7 +251,59 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
+    /// Hands packets to the stack, but for those that ask for a stream before there is one for it.
+    fn arrive(&mut self, now: Time, receive: Receive<'_>) {
+        let Acceptance::WhenConnected { most } = self.config.acceptance else {
+            return self.below.handle_input(now, Input::Receive(receive));
+        };
+        for packet in receive.datagrams() {
+            if !self.asked_for(now, most, receive.path, packet) {
+                let packet = Receive { stride: packet.len(), bytes: packet, ..receive };
+                self.below.handle_input(now, Input::Receive(packet));
+            }
+        }
+    }
+
+    /// Opens a connection in the name of a peer that asks for one. Says whether its packet waits for
+    /// that, or was answered.
+    fn asked_for(&mut self, now: Time, most: usize, path: PathId, packet: &[u8]) -> bool {
+        let Some(ends) = self.below.asks(packet) else { return false };
+        let (client, server) = ends;
+        // This host's own streams are not for others.
+        if self.late.is_ready(ends) || self.config.addresses.contains(&server.ip()) {
+            return false;
+        }
+        if self.late.is_asked(ends) {
+            return true;
+        }
+        let taken = self.streams.by_path.len() + 2 * self.late.count();
+        let connection = match taken + 2 > most {
+            true => Err(RequestError::Full),
+            false => self.below.connect(now, client, server, self.config.options.clone()),
+        };
+        match connection {
+            Ok(connection) => {
+                self.late.insert(connection, Asked { ends, path, syn: packet.to_vec() });
+            }
+            Err(_) => {
+                self.statistics.turned_away += 1;
+                self.below.refuse(path, packet);
+            }
+        }
+        true
+    }
+
+    /// A connection is open that was opened for a peer: now the peer is answered.
+    fn accept_late(&mut self, now: Time, connection: ConnectionId, asked: &Asked) {
+        self.timers.set(connection, now + self.config.linger, UNCLAIMED);
+        let syn = Receive::datagram(asked.path, &asked.syn);
+        self.below.handle_input(now, Input::Receive(syn));
+    }
+
     fn connected(&mut self, now: Time, connection: ConnectionId) {
+        if let Some(asked) = self.late.connected(connection) {
+            return self.accept_late(now, connection, &asked);
+        }
         let ends = self.below.info(connection).ok().map(|info| (info.local, info.remote));
         let Some((path, stream)) = self.streams.of(connection) else { return };
         let Phase::Opening(asked) = stream.phase else { return };
@@ -311,6 +388,11 @@ impl<A: Engine> OverTcp<A> {
     /// A connection is over.
     fn closed(&mut self, now: Time, connection: ConnectionId, reason: CloseReason) {
         self.timers.cancel(connection);
+        if self.late.has(connection) {
+            let asked = self.late.over(connection);
+            asked.into_iter().for_each(|asked| self.below.refuse(asked.path, &asked.syn));
+            return;
+        }
         self.streams.left.remove(&connection);
         let Some((path, stream)) = self.streams.of(connection) else {
             self.streams.owners.remove(&connection);
@@ -421,6 +503,11 @@ impl<A: Engine> OverTcp<A> {
         (from, to): (Option<SocketAddr>, SocketAddr),
         asked: Option<Ticket>,
     ) {
+        if let Some(connection) = from.and_then(|from| self.late.claim((from, to))) {
+            self.timers.cancel(connection);
+            self.streams.insert(path, Stream::new(connection, Phase::Opening(asked)));
+            return self.claimed(now, path, connection);
+        }
         let full = self.streams.count() >= self.config.limits.streams;
         let mut addresses = self.config.addresses.iter();
         let own = addresses.find(|address| address.is_ipv4() == to.is_ipv4());
@@ -439,6 +526,18 @@ impl<A: Engine> OverTcp<A> {
             Err(error) => {
                 self.not_made(now, path, asked, EffectError::Failed(error.to_string()));
             }
+        }
+    }
+
+    /// A connection that is open already goes to a stream, with what came over it.
+    fn claimed(&mut self, now: Time, path: PathId, connection: ConnectionId) {
+        self.statistics.connections += 1;
+        self.connected(now, connection);
+        let state = self.below.info(connection).map(|info| info.state);
+        let ended = [State::CloseWait, State::LastAck, State::Closing, State::TimeWait];
+        if let Some(stream) = self.streams.by_path.get_mut(&path) {
+            stream.ended = state.is_ok_and(|state| ended.contains(&state));
+            self.streams.readable.insert(path);
         }
     }
 
@@ -628,7 +727,8 @@ impl<A: Engine> Engine for OverTcp<A> {
         match input {
             // All answers that come from outside are of the store, whose tickets are not changed.
             Input::Done(..) => self.above.handle_input(now, input),
-            Input::Receive(_) | Input::Path(..) => self.below.handle_input(now, input),
+            Input::Receive(receive) => self.arrive(now, receive),
+            Input::Path(..) => self.below.handle_input(now, input),
         }
         self.settle(now);
     }
@@ -637,7 +737,10 @@ impl<A: Engine> Engine for OverTcp<A> {
         self.below.handle_timeout(now);
         self.above.handle_timeout(now);
         while let Some(connection) = self.timers.pop_due(now) {
-            if self.streams.left.contains_key(&connection) {
+            if self.late.has(connection) {
+                self.late.over(connection);
+                let _ = self.below.abort(now, connection);
+            } else if self.streams.left.contains_key(&connection) {
                 // It goes on as long as the peer takes what was sent.
                 self.timers.set(connection, now + self.config.linger, LEFT);
             } else {

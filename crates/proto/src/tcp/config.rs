@@ -1,5 +1,6 @@
 //! The settings of a stack and of a connection.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,6 +16,9 @@ pub struct Config {
     /// Where packets to an address go; the longest prefix wins. To an address without a route they
     /// go to the interface of the lowest number that is up.
     pub routes: Vec<Route>,
+    /// The settings of all connections over an interface, in place of those that were asked for: a
+    /// proxy's connections are of one kind on one side and of another on the other.
+    pub interfaces: BTreeMap<PathId, Options>,
     /// The stack's own addresses. Packets to others are left alone; none: any address is its own.
     pub addresses: Vec<IpAddr>,
     /// Whether a segment for a connection that does not exist is answered with a reset
@@ -39,6 +43,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             routes: Vec::new(),
+            interfaces: BTreeMap::new(),
             addresses: Vec::new(),
             reset_strangers: true,
             ports: 32_768..=60_999,

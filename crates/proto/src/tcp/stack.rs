@@ -112,8 +112,8 @@ pub struct Stack {
     rates: Rates,
     indications: VecDeque<Indication>,
     statistics: Statistics,
-    /// Of connections that are gone.
-    totals: Counts,
+    /// Of connections that are gone, by their interfaces.
+    totals: BTreeMap<PathId, Counts>,
 }
 
 impl Stack {
@@ -139,7 +139,7 @@ impl Stack {
             rates: Rates::default(),
             indications: VecDeque::new(),
             statistics: Statistics::default(),
-            totals: Counts::default(),
+            totals: BTreeMap::new(),
         }
     }
 
@@ -153,7 +153,8 @@ impl Stack {
     #[must_use]
     pub fn totals(&self) -> Counts {
         let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
-        connections.fold(self.totals, |sum, connection| sum + connection.info().counts)
+        let gone = self.totals.values().fold(Counts::default(), |sum, counts| sum + *counts);
+        connections.fold(gone, |sum, connection| sum + connection.info().counts)
     }
 
     /// Bytes of memory held on account of peers and users.
@@ -244,7 +245,8 @@ impl Stack {
     fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.take() else { return };
-        self.totals = self.totals + connection.info().counts;
+        let totals = self.totals.entry(connection.path).or_default();
+        *totals = *totals + connection.info().counts;
         if slot.queued
             && let Some(interface) = self.interfaces.get_mut(&connection.path)
         {
@@ -321,6 +323,20 @@ impl Stack {
         if let Some(reason) = events.closed {
             self.indications.push_back(Indication::Closed { connection, reason });
         }
+    }
+
+    /// The settings of a connection over an interface, for which others were asked for.
+    fn options_over(&self, path: PathId, asked: &Options) -> Options {
+        self.config.interfaces.get(&path).unwrap_or(asked).clone()
+    }
+
+    /// Counts of all connections over an interface that there are and were, summed.
+    #[must_use]
+    pub fn totals_over(&self, path: PathId) -> Counts {
+        let gone = self.totals.get(&path).copied().unwrap_or_default();
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
+        let over = connections.filter(|connection| connection.path == path);
+        over.fold(gone, |sum, connection| sum + connection.info().counts)
     }
 
     /// The interface through which an address is reached.

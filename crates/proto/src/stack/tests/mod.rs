@@ -1,6 +1,7 @@
 //! Streams over TCP, with engines that hold their driver to the rules, and with FTP.
 
 mod files;
+mod gateway;
 mod talker;
 mod world;
 

@@ -6,7 +6,7 @@ use engine::{PathId, Time};
 use wire::tcp::{Flags, HEADER_LEN, Header, Segment, TcpOption};
 
 use super::{Reply, Stack, Timer};
-use crate::tcp::config::Cookies;
+use crate::tcp::config::{Cookies, Options};
 use crate::tcp::connection::{Connection, Negotiated, Offer, Stray};
 use crate::tcp::indication::{Indication, ListenerId};
 use crate::tcp::isn;
@@ -43,16 +43,20 @@ impl Stack {
             }
             return;
         }
-        let ours = &self.config.addresses;
-        if !is_host(arrived.tuple.remote.ip())
-            || !is_host(arrived.tuple.local.ip())
-            || arrived.tuple.remote.port() == 0
-            || !(ours.is_empty() || ours.contains(&arrived.tuple.local.ip()))
-        {
+        if !self.is_for_this(arrived.tuple) {
             self.statistics.misdirected += 1;
             return;
         }
         self.stranger(now, path, &arrived);
+    }
+
+    /// Whether somebody could have sent it to this host.
+    pub(super) fn is_for_this(&self, Tuple { remote, local }: Tuple) -> bool {
+        let ours = &self.config.addresses;
+        is_host(remote.ip())
+            && is_host(local.ip())
+            && remote.port() != 0
+            && (ours.is_empty() || ours.contains(&local.ip()))
     }
 
     fn stranger(&mut self, now: Time, path: PathId, arrived: &Arrived<'_>) {
@@ -95,7 +99,7 @@ impl Stack {
 
     /// The listener for an address and port: the exact one, else that of any address, else that of
     /// any port.
-    fn listener_for(&self, local: SocketAddr) -> Option<ListenerId> {
+    pub(super) fn listener_for(&self, local: SocketAddr) -> Option<ListenerId> {
         let any: IpAddr = match local.ip() {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -152,7 +156,8 @@ impl Stack {
             Cookies::WhenFull | Cookies::Never => {}
         }
         listener.half_open += 1;
-        let options = listener.options.clone();
+        let asked = listener.options.clone();
+        let options = self.options_over(path, &asked);
         let initial = initial.unwrap_or_else(|| self.secret.initial(now, arrived.tuple));
         let at = self.negotiated(path, arrived.tuple, initial);
         let rules = self.rules;
@@ -162,9 +167,7 @@ impl Stack {
     }
 
     /// What of an offer a listener takes up.
-    fn agreed(&self, id: ListenerId, offer: Offer) -> Offer {
-        let Some(listener) = self.listeners.get(&id) else { return Offer::default() };
-        let options = &listener.options;
+    fn agreed(options: &Options, offer: Offer) -> Offer {
         let stamp = offer.stamp.filter(|_| options.timestamps);
         // Without time stamps there is no room in a cookie for the rest.
         Offer {
@@ -180,14 +183,15 @@ impl Stack {
     /// Answers a SYN without remembering it.
     fn send_cookie(&mut self, now: Time, path: PathId, id: ListenerId, arrived: &Arrived<'_>) {
         let tuple = arrived.tuple;
-        let offer = self.agreed(id, Offer::of(&arrived.segment));
+        let Some(listener) = self.listeners.get(&id) else { return };
+        let settings = self.options_over(path, &listener.options);
+        let offer = Self::agreed(&settings, Offer::of(&arrived.segment));
         let sequence = arrived.segment.header.sequence;
         let mss = offer.mss.unwrap_or(536);
         let cookie = self.secret.cookie(now, tuple, sequence, mss);
-        let Some(listener) = self.listeners.get(&id) else { return };
-        let flow = Flow::new(tuple, listener.options.hop_limit, listener.options.dscp, 0);
+        let flow = Flow::new(tuple, settings.hop_limit, settings.dscp, 0);
         let fit = self.mtu(path).saturating_sub(flow.ip_len() + HEADER_LEN).min(65_535) as u16;
-        let fit = listener.options.mss.map_or(fit, |mss| mss.min(fit));
+        let fit = settings.mss.map_or(fit, |mss| mss.min(fit));
         let mut options = vec![TcpOption::MaximumSegmentSize(fit)];
         if let Some(echo) = offer.stamp {
             let clock = (now.as_nanos() / 1_000_000) as u32;
@@ -204,7 +208,7 @@ impl Stack {
             options.push(TcpOption::Timestamps { value, echo });
         }
         if offer.scale.is_some() {
-            let shift = listener.options.receive_scale();
+            let shift = settings.receive_scale();
             options.extend([TcpOption::NoOperation, TcpOption::WindowScale(shift)]);
         }
         let echo = if offer.ecn { Flags::ECE } else { Flags::NONE };
@@ -212,7 +216,7 @@ impl Stack {
             sequence: cookie,
             acknowledgment: sequence.wrapping_add(1),
             flags: Flags::SYN | Flags::ACK | echo,
-            window: listener.options.receive_capacity().min(65_535) as u16,
+            window: settings.receive_capacity().min(65_535) as u16,
             ..Header::default()
         };
         self.statistics.cookies_sent += 1;
@@ -237,7 +241,7 @@ impl Stack {
         }
         let (irs, iss) = (header.sequence.wrapping_sub(1), header.acknowledgment.wrapping_sub(1));
         let Some(mss) = self.secret.open(now, arrived.tuple, irs, iss) else { return false };
-        let options = listener.options.clone();
+        let options = self.options_over(path, &listener.options);
         let stamps =
             arrived.segment.options.map_while(Result::ok).find_map(|option| match option {
                 TcpOption::Timestamps { value, echo } => Some((value, echo)),
@@ -285,7 +289,7 @@ impl Stack {
     }
 
     /// Answers a segment that belongs to no connection (RFC 9293 §3.10.7.1).
-    fn reset(&mut self, path: PathId, arrived: &Arrived<'_>) {
+    pub(super) fn reset(&mut self, path: PathId, arrived: &Arrived<'_>) {
         let segment: &Segment<'_> = &arrived.segment;
         let header = segment.header;
         if !self.config.reset_strangers || header.flags.contains(Flags::RST) {

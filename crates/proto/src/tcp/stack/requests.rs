@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 
 use bytes::BufMut;
-use engine::Time;
+use engine::{PathId, Time};
+use wire::tcp::Flags;
 
 use super::{Listener, Stack};
 use crate::tcp::config::{Backlog, Options};
 use crate::tcp::connection::{Connection, Negotiated};
 use crate::tcp::indication::{CloseReason, ConnectionId, Info, ListenerId, RequestError, State};
-use crate::tcp::packet::Tuple;
+use crate::tcp::packet::{self, Arrived, Tuple};
 
 impl Stack {
     /// Waits for connections to an address and port. An unspecified address (`0.0.0.0`, `::`) stands
@@ -88,10 +89,32 @@ impl Stack {
             stamp_offset: self.secret.stamp_offset(tuple),
             seed: self.rng.next_u64(),
         };
+        let options = self.config.interfaces.get(&path).cloned().unwrap_or(options);
         let connection = Connection::active(now, &at, options, self.rules);
         let index = self.place(now, connection, true);
         self.settle(now, index);
         Ok(self.id(index))
+    }
+
+    /// The two ends of a packet, the peer's first, if it asks for a connection that there is not and
+    /// that somebody would accept.
+    #[must_use]
+    pub fn asks(&self, packet: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+        let Arrived { tuple, segment, .. } = packet::decode(packet).ok()?;
+        let flags = segment.header.flags;
+        let asks = flags.contains(Flags::SYN)
+            && !flags.intersects(Flags::ACK | Flags::RST | Flags::FIN)
+            && !self.by_tuple.contains_key(&tuple)
+            && self.is_for_this(tuple)
+            && self.listener_for(tuple.local).is_some();
+        asks.then_some((tuple.remote, tuple.local))
+    }
+
+    /// Answers a packet that came over an interface as if nobody listened.
+    pub fn refuse(&mut self, path: PathId, packet: &[u8]) {
+        if let Ok(arrived) = packet::decode(packet) {
+            self.reset(path, &arrived);
+        }
     }
 
     /// The two ends, with a port that is free (RFC 6056 §3.3.1).

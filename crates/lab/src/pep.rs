@@ -1,0 +1,368 @@
+//! Gateways that split TCP connections as nodes of a simulated world.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use engine::{
+    Deadline, Effect, Engine, Input, PathId, PathInfo, PathKind, Rng, Time, Transmit, TxBuf,
+};
+use proto::stack::{Gateway, GatewayConfig};
+use proto::tcp::{Counts, Route};
+use serde::Serialize;
+
+use crate::cast::{interface, unresolved};
+use crate::engines::{AnyEngine, AnyIndication};
+use crate::link_spec::LinkSpec;
+use crate::scenario::{Node, Scenario};
+use crate::settings::PepSettings;
+use crate::settings::pep::buffer_for;
+use crate::text::SpecError;
+use crate::topology::Topology;
+
+/// The gateway of one node.
+#[derive(Debug)]
+pub(crate) struct GatewayPart {
+    /// The node's number.
+    pub(crate) host: usize,
+    /// What it is told to be.
+    pub(crate) config: GatewayConfig,
+    /// Its interfaces, by the links that they lead over, and whether that is the satellite's side.
+    pub(crate) interfaces: Vec<(PathId, usize, PathInfo)>,
+    /// Those of the satellite's side.
+    pub(crate) wan: BTreeSet<PathId>,
+}
+
+/// The gateways of a resolved scenario.
+///
+/// # Errors
+///
+/// When the scenario is not resolved, or a gateway cannot be what it says.
+pub(crate) fn parts(
+    scenario: &Scenario,
+    topology: &Topology<'_>,
+) -> Result<Vec<GatewayPart>, SpecError> {
+    let nodes = scenario.nodes.iter().enumerate();
+    let gateways = nodes.filter_map(|(index, (name, node))| {
+        let settings = node.pep.as_ref()?;
+        Some(part(scenario, topology, index, (name, node), settings))
+    });
+    gateways.collect()
+}
+
+fn part(
+    scenario: &Scenario,
+    topology: &Topology<'_>,
+    host: usize,
+    (name, node): (&str, &Node),
+    settings: &PepSettings,
+) -> Result<GatewayPart, SpecError> {
+    let own = IpAddr::V4(node.address.ok_or_else(|| unresolved(name))?);
+    let towards = settings.wan.as_ref().and_then(|wan| wan.towards.as_deref());
+    let towards = towards.and_then(|towards| topology.node(towards));
+    let towards = towards.ok_or_else(|| unresolved(name))?;
+    let told = |error: SpecError| SpecError::invalid(format!("nodes.{name}.pep: {error}"));
+    let [wan_options, lan_options] = settings.sides().map_err(told)?;
+    let mut config = GatewayConfig { addresses: vec![own], ..GatewayConfig::default() };
+    settings.apply(&mut config.pep).map_err(told)?;
+    config.early_accept = settings.early_accept.unwrap_or(config.early_accept);
+    let (mut interfaces, mut wan) = (Vec::new(), BTreeSet::new());
+    for (link, spec) in scenario.links.iter().enumerate() {
+        let (from, to) = topology.ends(link);
+        if from != host {
+            continue;
+        }
+        let path = interface(link);
+        let mtu = usize::try_from(spec.mtu_bytes()).unwrap_or(usize::MAX);
+        let kind = PathKind::Datagram { mtu };
+        interfaces.push((path, link, PathInfo { kind, ..topology.path_info(&[link]) }));
+        let options = if to == towards { &wan_options } else { &lan_options };
+        config.tcp.interfaces.insert(path, options.clone());
+        if to == towards {
+            wan.insert(path);
+        }
+    }
+    config.tcp.routes = routes(scenario, topology, host, &wan);
+    Ok(GatewayPart { host, config, interfaces, wan })
+}
+
+/// Where packets to others go: over the satellite to all that are not known to be elsewhere. All of
+/// these are one route, so that they share what a route has of its own.
+fn routes(
+    scenario: &Scenario,
+    topology: &Topology<'_>,
+    host: usize,
+    wan: &BTreeSet<PathId>,
+) -> Vec<Route> {
+    let tree = topology.tree(host);
+    let others = scenario.nodes.values().enumerate().filter(|(index, _)| *index != host);
+    let known = others.filter_map(|(index, node)| {
+        let first = tree.route(index)?.first().copied()?;
+        Some(Route { prefix: IpAddr::V4(node.address?), bits: 32, path: interface(first) })
+    });
+    let elsewhere = known.filter(|route| !wan.contains(&route.path));
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let by_satellite = wan.first().map(|path| Route { prefix: any, bits: 0, path: *path });
+    elsewhere.chain(by_satellite).collect()
+}
+
+/// Fills in what the scenario's gateways leave out.
+///
+/// # Errors
+///
+/// When a node cannot be a gateway, or cannot be what it says.
+pub(crate) fn settle(scenario: &mut Scenario) -> Result<(), SpecError> {
+    let gateways: BTreeSet<String> = {
+        let nodes = scenario.nodes.iter().filter(|(_, node)| node.pep.is_some());
+        nodes.map(|(name, _)| name.clone()).collect()
+    };
+    for name in &gateways {
+        let told = |error: SpecError| SpecError::invalid(format!("nodes.{name}.pep: {error}"));
+        let Some(node) = scenario.nodes.get(name) else { continue };
+        if node.protocol.is_some() {
+            return Err(told(SpecError::invalid(
+                "a gateway is no end of a transfer; put it between two nodes",
+            )));
+        }
+        let Some(settings) = &node.pep else { continue };
+        let towards = wan_neighbour(scenario, &gateways, name, settings).map_err(told)?;
+        let between = |from: &str, to: &str| {
+            let ends = |link: &&LinkSpec| {
+                (link.from.as_deref(), link.to.as_deref()) == (Some(from), Some(to))
+            };
+            scenario.links.iter().find(ends)
+        };
+        let (there, back) = (between(name, &towards), between(&towards, name));
+        let delay = |link: Option<&LinkSpec>| link.map_or(Time::ZERO, owlt).since(Time::ZERO);
+        let rate = there.and_then(|link| link.rate).filter(|rate| rate.bps() > 0);
+        let buffer = rate.map(|rate| buffer_for(rate.bps(), delay(there) + delay(back)));
+        let settings = settings.written_out(&towards, buffer).map_err(told)?;
+        if let Some(node) = scenario.nodes.get_mut(name) {
+            node.pep = Some(settings);
+        }
+    }
+    Ok(())
+}
+
+/// The one-way delay of a link at the beginning.
+fn owlt(link: &LinkSpec) -> Time {
+    link.config().map_or(Time::ZERO, |config| Time::ZERO + config.delay.at(Time::ZERO))
+}
+
+/// The neighbour towards which the satellite's side leads: the one that is named, else the only one
+/// that is a gateway, too, else the farthest.
+fn wan_neighbour(
+    scenario: &Scenario,
+    gateways: &BTreeSet<String>,
+    name: &str,
+    settings: &PepSettings,
+) -> Result<String, SpecError> {
+    let leaving = scenario.links.iter().filter(|link| link.from.as_deref() == Some(name));
+    let neighbours: BTreeMap<&str, Time> =
+        leaving.filter_map(|link| Some((link.to.as_deref()?, owlt(link)))).collect();
+    if neighbours.len() < 2 {
+        return Err(SpecError::invalid("a gateway needs links to at least two neighbours"));
+    }
+    let known = || neighbours.keys().copied().collect::<Vec<_>>().join(", ");
+    if let Some(towards) = settings.wan.as_ref().and_then(|wan| wan.towards.clone()) {
+        if neighbours.contains_key(towards.as_str()) {
+            return Ok(towards);
+        }
+        return Err(SpecError::invalid(format!(
+            "wan.towards: no link leads to {towards:?} (neighbours: {})",
+            known()
+        )));
+    }
+    let others: Vec<_> =
+        neighbours.keys().filter(|neighbour| gateways.contains(**neighbour)).collect();
+    if let [only] = others[..] {
+        return Ok((*only).to_owned());
+    }
+    let longest = neighbours.values().max().copied().unwrap_or_default();
+    let mut farthest = neighbours.iter().filter(|(_, delay)| **delay == longest);
+    match (farthest.next(), farthest.next()) {
+        (Some((neighbour, _)), None) => Ok((*neighbour).to_owned()),
+        _ => Err(SpecError::invalid(format!(
+            "say with wan.towards to which neighbour the satellite's side leads ({})",
+            known()
+        ))),
+    }
+}
+
+/// What a gateway did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GatewayMetrics {
+    /// Connections that it took, and what became of them.
+    pub accepted: u64,
+    /// Connections that both ends closed.
+    pub completed: u64,
+    /// Connections that an end reset.
+    pub reset: u64,
+    /// Connections whose server did not accept.
+    pub not_connected: u64,
+    /// Connections that were silent for too long.
+    pub idle: u64,
+    /// Connections that it did not take.
+    pub turned_away: u64,
+    /// The most connections at one time.
+    pub open_peak: usize,
+    /// The most octets that it held for all connections.
+    pub buffered_peak: usize,
+    /// Octets that it passed on to servers.
+    pub octets_to_servers: u64,
+    /// Octets that it passed on to clients.
+    pub octets_to_clients: u64,
+    /// Its connections on the satellite's side.
+    pub wan: SideMetrics,
+    /// Its connections on the other side.
+    pub lan: SideMetrics,
+}
+
+/// What a gateway's connections on one side did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SideMetrics {
+    /// Octets of data that it sent, those that were sent again included.
+    pub octets_sent: u64,
+    /// Segments that it sent again.
+    pub retransmissions: u64,
+    /// Time-outs.
+    pub timeouts: u64,
+}
+
+impl SideMetrics {
+    fn of(counts: Counts) -> Self {
+        let Counts { octets_sent, retransmissions, timeouts, .. } = counts;
+        Self { octets_sent, retransmissions, timeouts }
+    }
+}
+
+/// What runs on a node: an engine that speaks a protocol, or a gateway.
+#[derive(Debug)]
+pub(crate) enum Actor {
+    Engine(AnyEngine),
+    Gateway(Box<GatewayNode>),
+}
+
+/// A gateway, with what its interfaces are.
+#[derive(Debug)]
+pub(crate) struct GatewayNode {
+    gateway: Gateway,
+    wan: BTreeSet<PathId>,
+    lan: BTreeSet<PathId>,
+}
+
+impl GatewayPart {
+    /// A gateway so configured.
+    pub(crate) fn build(&self, rng: Rng) -> Actor {
+        let all = self.interfaces.iter().map(|(path, _, _)| *path);
+        let lan = all.filter(|path| !self.wan.contains(path)).collect();
+        let gateway = self.config.build(rng);
+        Actor::Gateway(Box::new(GatewayNode { gateway, wan: self.wan.clone(), lan }))
+    }
+}
+
+impl GatewayNode {
+    /// What it did.
+    pub(crate) fn metrics(&self) -> GatewayMetrics {
+        let told = self.gateway.above().statistics();
+        let below = self.gateway.below();
+        let side = |paths: &BTreeSet<PathId>| {
+            let counts = paths.iter().map(|path| below.totals_over(*path));
+            SideMetrics::of(counts.fold(Counts::default(), |sum, counts| sum + counts))
+        };
+        GatewayMetrics {
+            accepted: told.accepted,
+            completed: told.completed,
+            reset: told.reset,
+            not_connected: told.not_connected,
+            idle: told.idle,
+            turned_away: told.turned_away + self.gateway.statistics().turned_away,
+            open_peak: told.open_peak,
+            buffered_peak: told.buffered_peak,
+            octets_to_servers: told.octets[0],
+            octets_to_clients: told.octets[1],
+            wan: side(&self.wan),
+            lan: side(&self.lan),
+        }
+    }
+
+    /// Connections there are.
+    pub(crate) fn under_way(&self) -> usize {
+        self.gateway.above().statistics().open
+    }
+}
+
+impl Actor {
+    /// The engine, if it speaks a protocol.
+    pub(crate) fn engine(&self) -> Option<&AnyEngine> {
+        match self {
+            Self::Engine(engine) => Some(engine),
+            Self::Gateway(_) => None,
+        }
+    }
+
+    /// The engine, to ask something of it.
+    pub(crate) fn engine_mut(&mut self) -> Option<&mut AnyEngine> {
+        match self {
+            Self::Engine(engine) => Some(engine),
+            Self::Gateway(_) => None,
+        }
+    }
+
+    /// The gateway, if it is one.
+    pub(crate) fn gateway(&self) -> Option<&GatewayNode> {
+        match self {
+            Self::Engine(_) => None,
+            Self::Gateway(gateway) => Some(gateway),
+        }
+    }
+}
+
+impl Engine for Actor {
+    type Indication = AnyIndication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match self {
+            Self::Engine(engine) => engine.handle_input(now, input),
+            Self::Gateway(node) => node.gateway.handle_input(now, input),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Engine(engine) => engine.handle_timeout(now),
+            Self::Gateway(node) => node.gateway.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        match self {
+            Self::Engine(engine) => engine.poll_transmit(now, tx),
+            Self::Gateway(node) => node.gateway.poll_transmit(now, tx),
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        match self {
+            Self::Engine(engine) => engine.poll_effect(),
+            Self::Gateway(node) => node.gateway.poll_effect(),
+        }
+    }
+
+    fn poll_indication(&mut self) -> Option<AnyIndication> {
+        match self {
+            Self::Engine(engine) => engine.poll_indication(),
+            Self::Gateway(node) => {
+                // A transfer's ends tell of it; what gateways did is counted.
+                while node.gateway.poll_indication().is_some() {}
+                None
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        match self {
+            Self::Engine(engine) => engine.poll_timeout(),
+            Self::Gateway(node) => node.gateway.poll_timeout(),
+        }
+    }
+}

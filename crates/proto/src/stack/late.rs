@@ -1,0 +1,83 @@
+//! Streams that a peer is told of only when there is another one for it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use engine::PathId;
+
+use crate::tcp::ConnectionId;
+
+/// Where a stream was asked for, and what for: the peer, and whom it asked.
+pub(super) type Ends = (SocketAddr, SocketAddr);
+
+/// A peer's SYN that waits.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) ends: Ends,
+    /// Over which interface it came.
+    pub(super) path: PathId,
+    pub(super) syn: Vec<u8>,
+}
+
+/// Connections that were opened for a peer before it was accepted.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    /// Those that are being opened.
+    asked: BTreeMap<ConnectionId, Asked>,
+    /// Those that are open, whose peers were answered.
+    ready: BTreeMap<Ends, ConnectionId>,
+    ends: BTreeMap<Ends, ConnectionId>,
+}
+
+impl Late {
+    pub(super) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether a connection is being opened for a peer that asks again.
+    pub(super) fn is_asked(&self, ends: Ends) -> bool {
+        self.ends.contains_key(&ends) && !self.ready.contains_key(&ends)
+    }
+
+    /// Whether it is open, and the peer was answered.
+    pub(super) fn is_ready(&self, ends: Ends) -> bool {
+        self.ready.contains_key(&ends)
+    }
+
+    pub(super) fn insert(&mut self, connection: ConnectionId, asked: Asked) {
+        self.ends.insert(asked.ends, connection);
+        self.asked.insert(connection, asked);
+    }
+
+    /// A connection is open: the peer can be answered.
+    pub(super) fn connected(&mut self, connection: ConnectionId) -> Option<Asked> {
+        let asked = self.asked.remove(&connection)?;
+        self.ready.insert(asked.ends, connection);
+        Some(asked)
+    }
+
+    /// A connection is over before anybody had it; its peer, if that was not answered yet.
+    pub(super) fn over(&mut self, connection: ConnectionId) -> Option<Asked> {
+        self.ready.retain(|_, other| *other != connection);
+        self.ends.retain(|_, other| *other != connection);
+        self.asked.remove(&connection)
+    }
+
+    /// The connection that was opened for a peer goes to a stream.
+    pub(super) fn claim(&mut self, ends: Ends) -> Option<ConnectionId> {
+        let connection = self.ready.remove(&ends)?;
+        self.ends.remove(&ends);
+        Some(connection)
+    }
+
+    /// Whether nobody has the connection yet.
+    pub(super) fn has(&self, connection: ConnectionId) -> bool {
+        self.ends.values().any(|other| *other == connection)
+    }
+
+    /// Octets held.
+    pub(super) fn memory(&self) -> usize {
+        let syns = self.asked.values().map(|asked| asked.syn.capacity());
+        syns.sum::<usize>() + self.ends.len() * (size_of::<Asked>() + 3 * size_of::<Ends>())
+    }
+}

@@ -1,0 +1,207 @@
+//! A gateway under the conformance suite: each end of a transfer is a host with a gateway of its own,
+//! and what is damaged is the way between the two gateways.
+
+use std::net::IpAddr;
+
+use engine::{
+    Deadline, Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive,
+    Rng, Time, Transmit, TxBuf, conformance,
+};
+
+use super::super::{Gateway, GatewayConfig, OverTcp};
+use super::octets;
+use super::world::{SERVICE, address, config};
+use crate::ftp::{self, DataConnection, Indication, Node};
+use crate::tcp::{Buffer, Options, Route};
+
+/// A gateway's interface towards its host, and a host's towards its gateway.
+const LAN: PathId = PathId(0);
+const HOST: PathId = PathId(9);
+
+const SIZE: usize = 12_000;
+
+/// A host behind a gateway: one engine, whose only path is the gateway's other interface.
+struct Behind {
+    host: OverTcp<Node>,
+    gateway: Gateway,
+    tx: TxBuf,
+}
+
+impl Behind {
+    fn new(role: usize, early_accept: bool, seed: u64) -> Self {
+        let options = Options {
+            send_buffer: Buffer::Fixed(16 << 10),
+            receive_buffer: Buffer::Fixed(16 << 10),
+            ..Options::default()
+        };
+        let own = address(role).ip();
+        let mut node = ftp::Config::default();
+        node.client.data = DataConnection::Pasv;
+        let mut at_host = config(role);
+        at_host.tcp.addresses = vec![own];
+        at_host.tcp.limits.connections = 64;
+        at_host.tcp.limits.time_wait = 256;
+        at_host.options = options.clone();
+        at_host.limits.streams = 32;
+        let host = OverTcp::new(at_host, Node::new(node), Rng::new(seed, "host"));
+        let any = IpAddr::from([0, 0, 0, 0]);
+        let mut config = GatewayConfig { options, early_accept, ..GatewayConfig::default() };
+        config.tcp.routes = vec![
+            Route { prefix: own, bits: 32, path: LAN },
+            Route { prefix: any, bits: 0, path: conformance::PATH },
+        ];
+        config.tcp.limits.connections = 64;
+        config.tcp.limits.time_wait = 256;
+        config.pep.connections = 16;
+        config.pep.buffer_total = 0;
+        let gateway = config.build(Rng::new(seed, "gateway"));
+        let mut this = Self { host, gateway, tx: TxBuf::new(16) };
+        let up = || PathEvent::Up(PathInfo::datagram(1500));
+        this.host.handle_input(Time::ZERO, Input::Path(HOST, up()));
+        this.gateway.handle_input(Time::ZERO, Input::Path(LAN, up()));
+        this
+    }
+
+    /// What the host sends is at its gateway at once.
+    fn cross(&mut self, now: Time) {
+        loop {
+            self.tx.clear();
+            let Some(transmit) = self.host.poll_transmit(now, &mut self.tx) else { return };
+            assert_eq!(transmit.path, HOST);
+            let stride = transmit.segment;
+            let packets = Receive { stride, ..Receive::datagram(LAN, self.tx.bytes()) };
+            self.gateway.handle_input(now, Input::Receive(packets));
+        }
+    }
+}
+
+impl Engine for Behind {
+    type Indication = Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(_) | Input::Path(..) => self.gateway.handle_input(now, input),
+            Input::Done(..) => self.host.handle_input(now, input),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.host.handle_timeout(now);
+        self.gateway.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        loop {
+            self.cross(now);
+            let transmit = self.gateway.poll_transmit(now, tx)?;
+            if transmit.path != LAN {
+                return Some(transmit);
+            }
+            let stride = transmit.segment;
+            let packets = Receive { stride, ..Receive::datagram(HOST, tx.bytes()) };
+            self.host.handle_input(now, Input::Receive(packets));
+            tx.clear();
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        assert_eq!(self.gateway.poll_effect(), None, "a gateway has no use for a store");
+        self.host.poll_effect()
+    }
+
+    fn poll_indication(&mut self) -> Option<Indication> {
+        while self.gateway.poll_indication().is_some() {}
+        self.host.poll_indication()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        [self.host.poll_timeout(), self.gateway.poll_timeout()].into_iter().flatten().min()
+    }
+}
+
+fn file(name: &str) -> FileName {
+    FileName::file(name).unwrap()
+}
+
+/// A file by FTP through two gateways.
+struct Transfer {
+    early_accept: bool,
+}
+
+impl conformance::Subject for Transfer {
+    type Engine = Behind;
+
+    fn engine(&self, role: conformance::Role, seed: u64) -> Behind {
+        Behind::new(role as usize, self.early_accept, seed)
+    }
+
+    fn prepare(&self, role: conformance::Role, store: &mut MemoryStore) {
+        if role == conformance::Role::Sender {
+            store.insert(file("here"), octets(SIZE));
+        }
+    }
+
+    fn start(&self, engine: &mut Behind, now: Time) -> bool {
+        engine.host.call(now, |node| node.put(SERVICE, file("here"), "there").unwrap());
+        true
+    }
+
+    fn verdict(
+        &self,
+        _role: conformance::Role,
+        indication: &Indication,
+    ) -> Option<conformance::Verdict> {
+        match indication {
+            Indication::Finished { .. } | Indication::Received { .. } => {
+                Some(conformance::Verdict::Delivered)
+            }
+            Indication::Failed { .. } | Indication::Aborted { .. } => {
+                Some(conformance::Verdict::Failed)
+            }
+            Indication::LoggedIn { .. }
+            | Indication::Begun { .. }
+            | Indication::Sent { .. }
+            | Indication::Refused { .. } => None,
+        }
+    }
+
+    fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
+        match receiver.get(&file("there")) {
+            Some(content) if content == octets(SIZE) => Ok(()),
+            Some(content) => Err(format!("another content, of {} octets", content.len())),
+            None => Err("no file".to_owned()),
+        }
+    }
+
+    fn is_busy(&self, engine: &Behind) -> bool {
+        engine.host.above().under_way() > 0
+    }
+
+    fn memory(&self, engine: &Behind) -> usize {
+        engine.host.memory() + engine.gateway.memory() + engine.gateway.above().memory()
+    }
+
+    fn memory_max(&self) -> usize {
+        // 32 streams at the host and 66 at the gateway with two buffers of 16 KiB and 64 KiB kept, and
+        // 16 times two pieces between them.
+        14 << 20
+    }
+
+    fn path(&self) -> PathInfo {
+        PathInfo::datagram(1500)
+    }
+
+    fn detects_damage(&self) -> bool {
+        // The Internet checksum does not see two bits that change places: one in some thirty pairs.
+        false
+    }
+}
+
+#[test]
+fn keeps_the_contract() {
+    for early_accept in [true, false] {
+        let options =
+            conformance::Options { runs: 6, positions: 16, ..conformance::Options::default() };
+        conformance::check_all(&Transfer { early_accept }, &options);
+    }
+}

@@ -1,0 +1,173 @@
+//! An end host's program: it says what it is given on each stream, hears what comes, and reads, ends and
+//! resets as it is told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::{
+    Deadline, Effect, Engine, Input, PathEvent, PathId, Receive, Ticket, Time, Timers, Transmit,
+    TxBuf,
+};
+
+/// What it does on each of its streams.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manner {
+    /// Octets that it says.
+    pub(crate) says: usize,
+    /// It ends its half when all is said.
+    pub(crate) ends: bool,
+    /// It says nothing before the peer has ended.
+    pub(crate) waits: bool,
+    /// It resets a stream on which so much came.
+    pub(crate) resets_at: Option<usize>,
+    /// It stops reading after so much, and for how long.
+    pub(crate) stops: Option<(usize, Duration)>,
+}
+
+/// A stream as its host sees it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Talk {
+    pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
+    pub(crate) up_at: Time,
+    said: usize,
+    blocked: bool,
+    shut: bool,
+    stopped: bool,
+    pub(crate) heard: usize,
+    /// What came was not what the peer says.
+    pub(crate) wrong: bool,
+    pub(crate) peer_ended: bool,
+    pub(crate) left: bool,
+    /// It went down before both halves had ended.
+    pub(crate) reset: bool,
+    pub(crate) over_at: Option<Time>,
+}
+
+/// Octet `n` of what is said on any stream.
+fn octet(n: usize) -> u8 {
+    ((n as u32).wrapping_mul(0x9e37_79b1) >> 24) as u8
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Talker {
+    manner: Manner,
+    pub(crate) talks: BTreeMap<PathId, Talk>,
+    effects: VecDeque<Effect>,
+    pub(crate) refused: Vec<(Time, Ticket)>,
+    next: u64,
+    timers: Timers<PathId>,
+}
+
+impl Talker {
+    pub(crate) fn new(manner: Manner) -> Self {
+        Self { manner, ..Self::default() }
+    }
+
+    pub(crate) fn connect(&mut self, to: SocketAddr) {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.effects.push_back(Effect::Connect { ticket, from: None, to });
+    }
+
+    fn end(&mut self, path: PathId) {
+        let Some(talk) = self.talks.get_mut(&path) else { return };
+        let all = talk.said == self.manner.says && (!self.manner.waits || talk.peer_ended);
+        if all && self.manner.ends && !std::mem::replace(&mut talk.shut, true) {
+            self.effects.push_back(Effect::ShutdownWrite { path });
+        }
+    }
+
+    fn event(&mut self, now: Time, path: PathId, event: PathEvent) {
+        if let PathEvent::Up(info) = event {
+            let talk = Talk { ends: info.ends, up_at: now, ..Talk::default() };
+            self.talks.insert(path, talk);
+            return self.end(path);
+        }
+        let Some(talk) = self.talks.get_mut(&path).filter(|talk| !talk.left) else { return };
+        match event {
+            PathEvent::Up(_) | PathEvent::Secured(_) => {}
+            PathEvent::Down => {
+                talk.reset = !(talk.peer_ended && talk.shut);
+                talk.left = true;
+                talk.over_at = Some(now);
+            }
+            PathEvent::Blocked => talk.blocked = true,
+            PathEvent::Writable => talk.blocked = false,
+            PathEvent::ReadClosed => {
+                talk.peer_ended = true;
+                self.end(path);
+            }
+        }
+    }
+
+    fn hear(&mut self, now: Time, receive: Receive<'_>) {
+        let Some(talk) = self.talks.get_mut(&receive.path) else { return };
+        let right = (talk.heard..).zip(receive.bytes).all(|(n, byte)| octet(n) == *byte);
+        talk.wrong |= !right || talk.peer_ended;
+        talk.heard += receive.bytes.len();
+        let path = receive.path;
+        if self.manner.resets_at.is_some_and(|at| talk.heard >= at) && !talk.left {
+            talk.left = true;
+            talk.over_at = Some(now);
+            self.effects.push_back(Effect::ResetPath { path });
+        } else if let Some((at, time)) = self.manner.stops
+            && talk.heard >= at
+            && !std::mem::replace(&mut talk.stopped, true)
+        {
+            self.effects.push_back(Effect::PauseRead { path });
+            self.timers.set(path, now + time, "a pause");
+        }
+    }
+}
+
+impl Engine for Talker {
+    type Indication = ();
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Path(path, event) => self.event(now, path, event),
+            Input::Receive(receive) => self.hear(now, receive),
+            Input::Done(ticket, answer) => {
+                assert!(answer.is_err(), "only what fails is answered");
+                self.refused.push((now, ticket));
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(path) = self.timers.pop_due(now) {
+            self.effects.push_back(Effect::ResumeRead { path });
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let manner = &self.manner;
+        let speaks = |talk: &Talk| {
+            !talk.blocked
+                && !talk.left
+                && talk.said < manner.says
+                && (!manner.waits || talk.peer_ended)
+        };
+        let (path, talk) = self.talks.iter_mut().find(|(_, talk)| speaks(talk))?;
+        let path = *path;
+        let len = tx.longest().min(manner.says - talk.said);
+        let place = tx.push(len)?;
+        place.iter_mut().zip(talk.said..).for_each(|(to, n)| *to = octet(n));
+        talk.said += len;
+        self.end(path);
+        tx.transmit(path, now)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<()> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next()
+    }
+}
