@@ -133,6 +133,54 @@ fn repairs_cross_the_link_alone_and_windows_of_the_hosts_stay_small() {
 }
 
 #[test]
+fn scps_between_the_gateways_goes_on_at_the_links_rate_though_packets_are_lost() {
+    let through = |pep| {
+        let row = row(Some(pep), "ftp/linux-2.6.18", link(600, 0.01), 3_000_000);
+        8.0 * 3e6 / row.transfer_s.unwrap().mean
+    };
+    let (routed, tcp, scps) =
+        (through(Between::None), through(Between::Tcp), through(Between::Scps));
+    assert!(scps > 3.0 * tcp && tcp > routed, "{routed} {tcp} {scps}");
+    assert!(scps < 8e6, "{scps}");
+}
+
+#[test]
+fn all_connections_over_the_link_share_one_rate() {
+    let side = "wan = { profile = \"scps-rate\", rate = \"2 Mbit/s\", buffer = \"1 MB\" }";
+    let transfer = |number: usize| {
+        format!(
+            "[[transfers]]\nfrom = \"client\"\nto = \"server-{number}\"\nsize = \"1 MB\"\n\
+             name = \"{number}\"\nprotocol = \"ftp\"\n"
+        )
+    };
+    let ways = [("client", "a", 0), ("a", "b", 300), ("b", "server-1", 0), ("b", "server-2", 0)];
+    let links: String = ways
+        .iter()
+        .flat_map(|(from, to, ms)| [(from, to, ms), (to, from, ms)])
+        .map(|(from, to, ms)| format!(
+            "[[links]]\nfrom = \"{from}\"\nto = \"{to}\"\ndelay = \"{ms} ms\"\nrate = \"50 Mbit/s\"\n"
+        ))
+        .collect();
+    let text = format!(
+        "seed = 1\n[nodes.a.pep]\n{side}\n[nodes.b.pep]\n{side}\n{links}{}{}",
+        transfer(1),
+        transfer(2)
+    );
+    let scenario = Scenario::parse(&text, "test").unwrap().resolved().unwrap();
+    let contents = run::contents(&scenario).unwrap();
+    let run = run::run(&scenario, &contents, Recorders::default()).unwrap();
+    assert!(run.succeeded(), "{run:?}");
+    // Two files of 1 MB take 8 s at 2 Mbit/s, and their headers 0.3 s.
+    for transfer in &run.transfers {
+        let took = transfer.transfer_s.unwrap();
+        assert!((8.0..9.5).contains(&took), "{took}");
+    }
+    let without = text.replace("scps-rate", "modern");
+    let error = Scenario::parse(&without, "test").and_then(Scenario::resolved).unwrap_err();
+    assert!(error.to_string().contains("wan.rate: the profile has no rate"), "{error}");
+}
+
+#[test]
 fn a_gateway_that_crashes_ends_what_it_carried() {
     let far = "[[nodes.b.crashes]]\nat = \"10 s\"\nrestart = \"20 s\"\n";
     let text = format!(

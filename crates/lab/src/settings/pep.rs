@@ -9,7 +9,7 @@ use super::at_least;
 use super::form::Switch;
 use super::ftp::TcpSettings;
 use crate::ftp::FtpConfig;
-use crate::quantity::{Size, Span};
+use crate::quantity::{Rate, Size, Span};
 use crate::text::{self, SpecError};
 
 /// What a user says about a gateway; what is left out stays as it is.
@@ -52,6 +52,9 @@ pub struct WanSettings {
     /// A profile of TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// The rate that all connections over the link share, of IP packets; for profiles that have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
     /// The size of the send buffer and of the receive buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Size>,
@@ -108,9 +111,18 @@ impl PepSettings {
     /// When there is no such profile, or a value is out of its range.
     pub fn sides(&self) -> Result<[tcp::Options; 2], SpecError> {
         let wan = self.wan.clone().unwrap_or_default();
+        let rate = wan.rate;
         let wan = SideSettings { profile: wan.profile, buffer: wan.buffer, tcp: wan.tcp };
+        let mut wan = wan.options("wan")?;
+        if let Some(rate) = rate {
+            let control = wan.scps.as_mut().and_then(|scps| scps.rate.as_mut());
+            let control = control.ok_or_else(|| {
+                SpecError::invalid("wan.rate: the profile has no rate; scps-rate has one")
+            })?;
+            control.bps = Some(rate.bps());
+        }
         let lan = self.lan.clone().unwrap_or_default();
-        Ok([wan.options("wan")?, lan.options("lan")?])
+        Ok([wan, lan.options("lan")?])
     }
 
     /// All settings written out, with a buffer on the satellite's side of `buffer` unless something
