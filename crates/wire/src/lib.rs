@@ -13,6 +13,7 @@ pub mod ltp;
 pub mod norm;
 pub mod ppp;
 pub mod saratoga;
+pub mod scps;
 pub mod tcp;
 pub mod udp;
 pub mod vj;

@@ -16,6 +16,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::options::encode as write_options;
 pub use self::options::{Capabilities, Options, SackBlock, SackBlocks, TcpOption, options_len};
 
 use std::fmt;

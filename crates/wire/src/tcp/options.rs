@@ -270,7 +270,7 @@ pub fn options_len(options: &[TcpOption<'_>]) -> usize {
 }
 
 /// Writes the options and fills the rest of `out` with the end of the list.
-pub(super) fn encode(options: &[TcpOption<'_>], out: &mut [u8]) -> Result<(), EncodeError> {
+pub(crate) fn encode(options: &[TcpOption<'_>], out: &mut [u8]) -> Result<(), EncodeError> {
     let mut at = 0;
     for option in options {
         if !option.has_form() {
