@@ -27,7 +27,7 @@ pub use norm::norm_node;
 pub use ppp::{ppp_frames, vj};
 pub use saratoga::saratoga_node;
 pub use specs::{link_preset, mib, scenario};
-pub use tcp::{tcp_segment, tcp_stack};
+pub use tcp::{scps_header, tcp_segment, tcp_stack};
 pub use texts::{file_name, quantity};
 
 /// A target: any bytes in, nothing out.
@@ -55,6 +55,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("saratoga_v0", saratoga_v0),
     ("saratoga_v1", saratoga_v1),
     ("scenario", scenario),
+    ("scps_header", scps_header),
     ("tcp_segment", tcp_segment),
     ("tcp_stack", tcp_stack),
     ("vj", vj),

@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf};
+use proto::tcp::scps::{Bets, LossCause, RateControl, Scps, Snack, SnackForm};
 use proto::tcp::{
     Backlog, Buffer, Config, ConnectionId, Cookies, Indication, KeepAlive, Limits, LossRecovery,
     Options, Stack,
 };
 use wire::ip::{self, Ipv4};
 use wire::ipv6::Ipv6;
+use wire::scps::{self, Compressed, Inherited};
 use wire::tcp::{
     HEADER_LEN, Header, OPTIONS_MAX, PROTOCOL, PseudoHeader, Segment, encode, options_len,
 };
@@ -41,6 +43,33 @@ pub fn tcp_segment(data: &[u8]) {
     encode(&segment.header, &options, pseudo, &mut bytes).expect("what was decoded fits");
     let again = Segment::decode(&bytes, pseudo).expect("our own segment");
     assert_eq!((again.header, again.payload), (segment.header, segment.payload));
+    let read: Vec<_> = again.options.map(|option| option.expect("it was sound")).collect();
+    assert_eq!(read, options);
+}
+
+/// A packet with a compressed header of SCPS-TP.
+///
+/// # Panics
+/// If what was decoded does not survive being encoded.
+pub fn scps_header(data: &[u8]) {
+    let Ok((packet, checksum_at)) = Compressed::decode_unchecked(data) else { return };
+    assert!(!packet.to_string().is_empty() && checksum_at + 2 <= data.len());
+    let mut place = [0xa5; OPTIONS_MAX];
+    if let Ok((header, options)) = packet.expand(&Inherited::default(), &mut place) {
+        assert_eq!(header.flags, packet.head.flags);
+        assert!(options.as_bytes().len() <= OPTIONS_MAX);
+    }
+    let options: Vec<_> = packet.options.map_while(Result::ok).collect();
+    if options_len(&options) > OPTIONS_MAX {
+        return;
+    }
+    let pseudo = PseudoHeader::new(far(0).ip(), near().ip(), scps::COMPRESSED_PROTOCOL);
+    let start = packet.head.encoded_len(&options);
+    let mut bytes = vec![0xa5; start + packet.payload.len()];
+    bytes[start..].copy_from_slice(packet.payload);
+    scps::encode(&packet.head, &options, pseudo, &mut bytes).expect("what was decoded fits");
+    let again = Compressed::decode(&bytes, pseudo).expect("our own packet");
+    assert_eq!((again.head, again.payload), (packet.head, packet.payload));
     let read: Vec<_> = again.options.map(|option| option.expect("it was sound")).collect();
     assert_eq!(read, options);
 }
@@ -233,6 +262,8 @@ impl<'a> Play<'a> {
                     | Indication::Writable { .. }
                     | Indication::PeerClosed { .. }
                     | Indication::BacklogFull { .. }
+                    | Indication::Record { .. }
+                    | Indication::Holes { .. }
                     | Indication::PlainTcp { .. } => {}
                 }
             }
@@ -252,7 +283,11 @@ impl<'a> Play<'a> {
     /// Every packet of the stack is sound.
     fn hear(heard: &mut [(u32, u32); 4], packet: &[u8]) {
         let (ip, payload) = Ipv4::decode(packet).expect("a sound header");
-        let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), PROTOCOL);
+        let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), ip.protocol);
+        if ip.protocol == scps::COMPRESSED_PROTOCOL {
+            Compressed::decode(payload, pseudo).expect("a sound packet");
+            return;
+        }
         let segment = Segment::decode(payload, pseudo).expect("a sound segment");
         assert!(segment.options.into_iter().all(|option| option.is_ok()));
         let Header { destination, sequence, acknowledgment, .. } = segment.header;
@@ -270,6 +305,20 @@ impl<'a> Play<'a> {
         self.wait(Duration::from_secs(3600));
         assert_eq!(self.stack.connections().count(), 0);
         assert!(self.stack.poll_timeout().is_none(), "{:?}", self.stack.poll_timeout());
+    }
+}
+
+fn space(first: u8) -> Scps {
+    let form = if first & 0x20 == 0 { SnackForm::Short } else { SnackForm::Bits };
+    let odd = first & 0x40 != 0;
+    Scps {
+        snack: Some(Snack { form, ..Snack::default() }),
+        assume: if odd { LossCause::Corruption } else { LossCause::Congestion },
+        rate: odd.then(|| RateControl { bps: Some(100_000), ..RateControl::default() }),
+        header_compression: first & 0x80 != 0,
+        bets: odd.then(|| Bets { holes: 4, ..Bets::default() }),
+        records: 4,
+        ..Scps::default()
     }
 }
 
@@ -294,6 +343,7 @@ fn options(first: u8, second: u8) -> Options {
         receive_buffer: Buffer::Fixed(4096),
         syn_retries: 3,
         retries: 5,
+        scps: (first & 0x10 != 0).then(|| space(first)),
         ..Options::default()
     }
 }

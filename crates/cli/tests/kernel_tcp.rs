@@ -109,6 +109,7 @@ fn files_arrive_whole_with_every_option_switched() {
         "--ack-every 0",
         "--scps",
         "--scps --assume corruption",
+        "--scps --compress-headers",
         "--scps --snack bits --route-rate 500Mbit/s",
         "--mtu 9000",
         "--mtu 576",

@@ -225,30 +225,48 @@ impl Engine for FtpEngine {
 /// data or an acknowledgment alone, and its sequence number.
 pub(crate) fn describe(packet: &[u8]) -> (String, Option<u64>) {
     use wire::ip::Ipv4;
-    use wire::tcp::{Flags, Segment};
+    use wire::tcp::Segment;
 
     let segment = match Ipv4::decode(packet) {
-        Ok((header, _)) if header.protocol != wire::tcp::PROTOCOL => {
-            return ("not TCP".to_owned(), None);
-        }
-        Ok((_, payload)) => Segment::decode_unchecked(payload),
+        Ok((header, payload)) => match header.protocol {
+            wire::tcp::PROTOCOL | wire::scps::PROTOCOL => Segment::decode_unchecked(payload),
+            wire::scps::COMPRESSED_PROTOCOL => return describe_compressed(payload),
+            _ => return ("not TCP".to_owned(), None),
+        },
         Err(error) => return (format!("not TCP: {error}"), None),
     };
     let segment = match segment {
         Ok(segment) => segment,
         Err(error) => return (format!("not TCP: {error}"), None),
     };
-    let flags = segment.header.flags;
+    let parts = name(segment.header.flags, !segment.payload.is_empty());
+    (parts, Some(u64::from(segment.header.sequence)))
+}
+
+/// The same of a packet with a compressed header, whose sequence number may be left out.
+fn describe_compressed(packet: &[u8]) -> (String, Option<u64>) {
+    match wire::scps::Compressed::decode_unchecked(packet) {
+        Ok((packet, _)) => {
+            let parts = name(packet.head.flags, !packet.payload.is_empty());
+            (parts, packet.head.sequence.map(u64::from))
+        }
+        Err(error) => (format!("not SCPS-TP: {error}"), None),
+    }
+}
+
+fn name(flags: wire::tcp::Flags, has_data: bool) -> String {
+    use wire::tcp::Flags;
+
     let mut parts: Vec<&str> = [(Flags::SYN, "SYN"), (Flags::FIN, "FIN"), (Flags::RST, "RST")]
         .into_iter()
         .filter(|(flag, _)| flags.contains(*flag))
         .map(|(_, name)| name)
         .collect();
-    if !segment.payload.is_empty() {
+    if has_data {
         parts.push("data");
     }
     if parts.is_empty() || (flags.contains(Flags::SYN | Flags::ACK)) {
         parts.push("ACK");
     }
-    (parts.join(" "), Some(u64::from(segment.header.sequence)))
+    parts.join(" ")
 }

@@ -127,6 +127,8 @@ fn every_kind_of_data_connection_and_every_switch() {
         "tcp = { scps = { snack = \"bits\", snack_delay = \"50 ms\", snack_repeats = 2, \
          assume = \"corruption\", rate = \"interface\", rate_tick = \"1 ms\" } }",
         "tcp = { scps = { snack = \"off\", rate = \"4 Mbit/s\" }, sack = false }",
+        "tcp = { scps = { header_compression = true, protocol = \"scps\", suspends = false, \
+         dwell = \"2 s\", records = 7, bets = { receive_timeout = \"1 h\", transmissions = 99 } } }",
         "tcp = { scps = \"off\" }",
         "tcp = { send_buffer = \"30 kB\", receive_buffer = \"1 MB\", \
          receive_buffer_initial = \"20 kB\" }",
@@ -153,6 +155,7 @@ fn mistakes_are_named() {
     assert!(wrong("tcp.scps.rate = \"0 bit/s\"").contains("tcp.scps.rate is 0"));
     assert!(wrong("tcp.scps.rate = \"quick\"").contains("interface"));
     assert!(wrong("tcp.scps = { snack = \"off\", snack_repeats = 2 }").contains("snack is off"));
+    assert!(wrong("tcp.scps.bets.transmissions = 0").contains("transmissions is 0"));
     assert!(wrong("tcp.scps.snack_repeats = 0").contains("snack_repeats is 0"));
     assert!(wrong("tcp.scps.rate_tick = \"1 ms\"").contains("tcp.scps.rate is off"));
     assert!(wrong("tcp.mss = 10").contains("tcp.mss"));

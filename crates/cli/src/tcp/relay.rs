@@ -156,7 +156,9 @@ impl Relay {
             }
             Indication::Readable { .. }
             | Indication::Writable { .. }
-            | Indication::BacklogFull { .. } => None,
+            | Indication::BacklogFull { .. }
+            | Indication::Record { .. }
+            | Indication::Holes { .. } => None,
             Indication::PlainTcp { .. } => {
                 Some("the peer, or something on the way, has no SCPS-TP: it is TCP".to_owned())
             }

@@ -161,7 +161,11 @@ fn connection(info: &Info) -> Value {
         "timestamps": info.timestamps,
         "sack": info.sack,
         "ecn": info.ecn,
-        "scps": info.scps.map(|scps| json!({ "snack": scps.snack.map(snack_name) })),
+        "scps": info.scps.map(|scps| json!({
+            "snack": scps.snack.map(snack_name),
+            "compression": scps.compression.is_some(),
+            "bets": scps.bets,
+        })),
         "window_scale": { "peer": info.window_scale.0, "own": info.window_scale.1 },
         "cwnd": info.cwnd,
         "ssthresh": (info.ssthresh != u64::MAX).then_some(info.ssthresh),

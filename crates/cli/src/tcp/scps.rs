@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use lab::quantity::{Rate, Span};
-use proto::tcp::scps::{LossCause, RateControl, Scps, Snack, SnackForm};
+use proto::tcp::scps::{Carrier, LossCause, RateControl, Scps, Snack, SnackForm};
 
 /// The form of selective negative acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,6 +22,15 @@ pub(crate) enum Assume {
     Congestion,
     /// Damage
     Corruption,
+}
+
+/// A protocol of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    /// 6
+    Tcp,
+    /// 106
+    Scps,
 }
 
 /// Options of SCPS-TP.
@@ -47,6 +56,14 @@ pub(crate) struct ScpsOptions {
     /// The rate of the route, in IP packets [default: none]
     #[arg(long, value_name = "RATE", requires = "scps")]
     route_rate: Option<Rate>,
+
+    /// IP protocol of connections that this side opens [default: tcp]
+    #[arg(long, value_name = "PROTOCOL", requires = "scps")]
+    scps_protocol: Option<Protocol>,
+
+    /// Compressed headers, in packets of IP protocol 105
+    #[arg(long, requires = "scps")]
+    compress_headers: bool,
 }
 
 impl ScpsOptions {
@@ -70,6 +87,12 @@ impl ScpsOptions {
         let rate = self
             .route_rate
             .map(|rate| RateControl { bps: Some(rate.bps()), ..RateControl::default() });
-        Some(Scps { snack, assume, rate })
+        let protocol = match self.scps_protocol {
+            None => base.protocol,
+            Some(Protocol::Tcp) => Carrier::Tcp,
+            Some(Protocol::Scps) => Carrier::Scps,
+        };
+        let header_compression = self.compress_headers;
+        Some(Scps { snack, assume, rate, protocol, header_compression, ..base })
     }
 }

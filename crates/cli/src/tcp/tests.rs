@@ -59,6 +59,8 @@ fn every_option_changes_something() {
         "--scps|--snack-delay|20 ms",
         "--scps|--assume|corruption",
         "--scps|--route-rate|2 Mbit/s",
+        "--scps|--scps-protocol|scps",
+        "--scps|--compress-headers",
     ];
     let plain = options("");
     let mut seen = vec![plain];

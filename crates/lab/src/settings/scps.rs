@@ -13,6 +13,16 @@ table! {
     ScpsSettings: scps::Scps {
         /// What losses are put down to.
         assume: Assume,
+        /// How long word of corruption holds.
+        dwell: Span,
+        /// Whether connections stand still while the link is away.
+        suspends: bool,
+        /// The protocol of connections that this node opens.
+        protocol: Protocol,
+        /// Compressed headers.
+        header_compression: bool,
+        /// Ends of records that are remembered.
+        records: usize,
     }
     also {
         /// The form of selective negative acknowledgments, or `off`.
@@ -30,6 +40,47 @@ table! {
         /// Credit for that rate comes in steps of so long.
         #[serde(skip_serializing_if = "Option::is_none")]
         rate_tick: Option<Span>,
+        /// The best-effort service, or `off`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bets: Option<Switch<BetsSettings>>,
+    }
+}
+
+table! {
+    /// What a user says about the best-effort service (see [`scps::Bets`]).
+    BetsSettings: scps::Bets {
+        /// A receiver goes on without a hole after so long.
+        receive_timeout: Span,
+        /// A sender gives a segment up that it has sent so often.
+        transmissions: u32,
+        /// Holes that wait to be asked for.
+        holes: usize,
+    }
+}
+
+/// The protocol of connections that a node opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// 6.
+    Tcp,
+    /// 106.
+    Scps,
+}
+
+impl Form<scps::Carrier> for Protocol {
+    fn of(value: &scps::Carrier) -> Option<Self> {
+        Some(match value {
+            scps::Carrier::Tcp => Self::Tcp,
+            scps::Carrier::Scps => Self::Scps,
+        })
+    }
+
+    fn value(&self) -> scps::Carrier {
+        match self {
+            Self::Tcp => scps::Carrier::Tcp,
+            Self::Scps => scps::Carrier::Scps,
+        }
     }
 }
 
@@ -123,6 +174,23 @@ impl ScpsSettings {
     pub(super) fn apply(&self, before: Option<scps::Scps>) -> Result<scps::Scps, SpecError> {
         let mut scps = before.unwrap_or_default();
         self.apply_fields(&mut scps);
+        match &self.bets {
+            None => {}
+            Some(Switch::Off) => scps.bets = None,
+            Some(Switch::On(bets)) => {
+                bets.apply_fields(scps.bets.get_or_insert_default());
+                if bets.transmissions == Some(0) {
+                    let text = "tcp.scps.bets.transmissions is 0; it must be at least 1";
+                    return Err(SpecError::invalid(text));
+                }
+            }
+        }
+        self.apply_snack(&mut scps)?;
+        self.apply_rate(&mut scps)?;
+        Ok(scps)
+    }
+
+    fn apply_snack(&self, scps: &mut scps::Scps) -> Result<(), SpecError> {
         match self.snack {
             None => {}
             Some(Switch::Off) => scps.snack = None,
@@ -146,6 +214,10 @@ impl ScpsSettings {
                 ));
             }
         }
+        Ok(())
+    }
+
+    fn apply_rate(&self, scps: &mut scps::Scps) -> Result<(), SpecError> {
         match self.rate {
             None => {}
             Some(Switch::Off) => scps.rate = None,
@@ -167,7 +239,7 @@ impl ScpsSettings {
                 return Err(SpecError::invalid(text));
             }
         }
-        Ok(scps)
+        Ok(())
     }
 
     /// Everything that is set.
@@ -185,6 +257,11 @@ impl ScpsSettings {
             snack_repeats: snack.map(|snack| snack.repeats),
             rate: Some(rate.map_or(Switch::Off, Switch::On)),
             rate_tick: scps.rate.map(|rate| Span(rate.tick)),
+            bets: Some(
+                scps.bets
+                    .as_ref()
+                    .map_or(Switch::Off, |bets| Switch::On(BetsSettings::of_fields(bets))),
+            ),
             ..Self::of_fields(scps)
         }
     }

@@ -247,7 +247,10 @@ impl<A: Engine> OverTcp<A> {
             Indication::Writable { connection } => self.write_on(now, connection),
             Indication::Closed { connection, reason } => self.closed(now, connection, reason),
             // Those that come beyond it try again by themselves.
-            Indication::BacklogFull { .. } | Indication::PlainTcp { .. } => {}
+            Indication::BacklogFull { .. }
+            | Indication::Record { .. }
+            | Indication::Holes { .. }
+            | Indication::PlainTcp { .. } => {}
         }
     }
 

@@ -60,6 +60,17 @@ pub enum Indication {
         /// Why.
         reason: CloseReason,
     },
+    /// A record can be read whole ([`Stack::record`](super::Stack::record)).
+    Record {
+        /// Where.
+        connection: ConnectionId,
+    },
+    /// Data was left out, as the best-effort service allows
+    /// ([`Stack::take_holes`](super::Stack::take_holes)).
+    Holes {
+        /// Where.
+        connection: ConnectionId,
+    },
     /// SCPS-TP was offered, and the peer, or something on the way, does not have it: it is TCP.
     PlainTcp {
         /// Which.
@@ -111,6 +122,15 @@ pub enum RequestError {
     /// The user has closed this direction.
     #[error("the connection is closed for writing")]
     Closing,
+    /// Ends of records are SCPS-TP's, which the peer does not have.
+    #[error("the peer takes no ends of records")]
+    NoRecords,
+    /// What the record ends with has left already.
+    #[error("what the record ends with was sent before its end was said")]
+    RecordSent,
+    /// There are as many records under way as may be.
+    #[error("there are too many records that are not acknowledged")]
+    TooManyRecords,
 }
 
 /// A state of a connection (RFC 9293 §3.3.2).
@@ -157,6 +177,8 @@ pub struct Info {
     pub ecn: bool,
     /// What both sides do of SCPS-TP; `None`: it is TCP.
     pub scps: Option<Agreed>,
+    /// The link is away, and the connection stands still.
+    pub suspended: bool,
     /// By how much the peer's windows are shifted, and this side's.
     pub window_scale: (u8, u8),
     /// The congestion window, in octets.
@@ -221,6 +243,8 @@ pub struct Counts {
     /// Losses that were put down to corruption, so that the congestion control was not told of them;
     /// time-outs among them.
     pub corruptions: u64,
+    /// Ends of records of the peer for which there was no room.
+    pub records_dropped: u64,
 }
 
 impl std::ops::Add for Counts {
@@ -243,6 +267,7 @@ impl std::ops::Add for Counts {
             tail_loss_probes: self.tail_loss_probes + other.tail_loss_probes,
             snacks: (self.snacks.0 + other.snacks.0, self.snacks.1 + other.snacks.1),
             corruptions: self.corruptions + other.corruptions,
+            records_dropped: self.records_dropped + other.records_dropped,
         }
     }
 }

@@ -6,6 +6,7 @@ use engine::Ecn;
 use wire::DecodeErrorKind;
 use wire::ip::{self, Ipv4};
 use wire::ipv6::{self, Ipv6};
+use wire::scps::{self, Compressed, Head};
 use wire::tcp::{self, Header, PseudoHeader, Segment, TcpOption};
 
 /// A segment that arrived.
@@ -13,7 +14,25 @@ use wire::tcp::{self, Header, PseudoHeader, Segment, TcpOption};
 pub(crate) struct Arrived<'a> {
     pub(crate) tuple: Tuple,
     pub(crate) ecn: Ecn,
+    /// TCP's protocol number, or that of SCPS-TP.
+    pub(crate) carrier: u8,
     pub(crate) segment: Segment<'a>,
+}
+
+/// A packet with a compressed header that arrived: whose it is, its sender and its number there say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrivedCompressed<'a> {
+    pub(crate) remote: IpAddr,
+    pub(crate) local: IpAddr,
+    pub(crate) ecn: Ecn,
+    pub(crate) packet: Compressed<'a>,
+}
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Carried<'a> {
+    Segment(Arrived<'a>),
+    Compressed(ArrivedCompressed<'a>),
 }
 
 /// The two ends of a connection, as this one sees them.
@@ -49,7 +68,7 @@ impl From<wire::DecodeError> for Fault {
 }
 
 /// Reads a packet.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Carried<'_>, Fault> {
     let (protocol, traffic_class, source, destination, payload) =
         if bytes.first().is_some_and(|first| first >> 4 == 6) {
             let (ip, payload) = Ipv6::decode(bytes)?;
@@ -62,21 +81,35 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
             let (source, destination) = (IpAddr::V4(ip.source), IpAddr::V4(ip.destination));
             (ip.protocol, ip.traffic_class, source, destination, payload)
         };
-    if protocol != tcp::PROTOCOL {
-        return Err(Fault::NotTcp);
-    }
-    let segment = Segment::decode(payload, PseudoHeader::new(source, destination, protocol))?;
+    let pseudo = PseudoHeader::new(source, destination, protocol);
     let ecn = match traffic_class & 3 {
         0 => Ecn::NotEct,
         1 => Ecn::Ect1,
         2 => Ecn::Ect0,
         _ => Ecn::Ce,
     };
+    if protocol == scps::COMPRESSED_PROTOCOL {
+        let packet = Compressed::decode(payload, pseudo)?;
+        let (remote, local) = (source, destination);
+        return Ok(Carried::Compressed(ArrivedCompressed { remote, local, ecn, packet }));
+    }
+    if protocol != tcp::PROTOCOL && protocol != scps::PROTOCOL {
+        return Err(Fault::NotTcp);
+    }
+    let segment = Segment::decode(payload, pseudo)?;
     let tuple = Tuple {
         remote: SocketAddr::new(source, segment.header.source),
         local: SocketAddr::new(destination, segment.header.destination),
     };
-    Ok(Arrived { tuple, ecn, segment })
+    Ok(Carried::Segment(Arrived { tuple, ecn, carrier: protocol, segment }))
+}
+
+/// Reads a packet whose header is whole.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
+    match read(bytes)? {
+        Carried::Segment(arrived) => Ok(arrived),
+        Carried::Compressed(_) => Err(Fault::NotTcp),
+    }
 }
 
 /// What the packets of a connection have in common.
@@ -84,6 +117,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
 pub(crate) struct Flow {
     pub(crate) tuple: Tuple,
     pseudo: PseudoHeader,
+    carrier: u8,
     hop_limit: u8,
     dscp: u8,
     /// The identification of the next packet; the next number each, for compressed headers.
@@ -93,7 +127,14 @@ pub(crate) struct Flow {
 impl Flow {
     pub(crate) fn new(tuple: Tuple, hop_limit: u8, dscp: u8, id: u16) -> Self {
         let pseudo = PseudoHeader::new(tuple.local.ip(), tuple.remote.ip(), tcp::PROTOCOL);
-        Self { tuple, pseudo, hop_limit, dscp: dscp & 0x3f, id }
+        Self { tuple, pseudo, carrier: tcp::PROTOCOL, hop_limit, dscp: dscp & 0x3f, id }
+    }
+
+    /// The same under another protocol number.
+    pub(crate) fn carried_by(mut self, carrier: u8) -> Self {
+        self.pseudo = PseudoHeader::new(self.tuple.local.ip(), self.tuple.remote.ip(), carrier);
+        self.carrier = carrier;
+        self
     }
 
     /// Octets of IP's header.
@@ -109,6 +150,31 @@ impl Flow {
         options: &[TcpOption<'_>],
         ecn: Ecn,
     ) {
+        let (_, segment) = packet.split_at_mut(self.ip_len());
+        let ports = Header {
+            source: self.tuple.local.port(),
+            destination: self.tuple.remote.port(),
+            ..header
+        };
+        tcp::encode(&ports, options, self.pseudo, segment).expect("the packet has room for them");
+        self.write_ip(packet, self.carrier, ecn);
+    }
+
+    /// Writes a packet with a compressed header around the data, which lies at its end.
+    pub(crate) fn write_compressed(
+        &mut self,
+        packet: &mut [u8],
+        head: &Head,
+        options: &[TcpOption<'_>],
+    ) {
+        let (local, remote) = (self.tuple.local.ip(), self.tuple.remote.ip());
+        let pseudo = PseudoHeader::new(local, remote, scps::COMPRESSED_PROTOCOL);
+        let (_, segment) = packet.split_at_mut(self.ip_len());
+        scps::encode(head, options, pseudo, segment).expect("the packet has room for them");
+        self.write_ip(packet, scps::COMPRESSED_PROTOCOL, Ecn::NotEct);
+    }
+
+    fn write_ip(&mut self, packet: &mut [u8], protocol: u8, ecn: Ecn) {
         let mark = match ecn {
             Ecn::NotEct => 0,
             Ecn::Ect1 => 1,
@@ -118,13 +184,7 @@ impl Flow {
         let traffic_class = self.dscp << 2 | mark;
         let len = packet.len();
         let ip_len = self.ip_len();
-        let (head, segment) = packet.split_at_mut(ip_len);
-        let ports = Header {
-            source: self.tuple.local.port(),
-            destination: self.tuple.remote.port(),
-            ..header
-        };
-        tcp::encode(&ports, options, self.pseudo, segment).expect("the packet has room for them");
+        let (head, _) = packet.split_at_mut(ip_len);
         match (self.tuple.local.ip(), self.tuple.remote.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let ip = Ipv4 {
@@ -133,7 +193,7 @@ impl Flow {
                     id: self.id,
                     fragment: ip::DONT_FRAGMENT,
                     ttl: self.hop_limit,
-                    protocol: tcp::PROTOCOL,
+                    protocol,
                     source,
                     destination,
                 };
@@ -145,7 +205,7 @@ impl Flow {
                     traffic_class,
                     flow_label: 0,
                     payload_len: (len - ip_len) as u16,
-                    next_header: tcp::PROTOCOL,
+                    next_header: protocol,
                     hop_limit: self.hop_limit,
                     source: v6(local),
                     destination: v6(remote),

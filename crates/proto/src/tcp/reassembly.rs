@@ -76,6 +76,23 @@ impl Reassembly {
         self.beyond.len() > 0
     }
 
+    /// The first octet that the user has not read.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Takes what is missing before `to`, which lies at the end of a hole, for zeros.
+    pub(crate) fn skip(&mut self, to: u64) {
+        const ZEROS: [u8; 1024] = [0; 1024];
+        self.ring.reserve(self.start, self.used(), to);
+        while self.next < to {
+            let len = (to - self.next).min(ZEROS.len() as u64);
+            self.ring.write(self.next, &ZEROS[..len as usize]);
+            self.next += len;
+        }
+        self.join();
+    }
+
     /// What is missing from `at` on, in order, before the last octet that has arrived.
     pub(crate) fn holes_from(&self, at: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.beyond.gaps(at.max(self.next), self.beyond.end())

@@ -14,6 +14,8 @@ pub(crate) struct Rtt {
     latest: Duration,
     /// How often the time-out was doubled.
     backoff: u32,
+    /// Time-outs that left it as it is since a sample last came.
+    kept: u32,
 }
 
 impl Rtt {
@@ -25,12 +27,13 @@ impl Rtt {
             least: None,
             latest: Duration::ZERO,
             backoff: 0,
+            kept: 0,
         }
     }
 
     /// Learns from one sample, of which about `samples` come in a round trip. It ends the back-off.
     pub(crate) fn sample(&mut self, took: Duration, samples: u64) {
-        self.backoff = 0;
+        (self.backoff, self.kept) = (0, 0);
         self.latest = took;
         self.least = Some(self.least.map_or(took, |least| least.min(took)));
         let Some(smoothed) = self.smoothed else {
@@ -77,6 +80,16 @@ impl Rtt {
     /// Doubles the time-out.
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(31);
+    }
+
+    /// It ran out, and stays as it is for a few times: without a sample it may be too short for any
+    /// answer, which none but a longer one can show.
+    pub(crate) fn keep(&mut self) {
+        const TIMES: u32 = 3;
+        self.kept = self.kept.saturating_add(1);
+        if self.kept > TIMES {
+            self.back_off();
+        }
     }
 
     pub(crate) fn end_backoff(&mut self) {
@@ -139,6 +152,22 @@ mod tests {
         assert_eq!(rtt.timeout(), millis(60_000));
         (0..100).for_each(|_| rtt.sample(millis(100), 1));
         assert_eq!(rtt.timeout(), millis(200), "the least: 100 + 10 is below it");
+    }
+
+    #[test]
+    fn it_stays_for_a_few_times_only_unless_samples_come() {
+        let mut rtt = rtt();
+        rtt.sample(millis(100), 1);
+        let kept: Vec<_> = (0..5)
+            .map(|_| {
+                rtt.keep();
+                rtt.timeout()
+            })
+            .collect();
+        assert_eq!(kept, [300, 300, 300, 600, 1200].map(millis));
+        rtt.sample(millis(100), 1);
+        rtt.keep();
+        assert_eq!(rtt.timeout(), rtt.base());
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Record {
     lost: bool,
     /// A retransmission is under way.
     resent: bool,
+    /// How often it was sent.
+    sends: u32,
     /// It was sent more than once, so an acknowledgment may be of either.
     ambiguous: bool,
     app_limited: bool,
@@ -207,6 +209,7 @@ impl Scoreboard {
             sacked: false,
             lost: false,
             resent: false,
+            sends: 1,
             ambiguous: false,
             app_limited: self.is_app_limited(),
             delivered: self.delivered,
@@ -225,6 +228,7 @@ impl Scoreboard {
             self.resent_octets += record.len();
         }
         record.ambiguous = true;
+        record.sends = record.sends.saturating_add(1);
         record.sent_at = now;
         record.app_limited = limited;
         record.delivered = self.delivered;
@@ -565,6 +569,23 @@ impl Scoreboard {
                 None => {}
             }
         }
+    }
+
+    /// What left says nothing of the round trip any more.
+    pub(crate) fn forget_times(&mut self) {
+        self.records.iter_mut().for_each(|record| record.ambiguous = true);
+    }
+
+    /// The end of the first segment, if it is lost after it was sent so often, and lies before `stop`.
+    pub(crate) fn worn(&self, transmissions: u32, stop: u64) -> Option<u64> {
+        let first = self.records.front()?;
+        let worn = first.lost && !first.resent && first.sends >= transmissions;
+        (worn && first.end <= stop).then_some(first.end)
+    }
+
+    /// The end of what is acknowledged selectively from `at` on.
+    pub(crate) fn held_from(&self, at: u64) -> u64 {
+        self.sacked.containing(at).map_or(at, |(_, end)| end)
     }
 
     /// Nothing is lost after all.

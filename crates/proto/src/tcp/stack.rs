@@ -1,6 +1,7 @@
 //! The engine: interfaces, listeners, connections, and what goes to nobody's connection.
 
 mod arrival;
+mod numbers;
 mod rates;
 mod requests;
 
@@ -13,6 +14,7 @@ use engine::{
 };
 use wire::tcp::{HEADER_LEN, Header, TcpOption, options_len};
 
+use self::numbers::Numbers;
 use self::rates::Rates;
 use super::config::{Backlog, Config, Options};
 use super::connection::{Connection, RateKey, Rules};
@@ -33,6 +35,8 @@ struct Interface {
     rate_bps: Option<u64>,
     /// Octets that it adds to a packet.
     overhead: usize,
+    /// When the layer below last lost a packet to damage.
+    corrupted_at: Option<Time>,
     up: bool,
     blocked: bool,
     /// Connections that may have something to send, each once.
@@ -58,6 +62,8 @@ struct Slot {
     queued: bool,
     /// It waits for its route's rate.
     waits: bool,
+    /// Its peer's number for it is known.
+    numbered: bool,
     armed: Option<Deadline>,
 }
 
@@ -110,6 +116,7 @@ pub struct Stack {
     replies: VecDeque<Reply>,
     timers: Timers<Timer>,
     rates: Rates,
+    numbers: Numbers,
     indications: VecDeque<Indication>,
     statistics: Statistics,
     /// Of connections that are gone, by their interfaces.
@@ -137,6 +144,7 @@ impl Stack {
             replies: VecDeque::new(),
             timers: Timers::new(),
             rates: Rates::default(),
+            numbers: Numbers::default(),
             indications: VecDeque::new(),
             statistics: Statistics::default(),
             totals: BTreeMap::new(),
@@ -215,6 +223,7 @@ impl Stack {
         if over && self.by_tuple.get(&connection.flow.tuple) == Some(&index) {
             self.by_tuple.remove(&connection.flow.tuple);
         }
+        let (numbered, known) = (slot.numbered, connection.peer_number().is_some());
         let deadline = connection.deadline();
         if deadline != slot.armed {
             slot.armed = deadline;
@@ -225,6 +234,10 @@ impl Stack {
         }
         if connection.is_done() || (over && !slot.known) {
             return self.remove(index);
+        }
+        if known && !numbered {
+            self.slots[index as usize].numbered = true;
+            self.know_number(index);
         }
         if !over {
             self.enqueue(index);
@@ -247,6 +260,8 @@ impl Stack {
         let Some(connection) = slot.connection.take() else { return };
         let totals = self.totals.entry(connection.path).or_default();
         *totals = *totals + connection.info().counts;
+        let (own, peer) = (connection.space.own_number, connection.peer_number());
+        self.numbers.free(index, connection.flow.tuple, own, peer);
         if slot.queued
             && let Some(interface) = self.interfaces.get_mut(&connection.path)
         {
@@ -307,6 +322,12 @@ impl Stack {
             return;
         }
         let connection = id;
+        if events.record {
+            self.indications.push_back(Indication::Record { connection: id });
+        }
+        if events.holes {
+            self.indications.push_back(Indication::Holes { connection: id });
+        }
         if events.plain_tcp {
             self.statistics.plain_tcp += 1;
             self.indications.push_back(Indication::PlainTcp { connection: id });
@@ -373,23 +394,35 @@ impl Stack {
                 let mtu = *mtu;
                 (interface.mtu, interface.up, interface.blocked) = (mtu, true, false);
                 (interface.rate_bps, interface.overhead) = (info.rate_bps, info.overhead);
-                self.mtu_changed(now, path, mtu);
+                self.link_changed(now, path, |connection, now| {
+                    connection.set_mtu(mtu);
+                    connection.resume(now);
+                });
                 self.rates_changed(now, path);
             }
             // Packets need a path that keeps them apart.
-            PathEvent::Up(_) | PathEvent::Down => interface.up = false,
+            PathEvent::Up(_) | PathEvent::Down => {
+                interface.up = false;
+                self.link_changed(now, path, Connection::suspend_own);
+            }
             PathEvent::Blocked => interface.blocked = true,
             PathEvent::Writable => interface.blocked = false,
             PathEvent::ReadClosed | PathEvent::Secured(_) => {}
         }
     }
 
-    fn mtu_changed(&mut self, now: Time, path: PathId, mtu: usize) {
+    /// Does something with all connections of an interface.
+    fn link_changed(
+        &mut self,
+        now: Time,
+        path: PathId,
+        mut change: impl FnMut(&mut Connection, Time),
+    ) {
         for index in 0..self.slots.len() as u32 {
             let slot = &mut self.slots[index as usize];
             let Some(connection) = slot.connection.as_deref_mut() else { continue };
             if connection.path == path {
-                connection.set_mtu(mtu);
+                change(connection, now);
                 self.settle(now, index);
             }
         }
@@ -457,6 +490,7 @@ impl Engine for Stack {
             let slot = &mut self.slots[index as usize];
             let Some(connection) = slot.connection.as_deref_mut() else { continue };
             slot.queued = true;
+            connection.space.corrupted_at = interface.corrupted_at;
             if let Some(key) = connection.space.rate_key {
                 self.rates.lend(now, key, connection);
             }

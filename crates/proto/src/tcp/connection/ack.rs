@@ -12,6 +12,7 @@ use crate::tcp::autotune::send_capacity;
 use crate::tcp::cc::{self, Ack, Cause, Congestion};
 use crate::tcp::recovery::{Phase, Progress};
 use crate::tcp::scoreboard::Delivery;
+use crate::tcp::seq;
 
 /// What an acknowledgment brought, for those who judge it.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +109,9 @@ impl Connection {
         if advanced {
             self.board.acknowledge(now, ack, &mut delivery);
             self.una = ack;
+            self.space.goes_on = false;
             self.send.release(ack);
+            self.space.marks.release(ack);
             self.counts.octets_acknowledged += delivery.acked;
         }
         let before = delivery.sacked;
@@ -141,7 +144,9 @@ impl Connection {
         let delivery = &news.delivery;
         let by_clock = if delivery.resent_acked { None } else { delivery.rtt_oldest };
         let by_stamp = || {
-            let echo = news.echo.filter(|echo| *echo != 0 && news.advanced)?;
+            let old =
+                |echo: u32| self.space.stamps_from.is_some_and(|from| seq::is_older(echo, from));
+            let echo = news.echo.filter(|echo| *echo != 0 && news.advanced && !old(*echo))?;
             let took = self.stamp(now).wrapping_sub(echo);
             (took < 1 << 30).then(|| Duration::from_millis(u64::from(took.max(1))))
         };

@@ -111,6 +111,8 @@ impl Connection {
     fn quiet(&mut self) {
         self.send.clear();
         self.timers = Timers::default();
+        self.space.suspended = None;
+        self.space.marks.clear();
         self.syn_due = false;
         self.urgent = false;
         self.probe_due = false;

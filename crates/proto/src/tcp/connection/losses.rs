@@ -113,7 +113,7 @@ impl Connection {
 
     /// Something was lost.
     fn begin_recovery(&mut self, now: Time) {
-        let corrupted = self.blames_corruption();
+        let corrupted = self.blames_corruption(now);
         self.counts.corruptions += u64::from(corrupted);
         if corrupted && self.snack().is_some() {
             // The peer says what is missing, so there is nothing to probe for.
@@ -198,7 +198,7 @@ impl Connection {
             self.probe_end = None;
         } else if self.una > end {
             self.probe_end = None;
-            if self.phase.is_open() && !self.blames_corruption() {
+            if self.phase.is_open() && !self.blames_corruption(now) {
                 let flight_size = self.board.out() + self.mss();
                 let congestion = Congestion { cause: Cause::Loss, flight_size, cwnd_limited: true };
                 self.control.on_congestion(now, &congestion);

@@ -40,6 +40,10 @@ pub(crate) struct Events {
     pub(crate) writable: bool,
     pub(crate) peer_closed: bool,
     pub(crate) closed: Option<CloseReason>,
+    /// The end of a record can be read.
+    pub(crate) record: bool,
+    /// Something was left out.
+    pub(crate) holes: bool,
     /// SCPS-TP was wanted, and the peer does not have it.
     pub(crate) plain_tcp: bool,
 }
@@ -106,6 +110,26 @@ struct Timers {
     pace_at: Option<Time>,
     linger_at: Option<Time>,
     snack_at: Option<Time>,
+    skip_at: Option<Time>,
+}
+
+impl Timers {
+    /// All but the waiting for a peer's end stood still for so long.
+    fn put_off(&mut self, by: Duration) {
+        if let Some((at, _)) = &mut self.main {
+            *at += by;
+        }
+        let others = [
+            &mut self.syn_at,
+            &mut self.ack_at,
+            &mut self.reorder_at,
+            &mut self.keep_alive_at,
+            &mut self.pace_at,
+            &mut self.snack_at,
+            &mut self.skip_at,
+        ];
+        others.into_iter().flatten().for_each(|at| *at += by);
+    }
 }
 
 /// What was done to open it.
@@ -269,9 +293,20 @@ impl Connection {
     /// Octets of a full segment's data: without the options that every segment has.
     pub(crate) fn mss(&self) -> u64 {
         let fit = self.mtu.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
-        let stamps = if self.stamps.is_some() { 12 } else { 0 };
         let own = self.options.mss.map_or(fit, usize::from);
-        fit.min(own).min(usize::from(self.peer_mss)).saturating_sub(stamps).max(1) as u64
+        self.data_of(fit.min(own).min(usize::from(self.peer_mss)))
+    }
+
+    /// Octets of data in a segment whose size without options is this. A compressed header of data has
+    /// 8 octets, or 16 with time stamps, in place of 20, or 32.
+    fn data_of(&self, size: usize) -> u64 {
+        let data = match (self.peer_number().is_some(), self.stamps.is_some()) {
+            (false, false) => size,
+            (false, true) => size.saturating_sub(12),
+            (true, false) => size + 12,
+            (true, true) => size + 4,
+        };
+        data.max(1) as u64
     }
 
     /// The interface takes other packets than before.
@@ -306,6 +341,8 @@ impl Connection {
     pub(crate) fn consume(&mut self, now: Time, octets: u64) {
         let octets = octets.min(self.receive.readable());
         self.receive.consume(octets);
+        self.space.ends.release(self.receive.start());
+        self.arm_skip(now);
         if self.receive.readable() == 0 {
             self.told_readable = false;
         }
@@ -333,7 +370,9 @@ impl Connection {
 
     /// Octets of memory it holds on account of its peer and its user.
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Self>() + self.send.memory() + self.receive.memory() + self.board.memory()
+        let own = size_of::<Self>() + self.space.marks.memory() + self.space.ends.memory();
+        let buffers = self.send.memory() + self.receive.memory();
+        own + buffers + self.board.memory() + self.space.best_effort.memory()
     }
 
     pub(crate) fn info(&self) -> Info {
@@ -345,6 +384,7 @@ impl Connection {
             timestamps: self.stamps.is_some(),
             sack: self.sack,
             scps: self.space.agreed,
+            suspended: self.is_suspended(),
             ecn: self.ecn,
             window_scale: (self.send_scale, self.receive_scale),
             cwnd: self.control.cwnd(),

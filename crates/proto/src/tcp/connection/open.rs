@@ -13,7 +13,6 @@ use crate::tcp::reassembly::Reassembly;
 use crate::tcp::recovery::Phase;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::Scoreboard;
-use crate::tcp::scps::{Agreed, Scps};
 use crate::tcp::send_buffer::SendBuffer;
 use crate::tcp::seq;
 
@@ -68,14 +67,17 @@ pub(crate) struct Negotiated {
     pub(crate) initial: u32,
     pub(crate) stamp_offset: u32,
     pub(crate) seed: u64,
+    /// The protocol number of its packets, and its number in compressed headers, or 0.
+    pub(crate) carrier: u8,
+    pub(crate) own_number: u8,
 }
 
 impl Connection {
     fn new(now: Time, at: &Negotiated, options: Options, rules: Rules, state: State) -> Self {
         let iss = seq::begin(at.initial);
-        let receive = options.receive_capacity();
         Self {
-            flow: Flow::new(at.tuple, options.hop_limit, options.dscp, at.seed as u16),
+            flow: Flow::new(at.tuple, options.hop_limit, options.dscp, at.seed as u16)
+                .carried_by(at.carrier),
             path: at.path,
             listener: None,
             mtu: at.mtu,
@@ -112,7 +114,7 @@ impl Connection {
             last_sent: now,
             pace_next: Time::ZERO,
             wants_room: false,
-            receive: Reassembly::new(0, receive, rules.gaps),
+            receive: Reassembly::new(0, options.receive_capacity(), rules.gaps),
             receive_scale: 0,
             scaled: false,
             advertised: 0,
@@ -133,7 +135,7 @@ impl Connection {
             stamps: None,
             stamp_offset: at.stamp_offset,
             sack: false,
-            space: Space::default(),
+            space: Space::new(at.own_number),
             ecn: false,
             echo: false,
             reduced: false,
@@ -163,6 +165,7 @@ impl Connection {
         connection.listener = Some(listener);
         connection.peer_syn(now, segment.header.sequence, Offer::of(segment));
         connection.window = u64::from(segment.header.window);
+        connection.heard_syn(segment.header.window);
         connection
     }
 
@@ -201,31 +204,29 @@ impl Connection {
         self.scaled = scale.is_some();
         self.send_scale = scale.unwrap_or(0);
         self.receive_scale = if self.scaled { self.options.receive_scale() } else { 0 };
+        self.space.receive_origin = next;
         let both = self.options.scps.zip(offer.scps);
-        self.space.agreed = both.map(|(ours, theirs)| ours.agree(theirs));
-        self.space.unit = self.snack_unit(offer);
+        self.space.agreed = both.map(|(ours, theirs)| ours.agree(self.space.own_number, theirs));
         // A hole is told of in one way.
         self.sack = offer.sack && self.options.sack && self.snack().is_none();
         self.ecn = offer.ecn && self.options.ecn;
+        if let Some(agreed) = self.space.agreed.as_mut().filter(|_| self.ecn) {
+            // A compressed header has no room for it.
+            agreed.compression = None;
+        }
         self.stamps = offer.stamp.filter(|_| self.options.timestamps).map(|recent| Stamps {
             offset: self.stamp_offset,
             recent,
             recent_at: now,
         });
+        // Holes are counted in what both sides know: the sizes that both SYNs announce.
+        self.space.unit = self.data_of(usize::from(self.mss_offered().min(self.peer_mss)));
     }
 
     /// The segment size that a SYN announces.
     fn mss_offered(&self) -> u16 {
         let fit = self.mtu.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
         self.options.mss.map_or(fit, |mss| fit.min(usize::from(mss))).min(65_535) as u16
-    }
-
-    /// What holes are counted in: both sides know the sizes that both SYNs announce, and whether
-    /// time stamps take 12 octets of each.
-    fn snack_unit(&self, offer: Offer) -> u64 {
-        let stamps = offer.stamp.is_some() && self.options.timestamps;
-        let size = u64::from(self.mss_offered().min(self.peer_mss));
-        size.saturating_sub(if stamps { 12 } else { 0 }).max(1)
     }
 
     /// The options and flags of a SYN.
@@ -254,9 +255,9 @@ impl Connection {
             options.extend([TcpOption::NoOperation; 2]);
         }
         let scps = if answers {
-            self.space.agreed.map(Agreed::answer)
+            self.space.agreed.map(|agreed| agreed.capabilities(self.space.own_number))
         } else {
-            self.options.scps.as_ref().map(Scps::capabilities)
+            self.options.scps.map(|scps| scps.capabilities(self.space.own_number))
         };
         options.extend(scps.map(TcpOption::ScpsCapabilities));
         let mut flags = Flags::SYN;
@@ -292,6 +293,7 @@ impl Connection {
         self.peer_syn(now, header.sequence, offer);
         self.window = u64::from(header.window);
         self.window_max = self.window;
+        self.heard_syn(header.window);
         if acknowledges {
             if self.syns.tries == 1 {
                 self.rtt.sample(now.since(self.last_sent), 1);
@@ -327,6 +329,9 @@ impl Connection {
         self.state = State::Established;
         self.events.established = true;
         self.events.plain_tcp = self.options.scps.is_some() && self.space.agreed.is_none();
+        if self.space.agreed.is_none() {
+            self.space.marks.clear();
+        }
         (self.timers.syn_at, self.syn_due) = (None, false);
         self.control = self.new_control();
         self.control.on_established(now, self.rtt.least());

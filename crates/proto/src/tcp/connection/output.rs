@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use engine::{Ecn, Time, TxBuf};
+use wire::scps::Head;
 use wire::tcp::{
     Flags, HEADER_LEN, Header, OPTIONS_MAX, SackBlock, SackBlocks, TcpOption, options_len,
 };
@@ -28,7 +29,7 @@ enum Next {
 
 /// The options of a segment, without memory from the heap.
 struct List<'a> {
-    options: [TcpOption<'a>; 8],
+    options: [TcpOption<'a>; 16],
     len: usize,
 }
 
@@ -49,6 +50,14 @@ impl Connection {
         if self.syn_due {
             return !self.send_syn(now, tx);
         }
+        if self.space.suspended.is_some() {
+            if self.window_probe && !self.send_bare(now, tx, self.una - 1) {
+                return true;
+            }
+            self.window_probe = false;
+            return false;
+        }
+        self.give_up(now);
         while self.acks_due > 0 {
             if !self.send_bare(now, tx, self.nxt) {
                 return true;
@@ -155,13 +164,15 @@ impl Connection {
         if there == 0 && !self.finished {
             return None;
         }
-        let len = there.min(room).min(usable);
+        let (len, is_full) = self.cut(there.min(usable), room);
         let is_last = len == there;
-        let fin = self.finished && is_last && usable > len;
+        // A compressed header of data has no room for it.
+        let alone = len == 0 || self.peer_number().is_none();
+        let fin = self.finished && is_last && usable > len && alone;
         let flushed = !self.options.nagle || self.board.is_empty() || self.finished;
         let wait = if len == 0 {
             !fin
-        } else if len == room || (is_last && flushed) || self.override_window {
+        } else if is_full || (is_last && flushed) || self.override_window {
             false
         } else {
             // Half of the largest window is worth a segment (RFC 9293 §3.8.6.2.1).
@@ -198,7 +209,7 @@ impl Connection {
     fn next_probe(&mut self, room: u64) -> Option<Next> {
         self.counts.tail_loss_probes += 1;
         let there = self.send.end().saturating_sub(self.nxt);
-        let len = there.min(room).min(self.usable());
+        let (len, _) = self.cut(there.min(self.usable()), room);
         if len > 0 {
             self.probe_end = Some((self.nxt + len, false));
             return Some(Next::New { len, fin: false });
@@ -243,11 +254,31 @@ impl Connection {
         }
     }
 
+    /// How much of `most` new octets a segment takes that has room for so many, and whether it is full
+    /// then. The end of a record ends its segment, too.
+    fn cut(&self, most: u64, room: u64) -> (u64, bool) {
+        let Some(end) = self.space.marks.after(self.nxt) else {
+            return (most.min(room), most >= room);
+        };
+        let full = (end - self.nxt).min(self.room_to(self.nxt, end, room));
+        (most.min(full), most >= full)
+    }
+
+    /// Octets of data that fit if a record ends at `end` or lies before it.
+    fn room_to(&self, start: u64, end: u64, room: u64) -> u64 {
+        let says_end = end <= start + room && self.space.marks.has(end) && !self.compresses();
+        // The option takes two octets, and two of padding.
+        if says_end { room.saturating_sub(4).max(1) } else { room }
+    }
+
     /// Octets of data that a segment takes beside the options it has now.
     fn data_room(&self) -> u64 {
+        if self.compresses() {
+            return self.mss();
+        }
         let blocks = self.block_count();
         let sack = if blocks == 0 { 0 } else { 4 + 8 * blocks as u64 };
-        self.mss().saturating_sub(sack).max(1)
+        self.whole_mss().saturating_sub(sack).max(1)
     }
 
     fn block_count(&self) -> usize {
@@ -259,28 +290,46 @@ impl Connection {
         twice + self.receive.blocks(most - twice).count()
     }
 
-    fn options<'a>(&self, now: Time, snack: Option<&'a SnackSaid>) -> List<'a> {
-        let mut list = List { options: [TcpOption::NoOperation; 8], len: 0 };
+    fn options<'a>(
+        &self,
+        now: Time,
+        snack: Option<&'a SnackSaid>,
+        (ends_record, bare): (bool, bool),
+    ) -> List<'a> {
+        let mut list = List { options: [TcpOption::NoOperation; 16], len: 0 };
         if let Some(stamps) = self.stamps {
             list.len = 2;
             list.push(TcpOption::Timestamps { value: self.stamp(now), echo: stamps.recent });
         }
-        let count = self.block_count();
-        if count > 0 {
-            let twice = self.duplicate.filter(|_| self.options.duplicate_sack);
-            let twice = twice
-                .map(|(start, end)| SackBlock { left: seq::wire(start), right: seq::wire(end) });
-            let rest = self.receive.blocks(count - usize::from(twice.is_some()));
-            let blocks: SackBlocks = twice.into_iter().chain(rest).collect();
+        self.push_blocks(&mut list, 2);
+        if ends_record {
             list.len += 2;
-            list.push(TcpOption::Sack(blocks));
+            list.push(TcpOption::RecordBoundary);
         }
         if let Some(said) = snack {
             list.len += 2;
             let SnackSaid { offset, size, .. } = *said;
             list.push(TcpOption::Snack { offset, size, bits: said.bits() });
         }
+        if bare && self.tells_corruption(now) && options_len(list.as_slice()) + 4 <= OPTIONS_MAX {
+            list.push(TcpOption::CorruptionExperienced);
+        }
         list
+    }
+
+    /// What arrived beyond gaps, and twice, behind so many octets of padding.
+    fn push_blocks(&self, list: &mut List<'_>, padding: usize) {
+        let count = self.block_count();
+        if count == 0 {
+            return;
+        }
+        let twice = self.duplicate.filter(|_| self.options.duplicate_sack);
+        let twice =
+            twice.map(|(start, end)| SackBlock { left: seq::wire(start), right: seq::wire(end) });
+        let rest = self.receive.blocks(count - usize::from(twice.is_some()));
+        let blocks: SackBlocks = twice.into_iter().chain(rest).collect();
+        list.len += padding;
+        list.push(TcpOption::Sack(blocks));
     }
 
     /// What the peer takes the window for, which is told in units.
@@ -326,7 +375,11 @@ impl Connection {
         } else {
             None
         };
-        let list = self.options(now, snack.as_ref());
+        let ends_record = len > 0 && self.space.marks.has(at + len as u64);
+        if self.compresses() {
+            return self.emit_compressed(now, tx, (flags, at, len), (snack, ends_record));
+        }
+        let list = self.options(now, snack.as_ref(), (ends_record, bare));
         let head = self.flow.ip_len() + HEADER_LEN + options_len(list.as_slice());
         if !self.affords(head + len) {
             return false;
@@ -350,10 +403,7 @@ impl Connection {
         self.flow.write(packet, header, list.as_slice(), ecn);
         self.counts.segments_sent += 1;
         self.counts.snacks.0 += u64::from(snack.is_some());
-        self.last_ack_sent = self.receive_next();
-        self.ack_now = false;
-        self.timers.ack_at = None;
-        self.duplicate = None;
+        self.acknowledgment_left();
         true
     }
 
@@ -426,7 +476,10 @@ impl Connection {
     }
 
     fn send_again(&mut self, now: Time, tx: &mut TxBuf, index: usize) -> bool {
-        let Some((start, end)) = self.board.segment(index, self.data_room()) else { return true };
+        let room = self.data_room();
+        let Some((start, end)) = self.board.segment(index, room) else { return true };
+        let room = self.room_to(start, end, room);
+        let Some((start, end)) = self.board.segment(index, room) else { return true };
         let stop = end.min(self.fin());
         let mut flags = if end > stop { Flags::FIN } else { Flags::NONE };
         if stop > start && stop == self.send.end() {
@@ -462,5 +515,67 @@ impl Connection {
         self.counts.octets_sent += octets;
         self.pace(now, octets);
         self.last_sent = now;
+    }
+}
+
+impl Connection {
+    /// The same with a compressed header. Data goes without acknowledgment, as in the reference
+    /// implementation: its header is as short as can be, and of one length.
+    fn emit_compressed(
+        &mut self,
+        now: Time,
+        tx: &mut TxBuf,
+        (flags, at, len): (Flags, u64, usize),
+        (snack, ends_record): (Option<SnackSaid>, bool),
+    ) -> bool {
+        let bare = len == 0;
+        let stamps = self.stamps.map(|stamps| (self.stamp(now), stamps.recent));
+        let mut head = Head {
+            connection: self.space.own_number,
+            flags: flags | Flags::ACK,
+            sequence: Some(seq::wire(at)),
+            stamp: stamps.map(|(stamp, _)| stamp),
+            echo: stamps.map(|(_, echo)| echo),
+            acknowledgment: bare.then_some((0, 0)),
+            ends_record,
+            ..Head::default()
+        };
+        let mut list = List { options: [TcpOption::NoOperation; 16], len: 0 };
+        if bare {
+            self.push_blocks(&mut list, 0);
+        }
+        if let Some(said) = &snack {
+            let SnackSaid { offset, size, .. } = *said;
+            list.push(TcpOption::Snack { offset, size, bits: said.bits() });
+        }
+        let room = options_len(list.as_slice()) + 16 <= OPTIONS_MAX;
+        if bare && self.tells_corruption(now) && room {
+            list.push(TcpOption::CorruptionExperienced);
+        }
+        let start = self.flow.ip_len() + head.encoded_len(list.as_slice());
+        if !self.affords(start + len) {
+            return false;
+        }
+        let Some(packet) = tx.push(start + len) else { return false };
+        self.spend(start + len);
+        if len > 0 {
+            self.send.read(at, &mut packet[start..]);
+        } else {
+            let window = self.announce(self.receive_scale);
+            head.acknowledgment = Some((window, seq::wire(self.receive_next())));
+            self.acknowledgment_left();
+        }
+        self.flow.write_compressed(packet, &head, list.as_slice());
+        self.counts.segments_sent += 1;
+        self.counts.snacks.0 += u64::from(snack.is_some());
+        true
+    }
+
+    /// An acknowledgment of all that came is on its way.
+    fn acknowledgment_left(&mut self) {
+        self.last_ack_sent = self.receive_next();
+        self.ack_now = false;
+        self.timers.ack_at = None;
+        self.duplicate = None;
     }
 }

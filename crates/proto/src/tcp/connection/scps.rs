@@ -4,12 +4,31 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 
-use super::Connection;
 use super::ack::News;
 use super::segment::Said;
+use super::{Connection, Purpose};
+use crate::tcp::indication::RequestError;
 use crate::tcp::recovery::Phase;
 use crate::tcp::scoreboard::Delivery;
-use crate::tcp::scps::{Agreed, LossCause, RateControl, SnackForm, SnackSaid, Snacking, holes};
+use crate::tcp::scps::{
+    Agreed, BestEffort, Bets, Ends, Holes, LossCause, Marks, RateControl, SnackForm, SnackSaid,
+    Snacking, holes,
+};
+
+/// The first pause between two questions whether a link is back.
+const PROBE_FIRST: Duration = Duration::from_secs(1);
+/// The longest.
+const PROBE_MOST: Duration = Duration::from_secs(60);
+
+/// The link is away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suspension {
+    since: Time,
+    /// The next question, and the pause before it.
+    probe: Option<(Time, Duration)>,
+    /// It was asked: what comes now may be the answer, and not what was on its way before.
+    asked: bool,
+}
 
 /// A route whose connections share a rate: by its interface, and by its number in the configuration
 /// if it has one.
@@ -25,6 +44,25 @@ pub(crate) struct Space {
     /// What holes are counted in.
     pub(super) unit: u64,
     pub(super) snacking: Snacking,
+    /// The number by which this side calls the connection in compressed headers; 0: none.
+    pub(crate) own_number: u8,
+    /// What came last of what compressed headers may leave out: window and acknowledgment, time
+    /// stamps.
+    pub(crate) heard: ((u16, u32), (u32, u32)),
+    /// Until when the peer's word holds that data is lost to corruption, and when that last happened
+    /// here.
+    pub(super) corrupted_until: Option<Time>,
+    pub(crate) corrupted_at: Option<Time>,
+    pub(super) suspended: Option<Suspension>,
+    /// Echoes of older time stamps are not believed.
+    pub(super) stamps_from: Option<u32>,
+    pub(super) marks: Marks,
+    pub(super) ends: Ends,
+    pub(super) best_effort: BestEffort,
+    /// The sender is ahead of the peer's acknowledgment, for it has given something up.
+    pub(super) goes_on: bool,
+    /// The first octet of the peer's stream.
+    pub(super) receive_origin: u64,
     /// The recovery under way is from corruption: the congestion control does not know of it.
     pub(super) spared: bool,
     /// Octets that the route's rate lets go now, what each packet costs beyond its own, and what a
@@ -36,10 +74,38 @@ pub(crate) struct Space {
     pub(crate) rate_key: Option<RateKey>,
 }
 
+impl Space {
+    pub(super) fn new(own_number: u8) -> Self {
+        Self { own_number, ..Self::default() }
+    }
+}
+
 impl Connection {
     /// The form of SNACK that both sides use.
     pub(super) fn snack(&self) -> Option<SnackForm> {
         self.space.agreed.and_then(|agreed| agreed.snack)
+    }
+
+    /// The number by which the peer calls this connection in compressed headers.
+    pub(crate) fn peer_number(&self) -> Option<u8> {
+        self.space.agreed.and_then(|agreed| agreed.compression)
+    }
+
+    /// Whether headers are compressed now. When the FIN is sent the peer may have closed, and no
+    /// longer know the number: a whole header is answered then.
+    pub(super) fn compresses(&self) -> bool {
+        self.peer_number().is_some() && !self.fin_sent()
+    }
+
+    /// Octets of data in a segment with a whole header.
+    pub(super) fn whole_mss(&self) -> u64 {
+        // 20 octets in place of 8, or 32 in place of 16.
+        let longer = match (self.peer_number().is_some(), self.stamps.is_some()) {
+            (false, _) => 0,
+            (true, false) => 12,
+            (true, true) => 16,
+        };
+        self.mss().saturating_sub(longer).max(1)
     }
 
     /// The rate that this connection asks for its route.
@@ -48,8 +114,24 @@ impl Connection {
     }
 
     /// Whether losses are put down to corruption now.
-    pub(super) fn blames_corruption(&self) -> bool {
-        self.options.scps.is_some_and(|scps| scps.assume == LossCause::Corruption)
+    pub(super) fn blames_corruption(&self, now: Time) -> bool {
+        let told = self.space.corrupted_until.is_some_and(|until| now < until);
+        told || self.options.scps.is_some_and(|scps| scps.assume == LossCause::Corruption)
+    }
+
+    /// The peer sees data lost to corruption.
+    pub(super) fn corruption_told(&mut self, now: Time) {
+        if self.space.agreed.is_some()
+            && let Some(scps) = self.options.scps
+        {
+            self.space.corrupted_until = Some(now + scps.dwell);
+        }
+    }
+
+    /// Whether the peer is to hear that data is lost to corruption here.
+    pub(super) fn tells_corruption(&self, now: Time) -> bool {
+        let dwell = self.options.scps.map_or(Duration::ZERO, |scps| scps.dwell);
+        self.space.agreed.is_some() && self.space.corrupted_at.is_some_and(|at| now < at + dwell)
     }
 
     /// How long it takes until a connection is given up whose time-out doubles each time: one whose
@@ -94,6 +176,7 @@ impl Connection {
 
     /// Data has arrived beyond a hole.
     pub(super) fn hole_seen(&mut self, now: Time) {
+        self.arm_skip(now);
         let Some(snack) = self.options.scps.and_then(|scps| scps.snack) else { return };
         self.space.snacking.arrived(now, &snack, self.receive.highest());
         self.arm_snack();
@@ -170,5 +253,208 @@ impl Connection {
     /// and the rate holds it back if anything does.
     pub(super) fn repairs_at_once(&self) -> bool {
         self.snack().is_some() && !matches!(self.phase, Phase::Restarted { .. })
+    }
+
+    pub(crate) fn suspends(&self) -> bool {
+        self.options.scps.is_some_and(|scps| scps.suspends) && self.is_synchronized()
+    }
+
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.space.suspended.is_some()
+    }
+
+    /// The link is away: no timer runs, and nothing is sent but a question now and then whether it is
+    /// back, if it is not this host's own link that would carry it.
+    pub(crate) fn suspend(&mut self, now: Time, asks: bool) {
+        if self.space.suspended.is_some() {
+            return;
+        }
+        let probe = asks.then_some((now + PROBE_FIRST, PROBE_FIRST));
+        self.space.suspended = Some(Suspension { since: now, probe, asked: false });
+    }
+
+    /// This host's own link is away.
+    pub(crate) fn suspend_own(&mut self, now: Time) {
+        if self.suspends() {
+            self.suspend(now, false);
+        }
+    }
+
+    /// When to ask whether the link is back.
+    pub(super) fn probe_at(&self) -> Option<Time> {
+        self.space.suspended.and_then(|suspension| suspension.probe).map(|(at, _)| at)
+    }
+
+    /// Asks whether the link is back.
+    pub(super) fn probe_link(&mut self, now: Time) {
+        let Some(Suspension { probe: Some((at, pause)), asked, .. }) = &mut self.space.suspended
+        else {
+            return;
+        };
+        *asked = true;
+        *pause = (*pause * 2).min(PROBE_MOST);
+        *at = now + *pause;
+        self.counts.window_probes += 1;
+        self.window_probe = true;
+    }
+
+    /// A compressed header that leaves out window and acknowledgment means those of the SYN at first. A
+    /// window of a SYN is not shifted, and others are.
+    pub(super) fn heard_syn(&mut self, window: u16) {
+        let acknowledgment = crate::tcp::seq::wire(self.iss + 1);
+        self.space.heard.0 = (window >> self.send_scale, acknowledgment);
+    }
+
+    /// Something of the peer has come.
+    pub(super) fn heard_of_peer(&mut self, now: Time) {
+        if self.space.suspended.is_some_and(|suspension| suspension.asked) {
+            self.resume(now);
+        }
+    }
+
+    /// The link is back: everything goes on as if the time had not passed. What was in flight is
+    /// probably lost; its first segment and its last are sent to find out.
+    pub(crate) fn resume(&mut self, now: Time) {
+        let Some(suspension) = self.space.suspended.take() else { return };
+        let away = now.since(suspension.since);
+        self.timers.put_off(away);
+        self.last_sent += away;
+        self.last_heard += away;
+        // What left before says nothing of the round trip.
+        self.space.stamps_from = self.stamps.map(|_| self.stamp(now));
+        self.board.forget_times();
+        self.ack_now = true;
+        if !self.board.is_empty() {
+            if self.snack().is_some() {
+                self.board.lose_ends();
+            } else {
+                self.board.lose_first();
+            }
+            self.urgent = true;
+        }
+        if !matches!(self.timers.main, Some((_, Purpose::Persist))) {
+            self.arm_retransmission(now);
+        }
+    }
+
+    /// A record ends with what was written last.
+    ///
+    /// # Errors
+    /// When the peer does not take ends of records, there are too many, or the octet has left.
+    pub(crate) fn end_record(&mut self) -> Result<(), RequestError> {
+        let most = self.options.scps.map_or(0, |scps| scps.records);
+        let agreed = self.space.agreed.is_some() || !self.is_synchronized();
+        let end = self.send.end();
+        if !agreed || most == 0 {
+            return Err(RequestError::NoRecords);
+        }
+        if end <= self.nxt && !self.space.marks.has(end) {
+            return Err(RequestError::RecordSent);
+        }
+        if self.space.marks.add(end, most) { Ok(()) } else { Err(RequestError::TooManyRecords) }
+    }
+
+    /// Octets from what is read next to the end of its record, if that is there.
+    pub(crate) fn record(&self) -> Option<u64> {
+        let end = self.space.ends.first().filter(|end| *end <= self.receive.next())?;
+        Some(end - self.receive.start())
+    }
+
+    /// A record ends before `at`, says the peer.
+    pub(super) fn record_ends(&mut self, at: u64) {
+        let most = self.options.scps.map_or(0, |scps| scps.records);
+        let known = self.receive.start() < at && at <= self.advertised;
+        if self.space.agreed.is_some() && known && !self.space.ends.add(at, most) {
+            self.counts.records_dropped += 1;
+        }
+    }
+
+    /// Tells the user of records that can be read whole.
+    pub(super) fn tell_records(&mut self) {
+        self.events.record |= self.space.ends.tell(self.receive.next());
+    }
+
+    fn bets(&self) -> Option<Bets> {
+        self.options
+            .scps
+            .and_then(|scps| scps.bets)
+            .filter(|_| self.space.agreed.is_some_and(|s| s.bets))
+    }
+
+    /// Waits for the hole at which the user has arrived.
+    pub(super) fn arm_skip(&mut self, now: Time) {
+        let Some(bets) = self.bets() else { return };
+        let hole =
+            self.receive.has_gaps() || self.fin_at.is_some_and(|at| at > self.receive.next());
+        if !hole || self.receive.readable() > 0 {
+            self.timers.skip_at = None;
+        } else if self.timers.skip_at.is_none() {
+            self.timers.skip_at = Some(now + bets.receive_timeout);
+        }
+    }
+
+    /// The hole has been waited for long enough.
+    pub(super) fn skip_hole(&mut self, now: Time) {
+        let Some(bets) = self.bets() else { return };
+        let next = self.receive.next();
+        let there = self.receive.holes_from(next).next().map(|(_, end)| end);
+        let Some(end) = there.or(self.fin_at).filter(|end| *end > next) else { return };
+        if !self.space.best_effort.may_skip(&bets) {
+            // The user has to ask for what there is first.
+            return self.arm_skip(now);
+        }
+        self.receive.skip(end);
+        self.space.best_effort.skipped(next - self.space.receive_origin, end - next);
+        self.events.holes = true;
+        self.events.readable = true;
+        self.told_readable = true;
+        self.ack_now = true;
+        self.tell_records();
+        if self.fin_at == Some(self.receive.next()) && !self.fin_received {
+            self.peer_finished();
+        }
+    }
+
+    /// Gives up the first segment in flight if it was sent often enough. A FIN is never given up.
+    pub(super) fn give_up(&mut self, now: Time) {
+        let Some(bets) = self.bets() else { return };
+        let before = self.una;
+        loop {
+            // Once something is given up the peer's acknowledgment stands still: what it says it has
+            // behind that is done with.
+            let held = self.board.held_from(self.una).min(self.fin());
+            if self.space.goes_on && held > self.una {
+                self.pass(now, held);
+            }
+            let worn = self.board.worn(bets.transmissions, self.fin());
+            let offset = self.una - self.iss - 1;
+            let Some(end) = worn.filter(|_| self.space.best_effort.may_give_up(&bets, offset))
+            else {
+                break;
+            };
+            self.space.best_effort.gave_up(offset, end - self.una);
+            self.space.goes_on = true;
+            self.events.holes = true;
+            self.pass(now, end);
+        }
+        if self.una > before {
+            self.arm_retransmission(now);
+            self.make_room();
+        }
+    }
+
+    /// Is done with what lies before `end`, which the peer has not acknowledged.
+    fn pass(&mut self, now: Time, end: u64) {
+        self.board.acknowledge(now, end, &mut Delivery::default());
+        // The window is counted from what the peer has acknowledged.
+        self.window = self.window.saturating_sub(end - self.una);
+        self.una = end;
+        self.send.release(end);
+        self.space.marks.release(end);
+    }
+
+    /// What was left out since the user asked last.
+    pub(crate) fn take_holes(&mut self) -> Holes {
+        self.space.best_effort.take()
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Said<'a> {
     pub(super) sack: Option<SackBlocks>,
     /// Offset, size and bits.
     pub(super) snack: Option<(u16, u16, &'a [u8])>,
+    ends_record: bool,
+    corruption: bool,
 }
 
 impl<'a> Said<'a> {
@@ -42,14 +44,14 @@ impl<'a> Said<'a> {
                 TcpOption::Timestamps { value, echo } => said.stamps = Some((value, echo)),
                 TcpOption::Sack(blocks) => said.sack = Some(blocks),
                 TcpOption::Snack { offset, size, bits } => said.snack = Some((offset, size, bits)),
+                TcpOption::RecordBoundary => said.ends_record = true,
+                TcpOption::CorruptionExperienced => said.corruption = true,
                 TcpOption::NoOperation
                 | TcpOption::MaximumSegmentSize(_)
                 | TcpOption::WindowScale(_)
                 | TcpOption::SackPermitted
                 | TcpOption::ScpsCapabilities(_)
                 | TcpOption::ScpsExtended(_)
-                | TcpOption::RecordBoundary
-                | TcpOption::CorruptionExperienced
                 | TcpOption::Unknown { .. } => {}
             }
         }
@@ -127,9 +129,18 @@ impl Connection {
             self.challenge(now);
             return Stray::None;
         }
+        self.heard_of_peer(now);
+        if said.corruption {
+            self.corruption_told(now);
+        }
+        self.space.heard.0 = (segment.header.window, segment.header.acknowledgment);
+        self.space.heard.1 = said.stamps.unwrap_or(self.space.heard.1);
         self.note_stamp(now, at, said);
         self.acknowledged(now, segment, (at, ack), said);
         self.congestion_marks(ecn, segment);
+        if said.ends_record {
+            self.record_ends(at + segment.payload.len() as u64);
+        }
         self.data(now, segment, at)
     }
 
@@ -287,6 +298,7 @@ impl Connection {
             && self.fin_at.is_none()
         {
             self.fin_at = Some(end);
+            self.arm_skip(now);
         }
         if !segment.payload.is_empty() {
             self.text(now, at, segment.payload);
@@ -313,6 +325,9 @@ impl Connection {
                     self.told_readable = true;
                     self.events.readable = true;
                 }
+                self.tell_records();
+                self.timers.skip_at = None;
+                self.arm_skip(now);
                 self.schedule_ack(now, filled_gap);
             }
             Arrival::Duplicate { start, end } => {

@@ -12,6 +12,11 @@ use crate::tcp::recovery::Phase;
 impl Connection {
     /// The next moment at which something is due.
     pub(crate) fn deadline(&self) -> Option<Deadline> {
+        if self.is_suspended() {
+            let linger = self.timers.linger_at.map(|at| Deadline { at, why: "FIN-WAIT-2" });
+            let probe = self.probe_at().map(|at| Deadline { at, why: "probe of a link" });
+            return linger.into_iter().chain(probe).min();
+        }
         let main = self.timers.main.map(|(at, purpose)| {
             let why = match purpose {
                 Purpose::Retransmit => "retransmission",
@@ -28,6 +33,7 @@ impl Connection {
             (self.timers.pace_at, "pacing"),
             (self.timers.linger_at, "FIN-WAIT-2"),
             (self.timers.snack_at, "SNACK delay"),
+            (self.timers.skip_at, "BETS"),
         ];
         let others = others.into_iter().filter_map(|(at, why)| Some(Deadline { at: at?, why }));
         main.into_iter().chain(others).min()
@@ -36,6 +42,14 @@ impl Connection {
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         let due = |at: &mut Option<Time>| at.take_if(|at| *at <= now).is_some();
+        if self.is_suspended() {
+            if due(&mut self.timers.linger_at) {
+                self.end(CloseReason::Graceful);
+            } else if self.probe_at().is_some_and(|at| at <= now) {
+                self.probe_link(now);
+            }
+            return;
+        }
         // Being woken is all that a pace asks for.
         due(&mut self.timers.pace_at);
         if due(&mut self.timers.ack_at) {
@@ -49,6 +63,9 @@ impl Connection {
         }
         if due(&mut self.timers.snack_at) {
             self.snack_due(now);
+        }
+        if due(&mut self.timers.skip_at) {
+            self.skip_hole(now);
         }
         if due(&mut self.timers.reorder_at) {
             self.reordering_timed_out(now);
@@ -79,7 +96,7 @@ impl Connection {
             return;
         }
         if self.timeouts == 0 {
-            self.space.give_up_at = self.blames_corruption().then(|| now + self.patience());
+            self.space.give_up_at = self.blames_corruption(now).then(|| now + self.patience());
         }
         if self.space.give_up_at.map_or(self.timeouts >= self.options.retries, |at| now >= at) {
             return self.end(CloseReason::TimedOut);
@@ -89,8 +106,9 @@ impl Connection {
         (self.duplicates, self.probe_end, self.probe_due) = (0, None, false);
         self.timers.reorder_at = None;
         self.urgent = true;
-        if self.blames_corruption() {
+        if self.blames_corruption(now) {
             self.corrupted_at_time_out();
+            self.rtt.keep();
         } else {
             self.restart(now);
             self.rtt.back_off();

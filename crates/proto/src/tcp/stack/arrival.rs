@@ -10,7 +10,7 @@ use crate::tcp::config::{Cookies, Options};
 use crate::tcp::connection::{Connection, Negotiated, Offer, Stray};
 use crate::tcp::indication::{Indication, ListenerId};
 use crate::tcp::isn;
-use crate::tcp::packet::{self, Arrived, Fault, Flow, Tuple};
+use crate::tcp::packet::{self, Arrived, Carried, Fault, Flow, Tuple};
 use crate::tcp::seq;
 use crate::tcp::time_wait::Verdict;
 
@@ -20,13 +20,17 @@ const HOPS: u8 = 64;
 impl Stack {
     pub(super) fn packet(&mut self, now: Time, path: PathId, bytes: &[u8]) {
         self.statistics.packets += 1;
-        let arrived = match packet::decode(bytes) {
-            Ok(arrived) => arrived,
+        let arrived = match packet::read(bytes) {
+            Ok(Carried::Segment(arrived)) => arrived,
+            Ok(Carried::Compressed(arrived)) => return self.compressed(now, &arrived),
             Err(fault) => {
                 let count = match fault {
                     Fault::NotTcp => &mut self.statistics.not_tcp,
                     Fault::Fragment => &mut self.statistics.fragments,
-                    Fault::Checksum => &mut self.statistics.bad_checksums,
+                    Fault::Checksum => {
+                        self.corruption_experienced(now, path);
+                        &mut self.statistics.bad_checksums
+                    }
                     Fault::Malformed => &mut self.statistics.malformed,
                 };
                 *count += 1;
@@ -117,8 +121,16 @@ impl Stack {
         self.interfaces.get(&path).map_or(576, |interface| interface.mtu)
     }
 
-    fn negotiated(&mut self, path: PathId, tuple: Tuple, initial: u32) -> Negotiated {
+    fn negotiated(
+        &mut self,
+        path: PathId,
+        tuple: Tuple,
+        (initial, carrier): (u32, u8),
+        options: &Options,
+    ) -> Negotiated {
         Negotiated {
+            carrier,
+            own_number: self.number_for(tuple, options),
             tuple,
             path,
             mtu: self.mtu(path),
@@ -159,7 +171,7 @@ impl Stack {
         let asked = listener.options.clone();
         let options = self.options_over(path, &asked);
         let initial = initial.unwrap_or_else(|| self.secret.initial(now, arrived.tuple));
-        let at = self.negotiated(path, arrived.tuple, initial);
+        let at = self.negotiated(path, arrived.tuple, (initial, arrived.carrier), &options);
         let rules = self.rules;
         let connection = Connection::passive(now, &at, options, rules, (id, &arrived.segment));
         let index = self.place(now, connection, false);
@@ -189,7 +201,8 @@ impl Stack {
         let sequence = arrived.segment.header.sequence;
         let mss = offer.mss.unwrap_or(536);
         let cookie = self.secret.cookie(now, tuple, sequence, mss);
-        let flow = Flow::new(tuple, settings.hop_limit, settings.dscp, 0);
+        let flow =
+            Flow::new(tuple, settings.hop_limit, settings.dscp, 0).carried_by(arrived.carrier);
         let fit = self.mtu(path).saturating_sub(flow.ip_len() + HEADER_LEN).min(65_535) as u16;
         let fit = settings.mss.map_or(fit, |mss| mss.min(fit));
         let mut options = vec![TcpOption::MaximumSegmentSize(fit)];
@@ -251,7 +264,9 @@ impl Stack {
             Some((value, echo)) => isn::offer_in(echo, mss, value),
             None => Offer { mss: Some(mss), ..Offer::default() },
         };
-        let at = self.negotiated(path, arrived.tuple, iss);
+        // A cookie does not remember SCPS-TP.
+        let plain = Options { scps: None, ..options.clone() };
+        let at = self.negotiated(path, arrived.tuple, (iss, arrived.carrier), &plain);
         let rules = self.rules;
         let mut connection = Connection::from_cookie(now, &at, options, rules, (id, irs, offer));
         connection.segment(now, arrived.ecn, &arrived.segment);
@@ -304,7 +319,7 @@ impl Stack {
                 ..Header::default()
             }
         };
-        let flow = Flow::new(arrived.tuple, HOPS, 0, 0);
+        let flow = Flow::new(arrived.tuple, HOPS, 0, 0).carried_by(arrived.carrier);
         self.reply(Reply { path, flow, header, options: Vec::new() });
     }
 

@@ -11,6 +11,7 @@ use crate::tcp::config::{Backlog, Options};
 use crate::tcp::connection::{Connection, Negotiated};
 use crate::tcp::indication::{CloseReason, ConnectionId, Info, ListenerId, RequestError, State};
 use crate::tcp::packet::{self, Arrived, Tuple};
+use crate::tcp::scps::Holes;
 
 impl Stack {
     /// Waits for connections to an address and port. An unspecified address (`0.0.0.0`, `::`) stands
@@ -81,6 +82,7 @@ impl Stack {
         let path = self.route(remote.ip()).ok_or(RequestError::NoRoute)?;
         let mtu = self.interfaces.get(&path).ok_or(RequestError::NoRoute)?.mtu;
         let tuple = self.free_tuple(Tuple { local, remote }).ok_or(RequestError::InUse)?;
+        let options = self.config.interfaces.get(&path).cloned().unwrap_or(options);
         let at = Negotiated {
             tuple,
             path,
@@ -88,8 +90,9 @@ impl Stack {
             initial: self.secret.initial(now, tuple),
             stamp_offset: self.secret.stamp_offset(tuple),
             seed: self.rng.next_u64(),
+            carrier: options.scps.map_or(wire::tcp::PROTOCOL, |scps| scps.protocol.number()),
+            own_number: self.number_for(tuple, &options),
         };
-        let options = self.config.interfaces.get(&path).cloned().unwrap_or(options);
         let connection = Connection::active(now, &at, options, self.rules);
         let index = self.place(now, connection, true);
         self.settle(now, index);
@@ -249,6 +252,70 @@ impl Stack {
         connection.end(CloseReason::Aborted);
         self.settle(now, id.index);
         Ok(())
+    }
+
+    /// Says that a record ends with what was written last (CCSDS 714.0-B-2): before anything else is
+    /// done with the stack, lest that octet leaves without it.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`]; when the peer does not take ends of records, there are too
+    /// many, or the octet has left.
+    pub fn end_record(&mut self, now: Time, id: ConnectionId) -> Result<(), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        connection.end_record()?;
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// Octets from what is read next to the end of its record, if all of it can be read.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn record(&self, id: ConnectionId) -> Result<Option<u64>, RequestError> {
+        self.look_at(id).map(Connection::record)
+    }
+
+    /// What the best-effort service left out since this was asked last.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn take_holes(&mut self, now: Time, id: ConnectionId) -> Result<Holes, RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        let holes = connection.take_holes();
+        self.settle(now, id.index);
+        Ok(holes)
+    }
+
+    /// The link beyond the next router is away, as the network says (CCSDS 714.0-B-2): a connection
+    /// that suspends stands still, and asks now and then whether the peer is back.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn link_away(&mut self, now: Time, id: ConnectionId) -> Result<(), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        if connection.suspends() {
+            connection.suspend(now, true);
+        }
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// That link is back.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn link_back(&mut self, now: Time, id: ConnectionId) -> Result<(), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        connection.resume(now);
+        self.settle(now, id.index);
+        Ok(())
+    }
+
+    /// The layer below an interface has lost a packet to damage: peers with SCPS-TP are told.
+    pub fn corruption_experienced(&mut self, now: Time, path: PathId) {
+        if let Some(interface) = self.interfaces.get_mut(&path) {
+            interface.corrupted_at = Some(now);
+        }
     }
 
     /// The condition of a connection.

@@ -182,7 +182,10 @@ impl User {
                 }
             }
             Indication::Closed { connection, reason } => self.closed(connection, reason),
-            Indication::BacklogFull { .. } | Indication::PlainTcp { .. } => {}
+            Indication::BacklogFull { .. }
+            | Indication::Record { .. }
+            | Indication::Holes { .. }
+            | Indication::PlainTcp { .. } => {}
         }
     }
 

@@ -7,6 +7,7 @@ mod flow;
 mod random;
 mod raw;
 mod scps;
+mod scps_service;
 mod states;
 mod tshark;
 mod world;

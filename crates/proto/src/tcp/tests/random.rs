@@ -7,7 +7,7 @@ use engine::{PathEvent, Rng};
 
 use super::world::{Fate, User, World, content, finished, lossless};
 use crate::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
-use crate::tcp::scps::{LossCause, RateControl, Scps, Snack, SnackForm};
+use crate::tcp::scps::{Carrier, LossCause, RateControl, Scps, Snack, SnackForm};
 use crate::tcp::{
     AckPolicy, Backlog, Buffer, Config, Cookies, InitialWindow, KeepAlive, LossRecovery, Options,
     Timeouts,
@@ -101,7 +101,20 @@ fn scps(rng: &mut Rng) -> Scps {
         bps: pick(rng, &[None, Some(50_000), Some(5_000_000)]),
         tick: Duration::from_millis(pick(rng, &[0, 10, 100])),
     });
-    Scps { snack, assume, rate }
+    let dwell = Duration::from_millis(pick(rng, &[0, 1000]));
+    let protocol = pick(rng, &[Carrier::Tcp, Carrier::Tcp, Carrier::Scps]);
+    let (suspends, header_compression) = (rng.chance(0.5), rng.chance(0.5));
+    Scps {
+        snack,
+        assume,
+        dwell,
+        suspends,
+        rate,
+        protocol,
+        header_compression,
+        bets: None,
+        records: 100,
+    }
 }
 
 fn fate(rng: &mut Rng) -> Fate {

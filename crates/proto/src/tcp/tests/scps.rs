@@ -293,7 +293,7 @@ fn a_time_out_put_down_to_corruption_keeps_window_and_time_out() {
 
 #[test]
 fn plain_tcp_may_put_losses_down_to_corruption_too() {
-    let scps = Scps { snack: None, assume: LossCause::Corruption, rate: None };
+    let scps = Scps { snack: None, assume: LossCause::Corruption, ..Scps::default() };
     for sack in [false, true] {
         let options = Options { sack, ..plain(scps) };
         let (_, info) = transfer(&options, 200_000, &[8, 9, 12, 40]);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::world::{User, World, content, finished, lose};
-use crate::tcp::{Backlog, Config, Options};
+use crate::tcp::{Backlog, Config, Options, Profile};
 
 /// One line a packet: malformed, checksum of TCP and of IP, notes of the analysis, stream and length.
 fn ask(world: &World) -> Option<Vec<Vec<String>>> {
@@ -34,6 +34,9 @@ fn ask(world: &World) -> Option<Vec<Vec<String>>> {
         "tcp.analysis.flags",
         "tcp.stream",
         "tcp.len",
+        "tcp.options.scps.vector",
+        "tcp.options.snack.offset",
+        "tcp.options.snack.size",
     ] {
         command.args(["-e", field]);
     }
@@ -103,4 +106,24 @@ fn tshark_explains_what_is_odd_by_the_losses() {
     let Some(odd) = odd(&world) else { return };
     // Four retransmissions, and the duplicate acknowledgments they took.
     assert!((4..60).contains(&odd), "{odd} of {}", world.log.len());
+}
+
+#[test]
+fn tshark_knows_scps_tp_and_stumbles_over_each_snack() {
+    let options = Options { timestamps: true, ..Profile::ScpsVj.options() };
+    let world = converse(&options, false, &[5, 9, 10, 30]);
+    let Some(lines) = ask(&world) else { return };
+    let mut snacks = 0;
+    for (line, said) in lines.iter().zip(world.lines()) {
+        assert_eq!(line[1..3], ["1", "1"], "checksums: {said}");
+        assert_eq!(line[6].is_empty(), !said.contains("SYN"), "{said}: {line:?}");
+        assert!(line[6].is_empty() || line[6] == "0x40", "{said}: {line:?}");
+        // It reads offset and size, and then calls the packet malformed: it always does.
+        let snack = said.split_once(" snack ").map(|(_, hole)| hole);
+        assert_eq!(line[0].is_empty(), snack.is_none(), "{said}: {line:?}");
+        let read = snack.map(|_| format!("{}+{}", line[7], line[8]));
+        assert_eq!(read.as_deref(), snack);
+        snacks += u32::from(snack.is_some());
+    }
+    assert!(snacks >= 3, "{snacks}");
 }

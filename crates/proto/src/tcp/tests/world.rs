@@ -9,6 +9,7 @@ use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxB
 use wire::tcp::{Flags, Segment, TcpOption};
 
 use crate::tcp::packet;
+use crate::tcp::scps::Holes;
 use crate::tcp::{
     Backlog, CloseReason, Config, ConnectionId, Indication, Info, ListenerId, Options, Stack,
 };
@@ -66,6 +67,8 @@ pub(super) struct Host {
     /// What a user is like to whom a connection comes.
     pub(super) template: User,
     pub(super) indications: Vec<Indication>,
+    /// What was left out, as its connections say.
+    pub(super) holes: Holes,
     sent: usize,
     pub(super) blocked: bool,
 }
@@ -84,6 +87,8 @@ pub(super) struct World {
     pub(super) fate: Fate,
     pub(super) log: Vec<(Time, usize, Vec<u8>, bool)>,
     pub(super) logging: bool,
+    /// Users ask what was left out.
+    pub(super) takes_holes: bool,
     pub(super) batch: usize,
     pub(super) steps: u64,
 }
@@ -133,6 +138,7 @@ impl World {
                 users: BTreeMap::new(),
                 template: User::default(),
                 indications: Vec::new(),
+                holes: Holes::default(),
                 sent: 0,
                 blocked: false,
             }
@@ -149,6 +155,7 @@ impl World {
             fate: lossless(),
             log: Vec::new(),
             logging: true,
+            takes_holes: true,
             batch: 64,
             steps: 0,
         };
@@ -281,7 +288,16 @@ impl World {
                     self.use_connection(host, connection);
                 }
             }
-            Indication::BacklogFull { .. } | Indication::PlainTcp { .. } => {}
+            Indication::BacklogFull { .. }
+            | Indication::Record { .. }
+            | Indication::PlainTcp { .. } => {}
+            Indication::Holes { connection } => {
+                if self.takes_holes {
+                    let holes = here.stack.take_holes(now, connection).unwrap_or_default();
+                    here.holes.received.extend(holes.received);
+                    here.holes.sent.extend(holes.sent);
+                }
+            }
         }
     }
 
@@ -413,9 +429,11 @@ pub(super) fn finished(world: &World) -> Result<(), String> {
     for (name, from, to) in [("first", a, b), ("second", b, a)] {
         if from.content != to.received {
             return Err(format!(
-                "{name}: {} octets of {} arrived",
+                "{name}: {} octets of {} arrived; {:?} and {:?}",
                 to.received.len(),
-                from.content.len()
+                from.content.len(),
+                from.closed,
+                to.closed,
             ));
         }
         if !to.peer_closed {

@@ -1,0 +1,82 @@
+//! The best-effort transport service, BETS: both sides go on without what is lost (CCSDS 714.0-B-2).
+
+use std::time::Duration;
+
+/// How long either side tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bets {
+    /// A receiver that has read all before a hole goes on without it after so long.
+    pub receive_timeout: Duration,
+    /// A sender gives a segment up that it has sent so often.
+    pub transmissions: u32,
+    /// Holes that wait to be asked for by the user, in either direction. With so many nothing further is
+    /// left out.
+    pub holes: usize,
+}
+
+impl Default for Bets {
+    /// The reference implementation's: a good second, 20 times, 50 holes.
+    fn default() -> Self {
+        Self { receive_timeout: Duration::from_micros(1_048_577), transmissions: 20, holes: 50 }
+    }
+}
+
+/// Octets that were left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// Octets of the stream before it.
+    pub offset: u64,
+    /// Octets it is long.
+    pub octets: u64,
+}
+
+/// What was left out since the user asked last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holes {
+    /// Octets that did not come: what is read in their place is zeros.
+    pub received: Vec<Hole>,
+    /// Octets that were given up.
+    pub sent: Vec<Hole>,
+}
+
+/// The state of the service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BestEffort {
+    holes: Holes,
+}
+
+impl BestEffort {
+    pub(crate) fn take(&mut self) -> Holes {
+        std::mem::take(&mut self.holes)
+    }
+
+    /// Whether one more received hole can be told of.
+    pub(crate) fn may_skip(&self, bets: &Bets) -> bool {
+        self.holes.received.len() < bets.holes
+    }
+
+    /// Whether a hole at `offset` that was sent can be told of: one that follows the last joins it.
+    pub(crate) fn may_give_up(&self, bets: &Bets, offset: u64) -> bool {
+        let joins = |hole: &Hole| hole.offset + hole.octets == offset;
+        self.holes.sent.len() < bets.holes || self.holes.sent.last().is_some_and(joins)
+    }
+
+    pub(crate) fn skipped(&mut self, offset: u64, octets: u64) {
+        add(&mut self.holes.received, Hole { offset, octets });
+    }
+
+    pub(crate) fn gave_up(&mut self, offset: u64, octets: u64) {
+        add(&mut self.holes.sent, Hole { offset, octets });
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        (self.holes.received.len() + self.holes.sent.len()) * size_of::<Hole>()
+    }
+}
+
+fn add(holes: &mut Vec<Hole>, hole: Hole) {
+    match holes.last_mut() {
+        Some(last) if last.offset + last.octets == hole.offset => last.octets += hole.octets,
+        Some(_) | None => holes.push(hole),
+    }
+}

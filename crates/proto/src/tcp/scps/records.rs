@@ -1,0 +1,114 @@
+//! Record boundaries (CCSDS 714.0-B-2, option 22).
+
+use std::collections::{BTreeSet, VecDeque};
+
+/// Where the user's records end that are not acknowledged, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    ends: VecDeque<u64>,
+}
+
+impl Marks {
+    /// A record ends before `at`; `false` if there are `most` already.
+    pub(crate) fn add(&mut self, at: u64, most: usize) -> bool {
+        if self.ends.back() == Some(&at) {
+            return true;
+        }
+        if self.ends.len() >= most {
+            return false;
+        }
+        self.ends.push_back(at);
+        true
+    }
+
+    /// The first end behind `at`.
+    pub(crate) fn after(&self, at: u64) -> Option<u64> {
+        self.ends.get(self.ends.partition_point(|end| *end <= at)).copied()
+    }
+
+    pub(crate) fn has(&self, at: u64) -> bool {
+        self.ends.binary_search(&at).is_ok()
+    }
+
+    /// All before `una` is acknowledged.
+    pub(crate) fn release(&mut self, una: u64) {
+        while self.ends.front().is_some_and(|end| *end <= una) {
+            self.ends.pop_front();
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.ends.clear();
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.ends.len() * size_of::<u64>()
+    }
+}
+
+/// Where the peer's records end that the user has not read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ends {
+    ends: BTreeSet<u64>,
+    /// The user was told of those before.
+    told: u64,
+}
+
+impl Ends {
+    /// A record ends before `at`; `false` if there are `most` already.
+    pub(crate) fn add(&mut self, at: u64, most: usize) -> bool {
+        if self.ends.len() >= most && !self.ends.contains(&at) {
+            return false;
+        }
+        self.ends.insert(at);
+        true
+    }
+
+    /// The first.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.ends.first().copied()
+    }
+
+    /// Whether one lies before `next` that the user was not told of; it is told now.
+    pub(crate) fn tell(&mut self, next: u64) -> bool {
+        let last = self.ends.range(..=next).next_back().copied().unwrap_or(0);
+        let news = last > self.told;
+        self.told = self.told.max(last);
+        news
+    }
+
+    /// All before `start` is read.
+    pub(crate) fn release(&mut self, start: u64) {
+        while self.ends.first().is_some_and(|end| *end <= start) {
+            self.ends.pop_first();
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.ends.len() * 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_bounded_and_found() {
+        let mut marks = Marks::default();
+        assert!(marks.add(10, 2) && marks.add(10, 2) && marks.add(30, 2) && !marks.add(40, 2));
+        assert_eq!((marks.after(9), marks.after(10), marks.after(30)), (Some(10), Some(30), None));
+        assert!(marks.has(30) && !marks.has(20));
+        marks.release(10);
+        assert!(marks.after(0) == Some(30) && marks.add(40, 2));
+    }
+
+    #[test]
+    fn ends_are_told_once_and_in_order() {
+        let mut ends = Ends::default();
+        assert!(ends.add(30, 2) && ends.add(10, 2) && ends.add(10, 2) && !ends.add(20, 2));
+        assert!(!ends.tell(9) && ends.tell(10) && !ends.tell(29) && ends.tell(30));
+        ends.release(10);
+        assert_eq!(ends.first(), Some(30));
+    }
+}

@@ -1,0 +1,95 @@
+//! Numbers of connections in compressed headers (CCSDS 714.0-B-2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use engine::Time;
+use wire::scps::Inherited;
+use wire::tcp::{OPTIONS_MAX, Segment};
+
+use super::Stack;
+use crate::tcp::config::Options;
+use crate::tcp::packet::{ArrivedCompressed, Tuple};
+use crate::tcp::seq;
+
+/// Between two addresses, a number stands for a connection: near address, far address, number.
+type Number = (IpAddr, IpAddr, u8);
+
+/// Which numbers stand for which connections, of 255 between two addresses in either direction.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    own: BTreeSet<Number>,
+    peers: BTreeMap<Number, u32>,
+}
+
+impl Numbers {
+    /// A connection is over that has this number here, and that number with its peer.
+    pub(super) fn free(&mut self, index: u32, tuple: Tuple, own: u8, peer: Option<u8>) {
+        let ends = (tuple.local.ip(), tuple.remote.ip());
+        self.own.remove(&(ends.0, ends.1, own));
+        if let Some(number) = peer.map(|peer| (ends.0, ends.1, peer))
+            && self.peers.get(&number) == Some(&index)
+        {
+            self.peers.remove(&number);
+        }
+    }
+}
+
+impl Stack {
+    /// A number for a new connection; 0 if it is to have none, or all are taken.
+    pub(super) fn number_for(&mut self, tuple: Tuple, options: &Options) -> u8 {
+        if !options.scps.is_some_and(|scps| scps.header_compression) {
+            return 0;
+        }
+        // What is late of a connection that was there before is not to meet one with its number.
+        let start = self.rng.below(255);
+        let numbers = (0..255).map(|n| ((start + n) % 255) as u8 + 1);
+        let ends = (tuple.local.ip(), tuple.remote.ip());
+        let free = |number: &u8| !self.numbers.own.contains(&(ends.0, ends.1, *number));
+        let Some(number) = numbers.into_iter().find(free) else { return 0 };
+        self.numbers.own.insert((ends.0, ends.1, number));
+        number
+    }
+
+    /// A connection knows its peer's number: what comes with it is its.
+    pub(super) fn know_number(&mut self, index: u32) {
+        let Some(connection) = self.slots[index as usize].connection.as_deref() else { return };
+        let Some(peer) = connection.peer_number() else { return };
+        let tuple = connection.flow.tuple;
+        self.numbers.peers.insert((tuple.local.ip(), tuple.remote.ip(), peer), index);
+    }
+
+    /// A packet with a compressed header has come.
+    pub(super) fn compressed(&mut self, now: Time, arrived: &ArrivedCompressed<'_>) {
+        let packet = &arrived.packet;
+        let number = (arrived.local, arrived.remote, packet.head.connection);
+        let known = self.numbers.peers.get(&number).copied();
+        let slot = known.and_then(|index| Some((index, self.slots.get_mut(index as usize)?)));
+        let Some((index, connection)) =
+            slot.and_then(|(index, slot)| Some((index, slot.connection.as_deref_mut()?)))
+        else {
+            // There is no telling to which port a reset should go.
+            self.statistics.strangers += 1;
+            return;
+        };
+        let (acknowledgment, stamps) = connection.space.heard;
+        let inherited = Inherited {
+            source: connection.flow.tuple.remote.port(),
+            destination: connection.flow.tuple.local.port(),
+            sequence: seq::wire(connection.receive_next()),
+            acknowledgment,
+            stamps,
+        };
+        let mut place = [0; OPTIONS_MAX];
+        let numbered = packet.head.sequence.is_some() || packet.payload.is_empty();
+        let Some((header, options)) =
+            packet.expand(&inherited, &mut place).ok().filter(|_| numbered)
+        else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        let segment = Segment { header, options, payload: packet.payload };
+        connection.segment(now, arrived.ecn, &segment);
+        self.settle(now, index);
+    }
+}
