@@ -89,7 +89,8 @@ impl Profile {
                 duplicate_sack: false,
                 undo: false,
                 idle: Some(IdleRule::Restart),
-                acks: AckPolicy { max_delay: Duration::from_millis(200), ..old.acks },
+                // The first segment is acknowledged at once, which helps out of slow start.
+                acks: AckPolicy { max_delay: Duration::from_millis(200), quick: 1, ..old.acks },
                 send_buffer: Buffer::Fixed(65_535),
                 // Half of the 64 KiB is for the kernel's own use.
                 receive_buffer: Buffer::Fixed(32_767),

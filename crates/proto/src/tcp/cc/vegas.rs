@@ -36,7 +36,8 @@ pub enum VegasVariant {
     Paper,
     /// The SCPS reference implementation's: what is in flight is reckoned with in place of the window,
     /// which shrinks by half of what is too much and a segment more; slow start doubles at the end of a
-    /// round.
+    /// round, if there was a sample in it. Losses halve, down to one segment, and from there, as after a
+    /// time-out, it starts slowly again.
     Scps,
 }
 
@@ -94,7 +95,11 @@ impl VegasControl {
 
     /// The round trip of this round and that of an empty path, if there are samples enough.
     fn round_trips(&self) -> Option<(f64, f64)> {
-        let base = self.base.filter(|_| self.samples >= SAMPLES_LEAST)?.as_secs_f64();
+        let enough = match self.vegas.variant {
+            VegasVariant::Linux | VegasVariant::Paper => SAMPLES_LEAST,
+            VegasVariant::Scps => 1,
+        };
+        let base = self.base.filter(|_| self.samples >= enough)?.as_secs_f64();
         let rtt = match self.vegas.variant {
             VegasVariant::Linux => self.least.as_secs_f64(),
             VegasVariant::Paper | VegasVariant::Scps => {
@@ -125,7 +130,13 @@ impl VegasControl {
     /// The decision at the end of a round.
     fn decide(&mut self, ack: &Ack) {
         let Some((rtt, base)) = self.round_trips() else {
-            increase(&mut self.window, Counting::default(), ack);
+            match self.vegas.variant {
+                VegasVariant::Linux | VegasVariant::Paper => {
+                    increase(&mut self.window, Counting::default(), ack);
+                }
+                // It moves with samples only.
+                VegasVariant::Scps => {}
+            }
             return;
         };
         let queued = self.queued(ack, rtt, base);
@@ -177,14 +188,18 @@ impl VegasControl {
                 }
                 VegasVariant::Scps => {
                     self.set_window(self.window.cwnd.saturating_sub(too_much), 1);
-                    // At the bottom it starts slowly again.
-                    self.window.ssthresh =
-                        if self.window.cwnd == mss { u64::MAX } else { self.window.cwnd };
+                    self.linear_above_bottom();
                 }
             }
         } else if queued < alpha {
             self.window.cwnd += mss;
         }
+    }
+
+    /// SCPS's mode: at the bottom of one segment it starts slowly again.
+    fn linear_above_bottom(&mut self) {
+        let is_bottom = self.window.cwnd == self.window.mss;
+        self.window.ssthresh = if is_bottom { u64::MAX } else { self.window.cwnd };
     }
 
     /// ACKs within a round make the window grow in slow start alone.
@@ -208,11 +223,12 @@ impl VegasControl {
 
 impl Control for VegasControl {
     fn on_sent(&mut self, _now: Time, sent: &Sent) {
-        // Linux holds after a pause that the path may be another one.
+        // Linux holds after a pause that the path may be another one. The round begins with what is
+        // sent now, so it is not stale: a window of one segment, which always pauses, has to grow.
         if sent.in_flight == 0 && self.vegas.variant == VegasVariant::Linux {
             self.base = None;
             self.forget_round();
-            self.is_stale = true;
+            self.is_stale = false;
         }
     }
 
@@ -248,19 +264,28 @@ impl Control for VegasControl {
             (VegasVariant::Paper, Cause::Ecn)
             | (VegasVariant::Linux | VegasVariant::Scps, Cause::Loss | Cause::Ecn) => 0.5,
         };
+        let in_use = self.window.in_use(congestion.flight_size, congestion.cwnd_limited);
         self.window.reduce(congestion, share);
+        if self.vegas.variant == VegasVariant::Scps {
+            // One segment is the least, not two.
+            self.set_window(in_use / 2, 1);
+            self.linear_above_bottom();
+        }
         self.grows = true;
     }
 
     fn on_recovered(&mut self, _now: Time) {
         self.is_reno = false;
-        self.is_stale = true;
+        self.is_stale = self.vegas.variant != VegasVariant::Scps;
         self.forget_round();
     }
 
     fn on_timeout(&mut self, _now: Time, timeout: &Timeout) {
         self.window.time_out(timeout, 0.5);
-        self.is_reno = true;
+        match self.vegas.variant {
+            VegasVariant::Linux | VegasVariant::Paper => self.is_reno = true,
+            VegasVariant::Scps => self.linear_above_bottom(),
+        }
         self.grows = true;
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::bottleneck::{Connection, Losses, Moment, Path};
 use super::*;
+use crate::tcp::cc::Sent;
 
 /// 10 Mbit/s, 100 ms, room for five times what the path holds.
 fn path() -> Path {
@@ -66,6 +67,39 @@ fn vegas_decreases_by_a_quarter_or_a_half() {
         control.on_congestion(Time::ZERO, &loss(40 * MSS));
         assert_eq!(control.cwnd(), left * MSS, "{vegas:?}");
     }
+}
+
+#[test]
+fn vegas_grows_from_a_window_of_one_segment() {
+    for vegas in [Vegas::LINUX, Vegas::PAPER, Vegas::SCPS] {
+        let mut control = control(Algorithm::Vegas(vegas), 8 * MSS, u64::MAX);
+        control.on_timeout(Time::ZERO, &Timeout { flight_size: 8 * MSS, is_first: true });
+        control.on_recovered(Time::ZERO);
+        assert_eq!(control.cwnd(), MSS, "{vegas:?}");
+        // Each segment is sent when nothing is in flight, and its acknowledgment ends a round.
+        for round in 1..=4 {
+            let now = Time::from_nanos(round * 300_000_000);
+            let sent =
+                Sent { octets: MSS, in_flight: 0, app_limited: false, retransmission: false };
+            control.on_sent(now, &sent);
+            let rtt = Some(Duration::from_millis(300));
+            let prior_in_flight = MSS;
+            control.on_ack(now, &Ack { rtt, round: true, prior_in_flight, ..ack(MSS) });
+        }
+        assert!(control.cwnd() >= 2 * MSS, "{vegas:?}: {}", control.cwnd());
+    }
+}
+
+#[test]
+fn that_of_scps_halves_down_to_one_segment_and_moves_with_samples_only() {
+    let mut control = control(Algorithm::Vegas(Vegas::SCPS), 2 * MSS, u64::MAX);
+    control.on_congestion(Time::ZERO, &loss(2 * MSS));
+    assert_eq!((control.cwnd(), control.ssthresh()), (MSS, u64::MAX));
+    let round = |rtt: Option<Duration>| Ack { rtt, round: true, prior_in_flight: MSS, ..ack(MSS) };
+    control.on_ack(Time::ZERO, &round(None));
+    assert_eq!(control.cwnd(), MSS);
+    control.on_ack(Time::ZERO, &round(Some(Duration::from_millis(100))));
+    assert_eq!(control.cwnd(), 2 * MSS);
 }
 
 /// A connection of BBR's.
