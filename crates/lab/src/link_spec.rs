@@ -183,6 +183,8 @@ pub enum Framing {
     PppCompressed,
     /// PPP over an asynchronous serial line, ten bits an octet, escapes counted as the bytes need them.
     PppAsync,
+    /// The same with address, control and protocol compressed.
+    PppAsyncCompressed,
     /// PPP in bit-oriented HDLC framing, 16-bit FCS.
     Hdlc,
 }
@@ -603,7 +605,7 @@ impl Bucket {
 impl Framing {
     fn model(self, compresses: bool) -> link::Framing {
         let ethernet = |fcs, wire| link::Framing::Ethernet { fcs, preamble: wire, ifg: wire };
-        let serial = self == Self::PppAsync;
+        let serial = matches!(self, Self::PppAsync | Self::PppAsyncCompressed);
         // Where somebody looks at the bytes, an estimate is not needed.
         let is_exact = compresses || serial;
         let stuffing = if is_exact { link::Stuffing::Exact } else { link::Stuffing::Random };
@@ -615,7 +617,7 @@ impl Framing {
             Self::EthernetFcs => ethernet(true, false),
             Self::EthernetWire => ethernet(true, true),
             Self::Ppp | Self::PppAsync => ppp(false),
-            Self::PppCompressed => ppp(true),
+            Self::PppCompressed | Self::PppAsyncCompressed => ppp(true),
             Self::Hdlc => {
                 // Stuffed bits are not counted one by one.
                 link::Framing::Hdlc { fcs, stuffing: link::Stuffing::Random }
@@ -788,6 +790,9 @@ mod tests {
         let serial = config("framing = \"ppp-async\"\nheader_compression = false").unwrap();
         assert_eq!(serial.framing, ppp(link::Stuffing::Exact, true));
         assert_eq!(serial.header_compression, None);
+        let short = config("framing = \"ppp-async-compressed\"").unwrap();
+        // Two flags, one octet of protocol, two of check sequence; ten bits for eight: 105 * 10 / 8.
+        assert_eq!(short.framing.framed_len(100), 132);
         let refused = config("header_compression = true").unwrap_err();
         assert!(refused.contains("header compression needs the framing of PPP"), "{refused}");
     }
