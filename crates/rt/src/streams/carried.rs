@@ -55,6 +55,8 @@ pub(super) struct Carried {
     told_kernel: bool,
     /// The peer sends no more, and the engine knows.
     pub(super) ended: bool,
+    /// Writing has failed: the connection is over.
+    broken: bool,
 }
 
 impl Carried {
@@ -72,6 +74,7 @@ impl Carried {
             shut: false,
             told_kernel: false,
             ended: false,
+            broken: false,
         }
     }
 
@@ -97,14 +100,16 @@ impl Carried {
         Ok(())
     }
 
-    /// Whether the kernel holds an error for it.
-    pub(super) fn has_failed(&self) -> bool {
-        !matches!(self.socket.take_error(), Ok(None))
+    /// Whether writing has failed, so that nothing more can be sent.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Got {
         loop {
             return match (&self.socket).read(buffer) {
+                // Writing has taken the error that reading would tell of.
+                Ok(0) if self.broken => Got::Lost,
                 Ok(0) => Got::End,
                 Ok(len) => Got::Octets(len),
                 Err(error) => match error.kind() {
@@ -116,13 +121,13 @@ impl Carried {
         }
     }
 
-    /// Gives the kernel what was pulled, and keeps what it does not take. Errors are told by reading.
+    /// Gives the kernel what was pulled, and keeps what it does not take.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         if self.kept() > 0 {
             self.kept.extend_from_slice(bytes);
             return;
         }
-        let taken = put(&self.socket, bytes);
+        let taken = self.put(bytes);
         if taken < bytes.len() {
             self.kept.clear();
             self.sent = 0;
@@ -134,7 +139,9 @@ impl Carried {
     /// Gives the kernel more of what is kept; whether nothing is left.
     pub(super) fn write_on(&mut self) -> bool {
         if self.kept() > 0 {
-            self.sent += put(&self.socket, &self.kept[self.sent..]);
+            let kept = std::mem::take(&mut self.kept);
+            self.sent += self.put(&kept[self.sent..]);
+            self.kept = kept;
             if self.kept() > 0 {
                 return false;
             }
@@ -172,23 +179,26 @@ impl Carried {
         }
     }
 
+    /// How much of this the kernel takes: of a connection that is over all, for nothing is to be kept
+    /// for it.
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            match (&self.socket).write(&bytes[taken..]) {
+                Ok(len) => taken += len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return taken,
+                Err(_) => {
+                    self.broken = true;
+                    return bytes.len();
+                }
+            }
+        }
+        taken
+    }
+
     /// Ends it at once.
     pub(super) fn reset(self) {
         reset_at_close(&self.socket);
     }
-}
-
-/// How much of this the kernel takes. From a connection that is over everything is taken: reading
-/// tells what became of it.
-fn put(mut socket: &TcpStream, bytes: &[u8]) -> usize {
-    let mut taken = 0;
-    while taken < bytes.len() {
-        match socket.write(&bytes[taken..]) {
-            Ok(len) => taken += len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return taken,
-            Err(_) => return bytes.len(),
-        }
-    }
-    taken
 }

@@ -596,6 +596,18 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
+    /// Writing has failed. What came before may still be read, by who reads.
+    fn broken(&mut self, path: PathId) {
+        match self.streams.get_mut(&path) {
+            Some(stream) if stream.paused || stream.ended => self.lose(path),
+            Some(stream) => {
+                stream.readable = true;
+                self.enqueue(path);
+            }
+            None => {}
+        }
+    }
+
     /// A connection is over before its end.
     fn lose(&mut self, path: PathId) {
         let Some(stream) = self.forget(path) else { return };
@@ -651,6 +663,9 @@ impl<E: Engine> StreamDriver<E> {
         };
         self.statistics.octets_sent += bytes.len() as u64;
         stream.write(bytes);
+        if stream.is_broken() {
+            return self.broken(path);
+        }
         if stream.kept() > 0 && !std::mem::replace(&mut stream.blocked, true) {
             self.tell(path, PathEvent::Blocked);
         }
@@ -736,7 +751,10 @@ impl<E: Engine> StreamDriver<E> {
             return;
         }
         let gone = EventFlags::ERR | EventFlags::HUP;
-        if flags.intersects(gone) && (stream.paused || stream.ended) && stream.has_failed() {
+        // A connection of which one half is open ends by a fault only.
+        let failed = flags.contains(EventFlags::ERR)
+            || flags.contains(EventFlags::HUP) && !stream.is_written();
+        if failed && (stream.paused || stream.ended) {
             // Nothing is read that would tell.
             self.lose(path);
             return;
@@ -755,6 +773,9 @@ impl<E: Engine> StreamDriver<E> {
         let Some(stream) = self.streams.get_mut(&path) else { return };
         if stream.is_written() || stream.kept() == 0 && !stream.blocked || !stream.write_on() {
             return;
+        }
+        if stream.is_broken() {
+            return self.broken(path);
         }
         let was_blocked = std::mem::take(&mut stream.blocked);
         if stream.is_up() && was_blocked {

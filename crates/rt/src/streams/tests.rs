@@ -380,6 +380,21 @@ fn a_reset_that_the_engine_asks_for_is_one() {
 }
 
 #[test]
+fn a_peer_that_ends_and_then_resets_is_no_place_to_send_to_for_ever() {
+    let (mut driver, peer, path) = pair(config());
+    // Its end comes first; what is sent after that nobody takes, and is answered by a reset.
+    drop(peer);
+    run_until(&mut driver, "the end is told", |toy| toy.ended == [path]);
+    let begun = Instant::now();
+    while driver.engine_mut().down.is_empty() && begun.elapsed() < Duration::from_secs(10) {
+        driver.engine_mut().send(path, &content(10_000));
+        run_for(&mut driver, Duration::from_millis(5));
+    }
+    assert_eq!(driver.engine_mut().down, [path]);
+    assert_eq!(driver.statistics().streams, 0);
+}
+
+#[test]
 fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
     let (mut driver, mut peer, path) = pair(config());
     let octets = content(6_000_000);
