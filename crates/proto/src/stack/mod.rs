@@ -2,7 +2,7 @@
 //!
 //! | stack | the engine above sees |
 //! |---|---|
-//! | [`OverTcp`] | each connection of this crate's [TCP](crate::tcp) as a stream |
+//! | [`OverTcp`] | each connection of this crate's [TCP](crate::tcp) as a stream, beside streams that the driver has itself |
 //!
 //! To its own driver the parent is one engine, whose paths are those of the engine below. To the engine
 //! above it is the driver: it keeps the rules of the contract that a driver keeps, and drains both
@@ -10,6 +10,7 @@
 
 mod gateway;
 mod late;
+mod outside;
 mod over_tcp;
 mod streams;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use engine::{
 };
 
 use super::late::{Asked, Late};
+use super::outside::Outside;
 use super::streams::{Awaited, Owner, Phase, Stream, Streams};
 use crate::tcp::{
     self, Backlog, CloseReason, ConnectionId, Indication, ListenerId, Options, RequestError, State,
@@ -35,8 +36,19 @@ pub struct Config {
     /// How long a stream that was left, and on which something is still to arrive, throws away what
     /// its peer sends. After that the peer is reset if it goes on.
     pub linger: Duration,
+    /// Whether the driver has streams of its own, beside those of the stack. A stream that the engine
+    /// above connects from the far end of one of these ([`Effect::Connect`]) is then of the stack, and
+    /// all others are the driver's: so a proxy stands between the two. The driver's have numbers below
+    /// [`Config::DRIVERS`].
+    pub beside: bool,
     /// Bounds on what is held, beyond those of the stack.
     pub limits: Limits,
+}
+
+impl Config {
+    /// Numbers of paths below this one are of streams that the driver has itself, where it has some
+    /// ([`Config::beside`]).
+    pub const DRIVERS: PathId = PathId(1 << 31);
 }
 
 impl Default for Config {
@@ -50,6 +62,7 @@ impl Default for Config {
             backlog: Backlog::default(),
             acceptance: Acceptance::AtOnce,
             linger: Duration::from_secs(60),
+            beside: false,
             limits: Limits::default(),
         }
     }
@@ -131,6 +144,8 @@ pub struct OverTcp<A: Engine> {
     tx: TxBuf,
     /// What was pulled, is in `tx` and must not be sent before a moment.
     held: Option<Held>,
+    /// Streams that the driver has itself.
+    outside: Outside,
     /// The stream whose last transmit was not taken whole; the engine above is to hear of it.
     full: Option<PathId>,
     statistics: Statistics,
@@ -142,16 +157,19 @@ impl<A: Engine> OverTcp<A> {
     pub fn new(config: Config, above: A, mut rng: Rng) -> Self {
         let config = Config { linger: config.linger.max(LINGER_MIN), ..config };
         let below = tcp::Stack::new(config.tcp.clone(), Rng::new(rng.next_u64(), "tcp"));
+        let named = config.peers.keys().next_back().map_or(0, |path| path.0.saturating_add(1));
+        let first = if config.beside { named.max(Config::DRIVERS.0) } else { named };
         let mut this = Self {
             above,
             below,
-            streams: Streams::beyond(config.peers.keys().next_back().copied()),
+            streams: Streams::from(first),
             rng,
             late: Late::default(),
             effects: VecDeque::new(),
             timers: Timers::new(),
             tx: TxBuf::with_limits(1, Receive::PIECE_MAX),
             held: None,
+            outside: Outside::default(),
             full: None,
             statistics: Statistics::default(),
             config,
@@ -428,6 +446,10 @@ impl<A: Engine> OverTcp<A> {
     }
 
     fn carry_out(&mut self, now: Time, effect: Effect) {
+        if self.config.beside && self.outside.takes(&effect, &self.streams) {
+            self.effects.push_back(effect);
+            return;
+        }
         match effect {
             Effect::Store(_) => self.effects.push_back(effect),
             Effect::OpenPath { path } => self.open(now, path),
@@ -674,9 +696,15 @@ impl<A: Engine> OverTcp<A> {
             }
             return true;
         }
+        if self.outside.is_waiting() {
+            return false;
+        }
         self.tx.clear();
         let Some(transmit) = self.above.poll_transmit(now, &mut self.tx) else { return false };
-        if transmit.not_before > now {
+        if self.outside.contains(transmit.path) {
+            // When it is due is the driver's to see to.
+            self.outside.wait(transmit);
+        } else if transmit.not_before > now {
             self.held = Some(Held { transmit, left: None });
         } else {
             self.send(now, transmit.path);
@@ -730,6 +758,12 @@ impl<A: Engine> Engine for OverTcp<A> {
         match input {
             // All answers that come from outside are of the store, whose tickets are not changed.
             Input::Done(..) => self.above.handle_input(now, input),
+            Input::Receive(Receive { path, .. }) if self.outside.contains(path) => {
+                self.above.handle_input(now, input);
+            }
+            Input::Path(path, event) if self.config.beside && self.outside.heard(path, &event) => {
+                self.above.handle_input(now, Input::Path(path, event));
+            }
             Input::Receive(receive) => self.arrive(now, receive),
             Input::Path(..) => self.below.handle_input(now, input),
         }
@@ -755,6 +789,11 @@ impl<A: Engine> Engine for OverTcp<A> {
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         loop {
+            if self.outside.is_waiting() {
+                let transmit = self.outside.give(&self.tx, tx);
+                self.settle(now);
+                return transmit;
+            }
             let transmit = self.below.poll_transmit(now, tx);
             // The last acknowledgment of a connection ends it.
             let worked = self.settle(now);
@@ -765,7 +804,7 @@ impl<A: Engine> Engine for OverTcp<A> {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.outside.next(&mut self.effects)
     }
 
     fn poll_indication(&mut self) -> Option<A::Indication> {

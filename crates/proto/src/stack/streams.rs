@@ -88,14 +88,14 @@ pub(super) struct Streams {
     pub(super) listeners: BTreeMap<ListenerId, Awaited>,
     /// Streams that may have something to be handed in.
     pub(super) readable: BTreeSet<PathId>,
+    first_path: u32,
     next_path: u32,
 }
 
 impl Streams {
-    /// Streams, of which those that nobody asked for by number get numbers beyond `last`.
-    pub(super) fn beyond(last: Option<PathId>) -> Self {
-        let next_path = last.map_or(0, |path| path.0.saturating_add(1));
-        Self { next_path, ..Self::default() }
+    /// Streams, of which those that nobody asked for by number get numbers from `first` on.
+    pub(super) fn from(first: u32) -> Self {
+        Self { first_path: first, next_path: first, ..Self::default() }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -119,7 +119,7 @@ impl Streams {
     pub(super) fn new_path(&mut self, is_taken: impl Fn(PathId) -> bool) -> PathId {
         loop {
             let path = PathId(self.next_path);
-            self.next_path = self.next_path.wrapping_add(1);
+            self.next_path = self.next_path.checked_add(1).unwrap_or(self.first_path);
             if !is_taken(path) && !self.by_path.contains_key(&path) {
                 return path;
             }

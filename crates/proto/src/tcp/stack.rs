@@ -165,6 +165,13 @@ impl Stack {
         connections.fold(gone, |sum, connection| sum + connection.info().counts)
     }
 
+    /// Connections there are, those included that their users have left and whose last octets are under
+    /// way, without those of which only the numbers are remembered.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.by_tuple.len()
+    }
+
     /// Bytes of memory held on account of peers and users.
     #[must_use]
     pub fn memory(&self) -> usize {

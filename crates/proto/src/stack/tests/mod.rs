@@ -1,5 +1,6 @@
 //! Streams over TCP, with engines that hold their driver to the rules, and with FTP.
 
+mod beside;
 mod files;
 mod gateway;
 mod talker;

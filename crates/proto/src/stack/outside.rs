@@ -1,0 +1,127 @@
+//! Streams that the driver has itself, beside those of the stack.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use engine::{Effect, PathEvent, PathId, PathInfo, PathKind, Transmit, TxBuf};
+
+use super::streams::Streams;
+
+/// Streams that the driver has itself.
+#[derive(Debug, Default)]
+pub(super) struct Outside {
+    streams: BTreeMap<PathId, Option<(SocketAddr, SocketAddr)>>,
+    ends: BTreeSet<(SocketAddr, SocketAddr)>,
+    /// What the engine above sends on one of them, which waits in the buffer that it was pulled into.
+    waiting: Option<Waiting>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    transmit: Transmit,
+    /// Octets that the driver has.
+    given: usize,
+}
+
+impl Outside {
+    pub(super) fn contains(&self, path: PathId) -> bool {
+        self.streams.contains_key(&path)
+    }
+
+    /// Whether an event is of one of them, and what is known of it afterwards.
+    pub(super) fn heard(&mut self, path: PathId, event: &PathEvent) -> bool {
+        match event {
+            PathEvent::Up(PathInfo { kind: PathKind::Stream, ends, .. }) => {
+                self.streams.insert(path, *ends);
+                self.ends.extend(*ends);
+                true
+            }
+            PathEvent::Down => {
+                self.drop_waiting(path);
+                self.remove(path)
+            }
+            PathEvent::Up(_)
+            | PathEvent::Blocked
+            | PathEvent::Writable
+            | PathEvent::ReadClosed
+            | PathEvent::Secured(_) => self.contains(path),
+        }
+    }
+
+    fn remove(&mut self, path: PathId) -> bool {
+        let known = self.streams.remove(&path);
+        if let Some(Some(ends)) = known {
+            self.ends.remove(&ends);
+        }
+        known.is_some()
+    }
+
+    fn drop_waiting(&mut self, path: PathId) {
+        self.waiting.take_if(|waiting| waiting.transmit.path == path);
+    }
+
+    /// Whether an effect of the engine above is for the driver, and what is known afterwards.
+    pub(super) fn takes(&mut self, effect: &Effect, streams: &Streams) -> bool {
+        match effect {
+            Effect::Store(_) => false,
+            // A stream goes on by the other kind: what came by the driver's by the stack's.
+            Effect::Connect { from, to, .. } => {
+                !from.is_some_and(|from| self.ends.contains(&(*to, from)))
+            }
+            Effect::StopConnecting { ticket } => streams.opening(*ticket).is_none(),
+            Effect::StopListening { ticket } => streams.listener(*ticket).is_none(),
+            Effect::Listen { near: path, .. }
+            | Effect::OpenPath { path }
+            | Effect::ShutdownWrite { path }
+            | Effect::StartTls { path, .. }
+            | Effect::PauseRead { path }
+            | Effect::ResumeRead { path } => self.contains(*path),
+            Effect::ClosePath { path } => self.remove(*path),
+            Effect::ResetPath { path } => {
+                self.drop_waiting(*path);
+                self.remove(*path)
+            }
+        }
+    }
+
+    /// Has what was pulled wait for the driver.
+    pub(super) fn wait(&mut self, transmit: Transmit) {
+        self.waiting = Some(Waiting { transmit, given: 0 });
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Gives the driver what waits in `from`, as much as it takes at once.
+    pub(super) fn give(&mut self, from: &TxBuf, to: &mut TxBuf) -> Option<Transmit> {
+        let Waiting { transmit, given } = self.waiting.take()?;
+        let rest = &from.bytes()[given..];
+        let len = rest.len().min(to.longest());
+        to.push(len)?.copy_from_slice(&rest[..len]);
+        if len < rest.len() {
+            self.waiting = Some(Waiting { transmit, given: given + len });
+        }
+        Some(Transmit { len, segment: len, ..transmit })
+    }
+
+    /// The next effect: the end of a stream is behind what waits for it.
+    pub(super) fn next(&self, effects: &mut VecDeque<Effect>) -> Option<Effect> {
+        let Some(Waiting { transmit, .. }) = self.waiting else { return effects.pop_front() };
+        let ends = |effect: &Effect| match effect {
+            Effect::ShutdownWrite { path } | Effect::ClosePath { path } => *path == transmit.path,
+            Effect::Store(_)
+            | Effect::OpenPath { .. }
+            | Effect::Connect { .. }
+            | Effect::StopConnecting { .. }
+            | Effect::Listen { .. }
+            | Effect::StopListening { .. }
+            | Effect::ResetPath { .. }
+            | Effect::StartTls { .. }
+            | Effect::PauseRead { .. }
+            | Effect::ResumeRead { .. } => false,
+        };
+        let at = effects.iter().position(|effect| !ends(effect))?;
+        effects.remove(at)
+    }
+}

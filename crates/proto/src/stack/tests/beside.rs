@@ -1,0 +1,299 @@
+//! A proxy between streams of the driver's and those of our TCP.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use engine::{
+    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Ticket, Time,
+    TxBuf,
+};
+
+use super::octets;
+use crate::pep::{self, Pep};
+use crate::stack::{Config, OverTcp};
+use crate::tcp::{self, CloseReason, ConnectionId, Indication, Options, Stack};
+
+/// The interface between the two.
+const LINE: PathId = PathId(u32::MAX);
+/// A stream of the driver's.
+const LAN: PathId = PathId(3);
+
+fn client() -> SocketAddr {
+    "10.1.0.7:41000".parse().expect("an address")
+}
+
+fn server() -> SocketAddr {
+    "10.2.0.9:80".parse().expect("an address")
+}
+
+/// A gateway, its driver, and a host at the other end of its line.
+struct Desk {
+    now: Time,
+    gateway: OverTcp<Pep>,
+    peer: Stack,
+    /// What the gateway sent on streams of the driver's.
+    got: BTreeMap<PathId, Vec<u8>>,
+    /// Its effects, with the octets that had been sent before each.
+    effects: Vec<(Effect, usize)>,
+    /// The peer's connection, what it reads, and how it ended.
+    connection: Option<ConnectionId>,
+    read: Vec<u8>,
+    ended: bool,
+    closed: Option<CloseReason>,
+    ends: Option<(SocketAddr, SocketAddr)>,
+    /// What the driver's buffer takes at once.
+    takes: usize,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let config = Config {
+            listen: vec!["0.0.0.0:0".parse().expect("an address")],
+            beside: true,
+            ..Config::default()
+        };
+        let pep = Pep::new(pep::Config { buffer: 1 << 20, ..pep::Config::default() });
+        let mut desk = Self {
+            now: Time::ZERO,
+            gateway: OverTcp::new(config, pep, Rng::new(1, "gateway")),
+            peer: Stack::new(tcp::Config::default(), Rng::new(2, "peer")),
+            got: BTreeMap::new(),
+            effects: Vec::new(),
+            connection: None,
+            read: Vec::new(),
+            ended: false,
+            closed: None,
+            ends: None,
+            takes: 10_000,
+        };
+        let up = || Input::Path(LINE, PathEvent::Up(PathInfo::datagram(1500)));
+        desk.gateway.handle_input(desk.now, up());
+        desk.peer.handle_input(desk.now, up());
+        desk
+    }
+
+    fn tell(&mut self, path: PathId, event: PathEvent) {
+        self.gateway.handle_input(self.now, Input::Path(path, event));
+        self.run();
+    }
+
+    fn up(&mut self, ends: (SocketAddr, SocketAddr), asked: Option<Ticket>) {
+        let info = PathInfo { ends: Some(ends), asked, ..PathInfo::stream() };
+        self.tell(LAN, PathEvent::Up(info));
+    }
+
+    fn hand_in(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(Receive::PIECE_MAX) {
+            let receive = Receive::datagram(LAN, piece);
+            self.gateway.handle_input(self.now, Input::Receive(receive));
+            self.run();
+        }
+    }
+
+    /// Lets everything happen that happens within half a minute.
+    fn run(&mut self) {
+        let until = self.now + std::time::Duration::from_secs(30);
+        loop {
+            while self.drain() {}
+            let deadlines = [self.gateway.poll_timeout(), self.peer.poll_timeout()];
+            let next = deadlines.into_iter().flatten().map(|deadline| deadline.at).min();
+            match next.filter(|at| *at <= until) {
+                Some(at) => self.now = self.now.max(at),
+                None => return,
+            }
+            self.gateway.handle_timeout(self.now);
+            self.peer.handle_timeout(self.now);
+        }
+    }
+
+    fn drain(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(effect) = self.gateway.poll_effect() {
+            self.effects.push((effect, self.got.get(&LAN).map_or(0, Vec::len)));
+            worked = true;
+        }
+        while self.gateway.poll_indication().is_some() {}
+        let mut tx = TxBuf::with_limits(64, self.takes);
+        if let Some(transmit) = self.gateway.poll_transmit(self.now, &mut tx) {
+            worked = true;
+            if transmit.path == LINE {
+                let receive =
+                    Receive { stride: transmit.segment, ..Receive::datagram(LINE, tx.bytes()) };
+                self.peer.handle_input(self.now, Input::Receive(receive));
+            } else {
+                assert_eq!(transmit.len, tx.bytes().len());
+                self.got.entry(transmit.path).or_default().extend(tx.bytes());
+            }
+        }
+        let mut tx = TxBuf::new(64);
+        if let Some(transmit) = self.peer.poll_transmit(self.now, &mut tx) {
+            worked = true;
+            let receive =
+                Receive { stride: transmit.segment, ..Receive::datagram(LINE, tx.bytes()) };
+            self.gateway.handle_input(self.now, Input::Receive(receive));
+        }
+        while let Some(indication) = self.peer.poll_indication() {
+            worked = true;
+            self.indicated(indication);
+        }
+        worked
+    }
+
+    fn indicated(&mut self, indication: Indication) {
+        match indication {
+            Indication::Incoming { connection, local, remote, .. } => {
+                self.connection = Some(connection);
+                self.ends = Some((local, remote));
+            }
+            Indication::Readable { connection } => {
+                let read = self.peer.receive(self.now, connection, &mut self.read);
+                assert!(read.is_ok());
+            }
+            Indication::PeerClosed { .. } => self.ended = true,
+            Indication::Closed { reason, .. } => self.closed = Some(reason),
+            Indication::Connected { .. }
+            | Indication::Writable { .. }
+            | Indication::BacklogFull { .. }
+            | Indication::PlainTcp { .. } => {}
+        }
+    }
+
+    fn peer_sends(&mut self, bytes: &[u8]) {
+        let connection = self.connection.expect("it is connected");
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = self.peer.send(self.now, connection, rest).expect("it is open");
+            rest = &rest[taken..];
+            self.run();
+        }
+    }
+
+    fn happened(&self, effect: &Effect) -> Option<usize> {
+        self.effects.iter().find(|(other, _)| other == effect).map(|(_, octets)| *octets)
+    }
+
+    /// A client's stream of the driver's, which the peer has accepted as the server.
+    fn from_lan() -> Self {
+        let mut desk = Self::new();
+        let backlog = tcp::Backlog::default();
+        desk.peer.listen(server(), Options::default(), backlog).expect("nobody listens there");
+        desk.up((server(), client()), None);
+        desk
+    }
+
+    /// A connection of the peer's as the client, and what the driver is asked to connect.
+    fn from_wan() -> (Self, Ticket) {
+        let mut desk = Self::new();
+        let connection = desk.peer.connect(desk.now, client(), server(), Options::default());
+        desk.connection = Some(connection.expect("there is a way"));
+        desk.run();
+        let asked = desk.effects.iter().find_map(|(effect, _)| match effect {
+            Effect::Connect { ticket, from, to } => Some((*ticket, *from, *to)),
+            _ => None,
+        });
+        let (ticket, from, to) = asked.expect("the driver is asked");
+        assert_eq!((from, to), (Some(client()), server()));
+        (desk, ticket)
+    }
+}
+
+#[test]
+fn a_stream_of_the_drivers_goes_on_by_our_tcp() {
+    let mut desk = Desk::from_lan();
+    assert_eq!(desk.ends, Some((server(), client())), "with the addresses that it has");
+    assert!(desk.effects.is_empty(), "{:?}", desk.effects);
+    let (to, back) = (octets(300_000), octets(200_001));
+    desk.hand_in(&to);
+    assert!(desk.read == to);
+    desk.peer_sends(&back);
+    desk.tell(LAN, PathEvent::ReadClosed);
+    assert!(desk.ended && desk.closed.is_none());
+    let connection = desk.connection.expect("it is connected");
+    desk.peer.shut_down(desk.now, connection).expect("it is open");
+    desk.run();
+    assert!(desk.got[&LAN] == back);
+    let before = desk.happened(&Effect::ShutdownWrite { path: LAN });
+    let closed = desk.happened(&Effect::ClosePath { path: LAN });
+    assert_eq!(before.or(closed), Some(back.len()), "the end is behind the last octet");
+    assert_eq!(desk.gateway.above().statistics().completed, 1);
+}
+
+#[test]
+fn a_connection_of_our_tcp_goes_on_by_the_drivers() {
+    let (mut desk, asked) = Desk::from_wan();
+    desk.peer_sends(b"before");
+    desk.up((client(), server()), Some(asked));
+    desk.peer_sends(b" and after");
+    assert_eq!(desk.got[&LAN], b"before and after");
+    let back = octets(150_000);
+    desk.hand_in(&back);
+    assert!(desk.read == back);
+    desk.tell(LAN, PathEvent::Down);
+    assert_eq!(desk.closed, Some(CloseReason::Reset), "the driver's was reset");
+}
+
+#[test]
+fn what_the_driver_cannot_connect_is_reset() {
+    let (mut desk, asked) = Desk::from_wan();
+    let refused = Err(EffectError::Failed("nobody listens there".to_owned()));
+    desk.gateway.handle_input(desk.now, Input::Done(asked, refused));
+    desk.run();
+    assert_eq!(desk.closed, Some(CloseReason::Reset));
+}
+
+#[test]
+fn a_reset_of_our_tcp_resets_the_drivers() {
+    let mut desk = Desk::from_lan();
+    let connection = desk.connection.expect("it is connected");
+    desk.peer.abort(desk.now, connection).expect("it is open");
+    desk.run();
+    assert_eq!(desk.happened(&Effect::ResetPath { path: LAN }), Some(0));
+}
+
+#[test]
+fn a_driver_that_is_blocked_holds_the_peer_back() {
+    let mut desk = Desk::from_lan();
+    desk.peer_sends(&octets(10_000));
+    desk.tell(LAN, PathEvent::Blocked);
+    let connection = desk.connection.expect("it is connected");
+    let more = octets(20_000_000);
+    let mut taken = 0;
+    loop {
+        let now = desk.peer.send(desk.now, connection, &more[taken..]).expect("it is open");
+        taken += now;
+        desk.run();
+        if now == 0 {
+            break;
+        }
+    }
+    assert!(taken < more.len() && desk.got[&LAN].len() == 10_000);
+    desk.tell(LAN, PathEvent::Writable);
+    desk.peer_sends(&more[taken..]);
+    assert!(desk.got[&LAN][10_000..] == more);
+}
+
+#[test]
+fn a_pause_reaches_the_driver_though_octets_wait_for_it() {
+    let mut desk = Desk::from_lan();
+    // The peer's octets wait for the driver, who is handed in more before it takes them.
+    let connection = desk.connection.expect("it is connected");
+    desk.peer.send(desk.now, connection, &octets(5000)).expect("it is open");
+    let mut tx = TxBuf::new(64);
+    while let Some(transmit) = desk.peer.poll_transmit(desk.now, &mut tx) {
+        let receive = Receive { stride: transmit.segment, ..Receive::datagram(LINE, tx.bytes()) };
+        desk.gateway.handle_input(desk.now, Input::Receive(receive));
+        tx.clear();
+    }
+    let piece = octets(Receive::PIECE_MAX);
+    let pause = Effect::PauseRead { path: LAN };
+    let handed = (1..400).find(|_| {
+        desk.gateway.handle_input(desk.now, Input::Receive(Receive::datagram(LAN, &piece)));
+        let effects: Vec<_> = std::iter::from_fn(|| desk.gateway.poll_effect()).collect();
+        effects.contains(&pause)
+    });
+    // The proxy's bound of a mebibyte, and our TCP's buffer.
+    assert!(handed.is_some_and(|pieces| pieces < 100), "{handed:?}");
+    desk.takes = 1000;
+    desk.run();
+    assert!(desk.got[&LAN] == octets(5000), "in pieces that the driver's buffer takes");
+}
