@@ -15,6 +15,7 @@ mod link_options;
 mod links;
 mod operations;
 mod peers;
+mod pep;
 mod recv;
 mod send;
 mod session;
@@ -67,6 +68,8 @@ enum Command {
     Link(emulate::LinkArgs),
     /// Our TCP on a TUN device, against the kernel's
     Tcp(Box<tcp::Args>),
+    /// Split TCP connections that pass this router, as a gateway at a long link does
+    Pep(pep::Args),
     /// List the links that have names, or show one
     Links(links::Args),
     /// Print a script that completes slowlight's commands in a shell
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Command::Emu(args) => emulate::run(&args),
         Command::Link(args) => emulate::link(&args),
         Command::Tcp(args) => tcp::run(*args),
+        Command::Pep(args) => pep::run(&args),
         Command::Links(args) => links::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),

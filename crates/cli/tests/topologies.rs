@@ -4,17 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "why a test is skipped, and a table")]
 
+#[path = "world/staying.rs"]
+mod staying;
 mod world;
 
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use self::staying::World;
 use self::world::text;
-
-const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
 /// Takes what comes over one TCP connection: prints its octets, the seconds from the first to the
 /// last, and its SHA-256.
@@ -103,58 +102,12 @@ fn possible() -> bool {
     python
 }
 
-/// How many worlds there were.
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// A world of a scenario that comes with slowlight; it ends with the test.
-struct World {
-    name: String,
-}
-
 impl World {
-    fn up(scenario: &str) -> Self {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("test-{scenario}-{number}-{}", std::process::id());
-        let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-        let mut command = Command::new(SLOWLIGHT);
-        command
-            .args(["emu", "up", "--name", &name])
-            .arg(scenarios.join(scenario.to_owned() + ".toml"));
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        let world = Self { name };
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        world
-    }
-
-    fn command(&self, command: &str, rest: &[&str]) -> Command {
-        let mut run = Command::new(SLOWLIGHT);
-        run.args(["emu", command, "--name", &self.name]).args(rest).stdin(Stdio::null());
-        run
-    }
-
-    /// Starts a program on a host.
-    fn start(&self, host: &str, program: &[&str]) -> Child {
-        let mut command = self.command("exec", &[&[host, "--"], program].concat());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    }
-
-    /// Runs one that need not succeed; what it says.
-    fn told(&self, host: &str, program: &[&str]) -> String {
-        let output = self.start(host, program).wait_with_output().unwrap();
-        text(&output.stdout) + &text(&output.stderr)
-    }
-
     /// Changes a link; when that was done.
     fn set(&self, link: &str, changes: &[&str]) -> f64 {
         let output = self.command("set", &[&[link], changes].concat()).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         now()
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = self.command("down", &[]).output();
     }
 }
 

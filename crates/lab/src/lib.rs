@@ -10,6 +10,7 @@ pub mod compare;
 pub mod emulation;
 pub mod engines;
 pub mod ftp;
+pub mod gateway;
 pub mod groups;
 pub mod link_spec;
 pub mod metrics;

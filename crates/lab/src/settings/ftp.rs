@@ -411,7 +411,12 @@ impl FtpSettings {
 }
 
 impl TcpSettings {
-    pub(super) fn apply(&self, options: &mut tcp::Options) -> Result<(), SpecError> {
+    /// Changes `options` to what is said here.
+    ///
+    /// # Errors
+    ///
+    /// When a value is out of its range.
+    pub fn apply(&self, options: &mut tcp::Options) -> Result<(), SpecError> {
         let buffers = [
             ("tcp.send_buffer", self.send_buffer),
             ("tcp.send_buffer_initial", self.send_buffer_initial.and_then(Switch::on)),

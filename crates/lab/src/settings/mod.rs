@@ -220,7 +220,7 @@ impl<'de> Deserialize<'de> for Settings {
 /// The least that a datagram may be bounded to: some packets are of one piece.
 const DATAGRAM_MIN: u64 = 64;
 
-fn at_least(key: &str, given: Option<Size>, least: u64) -> Result<(), SpecError> {
+pub(crate) fn at_least(key: &str, given: Option<Size>, least: u64) -> Result<(), SpecError> {
     match given {
         Some(size) if size.bytes() < least => {
             Err(SpecError::invalid(format!("{key} is {size}; it must be at least {}", Size(least))))

@@ -1,0 +1,48 @@
+//! The device between the kernel, which forwards, and our own TCP at the side of the long link.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use lab::gateway::{Gateway, OwnTcp};
+use rt::tun::Tun;
+use serde_json::Value;
+
+/// Makes it. Its packets are as long as the shortest of the long link's.
+pub(super) fn open(own: &OwnTcp, gateway: &Gateway) -> Result<Tun> {
+    let device = &own.device;
+    let strict = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/rp_filter")?;
+    ensure!(
+        strict.trim() != "1",
+        "packets of our own TCP have addresses of other hosts, and this host drops those that come \
+         from where it would not send to; sysctl -w net.ipv4.conf.all.rp_filter=2"
+    );
+    let mtu = gateway.wan.interfaces.iter().map(|name| mtu(name)).min_by_key(|mtu| {
+        // An error is less than any length.
+        mtu.as_ref().map_or(0, |mtu| *mtu)
+    });
+    let mtu = mtu.expect("a side has an interface")?;
+    let tun = Tun::create(device).map_err(|error| match error.raw_os_error() {
+        Some(EBUSY) => anyhow!("there is a device {device}; choose another name by wan.own.device"),
+        Some(_) | None => anyhow!(error).context(format!("TUN device {device}")),
+    })?;
+    let loose = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
+    std::fs::write(&loose, "0").with_context(|| loose.clone())?;
+    for line in [
+        format!("link set {device} mtu {mtu} txqueuelen 10000 addrgenmode none"),
+        format!("link set {device} up"),
+    ] {
+        let output = Command::new("ip").args(line.split(' ')).output().context("ip")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "ip {line}: {}", said.trim());
+    }
+    Ok(tun)
+}
+
+const EBUSY: i32 = 16;
+
+/// The longest packet of an interface.
+fn mtu(name: &str) -> Result<u64> {
+    let output = Command::new("ip").args(["-j", "link", "show", "dev", name]).output()?;
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    told[0]["mtu"].as_u64().with_context(|| format!("ip does not tell the MTU of {name}"))
+}

@@ -1,0 +1,82 @@
+//! The engine of a gateway: the proxy over the kernel's streams alone, or with our own TCP at one side.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use anyhow::Result;
+use engine::{Engine, Time};
+use lab::gateway::Gateway;
+use proto::pep::{Indication, Pep};
+use proto::stack::{self, OverTcp};
+use proto::tcp::{self, Stack};
+
+/// An engine in which a proxy is.
+pub(super) trait Proxy: Engine<Indication = Indication> {
+    fn pep(&self) -> &Pep;
+
+    /// Asks the proxy for something.
+    fn ask<R>(&mut self, now: Time, request: impl FnOnce(&mut Pep) -> R) -> R;
+
+    /// Our own TCP, if it is part of it.
+    fn own(&self) -> Option<&Stack>;
+
+    /// Whether there is no connection. What our own TCP has to send goes with this process, while the
+    /// kernel's stays.
+    fn is_idle(&self) -> bool {
+        self.pep().statistics().open == 0 && self.own().is_none_or(|stack| stack.open() == 0)
+    }
+}
+
+impl Proxy for Pep {
+    fn pep(&self) -> &Pep {
+        self
+    }
+
+    fn ask<R>(&mut self, _now: Time, request: impl FnOnce(&mut Pep) -> R) -> R {
+        request(self)
+    }
+
+    fn own(&self) -> Option<&Stack> {
+        None
+    }
+}
+
+impl Proxy for OverTcp<Pep> {
+    fn pep(&self) -> &Pep {
+        self.above()
+    }
+
+    fn ask<R>(&mut self, now: Time, request: impl FnOnce(&mut Pep) -> R) -> R {
+        self.call(now, request)
+    }
+
+    fn own(&self) -> Option<&Stack> {
+        Some(self.below())
+    }
+}
+
+/// A few streams are left and have something to send, beside those of the proxy.
+const LEFT: usize = 64;
+
+/// The proxy between the kernel's streams and those of our own TCP, which takes whatever the rules of
+/// the kernel divert to it, for any address and port.
+pub(super) fn over_own_tcp(
+    gateway: &Gateway,
+    options: tcp::Options,
+    pep: Pep,
+) -> Result<OverTcp<Pep>> {
+    let streams = gateway.limits.connections + LEFT;
+    let limits = tcp::Limits { connections: streams, ..tcp::Limits::default() };
+    let mut listen = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))];
+    if gateway.intercept.ipv6 {
+        listen.push(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
+    }
+    let config = stack::Config {
+        tcp: tcp::Config { limits, ..tcp::Config::default() },
+        options,
+        listen,
+        beside: true,
+        limits: stack::Limits { streams, ..stack::Limits::default() },
+        ..stack::Config::default()
+    };
+    Ok(OverTcp::new(config, pep, rt::entropy()?))
+}

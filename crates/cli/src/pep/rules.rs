@@ -1,0 +1,292 @@
+//! What the kernel is told, so that packets find the gateway: a table of nftables, routing rules and a
+//! routing table, all its own.
+
+use std::io::{self, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use lab::gateway::{Gateway, OwnTcp};
+
+/// The rules of a gateway, as commands.
+pub(super) struct Rules {
+    /// The name of the table.
+    table: String,
+    /// Whether a side's TCP is our own.
+    has_own: bool,
+    /// What `nft -f -` reads.
+    pub(super) nft: String,
+    /// The arguments of `ip`.
+    ip: Vec<String>,
+    /// The commands of a shell that take all of it away, and do nothing where there is none.
+    remove: String,
+    /// Those that have new connections pass.
+    pass: String,
+}
+
+impl Rules {
+    pub(super) fn of(gateway: &Gateway) -> Self {
+        let table = format!("slowlight_{}", gateway.name);
+        let nft = nft(gateway, &table);
+        let rules = &gateway.rules;
+        let (mark, number, priority) = (rules.mark, rules.table, rules.priority);
+        let families: &[&str] = if gateway.intercept.ipv6 { &["-4", "-6"] } else { &["-4"] };
+        let mut ip = Vec::new();
+        let own = gateway.wan.own.as_ref();
+        for family in families {
+            let any = if *family == "-4" { "0.0.0.0/0" } else { "::/0" };
+            // What is marked is this host's own, whatever address it is for.
+            ip.push(format!("{family} route replace local {any} dev lo table {number}"));
+            ip.push(format!(
+                "{family} rule add priority {priority} fwmark {mark:#x} lookup {number}"
+            ));
+            if let Some(own) = own {
+                // What comes over the long link goes to our own TCP, whatever address it is for.
+                let (mark, number, device) = (mark + 1, number + 1, &own.device);
+                ip.push(format!("{family} route replace {any} dev {device} table {number}"));
+                ip.push(format!(
+                    "{family} rule add priority {priority} fwmark {mark:#x} lookup {number}"
+                ));
+            }
+        }
+        let mut remove = format!("nft delete table inet {table} 2>/dev/null\n");
+        for (family, next) in [("-4", 0), ("-4", 1), ("-6", 0), ("-6", 1)] {
+            let (mark, number) = (mark + next, number + next);
+            let rule = format!("priority {priority} fwmark {mark:#x} lookup {number}");
+            remove += &format!("while ip {family} rule del {rule} 2>/dev/null; do :; done\n");
+            remove += &format!("ip {family} route flush table {number} 2>/dev/null\n");
+        }
+        remove += "true\n";
+        let mut pass = format!("nft flush chain inet {table} new 2>/dev/null\n");
+        if own.is_some() {
+            // Connections of our own TCP are gone with it: who sends on them has to be told.
+            pass += &format!("nft flush chain inet {table} own 2>/dev/null\n");
+            pass += &format!("nft add rule inet {table} own goto gone 2>/dev/null\n");
+        }
+        Self { table, has_own: own.is_some(), nft, ip, remove, pass }
+    }
+
+    /// The commands, for people.
+    pub(super) fn shell(&self) -> String {
+        let ip: String = self.ip.iter().map(|line| format!("ip {line}\n")).collect();
+        let (nft, remove) = (&self.nft, &self.remove);
+        format!("# set\n{ip}nft -f - <<'END'\n{nft}END\n\n# remove\n{remove}")
+    }
+
+    /// Takes away what a gateway of this name has left behind that was killed, and sets them. They
+    /// are gone when what is returned is dropped, or this process is no more.
+    pub(super) fn set(mut self, linger: Duration) -> Result<Installed> {
+        shell(&self.remove).context("removing rules that were left behind")?;
+        if self.has_own && std::fs::read_to_string(EARLY_DEMUX)?.trim() != "0" {
+            // Where the kernel looks for a packet's stream before it looks where it goes, it drops
+            // those of our own TCP: their addresses are those of a stream.
+            std::fs::write(EARLY_DEMUX, "0").context(EARLY_DEMUX)?;
+            self.remove += &format!("echo 1 > {EARLY_DEMUX}\n");
+        }
+        let keeper = Keeper::start(&self, linger)?;
+        let installed = Installed { table: self.table, has_own: self.has_own, keeper };
+        for line in &self.ip {
+            let mut command = Command::new("ip");
+            run(command.args(line.split(' ')), None).with_context(|| format!("ip {line}"))?;
+        }
+        let own = format!("add chain inet {} of_{}\n", installed.table, installed.keeper.number());
+        run(Command::new("nft").args(["-f", "-"]), Some(&(self.nft + &own))).context(
+            "the rules of nftables cannot be set; the kernel needs nf_tables with nft_tproxy and \
+             nft_socket",
+        )?;
+        Ok(installed)
+    }
+}
+
+fn nft(gateway: &Gateway, table: &str) -> String {
+    let mark = |next| format!("meta mark set {:#x}", gateway.rules.mark + next);
+    let taken = gateway.intercept.taken();
+    let [lan, wan] = gateway.rules.ports();
+    let families: &[_] = match gateway.intercept.ipv6 {
+        false => &[("ipv4", "ip", "127.0.0.1")],
+        true => &[("ipv4", "ip", "127.0.0.1"), ("ipv6", "ip6", "[::1]")],
+    };
+    let (mut new, mut own, mut gone) = (String::new(), String::new(), String::new());
+    for (protocol, family, address) in families {
+        let mut take = |interfaces: &[String], port| {
+            let from = format!("meta nfproto {protocol} iifname {}", set(interfaces));
+            let to = format!("tproxy {family} to {address}:{port} {}", mark(0));
+            new += &format!("    {from} tcp dport {taken} {to} accept\n");
+        };
+        take(&gateway.lan.interfaces, lan);
+        if gateway.wan.own.is_none() {
+            take(&gateway.wan.interfaces, wan);
+            continue;
+        }
+        // Whichever end is the server, its port is one of those.
+        for end in ["dport", "sport"] {
+            let from = format!("meta nfproto {protocol} iifname {}", set(&gateway.wan.interfaces));
+            let theirs = format!("{from} tcp {end} {taken} fib daddr type != local");
+            own += &format!("    {theirs} {} accept\n", mark(1));
+            gone += &format!("    {theirs} reject with tcp reset\n");
+        }
+    }
+    // Packets of our own TCP have the addresses of a stream of the kernel's, which they are not of.
+    let (mut chains, mut jumps) = (String::new(), String::new());
+    if let Some(OwnTcp { device, .. }) = &gateway.wan.own {
+        chains = format!("  chain gone {{\n{gone}  }}\n  chain own {{\n{own}  }}\n");
+        jumps = format!("    iifname \"{device}\" accept\n    jump own\n");
+    }
+    // A first SYN is nobody's yet; what belongs to a connection that the gateway has is found by its
+    // socket. All else, as connections that were there before, goes on as if there were no gateway.
+    format!(
+        "table inet {table} {{\n\
+         {chains}\
+         \x20 chain new {{\n\
+         \x20   fib daddr type local return\n\
+         {new}\
+         \x20 }}\n\
+         \x20 chain packets {{\n\
+         \x20   type filter hook prerouting priority mangle; policy accept;\n\
+         \x20   meta l4proto != tcp return\n\
+         {jumps}\
+         \x20   tcp flags & (fin | syn | rst | ack) == syn goto new\n\
+         \x20   socket transparent 1 {} accept\n\
+         \x20 }}\n\
+         }}\n",
+        mark(0)
+    )
+}
+
+/// Names of interfaces, as nftables has a set.
+fn set(interfaces: &[String]) -> String {
+    let quoted: Vec<_> = interfaces.iter().map(|name| format!("\"{name}\"")).collect();
+    format!("{{ {} }}", quoted.join(", "))
+}
+
+/// Rules that are set.
+pub(super) struct Installed {
+    table: String,
+    has_own: bool,
+    keeper: Keeper,
+}
+
+impl Installed {
+    /// Lets new connections pass; those that the gateway has stay with it. Whether that can be: what
+    /// goes to our own TCP is told by ports only, of connections that pass too.
+    pub(super) fn pass_new(&self) -> Result<bool> {
+        if self.has_own {
+            return Ok(false);
+        }
+        let table = &self.table;
+        run(Command::new("nft").args(["flush", "chain", "inet", table, "new"]), None)?;
+        Ok(true)
+    }
+
+    /// Takes them away, after a time: what the kernel still has to send for connections that are over
+    /// needs them.
+    pub(super) fn remove(self, after: Duration) -> Result<()> {
+        self.keeper.end(after)
+    }
+}
+
+/// A process that takes the rules away when this one is no more, whatever became of it.
+struct Keeper(Option<Child>);
+
+impl Keeper {
+    fn start(rules: &Rules, linger: Duration) -> Result<Self> {
+        // What a terminal says to all of its processes is not for this one: it waits until nobody
+        // has the other end of its input. A gateway that comes after one that was killed ends it,
+        // and removes the rules itself.
+        let Rules { remove, pass, table, .. } = rules;
+        let linger = linger.as_secs_f64();
+        let script = format!(
+            "trap '' HUP INT QUIT TERM\nread -r after || after={linger}\n{pass}\
+             [ \"$after\" = 0 ] || sleep \"$after\"\n\
+             nft list chain inet {table} of_$$ >/dev/null 2>&1 || exit 0\n{remove}"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self(Some(command.spawn().context("sh, which removes the rules at the end")?)))
+    }
+
+    /// Its number, which names the rules that are its own to remove.
+    fn number(&self) -> u32 {
+        self.0.as_ref().map_or(0, Child::id)
+    }
+
+    fn end(mut self, after: Duration) -> Result<()> {
+        self.wait(after).context("removing the rules")
+    }
+
+    fn wait(&mut self, after: Duration) -> Result<()> {
+        let Some(mut child) = self.0.take() else { return Ok(()) };
+        if let Some(mut stdin) = child.stdin.take() {
+            writeln!(stdin, "{}", after.as_secs_f64())?;
+        }
+        let status = child.wait()?;
+        ensure!(status.success(), "sh: {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if let Err(error) = self.wait(Duration::ZERO) {
+            tracing::warn!(%error, "rules may be left behind");
+        }
+    }
+}
+
+/// Whether the kernel looks for a packet's stream before it looks where it goes.
+const EARLY_DEMUX: &str = "/proc/sys/net/ipv4/tcp_early_demux";
+
+/// Keeps others away that would have the same rules, as long as it is there: names of this kind are
+/// those of a network namespace.
+pub(super) fn lock(gateway: &Gateway) -> Result<UnixListener> {
+    let name = format!("slowlight/pep/{}", gateway.name);
+    let address = SocketAddr::from_abstract_name(name.as_bytes())?;
+    UnixListener::bind_addr(&address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "a gateway of the name {:?} runs in this network namespace; stop it, or give this one \
+             another `name`, and other `rules`",
+            gateway.name
+        ),
+        _ => anyhow!(error).context("the gateway's lock"),
+    })
+}
+
+/// Whether the programs are there, and this user may set rules.
+pub(super) fn check_programs() -> Result<()> {
+    run(Command::new("ip").arg("-V"), None)?;
+    run(Command::new("nft").args(["list", "tables"]), None).map_err(|error| {
+        if error.to_string().contains("Operation not permitted") {
+            anyhow!("a gateway sets rules in the kernel, which only root may do: {error}")
+        } else {
+            error
+        }
+    })
+}
+
+fn shell(script: &str) -> Result<()> {
+    run(Command::new("sh").args(["-c", script]), None)
+}
+
+fn run(command: &mut Command, input: Option<&str>) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| match (error.kind(), program.as_str()) {
+        (io::ErrorKind::NotFound, "nft") => {
+            anyhow!("there is no program nft; install nftables")
+        }
+        (io::ErrorKind::NotFound, "ip") => anyhow!("there is no program ip; install iproute2"),
+        _ => anyhow!(error).context(program.clone()),
+    })?;
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        stdin.write_all(input.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program}: {}", said.trim().replace('\n', "; "));
+    Ok(())
+}

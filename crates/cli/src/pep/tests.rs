@@ -1,0 +1,46 @@
+use lab::gateway::Gateway;
+
+use super::listening;
+use super::rules::Rules;
+
+fn gateway(more: &str) -> Gateway {
+    let least = "[lan]\ninterfaces = [\"eth0\", \"eth1\"]\n[wan]\ninterfaces = [\"sat0\"]\n";
+    Gateway::parse(&format!("{least}{more}"), "g.toml").unwrap()
+}
+
+#[test]
+fn rules_take_what_is_to_be_taken_and_nothing_else() {
+    let rules = Rules::of(&gateway("[intercept]\nports = [80, \"8000-8999\"]\nexcept = 8022\n"));
+    let lines: Vec<_> = rules.nft.lines().map(str::trim).collect();
+    let taken = "tcp dport { 80, 8000-8021, 8023-8999 }";
+    let lan = format!(
+        "meta nfproto ipv4 iifname {{ \"eth0\", \"eth1\" }} {taken} \
+         tproxy ip to 127.0.0.1:7430 meta mark set 0x5e9 accept"
+    );
+    let wan = format!(
+        "meta nfproto ipv4 iifname {{ \"sat0\" }} {taken} \
+         tproxy ip to 127.0.0.1:7431 meta mark set 0x5e9 accept"
+    );
+    assert!(lines.contains(&lan.as_str()) && lines.contains(&wan.as_str()), "{lines:?}");
+    assert!(!rules.nft.contains("ip6"));
+    let six = Rules::of(&gateway("[intercept]\nipv6 = true\n"));
+    assert!(six.nft.contains("tproxy ip6 to [::1]:7430"), "{}", six.nft);
+    let shell = six.shell();
+    assert!(shell.contains("ip -6 rule add priority 1513 fwmark 0x5e9 lookup 1513"), "{shell}");
+    assert!(shell.contains("nft delete table inet slowlight_pep"), "{shell}");
+}
+
+#[test]
+fn each_side_has_its_own_settings() {
+    let more = "[wan.kernel]\ncongestion = \"bbr\"\nrate = \"8 Mbit/s\"\nsend_buffer = \"2MiB\"\n";
+    let all = listening(&gateway(more));
+    assert_eq!(all.len(), 2);
+    let (lan, wan) = (&all[0], &all[1]);
+    assert_eq!(lan.options.congestion, None);
+    assert_eq!(lan.onward.as_ref().unwrap(), &wan.options);
+    assert_eq!(wan.onward.as_ref().unwrap(), &lan.options);
+    assert_eq!(wan.options.congestion.as_deref(), Some("bbr"));
+    assert_eq!(wan.options.rate_bps, Some(8_000_000));
+    assert_eq!(wan.options.send_buffer, Some(2 << 20));
+    assert!(lan.options.transparent && wan.options.transparent);
+}

@@ -1,0 +1,190 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const LEAST: &str = "[lan]\ninterfaces = [\"eth0\"]\n[wan]\ninterfaces = [\"sat0\"]\n";
+
+fn refused(text: &str) -> String {
+    Gateway::parse(text, "g.toml").unwrap_err().to_string()
+}
+
+#[test]
+fn the_least_that_is_said_is_the_interfaces() {
+    let gateway = Gateway::parse(LEAST, "g.toml").unwrap();
+    assert_eq!(gateway.intercept.taken(), Ports::default());
+    assert_eq!(gateway.rules.ports(), [7430, 7431]);
+    let pep = gateway.proxy();
+    let default = proto::pep::Config::default();
+    assert_eq!((pep.connections, pep.buffer), (default.connections, default.buffer));
+    let own: Vec<_> = gateway.listening().collect();
+    assert_eq!(pep, proto::pep::Config { own, ..default });
+}
+
+#[test]
+fn everything_can_be_said_and_is_written_as_it_is_read() {
+    let text = r#"
+        name = "gate_1"
+        [lan]
+        interfaces = ["eth0", "eth1.7"]
+        [lan.kernel]
+        congestion = "cubic"
+        [wan]
+        interfaces = ["sat0"]
+        [wan.kernel]
+        congestion = "bbr"
+        send_buffer = "2MiB"
+        receive_buffer = "4MiB"
+        unsent = "64KiB"
+        rate = "8 Mbit/s"
+        mss = 1200
+        keep_alive = "60 s"
+        timeout = "90 s"
+        [intercept]
+        ports = [80, "8000-8999", 443]
+        except = [8443]
+        ipv6 = true
+        [limits]
+        connections = 500
+        buffer = "128KiB"
+        buffer_total = "64MiB"
+        connect_timeout = "10 s"
+        idle = "1 h"
+        drain = "5 s"
+        [rules]
+        port = 9000
+        mark = 7
+        table = 70
+        priority = 700
+    "#;
+    let gateway = Gateway::parse(text, "g.toml").unwrap();
+    let taken = gateway.intercept.taken();
+    assert_eq!(taken.to_string(), "{ 80, 443, 8000-8442, 8444-8999 }");
+    let pep = gateway.proxy();
+    assert_eq!((pep.connections, pep.buffer, pep.buffer_total), (500, 131_072, 67_108_864));
+    assert_eq!(pep.connect_timeout, Duration::from_secs(10));
+    assert_eq!(pep.idle, Some(Duration::from_secs(3600)));
+    let written = toml::to_string(&gateway).unwrap();
+    assert_eq!(Gateway::parse(&written, "g.toml").unwrap(), gateway);
+}
+
+#[test]
+fn the_page_has_every_key_and_default() {
+    let page = include_str!("../../../../docs/gateway.md");
+    let table = page.lines().filter(|line| line.starts_with("| `")).collect::<String>();
+    let gateway = Gateway::parse(&format!("{LEAST}[wan.own]"), "g.toml").unwrap();
+    let Ok(toml::Value::Table(written)) = toml::Value::try_from(&gateway) else {
+        panic!("it is a table")
+    };
+    for (section, keys) in written.into_iter().filter(|(section, _)| section != "wan") {
+        assert!(table.contains(&format!("`{section}")), "{section}");
+        let toml::Value::Table(keys) = keys else { continue };
+        for key in keys.keys() {
+            assert!(table.contains(&format!("{section}.{key}`")), "{section}.{key}");
+        }
+    }
+    let kernel = ["congestion", "send_buffer", "receive_buffer", "unsent", "rate", "mss"];
+    let more = [
+        "keep_alive",
+        "timeout",
+        "profile",
+        "rate",
+        "tcp",
+        "device",
+        "wan.own",
+        "intercept.except",
+    ];
+    for key in kernel.into_iter().chain(more) {
+        assert!(table.contains(&format!("`{key}`")), "{key}");
+    }
+    let Limits { connections, buffer, buffer_total, connect_timeout, drain, .. } = gateway.limits;
+    for default in [buffer.to_string(), buffer_total.to_string(), connect_timeout.to_string()] {
+        assert!(table.contains(&format!("| {default} |")), "{default}");
+    }
+    assert!(
+        table.contains(&format!("| {connections} |")) && table.contains(&format!("| {drain} |"))
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_remedy() {
+    let unknown = refused(&format!("{LEAST}congestio = \"bbr\""));
+    assert!(unknown.contains("line 5") && unknown.contains("unknown field"), "{unknown}");
+    let near = refused(&format!("{LEAST}[wan.kernel]\ncongestio = \"bbr\""));
+    assert!(near.contains("did you mean `congestion`?"), "{near}");
+    assert!(refused("[lan]\ninterfaces = [\"a\"]\n").contains("wan"));
+    let same = LEAST.replace("sat0", "eth0");
+    assert!(refused(&same).contains("eth0 is of both sides"));
+    for (extra, word) in [
+        ("[limits]\nconnections = 0", "limits.connections"),
+        ("[limits]\nbuffer = \"1KiB\"", "limits.buffer"),
+        ("[limits]\nidle = \"1 ms\"", "limits.idle"),
+        ("[rules]\nmark = 0", "rules.mark"),
+        ("[rules]\ntable = 254", "rules.table"),
+        ("[rules]\npriority = 40000", "rules.priority"),
+        ("[rules]\nport = 65535", "rules.port"),
+        ("[wan.kernel]\nmss = 20", "wan.kernel.mss"),
+        ("[wan.kernel]\nrate = \"1 bit/s\"", "wan.kernel.rate"),
+        ("[wan.kernel]\nsend_buffer = \"1B\"", "wan.kernel.send_buffer"),
+        ("[wan.kernel]\ntimeout = \"1 ms\"", "wan.kernel.timeout"),
+        ("[wan.kernel]\ncongestion = \"\"", "wan.kernel.congestion"),
+        ("[wan.own]\nprofile = \"modem\"", "did you mean \"modern\"?"),
+        ("[wan.own]\ntcp = { mss = 3 }", "tcp.mss"),
+        ("[wan.own]\nrate = \"8 Mbit/s\"", "scps-rate"),
+        ("[wan.own]\ndevice = \"a b\"", "wan.own.device"),
+        ("[wan.own]\n[wan.kernel]\nmss = 1000", "`kernel` and `own`"),
+        ("[intercept]\nports = []", "no port is left"),
+        ("[intercept]\nports = 80\nexcept = \"1-100\"", "no port is left"),
+        ("[intercept]\nports = [0]", "is no port"),
+        ("[intercept]\nports = [\"9-8\"]", "is no port"),
+        ("[intercept]\nports = 70000", "is no port"),
+    ] {
+        let said = refused(&format!("{LEAST}{extra}"));
+        assert!(said.starts_with("g.toml: ") && said.contains(word), "{extra}: {said}");
+    }
+    let quote = LEAST.replace("sat0", "x\\\" accept");
+    assert!(refused(&quote).contains("no name of an interface"));
+    let name = format!("name = \"a b\"\n{LEAST}");
+    assert!(refused(&name).contains("letters"));
+}
+
+#[test]
+fn the_wan_may_have_our_own_tcp() {
+    let gateway = Gateway::parse(LEAST, "g.toml").unwrap();
+    assert_eq!(gateway.own_options().unwrap(), None);
+    let text =
+        format!("{LEAST}[wan.own]\ntcp = {{ congestion = \"none\", send_buffer = \"2MB\" }}");
+    let gateway = Gateway::parse(&text, "g.toml").unwrap();
+    let options = gateway.own_options().unwrap().unwrap();
+    let modern = tcp::Profile::Modern.options();
+    assert_eq!(options.send_buffer, tcp::Buffer::Fixed(2_000_000));
+    assert_eq!(options.congestion, tcp::cc::Algorithm::None { window: None });
+    assert_eq!(options.receive_buffer, modern.receive_buffer);
+    let written = toml::to_string(&gateway).unwrap();
+    assert_eq!(Gateway::parse(&written, "g.toml").unwrap(), gateway);
+    let text = format!("{LEAST}[wan.own]\nprofile = \"scps-rate\"\nrate = \"8 Mbit/s\"");
+    let options = Gateway::parse(&text, "g.toml").unwrap().own_options().unwrap().unwrap();
+    assert_eq!(options.scps.unwrap().rate.unwrap().bps, Some(8_000_000));
+}
+
+proptest! {
+    #[test]
+    fn sets_of_ports_hold_what_they_should(
+        some in prop::collection::vec((1..200u16, 0..30u16), 0..8),
+        others in prop::collection::vec((1..200u16, 0..30u16), 0..8),
+    ) {
+        let ports = |ranges: &[(u16, u16)]| {
+            Ports::new(ranges.iter().map(|(start, len)| *start..=start + len))
+        };
+        let holds = |ranges: &[(u16, u16)], port: u16| {
+            ranges.iter().any(|(start, len)| (*start..=start + len).contains(&port))
+        };
+        let left = ports(&some).without(&ports(&others));
+        for port in 1..=250 {
+            prop_assert_eq!(ports(&some).contains(port), holds(&some, port));
+            prop_assert_eq!(left.contains(port), holds(&some, port) && !holds(&others, port));
+        }
+        for pair in ports(&some).ranges().collect::<Vec<_>>().windows(2) {
+            prop_assert!(*pair[0].end() + 1 < *pair[1].start());
+        }
+    }
+}
