@@ -154,7 +154,9 @@ impl Desk {
             Indication::Connected { .. }
             | Indication::Writable { .. }
             | Indication::BacklogFull { .. }
-            | Indication::PlainTcp { .. } => {}
+            | Indication::PlainTcp { .. }
+            | Indication::Record { .. }
+            | Indication::Holes { .. } => {}
         }
     }
 
