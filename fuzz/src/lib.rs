@@ -6,6 +6,7 @@
 mod entity;
 mod formats;
 mod frame;
+mod ftp;
 mod ltp;
 mod nodes;
 mod norm;
@@ -22,6 +23,7 @@ pub use formats::{
     saratoga_v1,
 };
 pub use frame::frame;
+pub use ftp::ftp;
 pub use ltp::ltp_node;
 pub use norm::norm_node;
 pub use ppp::{ppp_frames, vj};
@@ -42,6 +44,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cfdp_user_operation", cfdp_user_operation),
     ("file_name", file_name),
     ("frame", frame),
+    ("ftp", ftp),
     ("ip_udp", ip_udp),
     ("link_preset", link_preset),
     ("ltp_node", ltp_node),

@@ -11,7 +11,7 @@ use comfy_table::{CellAlignment, Table};
 use engine::FileName;
 use lab::SpecError;
 use lab::compare::{self, Between, Plan, Row};
-use lab::link_spec::{LinkSpec, Window};
+use lab::link_spec::{Framing, LinkSpec, Window};
 use lab::preset::Preset;
 use lab::protocol::{Kind, Protocol};
 use lab::quantity::{Size, Span};
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     size: Size,
 
     /// Protocols, separated by commas; a profile follows a slash, as in cfdp/gsfc-2007
-    /// [default: those that repeat what is lost]
+    /// [default: those that repeat what is lost, without models of programs]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     protocol: Vec<Protocol>,
 
@@ -132,7 +132,8 @@ impl Args {
 
     fn plan(&self) -> anyhow::Result<Plan> {
         let (name, content) = self.content()?;
-        let every = || Kind::ALL.iter().filter(|kind| kind.is_reliable()).copied();
+        let is_usual = |kind: &&Kind| kind.is_reliable() && kind.program().is_none();
+        let every = || Kind::ALL.iter().filter(is_usual).copied();
         let protocols = match self.protocol.as_slice() {
             [] => every().map(Protocol::plain).collect(),
             some => some.to_vec(),
@@ -288,6 +289,11 @@ fn line_of(spec: &LinkSpec) -> String {
     parts.extend(spec.outage_every.map(|o| format!("down {} every {}", o.down, o.period)));
     parts.extend(spec.contacts.as_ref().map(|windows| format!("up {} only", list(windows))));
     parts.extend(spec.queue.map(|queue| format!("queue {queue}")));
+    let framing = spec.framing.filter(|framing| *framing != Framing::default());
+    parts.extend(framing.map(|framing| format!("framing {framing}")));
+    if spec.header_compression == Some(true) {
+        parts.push("headers compressed".to_owned());
+    }
     parts.extend(spec.mtu.map(|mtu| format!("MTU {mtu}")));
     parts.extend(spec.datagram.map(|datagram| format!("datagram {datagram}")));
     parts.join(", ")
@@ -297,15 +303,19 @@ fn line_of(spec: &LinkSpec) -> String {
 fn table(plan: &Plan, rows: &[Row]) -> Table {
     let best = rows.iter().filter_map(|row| row.goodput_bps).map(|g| g.mean).fold(0.0, f64::max);
     let unit = show::RateUnit::for_rate(best);
+    let has_connections = rows.iter().any(|row| row.ready_s.is_some());
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
     table.set_header([
         String::new(),
         "protocol\n/profile".to_owned(),
         format!("goodput {}\nmin to max", unit.name),
-        match plan.receivers {
-            1 => "delivered\nconfirmed".to_owned(),
-            _ => "to all\nto each\nconfirmed".to_owned(),
+        {
+            let times = match plan.receivers {
+                1 => "delivered\nconfirmed",
+                _ => "to all\nto each\nconfirmed",
+            };
+            format!("{times}{}", if has_connections { "\nready\ntransfer" } else { "" })
         },
         "bound\nefficiency".to_owned(),
         "STR pkts\nSTR bytes".to_owned(),
@@ -332,14 +342,12 @@ fn table(plan: &Plan, rows: &[Row]) -> Table {
             (rank + 1).to_string(),
             name(row),
             row.goodput_bps.map_or("-".to_owned(), goodput),
-            match row.multicast {
-                None => format!("{}\n{}", mean(row.delivered_s), mean(row.confirmed_s)),
-                Some(_) => format!(
-                    "{}\n{}\n{}",
-                    mean(row.delivered_s),
-                    mean(row.each_delivered_s),
-                    mean(row.confirmed_s)
-                ),
+            {
+                let each = row.multicast.map(|_| row.each_delivered_s);
+                let connection = row.ready_s.map(|_| [row.ready_s, row.transfer_s]);
+                let times = [row.delivered_s].into_iter().chain(each).chain([row.confirmed_s]);
+                let times = times.chain(connection.into_iter().flatten());
+                times.map(mean).collect::<Vec<_>>().join("\n")
             },
             format!(
                 "{}\n{}",

@@ -1,10 +1,11 @@
 //! A link as options of the command line.
 
-use lab::link_spec::{LinkSpec, Queue, Reorder, Window};
+use lab::link_spec::{Framing, LinkSpec, Queue, Reorder, Window};
 use lab::preset::Preset;
 use lab::quantity::{Probability, Rate, Size, Span};
 
 use crate::Usage;
+use crate::switch::Switch;
 
 /// A link that has a name, and changes to it. As options, this comes last: its headings hold for
 /// every option after them.
@@ -57,6 +58,15 @@ struct Forward {
     #[arg(long, value_name = "P+TIME", allow_hyphen_values = true)]
     reorder: Option<Reorder>,
 
+    /// The frame around each IP packet, both ways: raw, ethernet, ethernet-fcs, ethernet-wire, ppp,
+    /// ppp-compressed, ppp-async or hdlc
+    #[arg(long, value_name = "NAME")]
+    framing: Option<Framing>,
+
+    /// Van Jacobson's compression of TCP's headers, both ways; needs a framing of PPP
+    #[arg(long, value_name = "ON|OFF")]
+    header_compression: Option<Switch>,
+
     /// An outage of both directions: begin and length, like "10 s+30 s"; may be repeated
     #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
     outage: Vec<Window>,
@@ -100,6 +110,8 @@ impl LinkOptions {
             datagram: self.forward.datagram,
             queue: self.forward.queue,
             reorder: self.forward.reorder,
+            framing: self.forward.framing,
+            header_compression: self.forward.header_compression.map(bool::from),
             outages: self.outages()?,
             ..LinkSpec::default()
         };
@@ -108,6 +120,8 @@ impl LinkOptions {
             delay: self.back.return_delay,
             per: self.back.return_per,
             ber: self.back.return_ber,
+            framing: forward.framing,
+            header_compression: forward.header_compression,
             ..LinkSpec::default()
         };
         let mut preset = Preset::find(&self.link)?;

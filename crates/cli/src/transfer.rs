@@ -164,7 +164,14 @@ impl Options {
             | Kind::SaratogaBlind
             | Kind::Norm
             | Kind::NormFec
-            | Kind::Ftp => self.protocol.kind.class().into(),
+            | Kind::Ftp
+            | Kind::FtpGet
+            | Kind::ScpsFp
+            | Kind::Scp
+            | Kind::Sftp
+            | Kind::Rsync
+            | Kind::RsyncDaemon
+            | Kind::Telnet => self.protocol.kind.class().into(),
         }
     }
 }

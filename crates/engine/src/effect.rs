@@ -163,6 +163,12 @@ pub enum Effect {
         /// and a piece of a stream ends anywhere. They belong to TLS.
         early: Bytes,
     },
+    /// Send what a stream has as soon as it has it, however short (`TCP_NODELAY`). A driver whose
+    /// streams do so anyway has nothing to do.
+    NoDelay {
+        /// The stream.
+        path: PathId,
+    },
     /// Hand in nothing more from this path until [`Effect::ResumeRead`]: the engine is full. A
     /// stream's peer is held back by it; datagrams wait in the driver until its buffer is full,
     /// and are then lost. The end of a stream waits behind its bytes.
@@ -365,6 +371,7 @@ impl Effect {
             | Self::ResetPath { .. }
             | Self::ShutdownWrite { .. }
             | Self::StartTls { .. }
+            | Self::NoDelay { .. }
             | Self::PauseRead { .. }
             | Self::ResumeRead { .. } => None,
         }
@@ -392,6 +399,7 @@ impl Effect {
             | Self::ResetPath { .. }
             | Self::ShutdownWrite { .. }
             | Self::StartTls { .. }
+            | Self::NoDelay { .. }
             | Self::PauseRead { .. }
             | Self::ResumeRead { .. } => {}
         }

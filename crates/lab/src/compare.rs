@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
-use crate::metrics::TransferMetrics;
+use crate::metrics::{LatencyMetrics, TransferMetrics};
 use crate::preset::Preset;
 use crate::protocol::{Family, Protocol};
 use crate::quantity::{Rate, Size, Span};
@@ -115,9 +115,15 @@ pub struct Row {
     pub each_delivered_s: Option<Summary>,
     /// Seconds until the sender knew.
     pub confirmed_s: Option<Summary>,
-    /// Seconds from when the server was ready for the file until the sender knew.
+    /// Seconds until a server and its client were ready for the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_s: Option<Summary>,
+    /// Seconds from then until the client knew that it is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_s: Option<Summary>,
+    /// Of keys that were typed: the means of what the runs have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyMetrics>,
     /// Seconds until the last packet.
     pub quiet_s: Option<Summary>,
     /// Seconds from the first to the last packet at the receiver.
@@ -381,6 +387,22 @@ pub fn compare(
     Ok(Some(rows))
 }
 
+/// The means of what runs have.
+fn mean_latency(runs: &[LatencyMetrics]) -> Option<LatencyMetrics> {
+    if runs.is_empty() {
+        return None;
+    }
+    let of = |field: fn(&LatencyMetrics) -> f64| mean(&runs.iter().map(field).collect::<Vec<_>>());
+    Some(LatencyMetrics {
+        count: runs.iter().map(|latency| latency.count).sum(),
+        min_s: of(|latency| latency.min_s),
+        median_s: of(|latency| latency.median_s),
+        p95_s: of(|latency| latency.p95_s),
+        p99_s: of(|latency| latency.p99_s),
+        max_s: of(|latency| latency.max_s),
+    })
+}
+
 impl Row {
     fn new(plan: &Plan, protocol: &Protocol, runs: &[TransferMetrics]) -> Self {
         let completed: Vec<_> = runs.iter().filter(|run| run.completed).collect();
@@ -403,6 +425,7 @@ impl Row {
             Some((plan.seed.wrapping_add(index as u64), run.failure.clone()?))
         });
         let each = completed.iter().flat_map(|run| &run.receivers);
+        let latencies: Vec<_> = completed.iter().filter_map(|run| run.latency).collect();
         let each: Vec<_> = each.filter_map(|receiver| receiver.delivered_s).collect();
         Self {
             protocol: protocol.to_string(),
@@ -415,7 +438,9 @@ impl Row {
             delivered_s,
             each_delivered_s: Summary::of(&each),
             confirmed_s: summary(|run| run.confirmed_s),
+            ready_s: summary(|run| run.ready_s),
             transfer_s: summary(|run| run.transfer_s),
+            latency: mean_latency(&latencies),
             quiet_s: summary(|run| run.quiet_s),
             wire_s: summary(|run| run.wire_s),
             bound_s: bounds.map(|bounds| mean(&bounds)),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
+use proto::programs::Latency;
 use proto::{cfdp, ltp, norm, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
@@ -732,6 +733,15 @@ impl AnyIndication {
             }),
             Self::Norm(_) => None,
             Self::Ftp(told) => told.end(),
+        }
+    }
+
+    /// How long keys took to come back, if it tells of that, and the name of what they are of.
+    #[must_use]
+    pub fn latency(&self) -> Option<(&str, Latency)> {
+        match self {
+            Self::Ftp(told) => told.latency(),
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
         }
     }
 

@@ -1,26 +1,41 @@
-//! FTP over TCP as a node of a simulated world: a host whose paths are IP interfaces.
+//! FTP, and programs that are modelled, over TCP as a node of a simulated world: a host whose paths are
+//! IP interfaces.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
+use proto::programs::{self, Latency, Tool, Version};
 use proto::stack::{self, OverTcp};
 use proto::{ftp, tcp};
 
 use crate::engines::{End, Send, no_path};
-use crate::protocol::Protocol;
+use crate::protocol::{Family, Kind, Protocol};
 use crate::settings::ftp::Congestion;
 use crate::text::SpecError;
 
-/// The port at which a server of a scenario listens unless it is told otherwise.
-pub const PORT: u16 = 21;
+/// The port at which a server of a scenario listens unless it is told otherwise; nothing of
+/// protocols that do not run over TCP.
+pub(crate) fn port(kind: Kind) -> Option<u16> {
+    match kind.program() {
+        Some(Tool::Scp | Tool::Sftp | Tool::Rsync) => Some(22),
+        Some(Tool::RsyncDaemon) => Some(873),
+        Some(Tool::Telnet) => Some(23),
+        // That of the reference implementation, beside a server of FTP.
+        None if kind == Kind::ScpsFp => Some(2121),
+        None if kind.family() == Family::Ftp => Some(21),
+        None => None,
+    }
+}
 
 /// What an FTP node is told.
 #[derive(Clone, Debug, Default)]
 pub struct FtpConfig {
     /// What it does as client and server.
     pub ftp: ftp::Config,
+    /// The program that it is in place of FTP.
+    pub program: Option<programs::Config>,
     /// What is below: TCP, and the addresses of this host and of others.
     pub streams: stack::Config,
     /// The paths to others, by their numbers in the scenario.
@@ -43,6 +58,35 @@ impl FtpConfig {
             },
         };
         Some(config)
+    }
+
+    /// The configuration of a protocol: FTP's, or a program's, whose profile is a release, or TCP's
+    /// profile, or both: `openssh-4.2+linux-2.6.18`.
+    fn of_protocol(protocol: &Protocol) -> Option<Self> {
+        let name = protocol.profile.as_deref();
+        let Some(tool) = protocol.kind.program() else {
+            let mut config = Self::of_profile(name)?;
+            if protocol.kind == Kind::ScpsFp {
+                config.ftp.server.scps = true;
+                config.ftp.client.scps = Some(ftp::ScpsClient::default());
+                config.ftp.client.data = ftp::DataConnection::Port;
+                config.ftp.client.timeout = SCPS_TIMEOUT;
+            }
+            return Some(config);
+        };
+        let (first, second) = match name.and_then(|name| name.split_once('+')) {
+            Some((first, second)) => (Some(first), Some(second)),
+            None => (name, None),
+        };
+        let speaks_ssh = matches!(tool, Tool::Scp | Tool::Sftp | Tool::Rsync);
+        let release = Version::ALL.into_iter().find(|version| first == Some(version.name()));
+        let (version, tcp) = match (release.filter(|_| speaks_ssh), second) {
+            (Some(version), tcp) => (version, tcp),
+            (None, None) => (Version::default(), first),
+            (None, Some(_)) => return None,
+        };
+        let program = programs::Config::new(tool, version);
+        Some(Self { program: Some(program), ..Self::of_profile(tcp)? })
     }
 
     /// The profiles there are.
@@ -73,19 +117,31 @@ impl FtpConfig {
         self.ftp.client.timeout = silence;
         self.ftp.server.idle = silence;
         self.ftp.server.data_timeout = silence;
+        if let Some(program) = &mut self.program {
+            program.timeout = silence;
+        }
     }
 
     /// An engine so configured.
     #[must_use]
-    pub fn build(&self, rng: Rng) -> FtpEngine {
-        let node = ftp::Node::new(self.ftp.clone());
+    pub fn build(&self, mut rng: Rng) -> FtpEngine {
+        let node = match &self.program {
+            Some(program) => {
+                let rng = Rng::new(rng.next_u64(), "program");
+                Above::Program(Box::new(programs::Node::new(program.clone(), rng)))
+            }
+            None => Above::Ftp(Box::new(ftp::Node::new(self.ftp.clone()))),
+        };
         FtpEngine {
             node: OverTcp::new(self.streams.clone(), node, rng),
             paths: self.paths.clone(),
-            names: BTreeMap::new(),
+            requests: BTreeMap::new(),
         }
     }
 }
+
+/// After so long without anything, a client of SCPS-FP tries again.
+const SCPS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The configuration that a protocol's profile names.
 ///
@@ -93,35 +149,137 @@ impl FtpConfig {
 ///
 /// When there is no such profile.
 pub fn config(protocol: &Protocol) -> Result<FtpConfig, SpecError> {
-    let name = protocol.profile.as_deref();
-    FtpConfig::of_profile(name).ok_or_else(|| {
-        let name = name.unwrap_or_default();
-        crate::engines::no_profile(protocol, name, &FtpConfig::profiles())
+    FtpConfig::of_protocol(protocol).ok_or_else(|| {
+        let name = protocol.profile.as_deref().unwrap_or_default();
+        let releases = Version::ALL.iter().map(|version| version.name());
+        let releases = releases.filter(|_| protocol.kind.program().is_some());
+        let known: Vec<_> = releases.chain(FtpConfig::profiles()).collect();
+        crate::engines::no_profile(protocol, name, &known)
     })
 }
 
-/// FTP over TCP.
+/// What runs over TCP.
+#[derive(Debug)]
+pub enum Above {
+    /// FTP.
+    Ftp(Box<ftp::Node>),
+    /// A program, modelled.
+    Program(Box<programs::Node>),
+}
+
+/// What it tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// An FTP node.
+    Ftp(ftp::Indication),
+    /// A program.
+    Program(programs::Indication),
+}
+
+impl Above {
+    fn under_way(&self) -> usize {
+        match self {
+            Self::Ftp(node) => node.under_way(),
+            Self::Program(node) => node.under_way(),
+        }
+    }
+
+    /// Asks for a transfer; the answer is the request's number.
+    fn request(&mut self, peer: PathId, send: &Send) -> Result<u64, String> {
+        let (source, name) = (send.source.clone(), send.name.as_str());
+        match self {
+            Self::Ftp(node) if send.kind.is_fetched() => {
+                node.get(peer, name, source).map(|id| id.0).map_err(|error| error.to_string())
+            }
+            Self::Ftp(node) => {
+                node.put(peer, source, name).map(|id| id.0).map_err(|error| error.to_string())
+            }
+            Self::Program(node) => {
+                node.put(peer, source, name).map(|id| id.0).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+impl Engine for Above {
+    type Indication = Told;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match self {
+            Self::Ftp(node) => node.handle_input(now, input),
+            Self::Program(node) => node.handle_input(now, input),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Ftp(node) => node.handle_timeout(now),
+            Self::Program(node) => node.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        match self {
+            Self::Ftp(node) => node.poll_transmit(now, tx),
+            Self::Program(node) => node.poll_transmit(now, tx),
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        match self {
+            Self::Ftp(node) => node.poll_effect(),
+            Self::Program(node) => node.poll_effect(),
+        }
+    }
+
+    fn poll_indication(&mut self) -> Option<Told> {
+        match self {
+            Self::Ftp(node) => node.poll_indication().map(Told::Ftp),
+            Self::Program(node) => node.poll_indication().map(Told::Program),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        match self {
+            Self::Ftp(node) => node.poll_timeout(),
+            Self::Program(node) => node.poll_timeout(),
+        }
+    }
+}
+
+/// FTP, or a program, over TCP.
 #[derive(Debug)]
 pub struct FtpEngine {
-    node: OverTcp<ftp::Node>,
+    node: OverTcp<Above>,
     paths: BTreeMap<u64, PathId>,
-    /// What files that it was asked for are called.
-    names: BTreeMap<ftp::RequestId, String>,
+    /// What it was asked for.
+    requests: BTreeMap<u64, Asked>,
+}
+
+/// A request of this node's user.
+#[derive(Clone, Debug)]
+struct Asked {
+    /// The file's name at the server.
+    name: String,
+    /// Whether the server sends it.
+    is_fetched: bool,
 }
 
 /// What an FTP node tells its user, with the name of the file where it is told of one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtpIndication {
     /// What it told.
-    pub told: ftp::Indication,
+    pub told: Told,
     /// The file's name at the server.
     pub name: String,
+    /// Whether the file leaves this node.
+    pub outgoing: bool,
 }
 
 impl FtpEngine {
     /// FTP with what is below.
     #[must_use]
-    pub fn node(&self) -> &OverTcp<ftp::Node> {
+    pub fn node(&self) -> &OverTcp<Above> {
         &self.node
     }
 
@@ -137,49 +295,88 @@ impl FtpEngine {
     pub(crate) fn send(&mut self, now: Time, send: &Send) -> Result<(), String> {
         let known = self.paths.get(&send.destination).copied();
         let peer = known.ok_or_else(|| no_path(send.destination))?;
-        let put = |node: &mut ftp::Node| node.put(peer, send.source.clone(), &send.name);
-        // The request has its name before its first indication is asked for.
-        let id = self.node.call(now, put).map_err(|error| error.to_string())?;
-        self.names.insert(id, send.name.clone());
+        let is_fetched = send.kind.is_fetched();
+        // The request is known before its first indication is asked for.
+        let id = self.node.call(now, |node| node.request(peer, send))?;
+        self.requests.insert(id, Asked { name: send.name.clone(), is_fetched });
         Ok(())
     }
 
-    fn indication(&mut self, told: ftp::Indication) -> FtpIndication {
-        let name = match &told {
-            ftp::Indication::Begun { request } => self.names.get(request).cloned(),
-            ftp::Indication::Finished { request, .. } | ftp::Indication::Failed { request, .. } => {
-                self.names.remove(request)
-            }
-            ftp::Indication::Received { name, .. }
-            | ftp::Indication::Sent { name, .. }
-            | ftp::Indication::Aborted { name, .. } => {
-                Some(name.trim_start_matches('/').to_owned())
-            }
-            ftp::Indication::LoggedIn { .. } | ftp::Indication::Refused { .. } => None,
+    fn indication(&mut self, told: Told) -> FtpIndication {
+        let ours = |asked: Asked| (asked.name, !asked.is_fetched);
+        let theirs = |name: &str, outgoing| Some((name.trim_start_matches('/').into(), outgoing));
+        let file = match &told {
+            Told::Ftp(told) => match told {
+                ftp::Indication::Begun { request } => {
+                    self.requests.get(&request.0).cloned().map(ours)
+                }
+                ftp::Indication::Finished { request, .. }
+                | ftp::Indication::Failed { request, .. } => {
+                    self.requests.remove(&request.0).map(ours)
+                }
+                ftp::Indication::Received { name, .. } => theirs(name, false),
+                ftp::Indication::Sent { name, .. } => theirs(name, true),
+                ftp::Indication::Aborted { name, incoming, .. } => theirs(name, !incoming),
+                ftp::Indication::LoggedIn { .. }
+                | ftp::Indication::Answered { .. }
+                | ftp::Indication::Refused { .. } => None,
+            },
+            Told::Program(told) => match told {
+                programs::Indication::Begun { request }
+                | programs::Indication::Echoed { request, .. } => {
+                    self.requests.get(&request.0).cloned().map(ours)
+                }
+                programs::Indication::Finished { request, .. }
+                | programs::Indication::Failed { request, .. } => {
+                    self.requests.remove(&request.0).map(ours)
+                }
+                programs::Indication::Received { name, .. }
+                | programs::Indication::Aborted { name, .. } => theirs(name, false),
+                programs::Indication::Refused { .. } => None,
+            },
         };
-        FtpIndication { told, name: name.unwrap_or_default() }
+        let (name, outgoing) = file.unwrap_or_default();
+        FtpIndication { told, name, outgoing }
     }
 }
 
 impl FtpIndication {
+    /// How a transfer ended, if it tells of that.
+    fn result(&self) -> Option<Result<(), String>> {
+        match &self.told {
+            Told::Ftp(told) => match told {
+                ftp::Indication::Finished { .. }
+                | ftp::Indication::Received { .. }
+                | ftp::Indication::Sent { .. } => Some(Ok(())),
+                ftp::Indication::Failed { why, .. } => Some(Err(why.to_string())),
+                ftp::Indication::Aborted { .. } => Some(Err(BROKE_OFF.to_owned())),
+                ftp::Indication::Refused { .. } => Some(Err(NO_ROOM.to_owned())),
+                ftp::Indication::LoggedIn { .. }
+                | ftp::Indication::Begun { .. }
+                | ftp::Indication::Answered { .. } => None,
+            },
+            Told::Program(told) => match told {
+                programs::Indication::Finished { .. } | programs::Indication::Received { .. } => {
+                    Some(Ok(()))
+                }
+                programs::Indication::Failed { why, .. } => Some(Err(why.to_string())),
+                programs::Indication::Aborted { .. } => Some(Err(BROKE_OFF.to_owned())),
+                programs::Indication::Refused { .. } => Some(Err(NO_ROOM.to_owned())),
+                programs::Indication::Begun { .. } | programs::Indication::Echoed { .. } => None,
+            },
+        }
+    }
+
     /// The end of a transfer, if it tells of one.
     #[must_use]
     pub fn end(&self) -> Option<End> {
-        let (at_sender, result) = match &self.told {
-            ftp::Indication::Finished { .. } => (true, Ok(())),
-            ftp::Indication::Failed { why, .. } => (true, Err(why.to_string())),
-            ftp::Indication::Received { .. } => (false, Ok(())),
-            ftp::Indication::Aborted { .. } => (false, Err("the transfer broke off".to_owned())),
-            ftp::Indication::Refused { .. } => (false, Err("there was no room".to_owned())),
-            ftp::Indication::LoggedIn { .. }
-            | ftp::Indication::Begun { .. }
-            | ftp::Indication::Sent { .. } => return None,
-        };
+        let result = self.result()?;
         Some(End {
-            at_sender,
+            at_sender: self.outgoing,
             name: self.name.clone(),
             success: result.is_ok(),
-            is_confirmed: true,
+            // A server hears nothing of a file that was fetched.
+            is_confirmed: !matches!(self.told, Told::Ftp(ftp::Indication::Sent { .. })),
             is_report: false,
             why: result.err().unwrap_or_else(|| "no error".to_owned()),
         })
@@ -188,9 +385,28 @@ impl FtpIndication {
     /// The name of the file, if it tells that it may cross now.
     #[must_use]
     pub fn begins(&self) -> Option<&str> {
-        matches!(self.told, ftp::Indication::Begun { .. }).then_some(self.name.as_str())
+        let begins = matches!(
+            self.told,
+            Told::Ftp(ftp::Indication::Begun { .. })
+                | Told::Program(programs::Indication::Begun { .. })
+        );
+        begins.then_some(self.name.as_str())
+    }
+
+    /// How long keys took to come back, if it tells of that, and the name of what they are of.
+    #[must_use]
+    pub fn latency(&self) -> Option<(&str, Latency)> {
+        match &self.told {
+            Told::Program(programs::Indication::Echoed { latency, .. }) => {
+                Some((self.name.as_str(), *latency))
+            }
+            Told::Program(_) | Told::Ftp(_) => None,
+        }
     }
 }
+
+const BROKE_OFF: &str = "the transfer broke off";
+const NO_ROOM: &str = "there was no room, or nobody logged in in time";
 
 impl Engine for FtpEngine {
     type Indication = FtpIndication;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use engine::Time;
+use serde::de::IntoDeserializer as _;
+use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::quantity::{Probability, QuantityError, Rate, Size, Span, Text};
@@ -599,6 +601,21 @@ impl Bucket {
             burst: self.burst.bytes(),
             cburst: self.cburst.unwrap_or(self.burst).bytes(),
         }
+    }
+}
+
+impl FromStr for Framing {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let name: StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
+        Self::deserialize(name).map_err(|error| SpecError::invalid(error.to_string()))
+    }
+}
+
+impl fmt::Display for Framing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

@@ -8,6 +8,7 @@
 
 use engine::Time;
 use link::LossCause;
+use proto::programs::Latency;
 use serde::{Deserialize, Serialize};
 use sim::HostStats;
 
@@ -46,10 +47,16 @@ pub struct TransferMetrics {
     pub delivered_s: Option<f64>,
     /// Seconds until the sender knew.
     pub confirmed_s: Option<f64>,
-    /// Seconds from when the server was ready for the file until the sender knew, without login:
-    /// what clients of FTP tell. `None` of protocols that have no such moment.
+    /// Seconds until a server and its client were ready for the file: connections and login. `None`
+    /// of protocols that have no such moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_s: Option<f64>,
+    /// Seconds from then until the client knew that it is over: what clients of FTP tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_s: Option<f64>,
+    /// How long keys took to come back, where some were typed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyMetrics>,
     /// Seconds until the last packet. This and all that follows from packets is `None` where other
     /// transfers share the world.
     pub quiet_s: Option<f64>,
@@ -90,6 +97,36 @@ pub struct TransferMetrics {
     /// sent is added up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receivers: Vec<ReceiverMetrics>,
+}
+
+/// How long keys took until they came back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyMetrics {
+    /// How many were typed.
+    pub count: u64,
+    /// The least, in seconds.
+    pub min_s: f64,
+    /// Half of them took no longer.
+    pub median_s: f64,
+    /// 95 of 100 took no longer.
+    pub p95_s: f64,
+    /// 99 of 100 took no longer.
+    pub p99_s: f64,
+    /// The most.
+    pub max_s: f64,
+}
+
+impl From<Latency> for LatencyMetrics {
+    fn from(latency: Latency) -> Self {
+        Self {
+            count: latency.count,
+            min_s: latency.min.as_secs_f64(),
+            median_s: latency.median.as_secs_f64(),
+            p95_s: latency.p95.as_secs_f64(),
+            p99_s: latency.p99.as_secs_f64(),
+            max_s: latency.max.as_secs_f64(),
+        }
+    }
 }
 
 /// What became of a transfer at one of several receivers.
@@ -159,6 +196,9 @@ pub(crate) struct Watch<'a> {
     pub(crate) requests: usize,
     /// When the file was ready to cross.
     pub(crate) begun: Option<Time>,
+    /// Whether the receiver asked for it.
+    pub(crate) is_fetched: bool,
+    pub(crate) latency: Option<Latency>,
     pub(crate) at_sender: Vec<(Time, End)>,
     pub(crate) sender: HostStats,
     /// Segments that it sent as repairs.
@@ -170,6 +210,8 @@ pub(crate) struct Watch<'a> {
 
 /// Everything that was seen of a transfer at one receiver.
 pub(crate) struct ReceiverWatch {
+    /// What broke off goes on under the same name.
+    pub(crate) restarts: bool,
     pub(crate) verified: bool,
     pub(crate) told: Vec<(Time, End)>,
     pub(crate) stats: HostStats,
@@ -182,9 +224,10 @@ pub(crate) struct ReceiverWatch {
 }
 
 impl ReceiverWatch {
-    /// When it claimed to have the file.
+    /// When it claimed to have the file: the last time, since one that broke off may look whole.
     fn claimed(&self) -> Option<Time> {
-        self.told.iter().find(|(_, end)| end.success).map(|(at, _)| *at)
+        let mut claims = self.told.iter().filter(|(_, end)| end.success).map(|(at, _)| *at);
+        if self.restarts { claims.next_back() } else { claims.next() }
     }
 
     /// When it had the file.
@@ -196,7 +239,6 @@ impl ReceiverWatch {
 impl Watch<'_> {
     pub(crate) fn metrics(mut self, transfer: &Transfer, seed: u64) -> TransferMetrics {
         let protocol = transfer.protocol.as_ref();
-        let reliable = self.reliable;
         let verified = self.receivers.iter().all(|receiver| receiver.verified);
         let delivered: Option<Vec<_>> =
             self.receivers.iter().map(ReceiverWatch::delivered).collect();
@@ -206,14 +248,14 @@ impl Watch<'_> {
             let mut ends = self
                 .at_sender
                 .iter()
-                .filter(|(_, end)| end.success && reliable && (end.is_confirmed || !knows));
+                .filter(|(_, end)| end.success && self.reliable && (end.is_confirmed || !knows));
             ends.nth(self.requests.max(1) - 1).map(|(at, _)| *at)
         };
         let (ended_at, confirmed_at) = (ended(false), ended(true));
         let wrong = |receiver: &ReceiverWatch| receiver.claimed().is_some() && !receiver.verified;
         let wrong_success =
             self.receivers.iter().any(wrong) || (confirmed_at.is_some() && !verified);
-        let completed = delivered_at.is_some() && (ended_at.is_some() || !reliable);
+        let completed = delivered_at.is_some() && (ended_at.is_some() || !self.reliable);
         let since = |at: Time| at.since(self.start).as_secs_f64();
         let delivered_s = delivered_at.map(since);
         let quiet_s = self.last().map(since).filter(|_| self.alone);
@@ -245,9 +287,11 @@ impl Watch<'_> {
             failure: (!completed).then(|| self.failure(transfer)),
             delivered_s,
             confirmed_s: confirmed_at.map(since),
-            transfer_s: confirmed_at
+            ready_s: self.begun.map(since),
+            transfer_s: (if self.is_fetched { delivered_at } else { confirmed_at })
                 .zip(self.begun)
-                .map(|(confirmed, begun)| confirmed.since(begun).as_secs_f64()),
+                .map(|(over, begun)| over.since(begun).as_secs_f64()),
+            latency: self.latency.map(LatencyMetrics::from),
             quiet_s,
             wire_s,
             goodput_bps: delivered_s.and_then(rate),

@@ -4,11 +4,14 @@ use bytes::Bytes;
 use engine::{FileName, Time};
 use sim::HostStats;
 
+use proto::programs::Latency;
+
 use crate::cast;
 use crate::engines::End;
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
 use crate::overlay::Overlay;
+use crate::protocol::Kind;
 use crate::scenario::{Scenario, Transfer};
 use crate::text::SpecError;
 use crate::topology::Topology;
@@ -17,8 +20,10 @@ use crate::topology::Topology;
 pub(crate) struct Seen {
     /// What each transfer's sender said to the request; `None` if it was not made.
     pub(crate) answers: Vec<Option<Result<(), String>>>,
-    /// When files were ready to cross, as senders told, with the files' names.
+    /// When files were ready to cross, as clients told, with the files' names.
     pub(crate) begins: Vec<(Time, usize, String)>,
+    /// How long keys took to come back, as clients told, with the files' names.
+    pub(crate) latencies: Vec<(usize, String, Latency)>,
     /// What engines told of the ends of transfers, in the order in which they did.
     pub(crate) ends: Vec<(Time, usize, End)>,
     /// What hosts sent and received.
@@ -75,7 +80,9 @@ impl Seen {
             let route = topology.route_by(&stations).unwrap_or_default();
             stations.reverse();
             let back = topology.route_by(&stations).unwrap_or_default();
+            let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
             receivers.push(ReceiverWatch {
+                restarts: kind == Some(Kind::ScpsFp),
                 verified: is_there(host, &file),
                 told: self.told(transfer, host, false, alone),
                 stats: self.hosts[host].clone(),
@@ -87,6 +94,8 @@ impl Seen {
         }
         let first_link = receivers.first().and_then(|receiver| receiver.first_link);
         let sender = node(&transfer.from)?;
+        let receiver = transfer.to.names().next().map_or(Ok(sender), node)?;
+        let is_fetched = transfer.protocol.as_ref().is_some_and(|p| p.kind.is_fetched());
         Ok(Watch {
             alone: alone && self.alone,
             reliable: scenario.is_reliable(transfer),
@@ -94,7 +103,9 @@ impl Seen {
             file_bytes: content.len() as u64,
             answer: self.answers[index].clone(),
             requests: cast::requests(scenario, transfer)?.len(),
-            begun: self.begun(transfer, sender),
+            begun: self.begun(transfer, if is_fetched { receiver } else { sender }),
+            is_fetched,
+            latency: self.latency(transfer, sender),
             at_sender: self.told(transfer, sender, true, alone),
             sender: self.hosts[sender].clone(),
             repairs: self.repairs[sender].map(|(repairs, _)| repairs),
@@ -104,11 +115,18 @@ impl Seen {
     }
 
     /// When the file was ready to cross to the only receiver.
-    fn begun(&self, transfer: &Transfer, sender: usize) -> Option<Time> {
+    fn begun(&self, transfer: &Transfer, client: usize) -> Option<Time> {
         let name = transfer.name.as_deref().unwrap_or_default();
-        let mut begins = self.begins.iter().filter(|(_, at, file)| *at == sender && file == name);
+        let mut begins = self.begins.iter().filter(|(_, at, file)| *at == client && file == name);
         let (first, another) = (begins.next(), begins.next());
         first.filter(|_| another.is_none()).map(|(at, ..)| *at)
+    }
+
+    /// How long the keys of a transfer took to come back.
+    fn latency(&self, transfer: &Transfer, client: usize) -> Option<Latency> {
+        let name = transfer.name.as_deref().unwrap_or_default();
+        let of_it = |(at, file, _): &&(usize, String, Latency)| *at == client && file == name;
+        self.latencies.iter().find(of_it).map(|(.., latency)| *latency)
     }
 
     /// What a host told of the end of a transfer.

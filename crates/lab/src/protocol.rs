@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use proto::ltp::Red;
+use proto::programs::Tool;
 use proto::saratoga::Put;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -42,8 +43,22 @@ pub enum Kind {
     Norm,
     /// NORM with parity that is sent unasked.
     NormFec,
-    /// FTP over TCP.
+    /// FTP over TCP, put by its sender.
     Ftp,
+    /// FTP over TCP, fetched by its receiver.
+    FtpGet,
+    /// SCPS-FP over TCP.
+    ScpsFp,
+    /// scp of OpenSSH, modelled.
+    Scp,
+    /// sftp of OpenSSH, modelled.
+    Sftp,
+    /// rsync over OpenSSH, modelled.
+    Rsync,
+    /// rsync to its own daemon, modelled.
+    RsyncDaemon,
+    /// Keys that are typed and come back, over TCP.
+    Telnet,
 }
 
 /// Protocols that one engine speaks.
@@ -57,7 +72,7 @@ pub enum Family {
     Saratoga,
     /// NACK-Oriented Reliable Multicast.
     Norm,
-    /// The File Transfer Protocol, over TCP.
+    /// The File Transfer Protocol and programs that carry files, over TCP.
     Ftp,
 }
 
@@ -75,6 +90,13 @@ impl Kind {
         Self::Norm,
         Self::NormFec,
         Self::Ftp,
+        Self::FtpGet,
+        Self::ScpsFp,
+        Self::Scp,
+        Self::Sftp,
+        Self::Rsync,
+        Self::RsyncDaemon,
+        Self::Telnet,
     ];
 
     /// Its name on the command line.
@@ -92,6 +114,13 @@ impl Kind {
             Self::Norm => "norm",
             Self::NormFec => "norm-fec",
             Self::Ftp => "ftp",
+            Self::FtpGet => "ftp-get",
+            Self::ScpsFp => "scps-fp",
+            Self::Scp => "scp",
+            Self::Sftp => "sftp",
+            Self::Rsync => "rsync",
+            Self::RsyncDaemon => "rsync-daemon",
+            Self::Telnet => "telnet",
         }
     }
 
@@ -103,7 +132,14 @@ impl Kind {
             Self::Ltp | Self::LtpGreen | Self::Ltp1kRed => Family::Ltp,
             Self::Saratoga | Self::SaratogaGet | Self::SaratogaBlind => Family::Saratoga,
             Self::Norm | Self::NormFec => Family::Norm,
-            Self::Ftp => Family::Ftp,
+            Self::Ftp
+            | Self::FtpGet
+            | Self::ScpsFp
+            | Self::Scp
+            | Self::Sftp
+            | Self::Rsync
+            | Self::RsyncDaemon
+            | Self::Telnet => Family::Ftp,
         }
     }
 
@@ -123,7 +159,14 @@ impl Kind {
             | Self::SaratogaGet
             | Self::Norm
             | Self::NormFec
-            | Self::Ftp => Red::All,
+            | Self::Ftp
+            | Self::FtpGet
+            | Self::ScpsFp
+            | Self::Scp
+            | Self::Sftp
+            | Self::Rsync
+            | Self::RsyncDaemon
+            | Self::Telnet => Red::All,
             Self::Ltp1kRed => Red::Prefix(1000),
             Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind => Red::None,
         }
@@ -139,7 +182,14 @@ impl Kind {
             | Self::SaratogaGet
             | Self::Norm
             | Self::NormFec
-            | Self::Ftp => true,
+            | Self::Ftp
+            | Self::FtpGet
+            | Self::ScpsFp
+            | Self::Scp
+            | Self::Sftp
+            | Self::Rsync
+            | Self::RsyncDaemon
+            | Self::Telnet => true,
             Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed | Self::SaratogaBlind => false,
         }
     }
@@ -163,14 +213,46 @@ impl Kind {
             | Self::Ltp1kRed
             | Self::Saratoga
             | Self::SaratogaGet
-            | Self::Ftp => false,
+            | Self::Ftp
+            | Self::FtpGet
+            | Self::ScpsFp
+            | Self::Scp
+            | Self::Sftp
+            | Self::Rsync
+            | Self::RsyncDaemon
+            | Self::Telnet => false,
+        }
+    }
+
+    /// The program that it is a model of, or that types.
+    #[must_use]
+    pub fn program(self) -> Option<Tool> {
+        match self {
+            Self::Scp => Some(Tool::Scp),
+            Self::Sftp => Some(Tool::Sftp),
+            Self::Rsync => Some(Tool::Rsync),
+            Self::RsyncDaemon => Some(Tool::RsyncDaemon),
+            Self::Telnet => Some(Tool::Telnet),
+            Self::Cfdp
+            | Self::Cfdp1
+            | Self::Ltp
+            | Self::LtpGreen
+            | Self::Ltp1kRed
+            | Self::Saratoga
+            | Self::SaratogaGet
+            | Self::SaratogaBlind
+            | Self::Norm
+            | Self::NormFec
+            | Self::Ftp
+            | Self::FtpGet
+            | Self::ScpsFp => None,
         }
     }
 
     /// Whether the receiver asks for the file.
     #[must_use]
     pub fn is_fetched(self) -> bool {
-        self == Self::SaratogaGet
+        matches!(self, Self::SaratogaGet | Self::FtpGet)
     }
 }
 

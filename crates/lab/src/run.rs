@@ -445,6 +445,11 @@ impl<'a> Stage<'a> {
             Some((*at, *index.get(host)?, told.begins()?.to_owned()))
         };
         let begins = told.iter().filter_map(begin).collect();
+        let latency = |(_, host, told): &(Time, HostId, AnyIndication)| {
+            let (name, latency) = told.latency()?;
+            Some((*index.get(host)?, name.to_owned(), latency))
+        };
+        let latencies = told.iter().filter_map(latency).collect();
         let end = |(at, host, told): (Time, HostId, AnyIndication)| {
             Some((at, *index.get(&host)?, told.end()?))
         };
@@ -453,6 +458,7 @@ impl<'a> Stage<'a> {
         Seen {
             answers: self.answers.clone(),
             begins,
+            latencies,
             ends: told.into_iter().filter_map(end).collect(),
             hosts: hosts.clone().map(|host| self.world.host_stats(*host).clone()).collect(),
             repairs: hosts.map(repairs).collect(),

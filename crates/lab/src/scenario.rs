@@ -13,7 +13,7 @@ use crate::link_spec::LinkSpec;
 use crate::mib::Class;
 use crate::overlay::{self, Overlay};
 use crate::preset::Preset;
-use crate::protocol::{Family, Kind, Protocol};
+use crate::protocol::{Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
 use crate::settings::{PepSettings, Settings};
 use crate::text::{self, SpecError};
@@ -310,9 +310,8 @@ impl Scenario {
             })?;
             let [high, low] = number.to_be_bytes();
             node.address.get_or_insert(Ipv4Addr::new(10, 0, high, low));
-            let spoken = node.protocol.as_ref().map(|protocol| protocol.kind.family());
-            let port = if spoken == Some(Family::Ftp) { crate::ftp::PORT } else { 2500 + number };
-            node.port.get_or_insert(port);
+            let known = node.protocol.as_ref().and_then(|protocol| crate::ftp::port(protocol.kind));
+            node.port.get_or_insert(known.unwrap_or(2500 + number));
             node.entity.get_or_insert(u64::from(number));
         }
         self.interpret_settings()?;
@@ -356,7 +355,14 @@ impl Scenario {
             | Kind::SaratogaBlind
             | Kind::Norm
             | Kind::NormFec
-            | Kind::Ftp => kind.class(),
+            | Kind::Ftp
+            | Kind::FtpGet
+            | Kind::ScpsFp
+            | Kind::Scp
+            | Kind::Sftp
+            | Kind::Rsync
+            | Kind::RsyncDaemon
+            | Kind::Telnet => kind.class(),
         }
     }
 

@@ -94,6 +94,34 @@ fn a_window_bounds_what_crosses_in_a_round_trip() {
 }
 
 #[test]
+fn a_file_that_is_fetched_is_timed_by_who_asked_for_it() {
+    for settings in ["", "data = \"port\"", "data = \"epsv\""] {
+        let run = completed(&world("ftp-get", "2 MB", GEO, settings));
+        let transfer = &run.transfers[0];
+        // SYN, greeting, USER, PASS, TYPE, PASV, RETR, and perhaps the data connection's.
+        let ready = transfer.ready_s.unwrap();
+        assert!((7.0 * 0.6..9.0 * 0.6).contains(&ready), "{ready}");
+        let (delivered, crossing) = (transfer.delivered_s.unwrap(), transfer.transfer_s.unwrap());
+        assert!((ready + crossing - delivered).abs() < 1e-6);
+        assert_eq!(transfer.confirmed_s, None, "a server hears nothing of what it sent");
+        assert!(transfer.packets_str.unwrap() > transfer.packets_rts.unwrap());
+    }
+}
+
+#[test]
+fn a_fetched_file_that_breaks_off_is_nobodys_success() {
+    let crash = "[[nodes.a.crashes]]\nat = \"8 s\"\n";
+    let text = world("ftp-get", "5 MB", GEO, "timeout = \"60 s\"");
+    let run = run_once(
+        &text.replacen("[[links]]", &format!("{crash}[[links]]"), 1),
+        Recorders::default(),
+    );
+    assert_eq!(run.ended, "idle");
+    let transfer = &run.transfers[0];
+    assert!(!transfer.completed && !transfer.wrong_success, "{transfer:?}");
+}
+
+#[test]
 fn a_large_window_fills_the_link() {
     let run = completed(&world("ftp", "20 MB", GEO, ""));
     let rate = 8.0 * 20e6 / run.transfers[0].transfer_s.unwrap();

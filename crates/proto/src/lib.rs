@@ -4,6 +4,7 @@
 
 pub mod cfdp;
 pub mod fec;
+mod flow;
 pub mod ftp;
 mod kernel;
 mod losses;
@@ -11,6 +12,7 @@ pub mod ltp;
 pub mod norm;
 mod path;
 pub mod pep;
+pub mod programs;
 mod ranges;
 mod recent;
 mod replies;

@@ -151,6 +151,7 @@ impl<E: Engine> World<E> {
             Effect::OpenPath { .. }
             | Effect::ClosePath { .. }
             | Effect::ResetPath { .. }
+            | Effect::NoDelay { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. }
             | Effect::Connect { .. }

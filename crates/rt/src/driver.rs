@@ -547,7 +547,10 @@ impl<E: Engine> Driver<E> {
                     let answer = Err(EffectError::Failed("this driver has no streams".into()));
                     self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
                 }
-                Effect::StopConnecting { .. } | Effect::StopListening { .. } => {}
+                // A datagram waits for no other.
+                Effect::StopConnecting { .. }
+                | Effect::StopListening { .. }
+                | Effect::NoDelay { .. } => {}
                 Effect::ShutdownWrite { path } | Effect::StartTls { path, .. } => {
                     tracing::warn!(?path, "datagrams have no stream to end or to protect");
                 }

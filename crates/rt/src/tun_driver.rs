@@ -224,6 +224,7 @@ impl<E: Engine> TunDriver<E> {
                 | Effect::StopListening { .. }
                 | Effect::ClosePath { .. }
                 | Effect::ResetPath { .. }
+                | Effect::NoDelay { .. }
                 | Effect::ShutdownWrite { .. }
                 | Effect::StartTls { .. } => {
                     if let Some(ticket) = effect.ticket() {

@@ -222,8 +222,9 @@ impl<E: Engine> Host<E> {
                 Effect::ClosePath { path } | Effect::ResetPath { path } => self.stack.close(path),
                 Effect::PauseRead { path } => self.stack.pause(path, true),
                 Effect::ResumeRead { path } => self.stack.pause(path, false),
-                // Datagrams have no half to shut down, and TLS runs over streams alone.
-                Effect::ShutdownWrite { .. } => {}
+                // Datagrams have no half to shut down and never wait for others, and TLS runs over
+                // streams alone.
+                Effect::ShutdownWrite { .. } | Effect::NoDelay { .. } => {}
                 Effect::StartTls { path, .. } => {
                     self.stack.events.push_back((path, engine::PathEvent::Down));
                 }

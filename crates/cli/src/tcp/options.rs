@@ -137,6 +137,10 @@ pub(crate) struct TcpOptions {
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     nagle: Switch,
 
+    /// Short segments wait for other short ones only, as in Linux
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    minshall: Switch,
+
     /// Segments spread over the round trip, whatever the congestion control
     #[arg(long, value_name = "ON|OFF", default_value = "off")]
     pacing: Switch,
@@ -239,6 +243,7 @@ impl TcpOptions {
             undo: self.undo.into(),
             ecn: self.ecn.into(),
             nagle: self.nagle.into(),
+            minshall: self.minshall.into(),
             acks: AckPolicy {
                 every: self.ack_every,
                 max_delay: self.ack_delay.duration(),

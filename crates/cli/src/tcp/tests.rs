@@ -35,6 +35,7 @@ fn every_option_changes_something() {
         "--undo|off",
         "--ecn|on",
         "--nagle|off",
+        "--minshall|off",
         "--pacing|on",
         "--ack-every|1",
         "--ack-delay|200 ms",

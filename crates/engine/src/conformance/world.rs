@@ -627,6 +627,7 @@ impl<'a, S: Subject> World<'a, S> {
                 self.schedule(self.now, role, Event::PathUp);
             }
             Effect::OpenPath { .. }
+            | Effect::NoDelay { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. }
             | Effect::StopConnecting { .. }

@@ -357,6 +357,7 @@ impl World {
             }
             Effect::ClosePath { path } | Effect::ResetPath { path } => self.close(node, path),
             Effect::OpenPath { .. }
+            | Effect::NoDelay { .. }
             | Effect::StopConnecting { .. }
             | Effect::StopListening { .. } => {}
             // The streams of this world are laid by hand.

@@ -285,6 +285,7 @@ impl Actor {
             | Effect::StopListening { .. }
             | Effect::ClosePath { .. }
             | Effect::ResetPath { .. }
+            | Effect::NoDelay { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. }
             | Effect::PauseRead { .. }

@@ -279,6 +279,8 @@ impl Errand<'_> {
             delivered_s,
             // That a program has ended well is all that a sender comes to know.
             confirmed_s: outcome.seconds,
+            ready_s: None,
+            latency: None,
             transfer_s: None,
             quiet_s: None,
             wire_s: None,

@@ -617,6 +617,7 @@ fn seen(scenario: &Scenario, actors: &BTreeMap<usize, Actor>, report: &Report) -
     Seen {
         answers,
         begins: Vec::new(),
+        latencies: Vec::new(),
         ends,
         hosts: (0..scenario.nodes.len())
             .map(|host| of_host(host).map(|actor| actor.sight().stats.clone()).unwrap_or_default())

@@ -2,7 +2,7 @@
 //! [`tcp::Options`]).
 
 use proto::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
-use proto::{ftp, tcp};
+use proto::{ftp, programs, tcp};
 use serde::{Deserialize, Serialize};
 
 use super::at_least;
@@ -28,9 +28,39 @@ pub struct FtpSettings {
     /// How long a server waits for a data connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_timeout: Option<Span>,
+    /// Whether a client goes on where a transfer broke off (SCPS-FP).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_restart: Option<bool>,
+    /// How often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
+    /// How long it waits before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_wait: Option<Span>,
+    /// What a program does that is modelled in place of FTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramSettings>,
     /// TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSettings>,
+}
+
+/// What a user says about a program that is modelled; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProgramSettings {
+    /// The window of an SSH channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Size>,
+    /// How long a server waits for a login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace: Option<Span>,
+    /// The mean time between two keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_interval: Option<Span>,
+    /// Whether programs take time for themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs: Option<bool>,
 }
 
 table! {
@@ -62,6 +92,8 @@ table! {
         ecn: bool,
         /// Nagle's algorithm.
         nagle: bool,
+        /// Short segments wait for other short ones only.
+        minshall: bool,
         /// How often a SYN is sent again.
         syn_retries: u32,
         /// How often data is sent again before the connection is given up.
@@ -361,6 +393,9 @@ impl Form<u32> for Switch<u32> {
     }
 }
 
+/// The least window of a channel: two messages' worth.
+const WINDOW_MIN: u64 = 64 << 10;
+
 /// The least buffer: one with less than a few segments is of no use.
 const BUFFER_MIN: u64 = 1000;
 
@@ -382,6 +417,7 @@ impl FtpSettings {
         {
             super::not_often(key, given)?;
         }
+        self.apply_program(config)?;
         let ftp = &mut config.ftp;
         if let Some(data) = &self.data {
             ftp.client.data = data.value();
@@ -393,14 +429,83 @@ impl FtpSettings {
         ] {
             *to = given.map_or(*to, Span::duration);
         }
+        self.apply_scps(ftp)?;
         self.tcp.as_ref().map_or(Ok(()), |tcp| tcp.apply(&mut config.streams.options))
+    }
+
+    fn apply_scps(&self, ftp: &mut ftp::Config) -> Result<(), SpecError> {
+        super::not_often("restart_wait", self.restart_wait)?;
+        let Some(scps) = &mut ftp.client.scps else {
+            let said = self.auto_restart.is_some()
+                || self.restarts.is_some()
+                || self.restart_wait.is_some();
+            let message = "auto_restart, restarts and restart_wait are for scps-fp";
+            return if said { Err(SpecError::invalid(message)) } else { Ok(()) };
+        };
+        scps.auto_restart = self.auto_restart.unwrap_or(scps.auto_restart);
+        scps.restarts = self.restarts.unwrap_or(scps.restarts);
+        scps.restart_wait = self.restart_wait.map_or(scps.restart_wait, Span::duration);
+        Ok(())
+    }
+
+    fn apply_program(&self, config: &mut FtpConfig) -> Result<(), SpecError> {
+        let Some(program) = &mut config.program else {
+            return match self.program {
+                Some(_) => Err(SpecError::invalid("program is for scp, sftp, rsync and telnet")),
+                None => Ok(()),
+            };
+        };
+        let of_ftp = [
+            ("data", self.data.is_some()),
+            ("idle", self.idle.is_some()),
+            ("data_timeout", self.data_timeout.is_some()),
+        ];
+        if let Some((key, _)) = of_ftp.iter().find(|(_, given)| *given) {
+            return Err(SpecError::invalid(format!("{key} is for ftp")));
+        }
+        program.timeout = self.timeout.map_or(program.timeout, Span::duration);
+        let Some(said) = &self.program else { return Ok(()) };
+        super::not_often("program.grace", said.grace)?;
+        super::not_often("program.key_interval", said.key_interval)?;
+        at_least("program.window", said.window, WINDOW_MIN)?;
+        if let Some(window) = said.window {
+            program.window = u32::try_from(window.bytes()).map_err(|_| {
+                SpecError::invalid(format!("program.window is {window}; it is at most 4 GiB"))
+            })?;
+        }
+        program.grace = said.grace.map_or(program.grace, Span::duration);
+        program.key_interval = said.key_interval.map_or(program.key_interval, Span::duration);
+        match said.costs {
+            Some(true) => program.costs = programs::Costs::default(),
+            Some(false) => program.costs = programs::Costs::none(),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Everything that `config` says.
     #[must_use]
     pub fn of(config: &FtpConfig) -> Self {
         let ftp = &config.ftp;
+        if let Some(program) = &config.program {
+            return Self {
+                timeout: Some(Span(program.timeout)),
+                program: Some(ProgramSettings {
+                    window: Some(Size(program.window.into())),
+                    grace: Some(Span(program.grace)),
+                    key_interval: Some(Span(program.key_interval)),
+                    costs: Some(program.costs != programs::Costs::none()),
+                }),
+                tcp: Some(TcpSettings::of(&config.streams.options)),
+                ..Self::default()
+            };
+        }
+        let scps = ftp.client.scps.as_ref();
         Self {
+            auto_restart: scps.map(|scps| scps.auto_restart),
+            restarts: scps.map(|scps| scps.restarts),
+            restart_wait: scps.map(|scps| Span(scps.restart_wait)),
+            program: None,
             data: Data::of(&ftp.client.data),
             timeout: Some(Span(ftp.client.timeout)),
             idle: Some(Span(ftp.server.idle)),

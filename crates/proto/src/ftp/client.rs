@@ -3,16 +3,18 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use engine::{
-    Completion, EffectError, FileName, FilestoreRequest, OpenMode, PathId, StoreEffect, Time,
+    Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMode, PathId, StoreEffect,
+    Time,
 };
 use wire::ftp::{self, Command, LineError, Reply, ReplyLine};
 
-use super::config::{ClientConfig, DataConnection};
+use super::config::{ClientConfig, DataConnection, ScpsClient};
 use super::core::{Control, Core, Use};
 use super::data::{DataEvent, DataId, Flow};
-use super::flow::{Inflow, Outflow};
 use super::indication::{Failure, Indication, RequestId};
+use crate::flow::{Inflow, Outflow};
 
 /// What an effect was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,28 +32,57 @@ pub(super) enum Job {
 pub(super) struct Request {
     pub(super) id: RequestId,
     pub(super) what: What,
+    /// How often it broke off.
+    pub(super) attempts: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    Put { source: FileName, name: String },
-    Get { name: String, target: FileName },
+    Put {
+        source: Source,
+        name: String,
+    },
+    Get {
+        name: String,
+        target: FileName,
+        /// By READ: the name is that of a control file.
+        records: bool,
+    },
+    /// A command that moves no data.
+    Say(String),
+}
+
+/// What is put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    File(FileName),
+    Text(Bytes),
 }
 
 /// What the client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    /// The time for another attempt.
+    Restart,
     Connection,
     Greeting,
     User,
     Password,
     Type,
+    /// The replies to ARST and SUPP.
+    Restartable,
+    Brief,
     /// Its own file is being opened.
     Open,
     /// The reply to PASV, EPSV or PORT.
     Way,
     /// The driver's word where it listens.
     Listening,
+    /// What the server has of the file, and its word that it goes on from there.
+    Size,
+    Offset,
+    /// The reply to a command alone.
+    Said,
     /// The first reply to RETR or STOR.
     Begin,
     /// The second one, and the end of the data connection.
@@ -64,6 +95,9 @@ enum Stage {
 struct Current {
     request: Request,
     data: Option<DataId>,
+    file: Option<(FileId, u64)>,
+    /// Where this attempt begins.
+    offset: u64,
     flow: Option<Flow>,
     spool: Option<FileName>,
     /// Octets that crossed, once the data connection has done its part.
@@ -81,20 +115,56 @@ pub(super) struct Session {
     current: Option<Current>,
     /// The first line of a reply of several: its code, and the text so far.
     reply: Option<Reply>,
+    /// Who opens data connections.
+    data: DataConnection,
+    scps: Option<ScpsClient>,
+    /// The server knows restarts.
+    restartable: bool,
 }
 
 /// Octets of a reply of several lines that are kept for people.
 const REPLY_MAX: usize = 16 << 10;
 
 impl Session {
-    pub(super) fn new(path: PathId, queue: VecDeque<Request>) -> Self {
+    pub(super) fn new(path: PathId, queue: VecDeque<Request>, config: &ClientConfig) -> Self {
         Self {
             control: Control::new(path),
             queue,
             stage: Stage::Connection,
             current: None,
             reply: None,
+            data: config.data,
+            scps: config.scps.clone(),
+            restartable: false,
         }
+    }
+
+    /// One that waits before it tries again, and how long; nothing if there is no reason to.
+    pub(super) fn wait(&mut self) -> Option<std::time::Duration> {
+        let has_failed = self.queue.front().is_some_and(|request| request.attempts > 0);
+        let wait = self.scps.as_ref().filter(|_| has_failed)?.restart_wait;
+        self.stage = Stage::Restart;
+        Some(wait)
+    }
+
+    /// Whether it waited until now.
+    pub(super) fn tries_again(&mut self) -> bool {
+        let waits = self.stage == Stage::Restart;
+        if waits {
+            self.stage = Stage::Connection;
+        }
+        waits
+    }
+
+    /// Whether a request that broke off for this reason is tried again.
+    fn goes_on(&self, attempts: u32, why: &Failure) -> bool {
+        let Some(scps) = &self.scps else { return false };
+        let is_passing = match why {
+            Failure::Control | Failure::Data(_) | Failure::Silence => true,
+            Failure::Reply(reply) => matches!(reply.code, 421 | 425 | 426),
+            Failure::Nonsense(_) | Failure::Store(_) | Failure::Cancelled => false,
+        };
+        is_passing && scps.auto_restart && attempts < scps.restarts
     }
 
     /// Requests that are not over.
@@ -182,7 +252,21 @@ impl Session {
                 core.indicate(Indication::LoggedIn { path: self.control.path });
                 self.ask(&Command::Type(config.representation), Stage::Type);
             }
-            (Stage::Type, 2) => self.next(core),
+            (Stage::Type, 2) => self.prepare(core),
+            (Stage::Restartable, class) => {
+                self.restartable = class == 2;
+                self.make_brief(core);
+            }
+            (Stage::Brief, _) => self.next(core),
+            (Stage::Size, class) => self.heard_size((class == 2).then_some(&reply), config, core),
+            (Stage::Offset, 3) => self.transfer(),
+            (Stage::Said, 2) => {
+                if let Some(current) = &self.current {
+                    let request = current.request.id;
+                    core.indicate(Indication::Answered { request, reply });
+                }
+                self.finished(core);
+            }
             (Stage::Way, 2) => self.way(reply, config, core),
             // Early data connections are told with 125 (RFC 959 §5.4).
             (Stage::Begin, 1) => self.begin(core),
@@ -197,14 +281,14 @@ impl Session {
                 self.finish_if_done(core);
             }
             (Stage::Quit, _) => self.control.close(),
-            (Stage::Way | Stage::Begin | Stage::End, _) => {
+            (Stage::Way | Stage::Begin | Stage::End | Stage::Offset | Stage::Said, _) => {
                 self.fail(Failure::Reply(reply), core);
                 self.next(core);
             }
             (Stage::Greeting | Stage::User | Stage::Password | Stage::Type, _) => {
                 self.give_up(&Failure::Reply(reply), core);
             }
-            (Stage::Connection | Stage::Open | Stage::Listening, _) => {
+            (Stage::Restart | Stage::Connection | Stage::Open | Stage::Listening, _) => {
                 self.give_up(&Failure::Nonsense(reply.to_string()), core);
             }
         }
@@ -213,6 +297,21 @@ impl Session {
     fn ask(&mut self, command: &Command<'_>, stage: Stage) {
         self.control.say(&command.to_string());
         self.stage = stage;
+    }
+
+    /// Says what holds for all transfers.
+    fn prepare(&mut self, core: &mut Core) {
+        if self.scps.as_ref().is_some_and(|scps| scps.auto_restart) {
+            return self.ask(&Command::Arst, Stage::Restartable);
+        }
+        self.make_brief(core);
+    }
+
+    fn make_brief(&mut self, core: &mut Core) {
+        if self.scps.as_ref().is_some_and(|scps| scps.suppress) {
+            return self.ask(&Command::Supp, Stage::Brief);
+        }
+        self.next(core);
     }
 
     /// Begins the next request, or takes leave.
@@ -225,16 +324,25 @@ impl Session {
         };
         let ticket = core.next_ticket();
         let (name, mode, spool) = match &request.what {
-            What::Put { source, .. } => (source.clone(), OpenMode::Read, None),
+            What::Put { source: Source::File(source), .. } => {
+                (Some(source.clone()), OpenMode::Read, None)
+            }
+            What::Put { source: Source::Text(_), .. } | What::Say(_) => {
+                (None, OpenMode::Read, None)
+            }
             What::Get { .. } => {
-                let spool = FileName::spool(&format!("ftp-{}", request.id.0))
-                    .expect("letters and digits are a name");
-                (spool.clone(), OpenMode::Truncate, Some(spool))
+                let spool = spool_of(request.id);
+                // What came before a break is still there.
+                let again = request.attempts > 0 && self.restartable;
+                let mode = if again { OpenMode::Write } else { OpenMode::Truncate };
+                (Some(spool.clone()), mode, Some(spool))
             }
         };
         self.current = Some(Current {
             request,
             data: None,
+            file: None,
+            offset: 0,
             flow: None,
             spool,
             octets: None,
@@ -243,7 +351,10 @@ impl Session {
         });
         self.stage = Stage::Open;
         let what_for = Use::Client(self.control.path, Job::Open);
-        core.submit(StoreEffect::Open { ticket, name, mode }, what_for);
+        match name {
+            Some(name) => core.submit(StoreEffect::Open { ticket, name, mode }, what_for),
+            None => self.begin_without_file(core),
+        }
     }
 
     pub(super) fn done(
@@ -262,24 +373,79 @@ impl Session {
             }
         };
         match (job, completion) {
-            (Job::Open, Completion::Opened { file, .. }) => self.opened(file, config, core),
+            (Job::Open, Completion::Opened { file, len, .. }) => {
+                self.opened((file, len), config, core);
+            }
             (Job::Install, _) => self.finished(core),
             (Job::Open | Job::Forget, _) => {}
         }
     }
 
-    fn opened(&mut self, file: engine::FileId, config: &ClientConfig, core: &mut Core) {
+    /// A request that needs no file here.
+    fn begin_without_file(&mut self, core: &mut Core) {
+        let Some(current) = &mut self.current else { return };
+        match &current.request.what {
+            What::Put { source: Source::Text(text), .. } => {
+                current.flow = Some(Flow::Out(Outflow::text(text.clone())));
+                self.ask_way(core);
+            }
+            What::Say(line) => {
+                self.control.say(line);
+                self.stage = Stage::Said;
+            }
+            What::Put { source: Source::File(_), .. } | What::Get { .. } => {}
+        }
+    }
+
+    fn opened(&mut self, file: (FileId, u64), config: &ClientConfig, core: &mut Core) {
+        let restartable = self.restartable;
+        let Some(current) = &mut self.current else {
+            return core.effects.push_back(StoreEffect::Close { file: file.0 }.into());
+        };
+        current.file = Some(file);
+        let again = current.request.attempts > 0 && restartable;
+        match &current.request.what {
+            What::Put { name, .. } if again => {
+                let size = Command::Size(name).to_string();
+                self.control.say(&size);
+                self.stage = Stage::Size;
+            }
+            What::Get { records: false, .. } if again => self.begin_at(file.1, config, core),
+            What::Put { .. } | What::Get { .. } | What::Say(_) => self.begin_at(0, config, core),
+        }
+    }
+
+    /// What the server has of a file that broke off.
+    fn heard_size(&mut self, reply: Option<&Reply>, config: &ClientConfig, core: &mut Core) {
+        let has = reply.and_then(|reply| reply.text.trim().parse::<u64>().ok()).unwrap_or(0);
+        let len = self.current.as_ref().and_then(|current| current.file).map_or(0, |(_, len)| len);
+        // More than there is here: that is another file.
+        self.begin_at(if has <= len { has } else { 0 }, config, core);
+    }
+
+    fn begin_at(&mut self, offset: u64, config: &ClientConfig, core: &mut Core) {
         let representation = config.representation;
         let Some(current) = &mut self.current else { return };
+        let Some((file, _)) = current.file.take() else { return };
+        current.offset = offset;
         current.flow = Some(match current.request.what {
-            What::Put { .. } => Flow::Out(Outflow::file(file, 0, representation)),
-            What::Get { .. } => Flow::In(Inflow::new(file, 0, representation)),
+            What::Put { .. } | What::Say(_) => {
+                Flow::Out(Outflow::file(file, offset, representation))
+            }
+            What::Get { .. } => Flow::In(Inflow::new(file, offset, representation)),
         });
-        match config.data {
+        self.ask_way(core);
+    }
+
+    fn ask_way(&mut self, core: &mut Core) {
+        match self.data {
             DataConnection::Pasv => self.ask(&Command::Pasv, Stage::Way),
             DataConnection::Epsv => self.ask(&Command::Epsv(""), Stage::Way),
             DataConnection::Port => {
-                current.data = Some(core.listen(self.control.path));
+                let data = core.listen(self.control.path);
+                if let Some(current) = &mut self.current {
+                    current.data = Some(data);
+                }
                 self.stage = Stage::Listening;
             }
         }
@@ -313,9 +479,20 @@ impl Session {
         if let Some(address) = address {
             current.data = Some(core.connect(path, address));
         }
+        match current.offset {
+            0 => self.transfer(),
+            offset => self.ask(&Command::Rest(offset), Stage::Offset),
+        }
+    }
+
+    /// The data connection is agreed: now for the file.
+    fn transfer(&mut self) {
+        let Some(current) = &self.current else { return };
         let command = match &current.request.what {
             What::Put { name, .. } => Command::Stor(name).to_string(),
-            What::Get { name, .. } => Command::Retr(name).to_string(),
+            What::Get { name, records: false, .. } => Command::Retr(name).to_string(),
+            What::Get { name, records: true, .. } => Command::Read(name).to_string(),
+            What::Say(line) => line.clone(),
         };
         self.control.say(&command);
         self.stage = Stage::Begin;
@@ -330,7 +507,9 @@ impl Session {
     fn begin(&mut self, core: &mut Core) {
         self.stage = Stage::End;
         let Some(current) = &mut self.current else { return };
-        core.indicate(Indication::Begun { request: current.request.id });
+        if current.request.attempts == 0 {
+            core.indicate(Indication::Begun { request: current.request.id });
+        }
         if let (Some(data), Some(flow)) = (current.data, current.flow.take()) {
             core.begin(data, flow);
         }
@@ -340,7 +519,7 @@ impl Session {
         let Some(current) = &mut self.current else { return };
         match event {
             DataEvent::Up => {}
-            DataEvent::Complete(octets) => {
+            DataEvent::Complete { octets, .. } => {
                 current.octets = Some(octets);
                 self.finish_if_done(core);
             }
@@ -377,7 +556,7 @@ impl Session {
         if let Some(data) = current.data {
             core.drop_data(data);
         }
-        let octets = current.octets.unwrap_or_default();
+        let octets = current.offset + current.octets.unwrap_or_default();
         core.indicate(Indication::Finished { request: current.request.id, octets });
         self.next(core);
     }
@@ -393,8 +572,11 @@ impl Session {
             Some(Flow::In(inflow)) => Some(inflow.close()),
             Some(Flow::None) | None => None,
         };
-        if let Some(close) = close {
-            core.effects.push_back(close.into());
+        let unused = current.file.map(|(file, _)| StoreEffect::Close { file });
+        core.effects.extend(close.into_iter().chain(unused).map(Into::into));
+        if self.goes_on(current.request.attempts, &why) {
+            let attempts = current.request.attempts + 1;
+            return self.queue.push_front(Request { attempts, ..current.request });
         }
         if let Some(spool) = current.spool {
             let forget = Use::Client(self.control.path, Job::Forget);
@@ -405,9 +587,24 @@ impl Session {
 
     /// Ends all requests, and the connection.
     pub(super) fn give_up(&mut self, why: &Failure, core: &mut Core) {
+        let was_at_it = self.current.is_some();
         self.fail(why.clone(), core);
-        for request in std::mem::take(&mut self.queue) {
-            core.indicate(Indication::Failed { request: request.id, why: why.clone() });
+        let mut queue = std::mem::take(&mut self.queue);
+        if !was_at_it && let Some(first) = queue.front_mut() {
+            first.attempts += 1;
+        }
+        for request in queue {
+            if self.goes_on(request.attempts.saturating_sub(1), why) {
+                self.queue.push_back(request);
+            } else {
+                if let What::Get { .. } = request.what
+                    && request.attempts > 0
+                {
+                    let forget = Use::Client(self.control.path, Job::Forget);
+                    core.filestore(FilestoreRequest::DenyFile(spool_of(request.id)), forget);
+                }
+                core.indicate(Indication::Failed { request: request.id, why: why.clone() });
+            }
         }
         self.control.close();
     }
@@ -426,4 +623,9 @@ impl Session {
         core.indicate(Indication::Failed { request: id, why: Failure::Cancelled });
         true
     }
+}
+
+/// Where a file is that comes and has no name yet.
+fn spool_of(request: RequestId) -> FileName {
+    FileName::spool(&format!("ftp-{}", request.0)).expect("letters and digits are a name")
 }

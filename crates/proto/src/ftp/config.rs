@@ -29,6 +29,33 @@ pub struct ClientConfig {
     pub representation: Representation,
     /// How long it waits for a reply, or for the data connection, while nothing comes.
     pub timeout: Duration,
+    /// What it does beyond FTP.
+    pub scps: Option<ScpsClient>,
+}
+
+/// What a client does beyond FTP, with a server that knows SCPS-FP (CCSDS 717.0-B-1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScpsClient {
+    /// Whether what breaks off goes on where it broke off (ARST).
+    pub auto_restart: bool,
+    /// How often.
+    pub restarts: u32,
+    /// How long it waits before.
+    pub restart_wait: Duration,
+    /// Whether the server leaves out the texts of its replies (SUPP).
+    pub suppress: bool,
+}
+
+impl Default for ScpsClient {
+    /// On, 99 times, after five seconds; with texts.
+    fn default() -> Self {
+        Self {
+            auto_restart: true,
+            restarts: 99,
+            restart_wait: Duration::from_secs(5),
+            suppress: false,
+        }
+    }
 }
 
 impl Default for ClientConfig {
@@ -40,6 +67,7 @@ impl Default for ClientConfig {
             data: DataConnection::Pasv,
             representation: Representation::Image,
             timeout: Duration::from_secs(600),
+            scps: None,
         }
     }
 }
@@ -69,6 +97,8 @@ pub struct ServerConfig {
     /// Whether PORT may name a host other than the client. FXP needs it; it also lets anybody send
     /// what he likes to whom he likes (RFC 2577 §3).
     pub third_party: bool,
+    /// Whether it knows the commands of SCPS-FP (CCSDS 717.0-B-1).
+    pub scps: bool,
 }
 
 impl Default for ServerConfig {
@@ -80,6 +110,7 @@ impl Default for ServerConfig {
             idle: Duration::from_secs(900),
             data_timeout: Duration::from_secs(120),
             third_party: false,
+            scps: false,
         }
     }
 }
@@ -108,10 +139,13 @@ pub struct Limits {
     pub piece: usize,
     /// Commands of a peer that wait until one before is done.
     pub commands: usize,
+    /// Octets of a file that COPY, READ and UPDT take.
+    pub edit: usize,
 }
 
 impl Default for Limits {
-    /// 64 sessions, 1,024 requests, 512 KiB ahead, 1 MiB to be written, 64 KiB a read, 32 commands.
+    /// 64 sessions, 1,024 requests, 512 KiB ahead, 1 MiB to be written, 64 KiB a read, 32 commands, 64 MiB
+    /// to be edited.
     fn default() -> Self {
         Self {
             sessions: 64,
@@ -120,6 +154,7 @@ impl Default for Limits {
             write_buffer: 1 << 20,
             piece: 64 << 10,
             commands: 32,
+            edit: 64 << 20,
         }
     }
 }

@@ -12,9 +12,9 @@ use wire::ftp::{LineError, Lines};
 
 use super::config::Limits;
 use super::data::{Data, DataEvent, DataId, Flow, Way};
-use super::flow::Job;
 use super::indication::Indication;
 use super::{client, server};
+use crate::flow::{Job, ReadAhead};
 
 /// What an effect was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,6 +207,10 @@ impl Core {
 
     pub(super) fn indicate(&mut self, indication: Indication) {
         self.indications.push_back(indication);
+    }
+
+    pub(super) fn read_bounds(&self) -> ReadAhead {
+        ReadAhead { piece: self.limits.piece, most: self.limits.read_ahead }
     }
 
     /// Lets a control connection be silent for so long from now on.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use engine::{Completion, EffectError, PathId, Ticket};
 
 use super::core::{Core, Use};
-use super::flow::{Inflow, Job, Outflow};
+use crate::flow::{Inflow, Job, Outflow};
 
 /// A data connection, numbered within its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,8 +37,13 @@ pub(super) enum Flow {
 pub(super) enum DataEvent {
     /// It is up.
     Up,
-    /// The file is sent, or received and safe; so many octets crossed.
-    Complete(u64),
+    /// The file is sent, or received and safe.
+    Complete {
+        /// Octets that crossed.
+        octets: u64,
+        /// Their CRC, if it was wanted.
+        crc: Option<u32>,
+    },
     /// There will be no data connection.
     NotMade(EffectError),
     /// It broke before its end.
@@ -88,8 +93,9 @@ impl Core {
 
     fn read_ahead(&mut self, id: DataId) {
         let ticket = self.next_ticket();
+        let bounds = self.read_bounds();
         let Some(Data { flow: Flow::Out(out), .. }) = self.data.get_mut(&id) else { return };
-        if let Some(read) = out.read(ticket, &self.limits) {
+        if let Some(read) = out.read(ticket, bounds) {
             self.submit(read, Use::Flow(id, Job::Read));
         }
     }
@@ -107,6 +113,15 @@ impl Core {
             if pauses {
                 self.pause(path, true);
             }
+        }
+    }
+
+    /// Octets that crossed a data connection.
+    pub(super) fn crossed(&self, id: DataId) -> Option<u64> {
+        match &self.data.get(&id)?.flow {
+            Flow::None => None,
+            Flow::Out(out) => Some(out.sent),
+            Flow::In(inflow) => Some(inflow.received),
         }
     }
 
@@ -175,7 +190,7 @@ impl Core {
             }
             (Flow::In(inflow), Job::Sync, _) => {
                 inflow.synced = true;
-                let event = DataEvent::Complete(inflow.received);
+                let event = DataEvent::Complete { octets: inflow.received, crc: inflow.crc() };
                 self.data_events.push_back((id, event));
             }
             // An answer that no request of this flow can have.
@@ -212,7 +227,7 @@ impl Core {
         if !out.is_over() {
             return;
         }
-        let event = DataEvent::Complete(out.sent);
+        let event = DataEvent::Complete { octets: out.sent, crc: out.crc() };
         data.way = Way::Ended;
         self.data_paths.remove(&path);
         self.close_path(path);

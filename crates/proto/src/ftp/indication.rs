@@ -21,6 +21,13 @@ pub enum Indication {
         /// Which request.
         request: RequestId,
     },
+    /// The server's answer to a command that moves no data.
+    Answered {
+        /// Which request.
+        request: RequestId,
+        /// What it says.
+        reply: Reply,
+    },
     /// A request is done: for a file that was sent, the server says it has it; one that was fetched
     /// is in its place.
     Finished {
@@ -60,6 +67,8 @@ pub enum Indication {
         path: PathId,
         /// The file's name.
         name: String,
+        /// Whether the client sent it.
+        incoming: bool,
     },
     /// As a server: somebody came and there is no room for him.
     Refused {

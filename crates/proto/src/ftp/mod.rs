@@ -23,13 +23,16 @@
 //! A file that is fetched is a working file until it is complete. A file that is stored grows in its
 //! place, as every server does it, so that SIZE and REST can go on with it after a break.
 //!
-//! Not done: STOU, SITE, the modes B and C, the structures R and P, TLS (RFC 4217).
+//! With [`ServerConfig::scps`] and [`ClientConfig::scps`] it is SCPS-FP (CCSDS 717.0-B-1): transfers that go
+//! on where they broke off, records that are read and changed by themselves, checksums, copies.
+//!
+//! Not done: STOU, the modes B and C, the structures R and P, TLS (RFC 4217); of SCPS-FP, best-effort
+//! transfers (BETS) and those between two servers.
 
 mod client;
 mod config;
 mod core;
 mod data;
-mod flow;
 mod indication;
 mod listing;
 mod server;
@@ -45,11 +48,13 @@ use engine::{
 };
 
 pub use config::{
-    Accounts, ClientConfig, Config, DataConnection, Limits, Representation, ServerConfig,
+    Accounts, ClientConfig, Config, DataConnection, Limits, Representation, ScpsClient,
+    ServerConfig,
 };
 pub use indication::{Failure, Indication, RequestError, RequestId};
+use wire::ftp::{CONTROL_FILE, Command, ReadControl, UpdateControl};
 
-use client::{Request, What};
+use client::{Request, Source, What};
 use core::{Core, Use};
 use data::{DataEvent, Way};
 
@@ -93,7 +98,7 @@ impl Node {
         name: &str,
     ) -> Result<RequestId, RequestError> {
         let name = checked(name)?;
-        self.request(path, What::Put { source, name })
+        self.request(path, What::Put { source: Source::File(source), name })
     }
 
     /// Fetches the server's file `name`.
@@ -107,7 +112,61 @@ impl Node {
         target: FileName,
     ) -> Result<RequestId, RequestError> {
         let name = checked(name)?;
-        self.request(path, What::Get { name, target })
+        self.request(path, What::Get { name, target, records: false })
+    }
+
+    /// Fetches octets of a server's file, by a control file that is stored there first (READ).
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn read_records(
+        &mut self,
+        path: PathId,
+        control: &ReadControl,
+        target: FileName,
+    ) -> Result<RequestId, RequestError> {
+        self.put_control(path, control.encode())?;
+        let name = CONTROL_FILE.to_owned();
+        self.request(path, What::Get { name, target, records: true })
+    }
+
+    /// Changes a server's file, by a control file that is stored there first (UPDT).
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn update(
+        &mut self,
+        path: PathId,
+        control: &UpdateControl,
+    ) -> Result<RequestId, RequestError> {
+        self.put_control(path, control.encode())?;
+        self.request(path, What::Say(Command::Updt(CONTROL_FILE).to_string()))
+    }
+
+    /// Has a server copy a file of its own; neither name has a blank in it.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn copy(&mut self, path: PathId, from: &str, to: &str) -> Result<RequestId, RequestError> {
+        let (from, to) = (checked(from)?, checked(to)?);
+        if from.contains(' ') || to.contains(' ') {
+            return Err(RequestError::Name);
+        }
+        self.request(path, What::Say(Command::Copy(&from, &to).to_string()))
+    }
+
+    /// Asks a server for the CRC of a file, which its answer has.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn checksum(&mut self, path: PathId, name: &str) -> Result<RequestId, RequestError> {
+        let site = format!("crc {}", checked(name)?);
+        self.request(path, What::Say(Command::Site(&site).to_string()))
+    }
+
+    fn put_control(&mut self, path: PathId, file: Option<Vec<u8>>) -> Result<(), RequestError> {
+        let source = Source::Text(file.ok_or(RequestError::Name)?.into());
+        self.request(path, What::Put { source, name: CONTROL_FILE.to_owned() }).map(drop)
     }
 
     /// Takes a request back; `false` if it is over, or never was.
@@ -139,19 +198,19 @@ impl Node {
         }
         self.requests += 1;
         let id = RequestId(self.requests);
-        let core = &mut self.core;
+        let (core, config) = (&mut self.core, &self.client);
         let client = self.clients.entry(path).or_insert_with(|| {
             core.effects.push_back(Effect::OpenPath { path });
-            client::Session::new(path, VecDeque::new())
+            client::Session::new(path, VecDeque::new(), config)
         });
-        client.queue.push_back(Request { id, what });
+        client.queue.push_back(Request { id, what, attempts: 0 });
         Ok(id)
     }
 
     fn path_event(&mut self, now: Time, path: PathId, event: PathEvent) {
         match event {
             PathEvent::Up(info) => self.up(now, path, &info),
-            PathEvent::Down => self.down(path),
+            PathEvent::Down => self.down(now, path),
             PathEvent::Blocked => self.set_blocked(path, true),
             PathEvent::Writable => self.set_blocked(path, false),
             PathEvent::ReadClosed => self.read_closed(path),
@@ -181,21 +240,22 @@ impl Node {
             self.core.indicate(Indication::Refused { path });
             return;
         }
-        self.servers.insert(path, server::Session::new(path, info.ends));
+        self.servers.insert(path, server::Session::new(path, info.ends, &self.server));
         self.core.expect(path, now, self.server.idle, "silence of a client");
     }
 
-    fn down(&mut self, path: PathId) {
+    fn down(&mut self, now: Time, path: PathId) {
         if let Some(id) = self.core.data_paths.get(&path) {
             return self.core.data_down(*id);
         }
+        self.core.timers.cancel(path);
         if let Some(mut client) = self.clients.remove(&path) {
             client.give_up(&Failure::Control, &mut self.core);
+            self.begin_again(now, path, client.queue);
         }
         if let Some(mut server) = self.servers.remove(&path) {
             server.abort_transfer(&mut self.core);
         }
-        self.core.timers.cancel(path);
     }
 
     fn set_blocked(&mut self, path: PathId, now_blocked: bool) {
@@ -321,11 +381,24 @@ impl Node {
         for server in self.servers.values_mut().filter(|server| server.has_work()) {
             server.work(now, &self.server, &mut self.core);
         }
-        self.end_sessions();
+        self.end_sessions(now);
+    }
+
+    /// Requests that wait get a new control connection; one that broke off, after a while.
+    fn begin_again(&mut self, now: Time, path: PathId, queue: VecDeque<Request>) {
+        if queue.is_empty() {
+            return;
+        }
+        let mut client = client::Session::new(path, queue, &self.client);
+        match client.wait() {
+            Some(wait) => self.core.expect(path, now, wait, "a restart"),
+            None => self.core.effects.push_back(Effect::OpenPath { path }),
+        }
+        self.clients.insert(path, client);
     }
 
     /// Forgets control connections that are over. Requests that wait get a new one.
-    fn end_sessions(&mut self) {
+    fn end_sessions(&mut self, now: Time) {
         let spent = |(path, client): (&PathId, &client::Session)| {
             client.control.is_spent().then_some(*path)
         };
@@ -333,10 +406,7 @@ impl Node {
             self.core.timers.cancel(path);
             self.core.close_path(path);
             let Some(client) = self.clients.remove(&path) else { continue };
-            if !client.queue.is_empty() {
-                self.core.effects.push_back(Effect::OpenPath { path });
-                self.clients.insert(path, client::Session::new(path, client.queue));
-            }
+            self.begin_again(now, path, client.queue);
         }
         let spent = |(path, server): (&PathId, &server::Session)| {
             server.control.is_spent().then_some(*path)
@@ -392,7 +462,11 @@ impl Engine for Node {
     fn handle_timeout(&mut self, now: Time) {
         while let Some(path) = self.core.timers.pop_due(now) {
             if let Some(client) = self.clients.get_mut(&path) {
-                client.give_up(&Failure::Silence, &mut self.core);
+                if client.tries_again() {
+                    self.core.effects.push_back(Effect::OpenPath { path });
+                } else {
+                    client.give_up(&Failure::Silence, &mut self.core);
+                }
             } else if let Some(server) = self.servers.get_mut(&path) {
                 server.silent(&mut self.core);
             }
@@ -403,7 +477,7 @@ impl Engine for Node {
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         if let Some((path, bytes)) = self.control_to_send(tx.longest()) {
             let transmit = Core::transmit(path, &bytes, now, tx);
-            self.end_sessions();
+            self.end_sessions(now);
             return transmit;
         }
         let (id, path, bytes) = self.core.data_to_send(tx.longest())?;

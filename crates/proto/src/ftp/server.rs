@@ -1,5 +1,7 @@
 //! The server's side of a control connection.
 
+mod scps;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -13,9 +15,9 @@ use wire::ftp::{Command, HostPort, LineError, Representation};
 use super::config::{Accounts, ServerConfig};
 use super::core::{Control, Core, Use};
 use super::data::{DataEvent, DataId, Flow};
-use super::flow::{Inflow, Outflow};
 use super::indication::Indication;
 use super::listing;
+use crate::flow::{Inflow, Outflow};
 
 /// What an effect was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +42,28 @@ pub(super) enum Job {
     },
     /// Something by name whose success has this reply.
     Done(u16, &'static str),
+    /// A file that is edited: it is opened, read, opened to be written, written, made safe.
+    Edit(Edit),
+    /// Nobody waits for the answer.
+    Forget,
+}
+
+/// What was asked of the store for a file that is edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edit {
+    OpenToRead,
+    Read,
+    OpenToWrite,
+    Write,
+    Sync,
 }
 
 /// A transfer under way.
 #[derive(Debug)]
 struct Transfer {
     name: String,
+    /// The reply to its end.
+    code: u16,
     /// The client sends it.
     incoming: bool,
 }
@@ -71,15 +89,24 @@ pub(super) struct Session {
     waiting: VecDeque<String>,
     paused: bool,
     leaves: bool,
+    /// What it knows beyond FTP.
+    scps: Option<scps::State>,
 }
 
 /// What can be done while a transfer is under way (RFC 959 §4.1.3).
 fn is_urgent(command: &Command<'_>) -> bool {
-    matches!(command, Command::Abor | Command::Stat(_) | Command::Noop | Command::Quit)
+    matches!(
+        command,
+        Command::Abor | Command::Intr | Command::Stat(_) | Command::Noop | Command::Quit
+    )
 }
 
 impl Session {
-    pub(super) fn new(path: PathId, ends: Option<(SocketAddr, SocketAddr)>) -> Self {
+    pub(super) fn new(
+        path: PathId,
+        ends: Option<(SocketAddr, SocketAddr)>,
+        config: &ServerConfig,
+    ) -> Self {
         let mut control = Control::new(path);
         control.ends = ends;
         control.set_blocked(false);
@@ -99,13 +126,17 @@ impl Session {
             waiting: VecDeque::new(),
             paused: false,
             leaves: false,
+            scps: config.scps.then(scps::State::default),
         };
         session.say(220, "slowlight");
         session
     }
 
     fn say(&mut self, code: u16, text: &str) {
-        self.control.say(&format!("{code} {text}"));
+        match &self.scps {
+            Some(scps) if scps.leaves_out(code, text) => self.control.say(&code.to_string()),
+            Some(_) | None => self.control.say(&format!("{code} {text}")),
+        }
     }
 
     pub(super) fn received(
@@ -151,10 +182,11 @@ impl Session {
     /// file crosses.
     pub(super) fn watch(&mut self, now: Time, config: &ServerConfig, core: &mut Core) {
         let path = self.control.path;
+        let idle = self.scps.as_ref().and_then(scps::State::idle).unwrap_or(config.idle);
         if self.transfer.is_some() || self.busy {
-            core.expect(path, now, config.data_timeout.max(config.idle), "silence of a transfer");
+            core.expect(path, now, config.data_timeout.max(idle), "silence of a transfer");
         } else {
-            core.expect(path, now, config.idle, "silence of a client");
+            core.expect(path, now, idle, "silence of a client");
         }
     }
 
@@ -190,7 +222,11 @@ impl Session {
         }
         if let Some(transfer) = self.transfer.take() {
             let path = self.control.path;
-            core.indicate(Indication::Aborted { path, name: transfer.name });
+            let Transfer { name, incoming, .. } = transfer;
+            if incoming {
+                self.forget_partial(&name, core);
+            }
+            core.indicate(Indication::Aborted { path, name, incoming });
         }
     }
 
@@ -221,7 +257,8 @@ impl Session {
             _ if !self.logged_in => return self.say(530, "Log in with USER and PASS."),
             _ => {}
         }
-        if !self.parameter(command, config, core) {
+        let is_done = self.parameter(command, config, core) || self.scps_command(command, core);
+        if !is_done {
             self.file_command(command, core);
         }
     }
@@ -506,6 +543,8 @@ impl Session {
                 core.filestore(FilestoreRequest::List(parent), what_for);
                 self.busy = true;
             }
+            (Job::Forget, _) => {}
+            (Job::Edit(edit), answer) => self.edited(edit, answer, core),
             (_, Err(error)) => {
                 let code = if error == EffectError::NoSpace { 452 } else { 550 };
                 self.say(code, &format!("{error}."));
@@ -542,15 +581,18 @@ impl Session {
             }
             Job::Retrieve(name) => {
                 let offset = std::mem::take(&mut self.restart);
-                let flow = Flow::Out(Outflow::file(file, offset, representation));
-                self.begin(Transfer { name, incoming: false }, flow, core);
+                let flow = Outflow::file(file, offset, representation).with_crc(self.wants_crc());
+                let transfer = Transfer { name, code: 226, incoming: false };
+                self.begin(transfer, Flow::Out(flow), core);
             }
             Job::Store { name, offset } => {
                 self.restart = 0;
-                let flow = Flow::In(Inflow::new(file, offset.unwrap_or(len), representation));
-                self.begin(Transfer { name, incoming: true }, flow, core);
+                let flow = Inflow::new(file, offset.unwrap_or(len), representation);
+                let flow = flow.with_crc(self.wants_crc());
+                let transfer = Transfer { name, code: 226, incoming: true };
+                self.begin(transfer, Flow::In(flow), core);
             }
-            Job::Change(_) | Job::List { .. } | Job::Done(..) => {
+            Job::Change(_) | Job::List { .. } | Job::Done(..) | Job::Edit(_) | Job::Forget => {
                 core.effects.push_back(StoreEffect::Close { file }.into());
             }
         }
@@ -577,7 +619,8 @@ impl Session {
             return self.say(550, "There is no such file or directory.");
         }
         let flow = Flow::Out(Outflow::text(Bytes::from(text)));
-        self.begin(Transfer { name: String::new(), incoming: false }, flow, core);
+        let transfer = Transfer { name: String::new(), code: 226, incoming: false };
+        self.begin(transfer, flow, core);
     }
 
     fn begin(&mut self, transfer: Transfer, flow: Flow, core: &mut Core) {
@@ -597,7 +640,7 @@ impl Session {
         if self.transfer.is_none() {
             // One that nobody used, or that came for nothing.
             match event {
-                DataEvent::Up | DataEvent::Complete(_) => {}
+                DataEvent::Up | DataEvent::Complete { .. } => {}
                 DataEvent::NotMade(_) | DataEvent::Broken | DataEvent::Store(_) => {
                     self.forget_way(core);
                 }
@@ -606,16 +649,19 @@ impl Session {
         }
         match event {
             DataEvent::Up => {}
-            DataEvent::Complete(octets) => {
+            DataEvent::Complete { octets, crc } => {
                 let Some(transfer) = self.transfer.take() else { return };
                 self.forget_way(core);
-                let (path, name) = (self.control.path, transfer.name);
+                let (path, name, code) = (self.control.path, transfer.name, transfer.code);
                 if transfer.incoming {
                     core.indicate(Indication::Received { path, name, octets });
                 } else if !name.is_empty() {
                     core.indicate(Indication::Sent { path, name, octets });
                 }
-                self.say(226, "It is done.");
+                match crc {
+                    Some(crc) => self.say(code, &format!("It is done. CRC: {crc}")),
+                    None => self.say(code, "It is done."),
+                }
             }
             DataEvent::NotMade(error) => {
                 self.say(425, &format!("No data connection: {error}."));

@@ -74,6 +74,7 @@ impl Outside {
             | Effect::OpenPath { path }
             | Effect::ShutdownWrite { path }
             | Effect::StartTls { path, .. }
+            | Effect::NoDelay { path }
             | Effect::PauseRead { path }
             | Effect::ResumeRead { path } => self.contains(*path),
             Effect::ClosePath { path } => self.remove(*path),
@@ -118,6 +119,7 @@ impl Outside {
             | Effect::StopListening { .. }
             | Effect::ResetPath { .. }
             | Effect::StartTls { .. }
+            | Effect::NoDelay { .. }
             | Effect::PauseRead { .. }
             | Effect::ResumeRead { .. } => false,
         };

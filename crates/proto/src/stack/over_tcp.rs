@@ -496,6 +496,11 @@ impl<A: Engine> OverTcp<A> {
                     self.tell(now, path, PathEvent::Down);
                 }
             }
+            Effect::NoDelay { path } => {
+                if let Some(stream) = self.streams.by_path.get(&path) {
+                    let _ = self.below.set_no_delay(now, stream.connection, true);
+                }
+            }
             Effect::PauseRead { path } => {
                 if let Some(stream) = self.streams.by_path.get_mut(&path) {
                     stream.paused = true;

@@ -141,6 +141,9 @@ pub struct Options {
     pub ecn: bool,
     /// A short segment waits until everything is acknowledged (RFC 9293 §3.7.4).
     pub nagle: bool,
+    /// It waits for other short ones only: the end of what a user writes goes at once behind full
+    /// segments (Minshall's variant, which Linux has).
+    pub minshall: bool,
     /// When what arrives is acknowledged.
     pub acks: AckPolicy,
     /// The bounds of the retransmission time-out.
@@ -314,6 +317,7 @@ impl Default for Options {
             undo: true,
             ecn: false,
             nagle: true,
+            minshall: true,
             acks: AckPolicy { every: 2, max_delay: Duration::from_millis(40), quick: 16 },
             timeouts: Timeouts {
                 initial: Duration::from_secs(1),

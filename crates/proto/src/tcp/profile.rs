@@ -83,6 +83,7 @@ impl Profile {
         let auto = |initial, max| Buffer::Auto { initial, max };
         match self {
             Self::Linux22 => Options {
+                minshall: false,
                 recovery: LossRecovery::Sack6675,
                 initial_window: InitialWindow::Segments(2),
                 limited_transmit: false,
@@ -145,6 +146,7 @@ fn scps(congestion: Algorithm, assume: LossCause, with_rate: bool) -> Options {
         undo: false,
         ecn: false,
         nagle: true,
+        minshall: false,
         acks: AckPolicy { every: 2, max_delay: Duration::from_millis(200), quick: 0 },
         timeouts: Timeouts {
             initial: Duration::from_secs(3),

@@ -193,7 +193,8 @@ impl Scoreboard {
     }
 
     pub(crate) fn is_app_limited(&self) -> bool {
-        self.delivered < self.app_limited_until
+        // What is sent behind the last of it is limited, too, until something more was there to send.
+        self.app_limited_until > 0 && self.delivered <= self.app_limited_until
     }
 
     /// New octets `start..end` are sent.

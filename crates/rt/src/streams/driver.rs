@@ -381,6 +381,8 @@ impl<E: Engine> StreamDriver<E> {
                     self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down));
                 }
             }
+            // Its sockets send at once anyway.
+            Effect::NoDelay { .. } => {}
             Effect::PauseRead { path: Self::INTERFACE } => self.pause_interface(true),
             Effect::ResumeRead { path: Self::INTERFACE } => self.pause_interface(false),
             Effect::PauseRead { path } => {

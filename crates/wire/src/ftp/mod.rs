@@ -12,11 +12,15 @@
 mod address;
 mod command;
 mod lines;
+mod records;
 mod reply;
 
 pub use address::{AddressError, ExtendedPort, HostPort, passive_port, passive_reply};
 pub use command::{Command, Representation};
 pub use lines::{LINE_MAX, LineError, Lines};
+pub use records::{
+    CONTROL_FILE, Change, Crc, Range, ReadControl, TO_END, UpdateControl, UpdateError,
+};
 pub use reply::{Reply, ReplyLine};
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Conversations of a client with a server.
 
+mod scps;
 mod world;
 
 use std::collections::BTreeMap;
@@ -198,7 +199,11 @@ fn silence_ends_a_session() {
 
 /// What a server says to lines of a client, one after the other.
 fn talk(lines: &[&str]) -> Vec<String> {
-    let mut world = worlds();
+    talk_to(lines, ServerConfig::default())
+}
+
+fn talk_to(lines: &[&str], server: ServerConfig) -> Vec<String> {
+    let mut world = with(ClientConfig::default(), server);
     let make = FilestoreRequest::CreateDirectory(file("dir"));
     world.hosts[1].store.execute(StoreEffect::Filestore { ticket: Ticket(0), request: make });
     world.file(1, "dir/inner.txt", b"12345");

@@ -341,6 +341,7 @@ impl World {
             Effect::ResumeRead { path } => self.pause(host, path, false),
             Effect::StopConnecting { .. }
             | Effect::ResetPath { .. }
+            | Effect::NoDelay { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. } => panic!("nobody asks for it"),
         }

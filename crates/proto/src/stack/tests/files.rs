@@ -229,6 +229,7 @@ impl conformance::Subject for Transfer {
                 Some(conformance::Verdict::Failed)
             }
             Indication::LoggedIn { .. }
+            | Indication::Answered { .. }
             | Indication::Begun { .. }
             | Indication::Sent { .. }
             | Indication::Refused { .. } => None,

@@ -3,6 +3,7 @@
 mod beside;
 mod files;
 mod gateway;
+mod programs;
 mod talker;
 mod world;
 

@@ -6,6 +6,11 @@ use super::{Connection, Timers};
 use crate::tcp::indication::{CloseReason, State};
 
 impl Connection {
+    /// Short segments go at once, or wait as [`Options::nagle`](crate::tcp::Options::nagle) says.
+    pub(crate) fn set_no_delay(&mut self, on: bool) {
+        self.options.nagle = !on;
+    }
+
     /// The user writes no more.
     pub(crate) fn shut_down(&mut self) {
         if self.finished {

@@ -166,6 +166,8 @@ pub(crate) struct Connection {
     send_scale: u8,
     peer_mss: u16,
     send: SendBuffer,
+    /// Where the last short segment ended.
+    short_end: u64,
     /// The user writes no more: a FIN follows the last octet.
     finished: bool,
     board: Scoreboard,

@@ -72,12 +72,18 @@ pub(crate) struct Negotiated {
     pub(crate) own_number: u8,
 }
 
+impl Negotiated {
+    fn flow(&self, options: &Options) -> Flow {
+        Flow::new(self.tuple, options.hop_limit, options.dscp, self.seed as u16)
+            .carried_by(self.carrier)
+    }
+}
+
 impl Connection {
     fn new(now: Time, at: &Negotiated, options: Options, rules: Rules, state: State) -> Self {
         let iss = seq::begin(at.initial);
         Self {
-            flow: Flow::new(at.tuple, options.hop_limit, options.dscp, at.seed as u16)
-                .carried_by(at.carrier),
+            flow: at.flow(&options),
             path: at.path,
             listener: None,
             mtu: at.mtu,
@@ -101,6 +107,7 @@ impl Connection {
             phase: Phase::Open,
             rtt: Rtt::new(options.timeouts),
             undo: None,
+            short_end: 0,
             duplicates: 0,
             recover: iss,
             timeouts: 0,

@@ -169,7 +169,7 @@ impl Connection {
         // A compressed header of data has no room for it.
         let alone = len == 0 || self.peer_number().is_none();
         let fin = self.finished && is_last && usable > len && alone;
-        let flushed = !self.options.nagle || self.board.is_empty() || self.finished;
+        let flushed = !self.options.nagle || self.finished || !self.waits_for_short();
         let wait = if len == 0 {
             !fin
         } else if is_full || (is_last && flushed) || self.override_window {
@@ -463,12 +463,20 @@ impl Connection {
         self.override_window = false;
         self.tell_sent(now, end - start, false);
         self.board.send(now, start, end);
+        if len < self.data_room() {
+            self.short_end = end;
+        }
         self.nxt = end;
         // The probe's time counts from the last segment, the time-out from the first.
         if self.timers.main.is_none() || !self.waits_for_retransmission() {
             self.arm_retransmission(now);
         }
         true
+    }
+
+    /// Whether something is in flight that a short segment has to wait for (RFC 9293 §3.7.4).
+    fn waits_for_short(&self) -> bool {
+        !self.board.is_empty() && (!self.options.minshall || self.short_end > self.una)
     }
 
     fn waits_for_retransmission(&self) -> bool {

@@ -212,6 +212,22 @@ impl Stack {
         Ok(read)
     }
 
+    /// Lets short segments go at once from here on, or no longer (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownConnection`].
+    pub fn set_no_delay(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        on: bool,
+    ) -> Result<(), RequestError> {
+        let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
+        connection.set_no_delay(on);
+        self.settle(now, id.index);
+        Ok(())
+    }
+
     /// Writes no more; what the peer writes can still be read. What was written still goes.
     ///
     /// # Errors

@@ -46,6 +46,23 @@ fn a_short_segment_waits_for_what_is_in_flight() {
 }
 
 #[test]
+fn behind_full_segments_a_short_one_waits_only_if_a_short_one_is_in_flight() {
+    for minshall in [true, false] {
+        let mut raw = Raw::new(Config::default());
+        let id = established(&mut raw, Options { nagle: true, minshall, ..Raw::bare() });
+        let full = 1460;
+        let first = sizes(&raw.write(id, full + 10));
+        assert_eq!(first.len(), if minshall { 2 } else { 1 }, "{first:?}");
+        let next = sizes(&raw.write(id, 10));
+        assert!(next.is_empty(), "{next:?}");
+        raw.stack.set_no_delay(raw.now, id, true).unwrap();
+        let before = raw.heard.len();
+        raw.drain();
+        assert_eq!(raw.heard.len(), before + 1, "nothing waits any more");
+    }
+}
+
+#[test]
 fn every_second_segment_is_acknowledged_and_others_after_a_delay() {
     let mut raw = Raw::new(Config::default());
     let acks = AckPolicy { every: 2, max_delay: millis(100), quick: 0 };

@@ -60,6 +60,7 @@ pub(super) fn options(rng: &mut Rng) -> Options {
         undo: rng.chance(0.7),
         ecn: rng.chance(0.3),
         nagle: rng.chance(0.5),
+        minshall: rng.chance(0.5),
         acks: AckPolicy {
             every: pick(rng, &[0, 1, 2, 2, 2, 8]),
             max_delay: Duration::from_millis(pick(rng, &[0, 40, 200, 500])),

@@ -1,23 +1,32 @@
-//! A file on its way: what a store is asked for and what stands on the data connection.
+//! A file on its way through a stream: what a store is asked for, and what stands on the stream.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, StoreEffect, Ticket};
 
-use super::config::{Limits, Representation};
+use wire::ftp::{Crc, Representation};
 
 /// What an effect of a flow was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
+pub(crate) enum Job {
     Read,
     Write { len: usize },
     Sync,
 }
 
+/// How far a file is read ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadAhead {
+    /// Octets of one read.
+    pub(crate) piece: usize,
+    /// Octets that may wait to be sent.
+    pub(crate) most: usize,
+}
+
 /// A file, or a text, that goes out.
 #[derive(Debug)]
-pub(super) struct Outflow {
+pub(crate) struct Outflow {
     file: Option<FileId>,
     next_read: u64,
     /// Octets that are being read.
@@ -27,13 +36,15 @@ pub(super) struct Outflow {
     pieces: VecDeque<Bytes>,
     held: usize,
     representation: Representation,
+    /// Of the octets that were taken, if it is wanted.
+    crc: Option<Crc>,
     /// The last octet that was converted.
     last: u8,
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
 }
 
 impl Outflow {
-    pub(super) fn file(file: FileId, offset: u64, representation: Representation) -> Self {
+    pub(crate) fn file(file: FileId, offset: u64, representation: Representation) -> Self {
         Self {
             file: Some(file),
             next_read: offset,
@@ -42,18 +53,29 @@ impl Outflow {
             pieces: VecDeque::new(),
             held: 0,
             representation,
+            crc: None,
             last: 0,
             sent: 0,
         }
     }
 
     /// A text that is there already, its lines ended as they are to be sent.
-    pub(super) fn text(text: Bytes) -> Self {
+    pub(crate) fn text(text: Bytes) -> Self {
         let mut flow = Self::file(FileId(0), 0, Representation::Image);
         flow.file = None;
         flow.end_read = true;
         flow.keep(text);
         flow
+    }
+
+    /// Reckons the CRC of what is taken from here on.
+    pub(crate) fn with_crc(mut self, wanted: bool) -> Self {
+        self.crc = wanted.then(Crc::default);
+        self
+    }
+
+    pub(crate) fn crc(&self) -> Option<u32> {
+        self.crc.as_ref().map(Crc::value)
     }
 
     fn keep(&mut self, bytes: Bytes) {
@@ -66,16 +88,16 @@ impl Outflow {
     /// The next read, if there is room for what it brings.
     ///
     /// One is under way at a time: where the file ends is known only when it is done.
-    pub(super) fn read(&mut self, ticket: Ticket, limits: &Limits) -> Option<StoreEffect> {
+    pub(crate) fn read(&mut self, ticket: Ticket, bounds: ReadAhead) -> Option<StoreEffect> {
         let file = self.file.filter(|_| !self.end_read && self.reading == 0)?;
-        if self.held + limits.piece > limits.read_ahead.max(limits.piece) {
+        if self.held + bounds.piece > bounds.most.max(bounds.piece) {
             return None;
         }
-        self.reading = limits.piece;
-        Some(StoreEffect::Read { ticket, file, offset: self.next_read, len: limits.piece })
+        self.reading = bounds.piece;
+        Some(StoreEffect::Read { ticket, file, offset: self.next_read, len: bounds.piece })
     }
 
-    pub(super) fn read_done(&mut self, bytes: Bytes) {
+    pub(crate) fn read_done(&mut self, bytes: Bytes) {
         self.end_read = bytes.len() < self.reading;
         self.reading = 0;
         self.next_read += bytes.len() as u64;
@@ -99,12 +121,12 @@ impl Outflow {
         converted.freeze()
     }
 
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         !self.pieces.is_empty()
     }
 
     /// What is to be sent next, at most `len` octets.
-    pub(super) fn take(&mut self, len: usize) -> Bytes {
+    pub(crate) fn take(&mut self, len: usize) -> Bytes {
         let Some(piece) = self.pieces.front_mut() else { return Bytes::new() };
         let bytes = piece.split_to(len.min(piece.len()));
         if piece.is_empty() {
@@ -112,39 +134,54 @@ impl Outflow {
         }
         self.held -= bytes.len();
         self.sent += bytes.len() as u64;
+        if let Some(crc) = &mut self.crc {
+            crc.update(&bytes);
+        }
         bytes
     }
 
+    /// Octets that can be taken at once.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Whether nothing is left to be read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.end_read
+    }
+
     /// Whether everything was taken.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.end_read && self.pieces.is_empty()
     }
 
-    pub(super) fn close(self) -> Option<StoreEffect> {
+    pub(crate) fn close(self) -> Option<StoreEffect> {
         self.file.map(|file| StoreEffect::Close { file })
     }
 }
 
 /// A file that comes in.
 #[derive(Debug)]
-pub(super) struct Inflow {
+pub(crate) struct Inflow {
     file: FileId,
     next_write: u64,
     /// Octets that are being written.
-    pub(super) writing: usize,
+    pub(crate) writing: usize,
     writes: usize,
     /// The peer sent its last octet.
     ended: bool,
     syncing: bool,
-    pub(super) synced: bool,
+    pub(crate) synced: bool,
     representation: Representation,
+    /// Of the octets that came, if it is wanted.
+    crc: Option<Crc>,
     /// A CR that may belong to a line's end.
     carriage: bool,
-    pub(super) received: u64,
+    pub(crate) received: u64,
 }
 
 impl Inflow {
-    pub(super) fn new(file: FileId, offset: u64, representation: Representation) -> Self {
+    pub(crate) fn new(file: FileId, offset: u64, representation: Representation) -> Self {
         Self {
             file,
             next_write: offset,
@@ -154,14 +191,28 @@ impl Inflow {
             syncing: false,
             synced: false,
             representation,
+            crc: None,
             carriage: false,
             received: 0,
         }
     }
 
+    /// Reckons the CRC of what comes from here on.
+    pub(crate) fn with_crc(mut self, wanted: bool) -> Self {
+        self.crc = wanted.then(Crc::default);
+        self
+    }
+
+    pub(crate) fn crc(&self) -> Option<u32> {
+        self.crc.as_ref().map(Crc::value)
+    }
+
     /// The write of a piece that came.
-    pub(super) fn write(&mut self, ticket: Ticket, bytes: &[u8]) -> Option<(StoreEffect, Job)> {
+    pub(crate) fn write(&mut self, ticket: Ticket, bytes: &[u8]) -> Option<(StoreEffect, Job)> {
         self.received += bytes.len() as u64;
+        if let Some(crc) = &mut self.crc {
+            crc.update(bytes);
+        }
         let bytes = match self.representation {
             Representation::Image => Bytes::copy_from_slice(bytes),
             Representation::Ascii => self.in_local_form(bytes),
@@ -197,20 +248,20 @@ impl Inflow {
         converted.freeze()
     }
 
-    pub(super) fn written(&mut self, len: usize) {
+    pub(crate) fn written(&mut self, len: usize) {
         self.writing -= len;
         self.writes -= 1;
     }
 
     /// The peer sent its last octet; the write of what was held back for it.
-    pub(super) fn end(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
+    pub(crate) fn end(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
         self.ended = true;
         let left: &'static [u8] = if std::mem::take(&mut self.carriage) { b"\r" } else { b"" };
         self.put(ticket, Bytes::from_static(left))
     }
 
     /// The sync, once all is written.
-    pub(super) fn sync(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
+    pub(crate) fn sync(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
         if !self.ended || self.writes > 0 || self.syncing {
             return None;
         }
@@ -218,7 +269,7 @@ impl Inflow {
         Some((StoreEffect::Sync { ticket, file: self.file }, Job::Sync))
     }
 
-    pub(super) fn close(self) -> StoreEffect {
+    pub(crate) fn close(self) -> StoreEffect {
         StoreEffect::Close { file: self.file }
     }
 }

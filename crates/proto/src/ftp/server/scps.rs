@@ -1,0 +1,290 @@
+//! What SCPS-FP adds to a server (CCSDS 717.0-B-1).
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use engine::{Completion, EffectError, FileId, FilestoreRequest, OpenMode, StoreEffect};
+use wire::ftp::{Command, Crc, ReadControl, UpdateControl};
+
+use super::{Edit, Job, Session, Transfer};
+use crate::flow::Outflow;
+use crate::ftp::core::{Core, Use};
+use crate::ftp::data::Flow;
+
+/// What a session knows beyond FTP.
+#[derive(Debug, Default)]
+pub(in crate::ftp) struct State {
+    /// ARST: what comes in part is kept.
+    auto_restart: bool,
+    /// SUPP: replies are codes alone.
+    brief: bool,
+    /// SITE crcon.
+    crc: bool,
+    /// IDLE.
+    idle: Option<Duration>,
+    /// What is being done with files.
+    task: Option<Task>,
+}
+
+impl State {
+    /// Whether a reply is its code alone: not where the text is what was asked for.
+    pub(in crate::ftp) fn leaves_out(&self, code: u16, text: &str) -> bool {
+        self.brief && !matches!(code, 213 | 227 | 229 | 256 | 257) && !text.contains("CRC:")
+    }
+
+    pub(in crate::ftp) fn idle(&self) -> Option<Duration> {
+        self.idle
+    }
+}
+
+/// A file that is read whole, and what comes then.
+#[derive(Debug)]
+struct Task {
+    what: What,
+    file: Option<FileId>,
+    offset: u64,
+    /// What was read, or is to be written.
+    content: BytesMut,
+    crc: Crc,
+}
+
+#[derive(Debug)]
+enum What {
+    /// SITE crc.
+    Crc,
+    /// COPY, to this name.
+    Copy(String),
+    /// READ: its control file, and then the file.
+    ReadControl,
+    Read(ReadControl),
+    /// UPDT: its control file, the original, and then the new file.
+    UpdateControl,
+    Update(UpdateControl),
+    /// A file that is written, and the reply then.
+    Write(&'static str),
+}
+
+impl Session {
+    /// Whether it reckons checksums of what crosses.
+    pub(super) fn wants_crc(&self) -> bool {
+        self.scps.as_ref().is_some_and(|scps| scps.crc)
+    }
+
+    /// Commands beyond FTP; `false` for all others, and of a server that does not know them.
+    pub(super) fn scps_command(&mut self, command: &Command<'_>, core: &mut Core) -> bool {
+        let Some(scps) = &mut self.scps else { return false };
+        match *command {
+            Command::Arst | Command::Nars => {
+                scps.auto_restart = *command == Command::Arst;
+                self.say(200, "It is so.");
+            }
+            Command::Supp | Command::Nsup => {
+                scps.brief = *command == Command::Supp;
+                self.say(211, "It is so.");
+            }
+            Command::Idle(0) => self.say(501, "No time at all is not enough."),
+            Command::Idle(seconds) => {
+                scps.idle = Some(Duration::from_secs(seconds.into()));
+                self.say(200, "It is so.");
+            }
+            Command::Intr => self.interrupt(core),
+            Command::Bets => self.say(502, "Best effort is not offered."),
+            Command::Nbes => self.say(250, "It is so."),
+            Command::Copy(from, to) => self.load(from, What::Copy(to.to_owned()), core),
+            Command::Read(name) => {
+                if self.has_way() {
+                    self.load(name, What::ReadControl, core);
+                }
+            }
+            Command::Updt(name) => self.load(name, What::UpdateControl, core),
+            Command::Site(what) => self.site(what, core),
+            _ => return false,
+        }
+        true
+    }
+
+    fn site(&mut self, what: &str, core: &mut Core) {
+        let (verb, argument) = what.split_once(' ').unwrap_or((what, ""));
+        let Some(scps) = &mut self.scps else { return };
+        match verb.to_ascii_lowercase().as_str() {
+            "crcon" | "crcoff" => {
+                scps.crc = verb.eq_ignore_ascii_case("crcon");
+                self.say(216, "It is so.");
+            }
+            "crc" if !argument.is_empty() => self.load(argument, What::Crc, core),
+            _ => self.say(504, "SITE knows crc, crcon and crcoff."),
+        }
+    }
+
+    /// Stops a transfer so that it can go on later, whatever was said of restarts.
+    fn interrupt(&mut self, core: &mut Core) {
+        let crossed = self.data.and_then(|id| core.crossed(id));
+        if self.transfer.is_some() {
+            let kept =
+                self.scps.as_mut().map(|scps| std::mem::replace(&mut scps.auto_restart, true));
+            self.abort_transfer(core);
+            if let (Some(scps), Some(kept)) = (&mut self.scps, kept) {
+                scps.auto_restart = kept;
+            }
+            let octets = crossed.unwrap_or_default();
+            self.say(256, &format!("Interrupted behind {octets} octets."));
+        }
+        self.forget_way(core);
+        self.say(226, "It is interrupted.");
+    }
+
+    /// What came in part goes, unless it was said that it shall stay.
+    pub(super) fn forget_partial(&mut self, name: &str, core: &mut Core) {
+        if self.scps.as_ref().is_none_or(|scps| scps.auto_restart) {
+            return;
+        }
+        if let Some(name) = self.resolve(name) {
+            let what_for = Use::Server(self.control.path, Job::Forget);
+            core.filestore(FilestoreRequest::DenyFile(name), what_for);
+        }
+    }
+
+    /// Reads a file, to do something with it.
+    fn load(&mut self, name: &str, what: What, core: &mut Core) {
+        let Some(scps) = &mut self.scps else { return };
+        let (content, crc) = (BytesMut::new(), Crc::default());
+        scps.task = Some(Task { what, file: None, offset: 0, content, crc });
+        self.open(name, OpenMode::Read, Job::Edit(Edit::OpenToRead), core);
+        if !self.busy {
+            // It is no name.
+            self.drop_task();
+        }
+    }
+
+    fn drop_task(&mut self) -> Option<Task> {
+        self.scps.as_mut()?.task.take()
+    }
+
+    /// The store answered for a file that is edited.
+    pub(super) fn edited(
+        &mut self,
+        edit: Edit,
+        answer: Result<Completion, EffectError>,
+        core: &mut Core,
+    ) {
+        let Some(mut task) = self.drop_task() else { return };
+        let completion = match answer {
+            Ok(completion) => completion,
+            Err(error) => {
+                if let Some(file) = task.file {
+                    core.effects.push_back(StoreEffect::Close { file }.into());
+                }
+                let is_control = matches!(task.what, What::ReadControl | What::UpdateControl);
+                let code = match error {
+                    EffectError::NoSpace => 452,
+                    EffectError::NotFound if is_control => 501,
+                    _ => 550,
+                };
+                return self.say(code, &format!("{error}."));
+            }
+        };
+        match (edit, completion) {
+            (Edit::OpenToRead, Completion::Opened { file, len, .. }) => {
+                task.file = Some(file);
+                let is_long = !matches!(task.what, What::Crc) && len > core.limits.edit as u64;
+                if is_long {
+                    core.effects.push_back(StoreEffect::Close { file }.into());
+                    return self.say(551, "The file is too long for that.");
+                }
+                self.read_on(task, core);
+            }
+            (Edit::Read, Completion::Read(bytes)) => {
+                task.offset += bytes.len() as u64;
+                match task.what {
+                    What::Crc => task.crc.update(&bytes),
+                    _ => task.content.extend_from_slice(&bytes),
+                }
+                let grew = task.content.len() > core.limits.edit;
+                if bytes.len() == core.limits.piece && !grew {
+                    return self.read_on(task, core);
+                }
+                let file = task.file.take();
+                core.effects.extend(file.map(|file| StoreEffect::Close { file }.into()));
+                self.loaded(task, core);
+            }
+            (Edit::OpenToWrite, Completion::Opened { file, .. }) => {
+                task.file = Some(file);
+                let ticket = core.next_ticket();
+                let bytes = std::mem::take(&mut task.content).freeze();
+                let write = StoreEffect::Write { ticket, file, offset: 0, bytes };
+                self.go_on(task, write, Edit::Write, core);
+            }
+            (Edit::Write, _) => {
+                let Some(file) = task.file else { return };
+                let ticket = core.next_ticket();
+                self.go_on(task, StoreEffect::Sync { ticket, file }, Edit::Sync, core);
+            }
+            (Edit::Sync, _) => {
+                let file = task.file.take();
+                core.effects.extend(file.map(|file| StoreEffect::Close { file }.into()));
+                if let What::Write(text) = task.what {
+                    self.say(250, text);
+                }
+            }
+            (Edit::OpenToRead | Edit::Read | Edit::OpenToWrite, _) => {
+                self.say(451, "The store says nothing of use.");
+            }
+        }
+    }
+
+    fn read_on(&mut self, task: Task, core: &mut Core) {
+        let Some(file) = task.file else { return };
+        let (ticket, offset, len) = (core.next_ticket(), task.offset, core.limits.piece);
+        self.go_on(task, StoreEffect::Read { ticket, file, offset, len }, Edit::Read, core);
+    }
+
+    fn go_on(&mut self, task: Task, effect: StoreEffect, edit: Edit, core: &mut Core) {
+        if let Some(scps) = &mut self.scps {
+            scps.task = Some(task);
+        }
+        self.busy = true;
+        core.submit(effect, Use::Server(self.control.path, Job::Edit(edit)));
+    }
+
+    /// A file was read whole.
+    fn loaded(&mut self, task: Task, core: &mut Core) {
+        let Task { what, content, crc, .. } = task;
+        match what {
+            What::Crc => self.say(250, &format!("CRC:{}", crc.value())),
+            What::Copy(to) => self.write_file(&to, content, "Copied.", core),
+            What::ReadControl => match ReadControl::decode(&content) {
+                Ok(control) => self.load(&control.path.clone(), What::Read(control), core),
+                Err(error) => self.say(501, &format!("The control file: {error}.")),
+            },
+            What::Read(control) => {
+                let (records, has_all) = control.read(&content);
+                if !has_all && !control.forced {
+                    return self.say(556, "Octets are missing.");
+                }
+                let code = if has_all { 226 } else { 258 };
+                let flow = Outflow::text(records.into()).with_crc(self.wants_crc());
+                let transfer = Transfer { name: control.path, code, incoming: false };
+                self.begin(transfer, Flow::Out(flow), core);
+            }
+            What::UpdateControl => match UpdateControl::decode(&content) {
+                Ok(control) => self.load(&control.original.clone(), What::Update(control), core),
+                Err(error) => self.say(501, &format!("The control file: {error}.")),
+            },
+            What::Update(control) => match control.apply(&content) {
+                Ok(new) => self.write_file(&control.new, BytesMut::from(&new[..]), "UPDT OK", core),
+                Err(error) => self.say(551, &format!("The original does not fit: {error}.")),
+            },
+            What::Write(_) => {}
+        }
+    }
+
+    fn write_file(&mut self, name: &str, content: BytesMut, text: &'static str, core: &mut Core) {
+        let Some(scps) = &mut self.scps else { return };
+        let crc = Crc::default();
+        scps.task = Some(Task { what: What::Write(text), file: None, offset: 0, content, crc });
+        self.open(name, OpenMode::Truncate, Job::Edit(Edit::OpenToWrite), core);
+        if !self.busy {
+            self.drop_task();
+        }
+    }
+}

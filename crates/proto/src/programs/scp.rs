@@ -1,0 +1,145 @@
+//! scp's own protocol, which it spoke until OpenSSH 9.0: a line that announces the file, the file,
+//! and an octet of 0 where all is well.
+
+use super::app::{Io, named};
+use super::indication::Failure;
+
+/// The end that sends.
+#[derive(Debug)]
+pub(super) struct Source {
+    name: String,
+    state: SourceState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SourceState {
+    /// The other end is to say that it is there, that it takes the file, that it has it.
+    Ready,
+    Accepted,
+    Sending(u64),
+    Confirmed(u64),
+    Over,
+}
+
+impl Source {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), state: SourceState::Ready }
+    }
+
+    pub(super) fn pump(&mut self, io: &mut Io<'_>) -> Result<bool, Failure> {
+        match self.state {
+            SourceState::Ready | SourceState::Accepted | SourceState::Confirmed(_) => {
+                let Some(answer) = io.read(1) else { return Ok(false) };
+                if answer != [0] {
+                    return Err(Failure::Server("it does not take the file".to_owned()));
+                }
+            }
+            SourceState::Sending(_) | SourceState::Over => {}
+        }
+        self.state = match self.state {
+            SourceState::Ready => {
+                io.write(format!("C0644 {} {}\n", io.files.len, self.name).into_bytes());
+                SourceState::Accepted
+            }
+            SourceState::Accepted => {
+                io.told.begun = true;
+                SourceState::Sending(0)
+            }
+            SourceState::Sending(mut sent) => {
+                let (ready, all) = io.files.ready();
+                if ready > 0 && io.has_room() {
+                    let bytes = io.files.take(16 << 10, io.core);
+                    sent += bytes.len() as u64;
+                    io.write(bytes);
+                    SourceState::Sending(sent)
+                } else if ready == 0 && all {
+                    io.write(vec![0]);
+                    SourceState::Confirmed(sent)
+                } else {
+                    return Ok(false);
+                }
+            }
+            SourceState::Confirmed(sent) => {
+                io.conn.end();
+                io.told.done = Some(sent);
+                SourceState::Over
+            }
+            SourceState::Over => return Ok(false),
+        };
+        Ok(true)
+    }
+}
+
+/// The end that receives.
+#[derive(Debug, Default)]
+pub(super) struct Sink {
+    name: String,
+    state: SinkState,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SinkState {
+    #[default]
+    Start,
+    Line,
+    Opening(u64),
+    /// Octets that are still to come.
+    Data(u64),
+    /// The sender's word that this was all.
+    Last,
+    Syncing,
+    Over,
+}
+
+impl Sink {
+    pub(super) fn pump(&mut self, io: &mut Io<'_>) -> Result<bool, Failure> {
+        if io.conn.has_ended() && !matches!(self.state, SinkState::Syncing) {
+            io.conn.exit();
+        }
+        self.state = match self.state {
+            SinkState::Start => {
+                io.write(vec![0]);
+                SinkState::Line
+            }
+            SinkState::Line => {
+                let Some(line) = io.read_line()? else { return Ok(false) };
+                let (size, name) = announced(&line).ok_or(Failure::Nonsense("no C line"))?;
+                self.name = name.to_owned();
+                io.files.open_to_write(&named(name)?, false, io.core);
+                io.told.receiving = Some(self.name.clone());
+                SinkState::Opening(size)
+            }
+            SinkState::Opening(size) if io.files.is_open() => {
+                io.write(vec![0]);
+                SinkState::Data(size)
+            }
+            SinkState::Opening(_) => return Ok(false),
+            SinkState::Data(0) => SinkState::Last,
+            SinkState::Data(left) => match io.keep(left) {
+                0 => return Ok(false),
+                taken => SinkState::Data(left - taken as u64),
+            },
+            SinkState::Last => {
+                if io.read(1).is_none() {
+                    return Ok(false);
+                }
+                io.files.end(io.core);
+                SinkState::Syncing
+            }
+            SinkState::Syncing if io.files.is_synced() => {
+                io.told.received = Some((self.name.clone(), io.files.received()));
+                io.write(vec![0]);
+                SinkState::Over
+            }
+            SinkState::Syncing | SinkState::Over => return Ok(false),
+        };
+        Ok(true)
+    }
+}
+
+/// The size and the name of a line like `C0644 299 name`.
+fn announced(line: &str) -> Option<(u64, &str)> {
+    let mut parts = line.strip_prefix('C')?.splitn(3, ' ');
+    let (_, size, name) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((size.parse().ok()?, name))
+}

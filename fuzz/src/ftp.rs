@@ -1,0 +1,82 @@
+//! What crosses a control connection of FTP, and the control files of SCPS-FP.
+
+use wire::ftp::{
+    Command, ExtendedPort, HostPort, LINE_MAX, Lines, ReadControl, ReplyLine, UpdateControl,
+    passive_port, passive_reply,
+};
+
+/// Octets that arrive on a control connection, in two pieces: lines, each a command and a reply; and
+/// the whole as a control file.
+///
+/// # Panics
+/// If what was decoded and encoded again is something else.
+pub fn ftp(data: &[u8]) {
+    control_files(data);
+    let Some((&cut, octets)) = data.split_first() else { return };
+    let (first, second) = octets.split_at(usize::from(cut).min(octets.len()));
+    let whole = lines(&[octets]);
+    assert_eq!(whole, lines(&[first, second]), "wherever a piece ends");
+    for line in whole.into_iter().flatten() {
+        assert!(line.len() <= LINE_MAX);
+        command(&line);
+        reply(&line);
+        if let Some(address) = passive_reply(&line) {
+            assert_eq!(passive_reply(&HostPort(address).to_string()), Some(address));
+        }
+        let _ = passive_port(&line);
+        if let Ok(HostPort(address)) = line.parse::<HostPort>() {
+            let again: HostPort = HostPort(address).to_string().parse().expect("it is one");
+            assert_eq!(again.0, address);
+        }
+        if let Ok(ExtendedPort(address)) = line.parse::<ExtendedPort>() {
+            let again: ExtendedPort = ExtendedPort(address).to_string().parse().expect("it is one");
+            assert_eq!(again.0, address);
+        }
+    }
+}
+
+/// The lines in what arrives, with those that are none.
+fn lines(pieces: &[&[u8]]) -> Vec<Option<String>> {
+    let mut reader = Lines::default();
+    let mut found = Vec::new();
+    for mut piece in pieces.iter().copied() {
+        while !piece.is_empty() {
+            let (taken, line) = reader.next(piece);
+            assert!(taken > 0);
+            piece = &piece[taken..];
+            found.extend(line.map(Result::ok));
+        }
+    }
+    found
+}
+
+fn command(line: &str) {
+    let Ok(command) = Command::decode(line) else { return };
+    let said = command.to_string();
+    let again = Command::decode(&said).expect("what was decoded can be said");
+    // Said once more it stays as it is.
+    assert_eq!(again.to_string(), said);
+}
+
+fn reply(line: &str) {
+    let Ok(reply) = ReplyLine::decode(line) else { return };
+    let said = reply.to_string();
+    assert_eq!(ReplyLine::decode(&said).map(|reply| reply.to_string()), Ok(said));
+}
+
+fn control_files(octets: &[u8]) {
+    if let Ok(control) = ReadControl::decode(octets) {
+        let file = control.encode().expect("it was decoded");
+        assert_eq!(ReadControl::decode(&file), Ok(control.clone()));
+        let (read, has_all) = control.read(octets);
+        assert!(has_all || read.len() <= octets.len() * control.ranges.len());
+    }
+    if let Ok(control) = UpdateControl::decode(octets) {
+        let file = control.encode().expect("it was decoded");
+        assert_eq!(UpdateControl::decode(&file), Ok(control.clone()));
+        let fits = UpdateControl { crc: wire::ftp::Crc::of(octets), ..control };
+        if let Ok(new) = fits.apply(octets) {
+            assert!(new.len() <= 2 * octets.len());
+        }
+    }
+}
