@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compares the models of scp, sftp and rsync with the programs themselves.
 
-The programs run in the emulator, in real time (root or user namespaces; OpenSSH and rsync installed), the models
-in the simulator, over the same link and with the congestion control that the system's TCP has.
+The programs run in the emulator, in real time (root or user namespaces; OpenSSH and rsync
+installed), the models in the simulator, over the same link and with the congestion control that the
+system's TCP has.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def main() -> None:
                 if real is None or model is None:
                     print(f"| {tool} | {size} | {delay} | {real} | {model} | |")
                     continue
-                row = f"| {tool} | {size} | {delay} | {real:.2f} | {model:.2f} | {model / real:.2f} |"
+                row = (
+                    f"| {tool} | {size} | {delay} | {real:.2f} | {model:.2f} | {model / real:.2f} |"
+                )
                 print(row, flush=True)
 
 
