@@ -502,14 +502,14 @@ impl Engine for Stack {
                 self.rates.lend(now, key, connection);
             }
             let more = connection.fill(now, tx);
-            self.return_credit(now, index, !tx.is_empty());
+            let starved = self.return_credit(now, index, !tx.is_empty());
             self.settle(now, index);
             let slot = &mut self.slots[index as usize];
             slot.queued = false;
             if tx.is_empty() {
                 continue;
             }
-            if more {
+            if more || starved {
                 self.enqueue(index);
             }
             return tx.transmit(path, now);

@@ -72,16 +72,18 @@ impl Stack {
     }
 
     /// A connection has sent what it could: what it spent is gone. It waits if that was too little to
-    /// send anything; if it has sent something, those who wait for their turn come first.
-    pub(super) fn return_credit(&mut self, now: Time, index: u32, has_sent: bool) {
+    /// send anything. If it has sent something, those who wait for their turn come first, and it is to
+    /// try again behind them: this says so.
+    pub(super) fn return_credit(&mut self, now: Time, index: u32, has_sent: bool) -> bool {
         let slot = &mut self.slots[index as usize];
-        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        let Some(connection) = slot.connection.as_deref_mut() else { return false };
         let (left, starved) = (connection.space.credit.take(), connection.space.starved.take());
-        let Some(key) = connection.space.rate_key else { return };
-        let Some(shared) = self.rates.routes.get_mut(&key) else { return };
-        let Some((before, left)) = shared.bucket.credit(now).zip(left) else { return };
+        let Some(key) = connection.space.rate_key else { return false };
+        let Some(shared) = self.rates.routes.get_mut(&key) else { return false };
+        let Some((before, left)) = shared.bucket.credit(now).zip(left) else { return false };
         shared.bucket.spend(before.saturating_sub(left));
-        if let Some(cost) = starved.filter(|_| !has_sent) {
+        let Some(cost) = starved else { return false };
+        if !has_sent {
             slot.waits = true;
             shared.waiting.push_back(index);
             let at = shared.bucket.ready_at(now, cost);
@@ -90,6 +92,7 @@ impl Stack {
                 self.timers.set(Timer::Rate(key), at, "rate of a route");
             }
         }
+        has_sent
     }
 
     /// There is credit again: all who wait may try, in their turn.

@@ -212,6 +212,13 @@ fn any_conversation_ends_well() {
     converse_all(0..300);
 }
 
+/// A time-out shorter than the round trip that stays as it is; an acknowledgment that leaves a rate too
+/// little for the data behind it; a FIN to a peer that no longer knows the connection's number.
+#[test]
+fn conversations_that_did_not_end_do() {
+    [74, 1578, 3199, 8265].into_iter().for_each(|seed| converse_all(seed..seed + 1));
+}
+
 #[test]
 #[ignore = "thousands of conversations, by hand"]
 fn very_many_conversations_end_well() {
