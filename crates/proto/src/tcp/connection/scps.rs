@@ -426,12 +426,12 @@ impl Connection {
             if self.space.goes_on && held > self.una {
                 self.pass(now, held);
             }
-            let worn = self.board.worn(bets.transmissions, self.fin());
+            let Some(end) = self.board.worn(bets.transmissions, self.fin()) else { break };
+            // Something is in flight, so the SYN is acknowledged.
             let offset = self.una - self.iss - 1;
-            let Some(end) = worn.filter(|_| self.space.best_effort.may_give_up(&bets, offset))
-            else {
+            if !self.space.best_effort.may_give_up(&bets, offset) {
                 break;
-            };
+            }
             self.space.best_effort.gave_up(offset, end - self.una);
             self.space.goes_on = true;
             self.events.holes = true;

@@ -219,7 +219,10 @@ impl Connection {
         let smoothed = self.rtt.smoothed()?;
         // A single segment may be waiting for the peer's delayed acknowledgment.
         let single = self.board.out() <= self.mss();
-        Some(smoothed * 2 + if single { Duration::from_millis(200) } else { Duration::ZERO })
+        let patience =
+            smoothed * 2 + if single { Duration::from_millis(200) } else { Duration::ZERO };
+        // A round trip may be too short for the clock, and a deadline lies in the future.
+        Some(patience.max(Duration::from_millis(1)))
     }
 
     /// Waits for the peer's window, unless something else will come.
