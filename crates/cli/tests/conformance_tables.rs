@@ -12,7 +12,7 @@ const PAGES: [(&str, usize); 4] = [
     ("docs/ltp.md", 60),
     ("docs/saratoga-conformance.md", 80),
     ("docs/norm-conformance.md", 60),
-    ("docs/scps-tp.md", 25),
+    ("docs/scps-tp.md", 55),
 ];
 
 /// The words between backticks.
