@@ -15,7 +15,7 @@ use lab::link_spec::{Framing, LinkSpec, Window};
 use lab::preset::Preset;
 use lab::protocol::{Kind, Protocol};
 use lab::quantity::{Size, Span};
-use lab::settings::ftp::{Congestion, TcpSettings};
+use lab::settings::tcp::{Congestion, TcpSettings};
 use lab::stats::Summary;
 use serde::Serialize;
 

@@ -50,7 +50,7 @@ fn language(text: &str) -> Result<Language, String> {
         Family::Ltp => Language::Ltp,
         Family::Saratoga => Language::Saratoga,
         Family::Norm => Language::Norm,
-        Family::Ftp => {
+        Family::OverTcp => {
             let message = "FTP is text over TCP, which this command does not put together";
             return Err(message.to_owned());
         }

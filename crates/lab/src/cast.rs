@@ -119,7 +119,7 @@ impl Cast<'_> {
             let info = topology.shared_info(&route, &shares);
             ways.push(Way::Peer { path, remote: (address, remote), link, info });
             config.set_path(entity, path);
-            if let EngineConfig::Ftp(node) = &mut config {
+            if let EngineConfig::OverTcp(node) = &mut config {
                 node.set_peer(path, (address, remote), interface(link));
             }
             for behind in self.behind(name, peer_name)? {
@@ -137,7 +137,7 @@ impl Cast<'_> {
         node: &Node,
         config: &mut EngineConfig,
     ) -> Vec<(PathId, usize, PathInfo)> {
-        let EngineConfig::Ftp(ftp) = config else { return Vec::new() };
+        let EngineConfig::OverTcp(ftp) = config else { return Vec::new() };
         if let (Some(address), Some(port)) = (node.address, node.port) {
             ftp.set_own(address, port);
         }

@@ -24,9 +24,9 @@ use crate::protocol::{Family, Protocol};
 use crate::quantity::{Rate, Size, Span};
 use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
-use crate::settings::ftp::TcpSettings;
 use crate::settings::pep::{SideSettings, WanSettings};
-use crate::settings::{FtpSettings, PepSettings};
+use crate::settings::tcp::TcpSettings;
+use crate::settings::{OverTcpSettings, PepSettings};
 use crate::stats::{Summary, mean};
 use crate::text::SpecError;
 
@@ -192,8 +192,8 @@ impl Plan {
             links.extend([there, back, branch, branch_back]);
         }
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
-        let tcp = self.tcp.clone().filter(|_| protocol.kind.family() == Family::Ftp);
-        let mib = tcp.map(|tcp| FtpSettings::of_tcp(tcp).into());
+        let tcp = self.tcp.clone().filter(|_| protocol.kind.family() == Family::OverTcp);
+        let mib = tcp.map(|tcp| OverTcpSettings::of_tcp(tcp).into());
         let ends = Node { inactivity: self.inactivity, mib, ..Node::default() };
         Scenario {
             seed,

@@ -10,14 +10,14 @@ use proto::programs::Latency;
 use proto::{cfdp, ltp, norm, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
-use crate::ftp::{self, FtpConfig, FtpEngine, FtpIndication};
 use crate::mib::{Class, Mib};
+use crate::over_tcp::{self, OverTcpConfig, OverTcpEngine, OverTcpIndication};
 use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::Span;
 use crate::settings::norm as norm_settings;
 use crate::settings::saratoga::Remotes;
-use crate::settings::{FtpSettings, LtpSettings, NormSettings, SaratogaSettings, Settings};
+use crate::settings::{LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings, Settings};
 use crate::text::{self, SpecError};
 
 /// Any engine.
@@ -31,8 +31,8 @@ pub enum AnyEngine {
     Saratoga(Box<saratoga::Node>, BTreeMap<u64, PathId>),
     /// A NORM node, and the paths to the others by their numbers in the scenario.
     Norm(Box<norm::Node>, BTreeMap<u64, PathId>),
-    /// FTP over TCP.
-    Ftp(Box<FtpEngine>),
+    /// FTP, or a program that is modelled, over TCP.
+    OverTcp(Box<OverTcpEngine>),
 }
 
 /// What any engine tells its user.
@@ -46,8 +46,8 @@ pub enum AnyIndication {
     Saratoga(saratoga::Indication),
     /// A NORM node's indication.
     Norm(norm::Indication),
-    /// An FTP node's indication.
-    Ftp(FtpIndication),
+    /// What a node over TCP tells.
+    OverTcp(OverTcpIndication),
 }
 
 impl Engine for AnyEngine {
@@ -59,7 +59,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.handle_input(now, input),
             Self::Saratoga(node, _) => node.handle_input(now, input),
             Self::Norm(node, _) => node.handle_input(now, input),
-            Self::Ftp(node) => node.handle_input(now, input),
+            Self::OverTcp(node) => node.handle_input(now, input),
         }
     }
 
@@ -69,7 +69,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.handle_timeout(now),
             Self::Saratoga(node, _) => node.handle_timeout(now),
             Self::Norm(node, _) => node.handle_timeout(now),
-            Self::Ftp(node) => node.handle_timeout(now),
+            Self::OverTcp(node) => node.handle_timeout(now),
         }
     }
 
@@ -79,7 +79,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.poll_transmit(now, tx),
             Self::Saratoga(node, _) => node.poll_transmit(now, tx),
             Self::Norm(node, _) => node.poll_transmit(now, tx),
-            Self::Ftp(node) => node.poll_transmit(now, tx),
+            Self::OverTcp(node) => node.poll_transmit(now, tx),
         }
     }
 
@@ -89,7 +89,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.poll_effect(),
             Self::Saratoga(node, _) => node.poll_effect(),
             Self::Norm(node, _) => node.poll_effect(),
-            Self::Ftp(node) => node.poll_effect(),
+            Self::OverTcp(node) => node.poll_effect(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.poll_indication().map(AnyIndication::Ltp),
             Self::Saratoga(node, _) => node.poll_indication().map(AnyIndication::Saratoga),
             Self::Norm(node, _) => node.poll_indication().map(AnyIndication::Norm),
-            Self::Ftp(node) => node.poll_indication().map(AnyIndication::Ftp),
+            Self::OverTcp(node) => node.poll_indication().map(AnyIndication::OverTcp),
         }
     }
 
@@ -109,7 +109,7 @@ impl Engine for AnyEngine {
             Self::Ltp(node) => node.poll_timeout(),
             Self::Saratoga(node, _) => node.poll_timeout(),
             Self::Norm(node, _) => node.poll_timeout(),
-            Self::Ftp(node) => node.poll_timeout(),
+            Self::OverTcp(node) => node.poll_timeout(),
         }
     }
 }
@@ -125,8 +125,8 @@ pub enum EngineConfig {
     Saratoga(Box<SaratogaConfig>),
     /// A NORM node.
     Norm(Box<NormConfig>),
-    /// An FTP node.
-    Ftp(Box<FtpConfig>),
+    /// A node over TCP.
+    OverTcp(Box<OverTcpConfig>),
 }
 
 /// What a NORM node is told.
@@ -186,7 +186,7 @@ impl EngineConfig {
                 let config = norm_config(protocol)?;
                 Self::Norm(Box::new(NormConfig { config, ..NormConfig::default() }))
             }
-            Family::Ftp => Self::Ftp(Box::new(ftp::config(protocol)?)),
+            Family::OverTcp => Self::OverTcp(Box::new(over_tcp::config(protocol)?)),
         };
         if let Some(settings) = settings {
             config.apply(settings)?;
@@ -204,7 +204,7 @@ impl EngineConfig {
     pub fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {
         match self {
             Self::Saratoga(peer) => check_version(protocol, peer.config.version),
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Norm(_) | Self::Ftp(_) => Ok(()),
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Norm(_) | Self::OverTcp(_) => Ok(()),
         }
     }
 
@@ -216,7 +216,7 @@ impl EngineConfig {
             Self::Ltp(_) => Family::Ltp,
             Self::Saratoga(_) => Family::Saratoga,
             Self::Norm(_) => Family::Norm,
-            Self::Ftp(_) => Family::Ftp,
+            Self::OverTcp(_) => Family::OverTcp,
         }
     }
 
@@ -233,7 +233,7 @@ impl EngineConfig {
                 settings.apply(&mut peer.config, &mut peer.remotes)
             }
             (Settings::Norm(settings), Self::Norm(node)) => settings.apply(&mut node.config),
-            (Settings::Ftp(settings), Self::Ftp(node)) => settings.apply(node),
+            (Settings::OverTcp(settings), Self::OverTcp(node)) => settings.apply(node),
             (settings, config) => {
                 // Either it is not for this protocol, or it was not known to be.
                 let settings = settings.clone().interpreted(config.family())?;
@@ -260,7 +260,7 @@ impl EngineConfig {
                 tell_of_ends(config);
             }
             Self::Ltp(config) => config.engine = entity,
-            Self::Saratoga(_) | Self::Ftp(_) => {}
+            Self::Saratoga(_) | Self::OverTcp(_) => {}
             // The highest number stands for any node.
             Self::Norm(node) => {
                 node.config.node = u32::try_from(entity).unwrap_or(0).min(u32::MAX - 1);
@@ -286,7 +286,7 @@ impl EngineConfig {
                 let node = norm::Node::new(told.config.clone(), rng);
                 AnyEngine::Norm(Box::new(node), told.paths.clone())
             }
-            Self::Ftp(told) => AnyEngine::Ftp(Box::new(told.build(rng))),
+            Self::OverTcp(told) => AnyEngine::OverTcp(Box::new(told.build(rng))),
         }
     }
 
@@ -298,14 +298,14 @@ impl EngineConfig {
             Self::Ltp(config) => LtpSettings::of(config).into(),
             Self::Saratoga(peer) => SaratogaSettings::of(&peer.config, &peer.remotes).into(),
             Self::Norm(node) => NormSettings::of(&node.config).into(),
-            Self::Ftp(node) => FtpSettings::of(node).into(),
+            Self::OverTcp(node) => OverTcpSettings::of(node).into(),
         }
     }
 
     /// Says what a file is called that comes without a name of its own.
     pub fn set_file_name(&mut self, file: &str) {
         match self {
-            Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Ftp(_) => {}
+            Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::OverTcp(_) => {}
             Self::Ltp(config) => {
                 if let ltp::Format::Raw { name } = &mut config.format {
                     file.clone_into(name);
@@ -334,7 +334,7 @@ impl EngineConfig {
                 all.for_each(|remote| remote.inactivity = silence);
             }
             Self::Norm(node) => node.config.receiver.inactivity = Some(silence),
-            Self::Ftp(node) => node.set_inactivity(silence),
+            Self::OverTcp(node) => node.set_inactivity(silence),
         }
     }
 
@@ -347,7 +347,7 @@ impl EngineConfig {
             Self::Saratoga(peer) => &mut peer.config.catch_up,
             Self::Norm(node) => &mut node.config.catch_up,
             // TCP's window makes up for what was not sent.
-            Self::Ftp(_) => return,
+            Self::OverTcp(_) => return,
         };
         *catch_up = least.max(*catch_up);
     }
@@ -356,7 +356,7 @@ impl EngineConfig {
     /// treat any path need not know.
     pub fn add_group(&mut self, path: PathId) {
         match self {
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Ftp(_) => {}
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::OverTcp(_) => {}
             Self::Norm(node) => node.config.groups.push(path),
         }
     }
@@ -372,7 +372,7 @@ impl EngineConfig {
                 | Settings::Cfdp(_)
                 | Settings::Ltp(_)
                 | Settings::Saratoga(_)
-                | Settings::Ftp(_),
+                | Settings::OverTcp(_),
             )
             | None => norm_settings::Sender::default(),
         };
@@ -403,7 +403,7 @@ impl EngineConfig {
             Self::Norm(node) => {
                 node.paths.insert(entity, path);
             }
-            Self::Ftp(node) => {
+            Self::OverTcp(node) => {
                 node.paths.insert(entity, path);
             }
         }
@@ -496,7 +496,7 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
         Family::Ltp => ltp_config(protocol).map(drop),
         Family::Saratoga => saratoga_config(protocol).map(drop),
         Family::Norm => norm_config(protocol).map(drop),
-        Family::Ftp => ftp::config(protocol).map(drop),
+        Family::OverTcp => over_tcp::config(protocol).map(drop),
     }
 }
 
@@ -542,7 +542,7 @@ impl AnyEngine {
             Self::Ltp(node) => node.sessions().count(),
             Self::Saratoga(node, _) => node.sessions().count(),
             Self::Norm(node, _) => node.objects().count(),
-            Self::Ftp(node) => node.under_way(),
+            Self::OverTcp(node) => node.under_way(),
         }
     }
 
@@ -557,7 +557,7 @@ impl AnyEngine {
                 Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks))
             }
             // Acknowledgments ask for nothing.
-            Self::Ftp(node) => Some((node.retransmissions(), 0)),
+            Self::OverTcp(node) => Some((node.retransmissions(), 0)),
         }
     }
 
@@ -566,7 +566,7 @@ impl AnyEngine {
     pub fn is_ready(&self) -> bool {
         match self {
             Self::Cfdp(entity) => entity.is_restored(),
-            Self::Ltp(_) | Self::Norm(..) | Self::Ftp(_) => true,
+            Self::Ltp(_) | Self::Norm(..) | Self::OverTcp(_) => true,
             Self::Saratoga(node, _) => node.is_restored(),
         }
     }
@@ -625,7 +625,7 @@ impl AnyEngine {
                 };
                 node.send(now, request).map(|_| ()).map_err(|error| error.to_string())
             }
-            Self::Ftp(node) => node.send(now, send),
+            Self::OverTcp(node) => node.send(now, send),
         }
     }
 }
@@ -732,7 +732,7 @@ impl AnyIndication {
                 },
             }),
             Self::Norm(_) => None,
-            Self::Ftp(told) => told.end(),
+            Self::OverTcp(told) => told.end(),
         }
     }
 
@@ -740,7 +740,7 @@ impl AnyIndication {
     #[must_use]
     pub fn latency(&self) -> Option<(&str, Latency)> {
         match self {
-            Self::Ftp(told) => told.latency(),
+            Self::OverTcp(told) => told.latency(),
             Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
         }
     }
@@ -749,7 +749,7 @@ impl AnyIndication {
     #[must_use]
     pub fn begins(&self) -> Option<&str> {
         match self {
-            Self::Ftp(told) => told.begins(),
+            Self::OverTcp(told) => told.begins(),
             Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
         }
     }
@@ -780,7 +780,7 @@ pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
         Family::Ltp => describe_ltp(datagram),
         Family::Saratoga => describe_saratoga(datagram),
         Family::Norm => describe_norm(datagram),
-        Family::Ftp => ftp::describe(datagram),
+        Family::OverTcp => over_tcp::describe(datagram),
     };
     let mut known = families.iter().map(one);
     let first = known.next().unwrap_or_else(|| ("unknown".to_owned(), None));
@@ -906,8 +906,8 @@ mod tests {
         for name in NORM_PROFILES {
             assert!(norm::profile(name).is_some(), "{name}");
         }
-        for name in FtpConfig::profiles() {
-            assert!(FtpConfig::of_profile(Some(name)).is_some(), "{name}");
+        for name in OverTcpConfig::profiles() {
+            assert!(OverTcpConfig::of_profile(Some(name)).is_some(), "{name}");
         }
         for name in SARATOGA_PROFILES {
             assert!(saratoga::profile(name).is_some(), "{name}");

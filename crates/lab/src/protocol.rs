@@ -73,7 +73,7 @@ pub enum Family {
     /// NACK-Oriented Reliable Multicast.
     Norm,
     /// The File Transfer Protocol and programs that carry files, over TCP.
-    Ftp,
+    OverTcp,
 }
 
 impl Kind {
@@ -139,7 +139,7 @@ impl Kind {
             | Self::Sftp
             | Self::Rsync
             | Self::RsyncDaemon
-            | Self::Telnet => Family::Ftp,
+            | Self::Telnet => Family::OverTcp,
         }
     }
 

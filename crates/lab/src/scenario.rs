@@ -310,7 +310,8 @@ impl Scenario {
             })?;
             let [high, low] = number.to_be_bytes();
             node.address.get_or_insert(Ipv4Addr::new(10, 0, high, low));
-            let known = node.protocol.as_ref().and_then(|protocol| crate::ftp::port(protocol.kind));
+            let known =
+                node.protocol.as_ref().and_then(|protocol| crate::over_tcp::port(protocol.kind));
             node.port.get_or_insert(known.unwrap_or(2500 + number));
             node.entity.get_or_insert(u64::from(number));
         }

@@ -12,7 +12,7 @@ use lab::emulation::transfers::refuse_streams;
 use lab::preset::Preset;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
-use lab::settings::ftp::{Congestion, TcpSettings};
+use lab::settings::tcp::{Congestion, TcpSettings};
 use slowlight_lab as lab;
 
 /// A file in memory that outlives its writer.
@@ -131,7 +131,7 @@ fn a_large_window_fills_the_link() {
 #[test]
 fn every_profile_carries_a_file_through_losses() {
     let link = "rate = \"5 Mbit/s\"\ndelay = \"20 ms\"\nper = 0.01";
-    for profile in lab::ftp::FtpConfig::profiles() {
+    for profile in lab::over_tcp::OverTcpConfig::profiles() {
         let run = completed(&world(&format!("ftp/{profile}"), "500 kB", link, ""));
         let transfer = &run.transfers[0];
         assert_eq!(transfer.protocol, format!("ftp/{profile}"));

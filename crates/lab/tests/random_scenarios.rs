@@ -20,8 +20,8 @@ use lab::quantity::{Probability, Rate, Size, Span};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
 use lab::settings::{
-    self, Code, End, Estimate, FileSum, FtpSettings, LtpSettings, NormSettings, SaratogaSettings,
-    Settings, Switch,
+    self, Code, End, Estimate, FileSum, LtpSettings, NormSettings, OverTcpSettings,
+    SaratogaSettings, Settings, Switch,
 };
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
@@ -85,7 +85,7 @@ fn link(rng: &mut Rng) -> LinkSpec {
 fn passable(link: &LinkSpec, family: Family) -> bool {
     link.burst.is_none_or(|burst| burst.to_good.value() >= 0.3)
         && link.drop.as_ref().is_none_or(|drop| drop.len() <= 4)
-        && (family != Family::Ftp || passable_for_tcp(link))
+        && (family != Family::OverTcp || passable_for_tcp(link))
 }
 
 /// Whether TCP's timers and FTP's patience bear with a link: it is given up where light takes long, or
@@ -202,12 +202,12 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
             Some(SaratogaSettings { checksum, default, ..SaratogaSettings::default() }.into())
         }
         Family::Norm => Some(norm_settings(rng).into()),
-        Family::Ftp => Some(ftp_settings(rng).into()),
+        Family::OverTcp => Some(ftp_settings(rng).into()),
     }
 }
 
-fn ftp_settings(rng: &mut Rng) -> FtpSettings {
-    use settings::ftp::{Data, TcpSettings};
+fn ftp_settings(rng: &mut Rng) -> OverTcpSettings {
+    use settings::{over_tcp::Data, tcp::TcpSettings};
 
     let tcp = TcpSettings {
         timestamps: Some(rng.chance(0.7)),
@@ -218,7 +218,7 @@ fn ftp_settings(rng: &mut Rng) -> FtpSettings {
         ..TcpSettings::default()
     };
     let data = [Data::Pasv, Data::Epsv, Data::Port][rng.below(3) as usize];
-    FtpSettings { data: Some(data), tcp: Some(tcp), ..FtpSettings::default() }
+    OverTcpSettings { data: Some(data), tcp: Some(tcp), ..OverTcpSettings::default() }
 }
 
 fn norm_settings(rng: &mut Rng) -> NormSettings {
@@ -276,7 +276,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
         Family::Ltp => ("ltp-1k-red", &["ltp"]),
         Family::Saratoga => ("saratoga-blind", &["saratoga", "saratoga-get"]),
         Family::Norm => ("norm-fec", &["norm", "norm-fec"]),
-        Family::Ftp => ("ftp", &["ftp"]),
+        Family::OverTcp => ("ftp", &["ftp"]),
     };
     let class =
         if rng.chance(0.15) { once } else { reliable[rng.below(reliable.len() as u64) as usize] };
@@ -353,7 +353,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     let profile = match family {
         Family::Cfdp | Family::Ltp => "",
         Family::Norm => ["", "/cc", "/nrl-2011"][rng.below(3) as usize],
-        Family::Ftp => ["", "/reno", "/vegas", "/bbr", "/linux-2.2"][rng.below(5) as usize],
+        Family::OverTcp => ["", "/reno", "/vegas", "/bbr", "/linux-2.2"][rng.below(5) as usize],
         Family::Saratoga => ["", "/deferred", "/sha1", "/tfrc"][rng.below(4) as usize],
     };
     gentle &= profile != "/nrl-2011";
@@ -564,7 +564,7 @@ fn random_worlds_end_well_by_saratoga() {
 
 #[test]
 fn random_worlds_end_well_by_ftp() {
-    random_worlds_end_well(&|seed| world(seed, Family::Ftp));
+    random_worlds_end_well(&|seed| world(seed, Family::OverTcp));
 }
 
 #[test]

@@ -193,7 +193,7 @@ impl Args {
         }
         for protocol in &self.protocol {
             let name = protocol.to_string();
-            if protocol.kind.family() == Family::Ftp {
+            if protocol.kind.family() == Family::OverTcp {
                 bail!("{name} runs in the simulator: slowlight compare; here, use --tool ftp");
             }
             if let Some(Contender::Tool(_)) = contenders.get(&name) {

@@ -340,7 +340,10 @@ impl Client {
                 Ok(Id::Norm(node.send(now, request)?))
             }
             (
-                AnyEngine::Ltp(_) | AnyEngine::Norm(..) | AnyEngine::Cfdp(_) | AnyEngine::Ftp(_),
+                AnyEngine::Ltp(_)
+                | AnyEngine::Norm(..)
+                | AnyEngine::Cfdp(_)
+                | AnyEngine::OverTcp(_),
                 _,
             ) => {
                 anyhow::bail!("{} can only send", self.options.protocol)

@@ -26,9 +26,10 @@ pub(super) fn leave(
     let is_told = match engine {
         // Receivers have state of a sender, whether or not its file came.
         AnyEngine::Norm(node, _) => node.end(now, PathId(0)),
-        AnyEngine::Ltp(_) | AnyEngine::Saratoga(..) | AnyEngine::Cfdp(_) | AnyEngine::Ftp(_) => {
-            false
-        }
+        AnyEngine::Ltp(_)
+        | AnyEngine::Saratoga(..)
+        | AnyEngine::Cfdp(_)
+        | AnyEngine::OverTcp(_) => false,
     };
     if id.is_none() && !is_told {
         return Ok(());

@@ -106,7 +106,7 @@ fn notice(indication: AnyIndication) -> Notice {
         AnyIndication::Saratoga(indication) => of_saratoga(indication),
         AnyIndication::Norm(indication) => of_norm(indication),
         // CFDP has commands of its own, and FTP none.
-        AnyIndication::Cfdp(_) | AnyIndication::Ftp(_) => Notice::Nothing,
+        AnyIndication::Cfdp(_) | AnyIndication::OverTcp(_) => Notice::Nothing,
     }
 }
 
@@ -243,7 +243,7 @@ fn under_way(engine: &AnyEngine) -> Vec<Progress> {
             };
             node.objects().map(progress).collect()
         }
-        AnyEngine::Cfdp(_) | AnyEngine::Ftp(_) => Vec::new(),
+        AnyEngine::Cfdp(_) | AnyEngine::OverTcp(_) => Vec::new(),
     }
 }
 
@@ -257,7 +257,7 @@ fn counts(engine: &AnyEngine) -> Option<(u64, u64)> {
         AnyEngine::Norm(node, _) => {
             Some((node.stats().sent.total(), node.stats().received.total()))
         }
-        AnyEngine::Cfdp(_) | AnyEngine::Ftp(_) => None,
+        AnyEngine::Cfdp(_) | AnyEngine::OverTcp(_) => None,
     }
 }
 
@@ -273,7 +273,7 @@ fn cancel(engine: &mut AnyEngine, now: Time, id: Id) {
             | AnyEngine::Saratoga(..)
             | AnyEngine::Norm(..)
             | AnyEngine::Cfdp(_)
-            | AnyEngine::Ftp(_),
+            | AnyEngine::OverTcp(_),
             _,
         ) => {}
     }
@@ -336,7 +336,7 @@ fn settings(
             node.config.node = 0;
         }
         EngineConfig::Cfdp(_) => {}
-        EngineConfig::Ftp(_) => {
+        EngineConfig::OverTcp(_) => {
             anyhow::bail!("{protocol} runs in the simulator: slowlight sim and slowlight compare")
         }
     }
@@ -374,7 +374,7 @@ fn settings(
             node.config.sender.congestion_control |= !is_paced;
             rate
         }
-        EngineConfig::Cfdp(_) | EngineConfig::Ftp(_) => None,
+        EngineConfig::Cfdp(_) | EngineConfig::OverTcp(_) => None,
     };
     config.check(&protocol).map_err(|error| within(options, error.into()))?;
     let info = PathInfo {
@@ -414,7 +414,7 @@ fn number(config: &EngineConfig) -> Option<u64> {
         EngineConfig::Saratoga(_)
         | EngineConfig::Norm(_)
         | EngineConfig::Cfdp(_)
-        | EngineConfig::Ftp(_) => None,
+        | EngineConfig::OverTcp(_) => None,
     }
 }
 
@@ -424,7 +424,7 @@ fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
         Family::Ltp => "ltp-",
         Family::Saratoga => "sar-",
         Family::Norm => "norm-",
-        Family::Cfdp | Family::Ftp => return Ok(()),
+        Family::Cfdp | Family::OverTcp => return Ok(()),
     };
     let swept = store.sweep(prefix, "")?;
     if swept > 0 {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use lab::quantity::{Size, Span};
-use lab::settings::ftp::Congestion;
+use lab::settings::tcp::Congestion;
 use proto::tcp::cc::IdleRule;
 use proto::tcp::{AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Timeouts};
 

@@ -16,7 +16,7 @@ fn options(line: &str) -> Options {
 
 #[test]
 fn without_options_it_is_as_the_stack_has_it_with_cubic() {
-    let congestion = lab::settings::ftp::Congestion::Cubic.algorithm();
+    let congestion = lab::settings::tcp::Congestion::Cubic.algorithm();
     assert_eq!(options(""), Options { congestion, ..Options::default() });
 }
 

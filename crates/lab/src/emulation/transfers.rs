@@ -128,7 +128,7 @@ pub fn refuse_streams(scenario: &Scenario) -> Result<(), SpecError> {
     }
     let is_stream = |transfer: &Transfer| {
         let family = transfer.protocol.as_ref().map(|protocol| protocol.kind.family());
-        transfer.tool.is_none() && family == Some(Family::Ftp)
+        transfer.tool.is_none() && family == Some(Family::OverTcp)
     };
     let Some(index) = scenario.transfers.iter().position(is_stream) else { return Ok(()) };
     Err(SpecError::invalid(format!(

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::ports::Ports;
 use crate::quantity::{Rate, Size, Span};
-use crate::settings::ftp::TcpSettings;
+use crate::settings::tcp::TcpSettings;
 use crate::text::{self, SpecError};
 
 /// What a gateway is told.

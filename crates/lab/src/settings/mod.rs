@@ -4,13 +4,14 @@
 //! scenario that is so once all of it is read, so a table may wait there to be interpreted.
 
 mod form;
-pub mod ftp;
 mod keys;
 pub mod ltp;
 pub mod norm;
+pub mod over_tcp;
 pub mod pep;
 pub mod saratoga;
 pub mod scps;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 
@@ -22,10 +23,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::form::{Bits, Code, End, Estimate, FileSum, Switch, Version};
-pub use self::ftp::FtpSettings;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::ltp::LtpSettings;
 pub use self::norm::NormSettings;
+pub use self::over_tcp::OverTcpSettings;
 pub use self::pep::PepSettings;
 pub use self::saratoga::SaratogaSettings;
 use crate::mib::{Mib, Timer};
@@ -46,8 +47,8 @@ pub enum Settings {
     Saratoga(Box<SaratogaSettings>),
     /// The settings of a NORM node.
     Norm(Box<NormSettings>),
-    /// The settings of an FTP node.
-    Ftp(Box<FtpSettings>),
+    /// The settings of a node over TCP: FTP, or a program that is modelled.
+    OverTcp(Box<OverTcpSettings>),
 }
 
 /// A table whose protocol is not known yet.
@@ -90,7 +91,7 @@ impl Settings {
             Family::Ltp => Self::Ltp(text::parse_at(text, origin, keys)?),
             Family::Saratoga => Self::Saratoga(text::parse_at(text, origin, keys)?),
             Family::Norm => Self::Norm(text::parse_at(text, origin, keys)?),
-            Family::Ftp => Self::Ftp(text::parse_at(text, origin, keys)?),
+            Family::OverTcp => Self::OverTcp(text::parse_at(text, origin, keys)?),
         })
     }
 
@@ -107,17 +108,17 @@ impl Settings {
                 Ok(Self::Saratoga(interpret(table)?))
             }
             (Self::Unread(Unread(table)), Family::Norm) => Ok(Self::Norm(interpret(table)?)),
-            (Self::Unread(Unread(table)), Family::Ftp) => Ok(Self::Ftp(interpret(table)?)),
+            (Self::Unread(Unread(table)), Family::OverTcp) => Ok(Self::OverTcp(interpret(table)?)),
             (settings @ Self::Cfdp(_), Family::Cfdp)
             | (settings @ Self::Ltp(_), Family::Ltp)
             | (settings @ Self::Saratoga(_), Family::Saratoga)
             | (settings @ Self::Norm(_), Family::Norm)
-            | (settings @ Self::Ftp(_), Family::Ftp) => Ok(settings),
+            | (settings @ Self::OverTcp(_), Family::OverTcp) => Ok(settings),
             (Self::Cfdp(_), _) => Err(foreign("CFDP")),
             (Self::Ltp(_), _) => Err(foreign("LTP")),
             (Self::Saratoga(_), _) => Err(foreign("Saratoga")),
             (Self::Norm(_), _) => Err(foreign("NORM")),
-            (Self::Ftp(_), _) => Err(foreign("FTP")),
+            (Self::OverTcp(_), _) => Err(foreign("FTP and programs over TCP")),
         }
     }
 
@@ -135,9 +136,11 @@ impl Settings {
     pub fn cfdp(&self) -> Option<&Mib> {
         match self {
             Self::Cfdp(mib) => Some(mib),
-            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Ftp(_) => {
-                None
-            }
+            Self::Unread(_)
+            | Self::Ltp(_)
+            | Self::Saratoga(_)
+            | Self::Norm(_)
+            | Self::OverTcp(_) => None,
         }
     }
 
@@ -145,9 +148,11 @@ impl Settings {
     pub fn cfdp_mut(&mut self) -> Option<&mut Mib> {
         match self {
             Self::Cfdp(mib) => Some(mib),
-            Self::Unread(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Ftp(_) => {
-                None
-            }
+            Self::Unread(_)
+            | Self::Ltp(_)
+            | Self::Saratoga(_)
+            | Self::Norm(_)
+            | Self::OverTcp(_) => None,
         }
     }
 
@@ -155,7 +160,11 @@ impl Settings {
     pub(crate) fn place(&mut self, folder: &Path) {
         match self {
             Self::Ltp(settings) => settings.place(folder),
-            Self::Unread(_) | Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Ftp(_) => {}
+            Self::Unread(_)
+            | Self::Cfdp(_)
+            | Self::Saratoga(_)
+            | Self::Norm(_)
+            | Self::OverTcp(_) => {}
         }
     }
 }
@@ -192,9 +201,9 @@ impl From<NormSettings> for Settings {
     }
 }
 
-impl From<FtpSettings> for Settings {
-    fn from(settings: FtpSettings) -> Self {
-        Self::Ftp(Box::new(settings))
+impl From<OverTcpSettings> for Settings {
+    fn from(settings: OverTcpSettings) -> Self {
+        Self::OverTcp(Box::new(settings))
     }
 }
 
@@ -206,7 +215,7 @@ impl Serialize for Settings {
             Self::Ltp(settings) => settings.serialize(serializer),
             Self::Saratoga(settings) => settings.serialize(serializer),
             Self::Norm(settings) => settings.serialize(serializer),
-            Self::Ftp(settings) => settings.serialize(serializer),
+            Self::OverTcp(settings) => settings.serialize(serializer),
         }
     }
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::at_least;
 use super::form::Switch;
-use super::ftp::TcpSettings;
-use crate::ftp::FtpConfig;
+use super::tcp::TcpSettings;
+
+use crate::over_tcp::OverTcpConfig;
 use crate::quantity::{Rate, Size, Span};
 use crate::text::{self, SpecError};
 
@@ -169,9 +170,9 @@ impl SideSettings {
         let of_side = |error: SpecError| SpecError::invalid(format!("{side}.{error}"));
         at_least("buffer", self.buffer, PIECE / 8).map_err(of_side)?;
         let name = self.profile.as_deref();
-        let mut options = FtpConfig::of_profile(name)
+        let mut options = OverTcpConfig::of_profile(name)
             .ok_or_else(|| {
-                let (name, known) = (name.unwrap_or_default(), FtpConfig::profiles());
+                let (name, known) = (name.unwrap_or_default(), OverTcpConfig::profiles());
                 let near = text::did_you_mean(name, known.iter().copied());
                 let known = known.join(", ");
                 of_side(SpecError::invalid(format!(

@@ -304,7 +304,7 @@ fn refused(family: Family, text: &str) -> String {
             Family::Ltp => "ltp",
             Family::Saratoga => "saratoga",
             Family::Norm => "norm",
-            Family::Ftp => "ftp",
+            Family::OverTcp => "ftp",
         };
         crate::engines::EngineConfig::new(&name.parse().unwrap(), 1, Some(&settings))
     });

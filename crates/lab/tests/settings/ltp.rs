@@ -166,7 +166,10 @@ fn engine(settings: &str) -> AnyEngine {
 fn units_share_a_block_as_long_and_as_large_as_said() {
     let send = |engine: &mut AnyEngine| match engine {
         AnyEngine::Ltp(node) => node.send_data(Time::ZERO, 2, 9, &[7; 60]),
-        AnyEngine::Cfdp(_) | AnyEngine::Saratoga(..) | AnyEngine::Norm(..) | AnyEngine::Ftp(_) => {
+        AnyEngine::Cfdp(_)
+        | AnyEngine::Saratoga(..)
+        | AnyEngine::Norm(..)
+        | AnyEngine::OverTcp(_) => {
             panic!("it is of LTP")
         }
     };

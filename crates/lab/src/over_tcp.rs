@@ -12,7 +12,7 @@ use proto::{ftp, tcp};
 
 use crate::engines::{End, Send, no_path};
 use crate::protocol::{Family, Kind, Protocol};
-use crate::settings::ftp::Congestion;
+use crate::settings::tcp::Congestion;
 use crate::text::SpecError;
 
 /// The port at which a server of a scenario listens unless it is told otherwise; nothing of
@@ -24,14 +24,14 @@ pub(crate) fn port(kind: Kind) -> Option<u16> {
         Some(Tool::Telnet) => Some(23),
         // That of the reference implementation, beside a server of FTP.
         None if kind == Kind::ScpsFp => Some(2121),
-        None if kind.family() == Family::Ftp => Some(21),
+        None if kind.family() == Family::OverTcp => Some(21),
         None => None,
     }
 }
 
-/// What an FTP node is told.
+/// What a node over TCP is told.
 #[derive(Clone, Debug, Default)]
-pub struct FtpConfig {
+pub struct OverTcpConfig {
     /// What it does as client and server.
     pub ftp: ftp::Config,
     /// The program that it is in place of FTP.
@@ -42,7 +42,7 @@ pub struct FtpConfig {
     pub paths: BTreeMap<u64, PathId>,
 }
 
-impl FtpConfig {
+impl OverTcpConfig {
     /// The configuration of a profile: of a kernel of its time, or of this one with a congestion
     /// control of that name. Slowlight's own is that of a kernel of today.
     #[must_use]
@@ -124,7 +124,7 @@ impl FtpConfig {
 
     /// An engine so configured.
     #[must_use]
-    pub fn build(&self, mut rng: Rng) -> FtpEngine {
+    pub fn build(&self, mut rng: Rng) -> OverTcpEngine {
         let node = match &self.program {
             Some(program) => {
                 let rng = Rng::new(rng.next_u64(), "program");
@@ -132,7 +132,7 @@ impl FtpConfig {
             }
             None => Above::Ftp(Box::new(ftp::Node::new(self.ftp.clone()))),
         };
-        FtpEngine {
+        OverTcpEngine {
             node: OverTcp::new(self.streams.clone(), node, rng),
             paths: self.paths.clone(),
             requests: BTreeMap::new(),
@@ -148,12 +148,12 @@ const SCPS_TIMEOUT: Duration = Duration::from_secs(60);
 /// # Errors
 ///
 /// When there is no such profile.
-pub fn config(protocol: &Protocol) -> Result<FtpConfig, SpecError> {
-    FtpConfig::of_protocol(protocol).ok_or_else(|| {
+pub fn config(protocol: &Protocol) -> Result<OverTcpConfig, SpecError> {
+    OverTcpConfig::of_protocol(protocol).ok_or_else(|| {
         let name = protocol.profile.as_deref().unwrap_or_default();
         let releases = Version::ALL.iter().map(|version| version.name());
         let releases = releases.filter(|_| protocol.kind.program().is_some());
-        let known: Vec<_> = releases.chain(FtpConfig::profiles()).collect();
+        let known: Vec<_> = releases.chain(OverTcpConfig::profiles()).collect();
         crate::engines::no_profile(protocol, name, &known)
     })
 }
@@ -249,7 +249,7 @@ impl Engine for Above {
 
 /// FTP, or a program, over TCP.
 #[derive(Debug)]
-pub struct FtpEngine {
+pub struct OverTcpEngine {
     node: OverTcp<Above>,
     paths: BTreeMap<u64, PathId>,
     /// What it was asked for.
@@ -265,9 +265,9 @@ struct Asked {
     is_fetched: bool,
 }
 
-/// What an FTP node tells its user, with the name of the file where it is told of one.
+/// What a node over TCP tells its user, with the name of the file where it is told of one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FtpIndication {
+pub struct OverTcpIndication {
     /// What it told.
     pub told: Told,
     /// The file's name at the server.
@@ -276,8 +276,8 @@ pub struct FtpIndication {
     pub outgoing: bool,
 }
 
-impl FtpEngine {
-    /// FTP with what is below.
+impl OverTcpEngine {
+    /// The program with what is below.
     #[must_use]
     pub fn node(&self) -> &OverTcp<Above> {
         &self.node
@@ -302,7 +302,7 @@ impl FtpEngine {
         Ok(())
     }
 
-    fn indication(&mut self, told: Told) -> FtpIndication {
+    fn indication(&mut self, told: Told) -> OverTcpIndication {
         let ours = |asked: Asked| (asked.name, !asked.is_fetched);
         let theirs = |name: &str, outgoing| Some((name.trim_start_matches('/').into(), outgoing));
         let file = match &told {
@@ -336,11 +336,11 @@ impl FtpEngine {
             },
         };
         let (name, outgoing) = file.unwrap_or_default();
-        FtpIndication { told, name, outgoing }
+        OverTcpIndication { told, name, outgoing }
     }
 }
 
-impl FtpIndication {
+impl OverTcpIndication {
     /// How a transfer ended, if it tells of that.
     fn result(&self) -> Option<Result<(), String>> {
         match &self.told {
@@ -408,8 +408,8 @@ impl FtpIndication {
 const BROKE_OFF: &str = "the transfer broke off";
 const NO_ROOM: &str = "there was no room, or nobody logged in in time";
 
-impl Engine for FtpEngine {
-    type Indication = FtpIndication;
+impl Engine for OverTcpEngine {
+    type Indication = OverTcpIndication;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         self.node.handle_input(now, input);
@@ -427,7 +427,7 @@ impl Engine for FtpEngine {
         self.node.poll_effect()
     }
 
-    fn poll_indication(&mut self) -> Option<FtpIndication> {
+    fn poll_indication(&mut self) -> Option<OverTcpIndication> {
         let told = self.node.poll_indication()?;
         Some(self.indication(told))
     }

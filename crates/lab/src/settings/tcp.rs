@@ -1,67 +1,14 @@
-//! The settings of an FTP node and of the TCP that it runs over (see [`ftp::Config`] and
-//! [`tcp::Options`]).
+//! The settings of TCP's connections (see [`tcp::Options`]).
 
+use proto::tcp;
 use proto::tcp::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
-use proto::{ftp, programs, tcp};
 use serde::{Deserialize, Serialize};
 
 use super::at_least;
 use super::form::{Form, Switch, table};
 use super::scps::ScpsSettings;
-use crate::ftp::FtpConfig;
 use crate::quantity::{Size, Span};
 use crate::text::SpecError;
-
-/// What a user says about an FTP node; what is left out stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FtpSettings {
-    /// Who opens the data connection: `pasv`, `epsv` or `port`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<Data>,
-    /// How long a client waits while nothing comes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
-    /// How long a server lets a control connection be silent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle: Option<Span>,
-    /// How long a server waits for a data connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_timeout: Option<Span>,
-    /// Whether a client goes on where a transfer broke off (SCPS-FP).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auto_restart: Option<bool>,
-    /// How often.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub restarts: Option<u32>,
-    /// How long it waits before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub restart_wait: Option<Span>,
-    /// What a program does that is modelled in place of FTP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub program: Option<ProgramSettings>,
-    /// TCP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpSettings>,
-}
-
-/// What a user says about a program that is modelled; what is left out stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ProgramSettings {
-    /// The window of an SSH channel.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<Size>,
-    /// How long a server waits for a login.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grace: Option<Span>,
-    /// The mean time between two keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key_interval: Option<Span>,
-    /// Whether programs take time for themselves.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub costs: Option<bool>,
-}
 
 table! {
     /// What a user says about TCP's connections; what is left out stays as it is.
@@ -154,36 +101,6 @@ table! {
         max: Span,
         /// The least allowance beyond the smoothed round trip.
         margin: Span,
-    }
-}
-
-/// Who opens a data connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Data {
-    /// The client, where PASV's reply says.
-    Pasv,
-    /// The client, where EPSV's reply says.
-    Epsv,
-    /// The server, where PORT says.
-    Port,
-}
-
-impl Form<ftp::DataConnection> for Data {
-    fn of(value: &ftp::DataConnection) -> Option<Self> {
-        Some(match value {
-            ftp::DataConnection::Pasv => Self::Pasv,
-            ftp::DataConnection::Epsv => Self::Epsv,
-            ftp::DataConnection::Port => Self::Port,
-        })
-    }
-
-    fn value(&self) -> ftp::DataConnection {
-        match self {
-            Self::Pasv => ftp::DataConnection::Pasv,
-            Self::Epsv => ftp::DataConnection::Epsv,
-            Self::Port => ftp::DataConnection::Port,
-        }
     }
 }
 
@@ -393,127 +310,8 @@ impl Form<u32> for Switch<u32> {
     }
 }
 
-/// The least window of a channel: two messages' worth.
-const WINDOW_MIN: u64 = 64 << 10;
-
 /// The least buffer: one with less than a few segments is of no use.
 const BUFFER_MIN: u64 = 1000;
-
-impl FtpSettings {
-    /// Settings of TCP alone.
-    #[must_use]
-    pub fn of_tcp(tcp: TcpSettings) -> Self {
-        Self { tcp: Some(tcp), ..Self::default() }
-    }
-
-    /// Changes `config` to what is said here.
-    ///
-    /// # Errors
-    ///
-    /// When a value is out of its range.
-    pub fn apply(&self, config: &mut FtpConfig) -> Result<(), SpecError> {
-        for (key, given) in
-            [("timeout", self.timeout), ("idle", self.idle), ("data_timeout", self.data_timeout)]
-        {
-            super::not_often(key, given)?;
-        }
-        self.apply_program(config)?;
-        let ftp = &mut config.ftp;
-        if let Some(data) = &self.data {
-            ftp.client.data = data.value();
-        }
-        for (to, given) in [
-            (&mut ftp.client.timeout, self.timeout),
-            (&mut ftp.server.idle, self.idle),
-            (&mut ftp.server.data_timeout, self.data_timeout),
-        ] {
-            *to = given.map_or(*to, Span::duration);
-        }
-        self.apply_scps(ftp)?;
-        self.tcp.as_ref().map_or(Ok(()), |tcp| tcp.apply(&mut config.streams.options))
-    }
-
-    fn apply_scps(&self, ftp: &mut ftp::Config) -> Result<(), SpecError> {
-        super::not_often("restart_wait", self.restart_wait)?;
-        let Some(scps) = &mut ftp.client.scps else {
-            let said = self.auto_restart.is_some()
-                || self.restarts.is_some()
-                || self.restart_wait.is_some();
-            let message = "auto_restart, restarts and restart_wait are for scps-fp";
-            return if said { Err(SpecError::invalid(message)) } else { Ok(()) };
-        };
-        scps.auto_restart = self.auto_restart.unwrap_or(scps.auto_restart);
-        scps.restarts = self.restarts.unwrap_or(scps.restarts);
-        scps.restart_wait = self.restart_wait.map_or(scps.restart_wait, Span::duration);
-        Ok(())
-    }
-
-    fn apply_program(&self, config: &mut FtpConfig) -> Result<(), SpecError> {
-        let Some(program) = &mut config.program else {
-            return match self.program {
-                Some(_) => Err(SpecError::invalid("program is for scp, sftp, rsync and telnet")),
-                None => Ok(()),
-            };
-        };
-        let of_ftp = [
-            ("data", self.data.is_some()),
-            ("idle", self.idle.is_some()),
-            ("data_timeout", self.data_timeout.is_some()),
-        ];
-        if let Some((key, _)) = of_ftp.iter().find(|(_, given)| *given) {
-            return Err(SpecError::invalid(format!("{key} is for ftp")));
-        }
-        program.timeout = self.timeout.map_or(program.timeout, Span::duration);
-        let Some(said) = &self.program else { return Ok(()) };
-        super::not_often("program.grace", said.grace)?;
-        super::not_often("program.key_interval", said.key_interval)?;
-        at_least("program.window", said.window, WINDOW_MIN)?;
-        if let Some(window) = said.window {
-            program.window = u32::try_from(window.bytes()).map_err(|_| {
-                SpecError::invalid(format!("program.window is {window}; it is at most 4 GiB"))
-            })?;
-        }
-        program.grace = said.grace.map_or(program.grace, Span::duration);
-        program.key_interval = said.key_interval.map_or(program.key_interval, Span::duration);
-        match said.costs {
-            Some(true) => program.costs = programs::Costs::default(),
-            Some(false) => program.costs = programs::Costs::none(),
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Everything that `config` says.
-    #[must_use]
-    pub fn of(config: &FtpConfig) -> Self {
-        let ftp = &config.ftp;
-        if let Some(program) = &config.program {
-            return Self {
-                timeout: Some(Span(program.timeout)),
-                program: Some(ProgramSettings {
-                    window: Some(Size(program.window.into())),
-                    grace: Some(Span(program.grace)),
-                    key_interval: Some(Span(program.key_interval)),
-                    costs: Some(program.costs != programs::Costs::none()),
-                }),
-                tcp: Some(TcpSettings::of(&config.streams.options)),
-                ..Self::default()
-            };
-        }
-        let scps = ftp.client.scps.as_ref();
-        Self {
-            auto_restart: scps.map(|scps| scps.auto_restart),
-            restarts: scps.map(|scps| scps.restarts),
-            restart_wait: scps.map(|scps| Span(scps.restart_wait)),
-            program: None,
-            data: Data::of(&ftp.client.data),
-            timeout: Some(Span(ftp.client.timeout)),
-            idle: Some(Span(ftp.server.idle)),
-            data_timeout: Some(Span(ftp.server.data_timeout)),
-            tcp: Some(TcpSettings::of(&config.streams.options)),
-        }
-    }
-}
 
 impl TcpSettings {
     /// Changes `options` to what is said here.
