@@ -321,6 +321,7 @@ impl Connection {
 
     /// Takes what the user writes, as far as there is room.
     pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
+        self.note_app_limit();
         let taken = self.send.write(octets);
         self.wants_room = taken < octets.len();
         taken

@@ -149,10 +149,19 @@ impl Connection {
         if let Some(next) = self.next_guess(fits(room)) {
             return Some(next);
         }
-        if pipe < window {
+        self.note_app_limit();
+        None
+    }
+
+    /// What is sent from here on is as much as the user gave, not as much as the path takes: less than
+    /// a segment waits, nothing is to be repaired, and the window is not used up. Asked before a user's
+    /// write, too, for a connection that waits for its pace with nothing to send is not polled.
+    pub(super) fn note_app_limit(&mut self) {
+        let waits = self.send.end().saturating_sub(self.nxt);
+        let is_whole = self.board.next_lost().is_none();
+        if waits < self.mss() && is_whole && self.in_flight() < self.congestion_window() {
             self.board.app_limited();
         }
-        None
     }
 
     /// New data that the peer's window and the rules against silly windows let through.

@@ -1,6 +1,9 @@
 //! What is said, packet by packet, with chosen losses.
 
+use std::time::Duration;
+
 use super::world::{User, World, content, finished, lose};
+use crate::tcp::cc::Algorithm;
 use crate::tcp::{Backlog, Options};
 
 fn sending(len: usize) -> User {
@@ -43,10 +46,44 @@ fn any_one_packet_may_be_lost() {
         for number in 0..count(host) {
             let fate: super::world::Fate = Box::new(move |passing| {
                 let lost = passing.from == host && passing.number == number;
-                if lost { Vec::new() } else { vec![std::time::Duration::ZERO] }
+                if lost { Vec::new() } else { vec![Duration::ZERO] }
             });
             let world = transfer(Options::default(), 60_000, fate);
             finished(&world).unwrap_or_else(|error| panic!("{host} {number}: {error}"));
         }
     }
+}
+
+/// Twenty turns of 500 octets, each behind the answer to the one before, are no sign of a slow path: what
+/// comes then begins as a new connection would. 1 MB in windows that double from 10 segments on lasts
+/// seven round trips of 2 s.
+#[test]
+fn a_dialogue_says_nothing_of_the_path_s_rate() {
+    const TURNS: usize = 20;
+    let options = Options { congestion: Algorithm::Bbr, nagle: false, ..Options::default() };
+    let mut world = World::plain(1);
+    world.delay = Duration::from_secs(1);
+    world.rate_bps = Some(20_000_000);
+    world.hosts[1].template.waits_for_peer = true;
+    world.listen(options.clone(), Backlog::default());
+    let all = content(TURNS * 500 + 1_000_000);
+    let first = User { content: all[..500].to_vec(), closes: false, ..User::default() };
+    let id = world.connect(options, first);
+    world.run_for(Duration::from_millis(4500));
+    for turn in 1..=TURNS {
+        let end = if turn < TURNS { (turn + 1) * 500 } else { all.len() };
+        let user = world.hosts[0].users.get_mut(&id).expect("it is there");
+        user.content = all[..end].to_vec();
+        user.closes = turn == TURNS;
+        world.use_connection(0, id);
+        world.drain(0);
+        if turn < TURNS {
+            world.run_for(Duration::from_millis(2500));
+        }
+    }
+    let begun = world.now;
+    world.run();
+    finished(&world).unwrap();
+    let took = world.hosts[1].users.values().next().and_then(|user| user.closed).expect("closed").0;
+    assert!(took.since(begun) < Duration::from_secs(24), "{:?}", took.since(begun));
 }
