@@ -213,6 +213,39 @@ fn files_arrive_whole_over_links_that_lose_and_reorder() {
     }
 }
 
+/// Both ask while the other's SYN is under way, 2 s each way: one connection comes of it (RFC 9293
+/// §3.5).
+#[test]
+fn two_that_open_at_once_have_one_connection() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("peer.py");
+    fs::write(&script, PEER).unwrap();
+    let (script, place) = (script.to_str().unwrap(), folder.path().to_str().unwrap());
+    let python = format!("python3 {script} {SLOWLIGHT} {place}");
+    let captures = folder.path().join("captures");
+    let mut command = Command::new("timeout");
+    command.args(["90", SLOWLIGHT, "link", "--delay", "2 s", "--pcap"]).arg(&captures);
+    command.args(["--server", &format!("{python} far-opens-too 20000"), "--", "sh", "-c"]);
+    command.arg(format!("{python} near-opens-too 20000"));
+    let output = command.output().unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("not looked at: there is no tshark");
+        return;
+    }
+    for host in ["10.9.0.2", "10.0.0.1"] {
+        let mut command = Command::new("tshark");
+        command.args(["-r", captures.join("near.pcapng").to_str().unwrap(), "-Y"]);
+        command.arg(format!("tcp.flags.syn == 1 && tcp.flags.ack == 0 && ip.src == {host}"));
+        let syns = text(&command.output().unwrap().stdout);
+        assert!(!syns.is_empty(), "{host} did not ask: {said}");
+    }
+}
+
 #[test]
 fn packets_are_in_order_for_tshark() {
     if !possible() {

@@ -54,6 +54,10 @@ struct SendArgs {
     /// Address and port of the peer
     to: SocketAddr,
 
+    /// The port it comes from; otherwise a free one
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    from_port: Option<u16>,
+
     #[command(flatten)]
     common: Common,
 }
@@ -75,6 +79,10 @@ struct RecvArgs {
 struct ConnectArgs {
     /// Address and port of the peer
     to: SocketAddr,
+
+    /// The port it comes from; otherwise a free one
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    from_port: Option<u16>,
 
     #[command(flatten)]
     common: Common,
@@ -119,17 +127,17 @@ struct Common {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let waker = Waker::new()?;
     let (common, relay) = match args.action {
-        Action::Send(SendArgs { file, to, common }) => {
+        Action::Send(SendArgs { file, to, from_port, common }) => {
             let source = Source::open(&file, waker.clone()).map_err(transfer::usage)?;
-            (common, Relay::new(Role::Connect(to), Some(source), None))
+            (common, Relay::new(Role::Connect { to, from_port }, Some(source), None))
         }
         Action::Recv(RecvArgs { port, file, common }) => {
             let sink = Sink::open(&file, waker.clone()).map_err(transfer::usage)?;
             (common, Relay::new(Role::Listen(port), None, Some(sink)))
         }
-        Action::Connect(ConnectArgs { to, common }) => {
+        Action::Connect(ConnectArgs { to, from_port, common }) => {
             let (source, sink) = both(&waker)?;
-            (common, Relay::new(Role::Connect(to), Some(source), Some(sink)))
+            (common, Relay::new(Role::Connect { to, from_port }, Some(source), Some(sink)))
         }
         Action::Listen(ListenArgs { port, common }) => {
             let (source, sink) = both(&waker)?;

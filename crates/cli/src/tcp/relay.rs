@@ -16,8 +16,8 @@ const TURN: usize = 4 << 20;
 /// Who begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
-    /// We connect to a peer.
-    Connect(SocketAddr),
+    /// We connect to a peer, from this port if it is said.
+    Connect { to: SocketAddr, from_port: Option<u16> },
     /// We wait for one.
     Listen(u16),
 }
@@ -89,7 +89,7 @@ impl Relay {
     /// Whom it connects to, if it does.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match self.role {
-            Role::Connect(to) => Some(to),
+            Role::Connect { to, .. } => Some(to),
             Role::Listen(_) => None,
         }
     }
@@ -103,8 +103,9 @@ impl Relay {
         options: &Options,
     ) -> Result<(), proto::tcp::RequestError> {
         match self.role {
-            Role::Connect(remote) => {
-                let connection = stack.connect(now, local, remote, options.clone())?;
+            Role::Connect { to, from_port } => {
+                let local = SocketAddr::new(local.ip(), from_port.unwrap_or(local.port()));
+                let connection = stack.connect(now, local, to, options.clone())?;
                 self.phase = Phase::Open(connection);
                 self.begun = now;
             }

@@ -270,9 +270,33 @@ def far(receives: bool) -> None:
     time.sleep(LIMIT)
 
 
-def near_send() -> None:
+def forwards() -> None:
     with open("/proc/sys/net/ipv4/ip_forward", "w", encoding="ascii") as file:
         file.write("1")
+
+
+def far_opens_too() -> None:
+    subprocess.run(["ip", "route", "add", "10.9.0.0/24", "dev", "near"], check=True)
+    connection = socket.socket()
+    connection.settimeout(LIMIT)
+    connection.bind((FAR, 5000))
+    connection.connect((OURS, 6000))
+    got = everything(connection)
+    connection.sendall(b"yes" if got == DATA else b"no")
+    connection.close()
+    time.sleep(LIMIT)
+
+
+def near_opens_too() -> None:
+    forwards()
+    with open(path("data", DATA), "rb") as data, open(path("got"), "wb") as got:
+        process = start("connect", f"{FAR}:5000", "--from-port", "6000", stdin=data, stdout=got)
+        tell(ended(process, 0, "graceful"))
+    assert content("got") == b"yes"
+
+
+def near_send() -> None:
+    forwards()
     # The far end may not listen yet.
     for _ in range(100):
         with open(path("data", DATA), "rb") as data, open(path("got"), "wb") as got:
@@ -285,8 +309,7 @@ def near_send() -> None:
 
 
 def near_recv() -> None:
-    with open("/proc/sys/net/ipv4/ip_forward", "w", encoding="ascii") as file:
-        file.write("1")
+    forwards()
     report = ended(start("recv", "5001", path("got")), 0, "graceful")
     same(content("got"))
     tell(report)
@@ -310,4 +333,6 @@ subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     "far-recv": lambda: far(receives=False),
     "near-send": near_send,
     "near-recv": near_recv,
+    "far-opens-too": far_opens_too,
+    "near-opens-too": near_opens_too,
 }[WHAT]()
