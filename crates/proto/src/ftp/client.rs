@@ -463,7 +463,7 @@ impl Session {
         let address = match config.data {
             DataConnection::Port => None,
             DataConnection::Pasv => match ftp::passive_reply(&reply.text) {
-                Some(address) => Some(SocketAddr::V4(address)),
+                Some(address) => Some(self.passive(SocketAddr::V4(address), config)),
                 None => return self.lost_way(reply, core),
             },
             DataConnection::Epsv => {
@@ -482,6 +482,14 @@ impl Session {
         match current.offset {
             0 => self.transfer(),
             offset => self.ask(&Command::Rest(offset), Stage::Offset),
+        }
+    }
+
+    /// Where a data connection goes by the reply to PASV.
+    fn passive(&self, said: SocketAddr, config: &ClientConfig) -> SocketAddr {
+        match self.control.ends {
+            Some((_, server)) if !config.third_party => SocketAddr::new(server.ip(), said.port()),
+            Some(_) | None => said,
         }
     }
 

@@ -27,6 +27,10 @@ pub struct ClientConfig {
     pub data: DataConnection,
     /// How files stand on the data connection.
     pub representation: Representation,
+    /// Whether the data connection may lead to, or come from, another host than the server: the reply
+    /// to PASV may name any (RFC 2577 §3). Otherwise the server's address is taken in its place, and
+    /// whoever else comes is reset.
+    pub third_party: bool,
     /// How long it waits for a reply, or for the data connection, while nothing comes.
     pub timeout: Duration,
     /// What it does beyond FTP.
@@ -59,12 +63,13 @@ impl Default for ScpsClient {
 }
 
 impl Default for ClientConfig {
-    /// Anonymous, PASV, files as they are, ten minutes.
+    /// Anonymous, PASV, no third party, files as they are, ten minutes.
     fn default() -> Self {
         Self {
             user: "anonymous".to_owned(),
             password: "slowlight@".to_owned(),
             data: DataConnection::Pasv,
+            third_party: false,
             representation: Representation::Image,
             timeout: Duration::from_secs(600),
             scps: None,
@@ -94,8 +99,9 @@ pub struct ServerConfig {
     pub idle: Duration,
     /// How long it waits for a data connection.
     pub data_timeout: Duration,
-    /// Whether PORT may name a host other than the client. FXP needs it; it also lets anybody send
-    /// what he likes to whom he likes (RFC 2577 §3).
+    /// Whether PORT may name a host other than the client, and one may come to the data connection
+    /// that PASV or EPSV awaits. Transfers between two servers need it; it also lets anybody send what
+    /// he likes to whom he likes, and take a file that is another's (RFC 2577 §§3 and 6).
     pub third_party: bool,
     /// Whether it knows the commands of SCPS-FP (CCSDS 717.0-B-1).
     pub scps: bool,

@@ -168,29 +168,29 @@ impl Core {
     pub(super) fn connect(&mut self, control: PathId, to: SocketAddr) -> DataId {
         let ticket = self.next_ticket();
         self.effects.push_back(Effect::Connect { ticket, from: None, to });
-        self.add_data(control, ticket)
+        self.add_data(control, ticket, Way::Connecting(ticket))
     }
 
     /// Waits for a connection; the answer to `Use::Data` says where.
     pub(super) fn listen(&mut self, control: PathId) -> DataId {
         let ticket = self.next_ticket();
         self.effects.push_back(Effect::Listen { ticket, near: control });
-        self.add_data(control, ticket)
+        self.add_data(control, ticket, Way::Listening(ticket))
     }
 
-    fn add_data(&mut self, control: PathId, ticket: Ticket) -> DataId {
+    fn add_data(&mut self, control: PathId, ticket: Ticket, way: Way) -> DataId {
         self.data_made += 1;
         let id = DataId(self.data_made);
         self.uses.insert(ticket, Use::Data(id));
-        self.data.insert(id, Data { control, way: Way::Asked(ticket), flow: Flow::None });
+        self.data.insert(id, Data { control, way, flow: Flow::None });
         id
     }
 
     /// A data connection that was asked for is not wanted any more. If it comes up all the same, it
     /// is closed.
-    pub(super) fn give_up(&mut self, ticket: Ticket) {
+    pub(super) fn give_up(&mut self, ticket: Ticket, stop: Effect) {
         self.uses.remove(&ticket);
-        self.effects.push_back(Effect::StopListening { ticket });
+        self.effects.push_back(stop);
     }
 
     pub(super) fn pause(&mut self, path: PathId, paused: bool) {
@@ -199,6 +199,10 @@ impl Core {
         } else {
             Effect::ResumeRead { path }
         });
+    }
+
+    pub(super) fn reset_path(&mut self, path: PathId) {
+        self.effects.push_back(Effect::ResetPath { path });
     }
 
     pub(super) fn close_path(&mut self, path: PathId) {

@@ -1,7 +1,7 @@
 //! Data connections: each with the file that crosses it.
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, PathId, Ticket};
+use engine::{Completion, Effect, EffectError, PathId, Ticket};
 
 use super::core::{Core, Use};
 use crate::flow::{Inflow, Job, Outflow};
@@ -13,8 +13,10 @@ pub(super) struct DataId(pub(super) u64);
 /// How a data connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The driver was asked for it.
-    Asked(Ticket),
+    /// It is being made to the peer.
+    Connecting(Ticket),
+    /// The peer is awaited.
+    Listening(Ticket),
     Up {
         path: PathId,
         blocked: bool,
@@ -75,6 +77,14 @@ impl Core {
         }
         self.data_events.push_back((id, DataEvent::Up));
         self.end_when_sent(id);
+    }
+
+    /// There will be no such data connection.
+    pub(super) fn data_not_made(&mut self, id: DataId, why: EffectError) {
+        if let Some(data) = self.data.get_mut(&id) {
+            data.way = Way::Ended;
+            self.data_events.push_back((id, DataEvent::NotMade(why)));
+        }
     }
 
     /// Gives a data connection its file, before or after it is up.
@@ -234,16 +244,23 @@ impl Core {
         self.data_events.push_back((id, event));
     }
 
-    /// Forgets a data connection: it is closed if it is up, and its file with it.
+    /// Forgets a data connection, and its file with it. One that is up with a file on it is reset: its
+    /// end would be taken for the end of the file.
     pub(super) fn drop_data(&mut self, id: DataId) {
         let Some(data) = self.data.remove(&id) else { return };
-        match data.way {
-            Way::Asked(ticket) => self.give_up(ticket),
-            Way::Up { path, .. } => {
-                self.data_paths.remove(&path);
-                self.close_path(path);
+        match (data.way, &data.flow) {
+            (Way::Connecting(ticket), _) => {
+                self.give_up(ticket, Effect::StopConnecting { ticket });
             }
-            Way::Ended => {}
+            (Way::Listening(ticket), _) => self.give_up(ticket, Effect::StopListening { ticket }),
+            (Way::Up { path, .. }, flow) => {
+                self.data_paths.remove(&path);
+                match flow {
+                    Flow::None => self.close_path(path),
+                    Flow::Out(_) | Flow::In(_) => self.reset_path(path),
+                }
+            }
+            (Way::Ended, _) => {}
         }
         let close = match data.flow {
             Flow::None => None,

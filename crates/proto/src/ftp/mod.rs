@@ -222,7 +222,11 @@ impl Node {
     fn up(&mut self, now: Time, path: PathId, info: &PathInfo) {
         if let Some(ticket) = info.asked {
             match self.core.asked(ticket) {
-                Some(id) => self.core.data_up(id, path),
+                Some(id) if self.is_expected(id, info) => self.core.data_up(id, path),
+                Some(id) => {
+                    self.core.reset_path(path);
+                    self.core.data_not_made(id, EffectError::NotAllowed);
+                }
                 None => self.core.close_path(path),
             }
             return;
@@ -242,6 +246,21 @@ impl Node {
         }
         self.servers.insert(path, server::Session::new(path, info.ends, &self.server));
         self.core.expect(path, now, self.server.idle, "silence of a client");
+    }
+
+    /// Whether a data connection comes from the host of its control connection, or need not (RFC 2577
+    /// §6). What the driver does not know is no reason to refuse it.
+    fn is_expected(&self, id: data::DataId, info: &PathInfo) -> bool {
+        let Some(data) = self.core.data.get(&id) else { return false };
+        let (ends, any) = match (self.clients.get(&data.control), self.servers.get(&data.control)) {
+            (Some(client), _) => (client.control.ends, self.client.third_party),
+            (None, Some(server)) => (server.control.ends, self.server.third_party),
+            (None, None) => return false,
+        };
+        match (ends, info.ends) {
+            (Some((_, control)), Some((_, data))) => any || control.ip() == data.ip(),
+            (Some(_) | None, _) => true,
+        }
     }
 
     fn down(&mut self, now: Time, path: PathId) {
@@ -363,7 +382,7 @@ impl Node {
                         client.listening(address);
                     }
                 }
-                Err(error) => self.core.data_events.push_back((id, DataEvent::NotMade(error))),
+                Err(error) => self.core.data_not_made(id, error),
             }
         }
     }

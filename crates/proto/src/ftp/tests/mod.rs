@@ -181,6 +181,91 @@ fn a_data_connection_that_breaks_ends_the_request_and_what_waits_goes_on() {
 }
 
 #[test]
+fn a_part_of_a_file_is_never_taken_for_all_of_it() {
+    // A client takes back what it sends; a sender's store fails in the midst of it.
+    for (host, fetch) in [(0, false), (0, true), (1, true)] {
+        let mut world = worlds();
+        let id = if fetch {
+            world.file(1, "a", &octets(2_000_000));
+            world.on_node(0, |node| node.get(SERVER, "a", file("b")).unwrap())
+        } else {
+            world.file(0, "a", &octets(2_000_000));
+            put(&mut world, "a", "b")
+        };
+        world.run_until(Time::from_secs(6));
+        assert_eq!((world.streams(), world.resets), (2, 0), "it is under way");
+        if host == 0 {
+            let now = world.now;
+            assert!(world.on_node(0, |node| node.cancel(now, id)));
+        } else {
+            world.fail_reads = true;
+        }
+        world.run();
+        assert!(outcome(&world, id).is_err());
+        assert_eq!(world.resets, 1, "{host} {fetch}");
+        let whole = |told: &Indication| matches!(told, Indication::Received { .. });
+        assert!(!world.hosts[1].told.iter().any(whole));
+        assert_eq!(world.content(0, "b"), None);
+    }
+}
+
+/// What a server asks its driver for when a data connection of another host than its client's comes.
+fn visited_by_another(third_party: bool, ours: bool) -> Vec<Effect> {
+    let server = ServerConfig { third_party, ..ServerConfig::default() };
+    let mut node = Node::new(Config { server, ..Config::default() });
+    let ends = |peer: &str| {
+        let ends = Some(("10.0.0.2:21".parse().unwrap(), peer.parse().unwrap()));
+        PathInfo { ends, ..PathInfo::stream() }
+    };
+    let now = Time::ZERO;
+    node.handle_input(now, Input::Path(PathId(9), PathEvent::Up(ends("10.0.0.1:4000"))));
+    let lines = b"USER a\r\nPASS b\r\nPASV\r\n";
+    node.handle_input(now, Input::Receive(engine::Receive::datagram(PathId(9), lines)));
+    let Some(Effect::Listen { ticket, .. }) = node.poll_effect() else { panic!("it listens") };
+    let address = Completion::Listening("10.0.0.2:5000".parse().unwrap());
+    node.handle_input(now, Input::Done(ticket, Ok(address)));
+    let peer = if ours { "10.0.0.1:4001" } else { "10.0.0.66:4001" };
+    let info = PathInfo { asked: Some(ticket), ..ends(peer) };
+    node.handle_input(now, Input::Path(PathId(10), PathEvent::Up(info)));
+    std::iter::from_fn(|| node.poll_effect()).collect()
+}
+
+#[test]
+fn a_data_connection_of_somebody_else_is_reset_unless_it_is_welcome() {
+    let path = PathId(10);
+    assert_eq!(visited_by_another(false, false), [Effect::ResetPath { path }]);
+    // What comes before the command is held back.
+    let kept = [Effect::PauseRead { path }];
+    assert_eq!(visited_by_another(false, true), kept);
+    assert_eq!(visited_by_another(true, false), kept);
+}
+
+#[test]
+fn a_client_goes_to_the_server_wherever_the_reply_to_pasv_leads() {
+    for (third_party, goal) in [(false, "10.0.0.2:1540"), (true, "10.9.9.9:1540")] {
+        let client = ClientConfig { third_party, ..ClientConfig::default() };
+        let mut node = Node::new(Config { client, ..Config::default() });
+        let now = Time::ZERO;
+        node.get(PathId(1), "f", file("f")).unwrap();
+        let ends = Some(("10.0.0.1:4000".parse().unwrap(), "10.0.0.2:21".parse().unwrap()));
+        let info = PathInfo { ends, ..PathInfo::stream() };
+        node.handle_input(now, Input::Path(PathId(1), PathEvent::Up(info)));
+        let say = |node: &mut Node, lines: &[u8]| {
+            let lines = engine::Receive::datagram(PathId(1), lines);
+            node.handle_input(now, Input::Receive(lines));
+            std::iter::from_fn(|| node.poll_effect()).collect::<Vec<_>>()
+        };
+        let effects = say(&mut node, b"220 a\r\n230 b\r\n200 c\r\n");
+        let ticket = effects.iter().find_map(Effect::ticket).unwrap();
+        let opened = Completion::Opened { file: engine::FileId(1), len: 0, modified: None };
+        node.handle_input(now, Input::Done(ticket, Ok(opened)));
+        let effects = say(&mut node, b"227 Passive (10,9,9,9,6,4)\r\n");
+        let [Effect::Connect { to, .. }] = effects[..] else { panic!("{effects:?}") };
+        assert_eq!(to, goal.parse().unwrap());
+    }
+}
+
+#[test]
 fn silence_ends_a_session() {
     let server = ServerConfig { idle: Duration::from_secs(30), ..ServerConfig::default() };
     let mut node = Node::new(Config { server, ..Config::default() });

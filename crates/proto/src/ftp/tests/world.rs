@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{
     Completion, Effect, EffectError, Engine, FileName, Input, MemoryStore, PathEvent, PathId,
-    PathInfo, Receive, Ticket, Time, TxBuf,
+    PathInfo, Receive, StoreEffect, Ticket, Time, TxBuf,
 };
 
 use super::super::{Config, Indication, Node};
@@ -31,6 +31,8 @@ enum Item {
     Bytes(Vec<u8>),
     End,
     Gone,
+    /// It overtakes what waits to be read.
+    Reset,
 }
 
 /// One direction of a stream.
@@ -66,6 +68,10 @@ pub(super) struct World {
     pub(super) piece: usize,
     /// No data connection reaches its goal.
     pub(super) firewall: bool,
+    /// Stores fail to read from now on.
+    pub(super) fail_reads: bool,
+    /// Data connections that were reset.
+    pub(super) resets: usize,
     /// All lines that went over the first control connection, with the host that said them.
     pub(super) said: Vec<(usize, String)>,
 }
@@ -92,6 +98,8 @@ impl World {
             count: 0,
             piece: 1460,
             firewall: false,
+            fail_reads: false,
+            resets: 0,
             said: Vec::new(),
         }
     }
@@ -197,7 +205,8 @@ impl World {
 
     fn arrive(&mut self, stream: usize, end: usize, item: Item) {
         let half = &mut self.streams[stream].halves[end];
-        if half.paused || !half.arrived.is_empty() {
+        let waits = half.paused || !half.arrived.is_empty();
+        if waits && !matches!(item, Item::Reset) {
             half.arrived.push_back(item);
             return;
         }
@@ -219,7 +228,7 @@ impl World {
                 Input::Receive(Receive::datagram(path, bytes))
             }
             Item::End => Input::Path(path, PathEvent::ReadClosed),
-            Item::Gone => Input::Path(path, PathEvent::Down),
+            Item::Gone | Item::Reset => Input::Path(path, PathEvent::Down),
         };
         self.hosts[host].node.handle_input(self.now, input);
         self.drain(host);
@@ -314,7 +323,10 @@ impl World {
     fn effect(&mut self, host: usize, effect: Effect) {
         match effect {
             Effect::Store(effect) => {
+                let fails = self.fail_reads && matches!(effect, StoreEffect::Read { .. });
                 if let Some((ticket, answer)) = self.hosts[host].store.execute(effect) {
+                    let failure = EffectError::Failed("a bad sector".to_owned());
+                    let answer = if fails { Err(failure) } else { answer };
                     let at = self.now + Duration::from_millis(1);
                     self.at(at, Event::Answer { host, ticket, answer });
                 }
@@ -339,9 +351,14 @@ impl World {
             Effect::ClosePath { path } => self.close(host, path),
             Effect::PauseRead { path } => self.pause(host, path, true),
             Effect::ResumeRead { path } => self.pause(host, path, false),
-            Effect::StopConnecting { .. }
-            | Effect::ResetPath { .. }
-            | Effect::NoDelay { .. }
+            Effect::StopConnecting { ticket } => {
+                self.events.retain(|_, event| {
+                    !matches!(event, Event::Connect { from, ticket: other, .. }
+                        if (*from, *other) == (host, ticket))
+                });
+            }
+            Effect::ResetPath { path } => self.reset(host, path),
+            Effect::NoDelay { .. }
             | Effect::ShutdownWrite { .. }
             | Effect::StartTls { .. } => panic!("nobody asks for it"),
         }
@@ -360,6 +377,20 @@ impl World {
         for item in [Item::End, Item::Gone] {
             self.at(self.now + DELAY, Event::Arrive { stream, end, item });
         }
+    }
+
+    /// What was sent does not arrive any more, and the peer hears of that.
+    fn reset(&mut self, host: usize, path: PathId) {
+        let Some((stream, end)) = self.find(host, path) else { return };
+        let half = &mut self.streams[stream].halves[end];
+        half.closed = true;
+        half.kept.clear();
+        self.resets += 1;
+        self.events.retain(|_, event| {
+            !matches!(event, Event::Arrive { stream: other, end: from, .. }
+                if (*other, *from) == (stream, end))
+        });
+        self.at(self.now + DELAY, Event::Arrive { stream, end, item: Item::Reset });
     }
 
     fn pause(&mut self, host: usize, path: PathId, paused: bool) {
