@@ -113,6 +113,10 @@ pub enum Effect {
         from: Option<SocketAddr>,
         /// Whereto.
         to: SocketAddr,
+        /// Whether the stream may go on without octets that do not come, each of which is then told
+        /// of ([`PathEvent::Missing`](crate::PathEvent::Missing)). That takes a driver and a peer that
+        /// know of it; with others nothing is left out.
+        best_effort: bool,
     },
     /// Connect no longer the stream of an [`Effect::Connect`] that has not come up. Not answered.
     StopConnecting {
@@ -128,6 +132,8 @@ pub enum Effect {
         ticket: Ticket,
         /// The stream whose peer is expected: the address is one that this peer reaches.
         near: PathId,
+        /// Whether the stream may go on without octets that do not come, as in [`Effect::Connect`].
+        best_effort: bool,
     },
     /// Wait no longer for the stream of a [`Effect::Listen`] that has not come. Not answered.
     StopListening {

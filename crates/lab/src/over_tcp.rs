@@ -319,6 +319,7 @@ impl OverTcpEngine {
                 ftp::Indication::Aborted { name, incoming, .. } => theirs(name, !incoming),
                 ftp::Indication::LoggedIn { .. }
                 | ftp::Indication::Answered { .. }
+                | ftp::Indication::Missing { .. }
                 | ftp::Indication::Refused { .. } => None,
             },
             Told::Program(told) => match told {
@@ -345,14 +346,18 @@ impl OverTcpIndication {
     fn result(&self) -> Option<Result<(), String>> {
         match &self.told {
             Told::Ftp(told) => match told {
-                ftp::Indication::Finished { .. }
-                | ftp::Indication::Received { .. }
-                | ftp::Indication::Sent { .. } => Some(Ok(())),
+                ftp::Indication::Finished { missing, .. }
+                | ftp::Indication::Received { missing, .. } => Some(match missing {
+                    0 => Ok(()),
+                    _ => Err(format!("{missing} octets did not come: zeros stand in their place")),
+                }),
+                ftp::Indication::Sent { .. } => Some(Ok(())),
                 ftp::Indication::Failed { why, .. } => Some(Err(why.to_string())),
                 ftp::Indication::Aborted { .. } => Some(Err(BROKE_OFF.to_owned())),
                 ftp::Indication::Refused { .. } => Some(Err(NO_ROOM.to_owned())),
                 ftp::Indication::LoggedIn { .. }
                 | ftp::Indication::Begun { .. }
+                | ftp::Indication::Missing { .. }
                 | ftp::Indication::Answered { .. } => None,
             },
             Told::Program(told) => match told {

@@ -164,6 +164,8 @@ impl Outflow {
 #[derive(Debug)]
 pub(crate) struct Inflow {
     file: FileId,
+    /// Where it begins in the file.
+    pub(crate) origin: u64,
     next_write: u64,
     /// Octets that are being written.
     pub(crate) writing: usize,
@@ -184,6 +186,7 @@ impl Inflow {
     pub(crate) fn new(file: FileId, offset: u64, representation: Representation) -> Self {
         Self {
             file,
+            origin: offset,
             next_write: offset,
             writing: 0,
             writes: 0,

@@ -108,7 +108,7 @@ impl Path {
             PathEvent::Down => self.up = false,
             PathEvent::Blocked => self.blocked = true,
             PathEvent::Writable => self.blocked = false,
-            PathEvent::ReadClosed | PathEvent::Secured(_) => {}
+            PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
         }
         let least = pacing.pace_as.map_or(Duration::ZERO, |len| self.time_of(len));
         self.interval = pacing.interval.max(least);

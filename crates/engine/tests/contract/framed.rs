@@ -96,6 +96,7 @@ impl Framed {
                 self.notes.push_back(Note::PeerDone);
                 self.close_when_done();
             }
+            PathEvent::Missing { .. } => panic!("no stream here leaves anything out"),
             PathEvent::Secured(names) => {
                 self.state = State::Open;
                 self.notes.push_back(Note::Secured(names));

@@ -71,7 +71,7 @@ impl Proxy {
             PathEvent::Up(_) | PathEvent::Writable => self.sides[side] = Side::Up,
             PathEvent::Blocked => self.sides[side] = Side::Blocked,
             PathEvent::ReadClosed => self.flows[side].ended = true,
-            PathEvent::Secured(_) => {}
+            PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
             PathEvent::Down => {
                 // What came from it still goes out; what was for it goes nowhere.
                 self.sides[side] = Side::Closed;

@@ -124,7 +124,10 @@ impl Engine for Span {
             Input::Receive(receive) => receive.datagrams().for_each(|bytes| self.receive(bytes)),
             Input::Path(_, PathEvent::Up(_) | PathEvent::Writable) => self.up = true,
             Input::Path(_, PathEvent::Down | PathEvent::Blocked) => self.up = false,
-            Input::Path(_, PathEvent::ReadClosed | PathEvent::Secured(_)) => {}
+            Input::Path(
+                _,
+                PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_),
+            ) => {}
             Input::Done(ticket, answer) => {
                 assert_eq!((ticket.0 + 1, answer), (self.tickets, Ok(Completion::Done)));
                 if let Some(sending) = &mut self.sending {
@@ -278,7 +281,10 @@ impl Engine for Courier {
             }
             Input::Path(_, PathEvent::Writable) => self.up = true,
             Input::Path(_, PathEvent::Down | PathEvent::Blocked) => self.up = false,
-            Input::Path(_, PathEvent::ReadClosed | PathEvent::Secured(_)) => {}
+            Input::Path(
+                _,
+                PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_),
+            ) => {}
             Input::Done(_, answer) => self.done(answer),
         }
         self.go_on();

@@ -5,7 +5,8 @@ use proto::{ftp, programs};
 use serde::{Deserialize, Serialize};
 
 use super::at_least;
-use super::form::Form;
+use super::form::{Form, Switch};
+use super::scps::BetsSettings;
 use super::tcp::TcpSettings;
 use crate::over_tcp::OverTcpConfig;
 use crate::quantity::{Size, Span};
@@ -18,6 +19,9 @@ pub struct OverTcpSettings {
     /// Who opens the data connection: `pasv`, `epsv` or `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Data>,
+    /// Whether data connections may lead to, and come from, other hosts than control connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub third_party: Option<bool>,
     /// How long a client waits while nothing comes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
@@ -36,6 +40,10 @@ pub struct OverTcpSettings {
     /// How long it waits before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_wait: Option<Span>,
+    /// Whether data connections go on without what does not come, and how long they try; or `off`
+    /// (SCPS-FP).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bets: Option<Switch<BetsSettings>>,
     /// What a program does that is modelled in place of FTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramSettings>,
@@ -125,22 +133,36 @@ impl OverTcpSettings {
         ] {
             *to = given.map_or(*to, Span::duration);
         }
+        if let Some(third_party) = self.third_party {
+            (ftp.client.third_party, ftp.server.third_party) = (third_party, third_party);
+        }
         self.apply_scps(ftp)?;
+        if let Some(Switch::On(bets)) = &self.bets {
+            bets.apply("bets", &mut config.streams.best_effort)?;
+        }
         self.tcp.as_ref().map_or(Ok(()), |tcp| tcp.apply(&mut config.streams.options))
     }
 
     fn apply_scps(&self, ftp: &mut ftp::Config) -> Result<(), SpecError> {
         super::not_often("restart_wait", self.restart_wait)?;
         let Some(scps) = &mut ftp.client.scps else {
-            let said = self.auto_restart.is_some()
-                || self.restarts.is_some()
-                || self.restart_wait.is_some();
-            let message = "auto_restart, restarts and restart_wait are for scps-fp";
-            return if said { Err(SpecError::invalid(message)) } else { Ok(()) };
+            let said = [
+                ("auto_restart", self.auto_restart.is_some()),
+                ("restarts", self.restarts.is_some()),
+                ("restart_wait", self.restart_wait.is_some()),
+                ("bets", self.bets.is_some()),
+            ];
+            return match said.iter().find(|(_, given)| *given) {
+                Some((key, _)) => Err(SpecError::invalid(format!("{key} is for scps-fp"))),
+                None => Ok(()),
+            };
         };
         scps.auto_restart = self.auto_restart.unwrap_or(scps.auto_restart);
         scps.restarts = self.restarts.unwrap_or(scps.restarts);
         scps.restart_wait = self.restart_wait.map_or(scps.restart_wait, Span::duration);
+        if let Some(bets) = &self.bets {
+            scps.best_effort = matches!(bets, Switch::On(_));
+        }
         Ok(())
     }
 
@@ -153,8 +175,13 @@ impl OverTcpSettings {
         };
         let of_ftp = [
             ("data", self.data.is_some()),
+            ("third_party", self.third_party.is_some()),
             ("idle", self.idle.is_some()),
             ("data_timeout", self.data_timeout.is_some()),
+            ("auto_restart", self.auto_restart.is_some()),
+            ("restarts", self.restarts.is_some()),
+            ("restart_wait", self.restart_wait.is_some()),
+            ("bets", self.bets.is_some()),
         ];
         if let Some((key, _)) = of_ftp.iter().find(|(_, given)| *given) {
             return Err(SpecError::invalid(format!("{key} is for ftp")));
@@ -201,7 +228,12 @@ impl OverTcpSettings {
             auto_restart: scps.map(|scps| scps.auto_restart),
             restarts: scps.map(|scps| scps.restarts),
             restart_wait: scps.map(|scps| Span(scps.restart_wait)),
+            bets: scps.map(|scps| match scps.best_effort {
+                true => Switch::On(BetsSettings::of_fields(&config.streams.best_effort)),
+                false => Switch::Off,
+            }),
             program: None,
+            third_party: Some(ftp.server.third_party),
             data: Data::of(&ftp.client.data),
             timeout: Some(Span(ftp.client.timeout)),
             idle: Some(Span(ftp.server.idle)),

@@ -169,6 +169,18 @@ impl<'de> Deserialize<'de> for RouteRate {
     }
 }
 
+impl BetsSettings {
+    /// Changes the service to what is said here under `key`.
+    pub(super) fn apply(&self, key: &str, bets: &mut scps::Bets) -> Result<(), SpecError> {
+        if self.transmissions == Some(0) {
+            let text = format!("{key}.transmissions is 0; it must be at least 1");
+            return Err(SpecError::invalid(text));
+        }
+        self.apply_fields(bets);
+        Ok(())
+    }
+}
+
 impl ScpsSettings {
     /// Changes SCPS-TP, which is switched on if it was off, to what is said here.
     pub(super) fn apply(&self, before: Option<scps::Scps>) -> Result<scps::Scps, SpecError> {
@@ -178,11 +190,7 @@ impl ScpsSettings {
             None => {}
             Some(Switch::Off) => scps.bets = None,
             Some(Switch::On(bets)) => {
-                bets.apply_fields(scps.bets.get_or_insert_default());
-                if bets.transmissions == Some(0) {
-                    let text = "tcp.scps.bets.transmissions is 0; it must be at least 1";
-                    return Err(SpecError::invalid(text));
-                }
+                bets.apply("tcp.scps.bets", scps.bets.get_or_insert_default())?;
             }
         }
         self.apply_snack(&mut scps)?;

@@ -52,6 +52,16 @@ pub(super) enum What {
     Say(String),
 }
 
+impl What {
+    /// The file's name at the server.
+    fn name(&self) -> &str {
+        match self {
+            Self::Put { name, .. } | Self::Get { name, .. } => name,
+            Self::Say(_) => "",
+        }
+    }
+}
+
 /// What is put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -69,9 +79,10 @@ enum Stage {
     User,
     Password,
     Type,
-    /// The replies to ARST and SUPP.
+    /// The replies to ARST, SUPP and BETS.
     Restartable,
     Brief,
+    BestEffort,
     /// Its own file is being opened.
     Open,
     /// The reply to PASV, EPSV or PORT.
@@ -102,6 +113,8 @@ struct Current {
     spool: Option<FileName>,
     /// Octets that crossed, once the data connection has done its part.
     octets: Option<u64>,
+    /// Octets that did not come.
+    missing: u64,
     /// The last reply came.
     confirmed: bool,
     installing: bool,
@@ -120,6 +133,8 @@ pub(super) struct Session {
     scps: Option<ScpsClient>,
     /// The server knows restarts.
     restartable: bool,
+    /// Data connections are best-effort at the server, and so they are here.
+    best_effort: bool,
 }
 
 /// Octets of a reply of several lines that are kept for people.
@@ -136,6 +151,7 @@ impl Session {
             data: config.data,
             scps: config.scps.clone(),
             restartable: false,
+            best_effort: false,
         }
     }
 
@@ -257,7 +273,11 @@ impl Session {
                 self.restartable = class == 2;
                 self.make_brief(core);
             }
-            (Stage::Brief, _) => self.next(core),
+            (Stage::Brief, _) => self.make_best_effort(core),
+            (Stage::BestEffort, class) => {
+                self.best_effort = class == 2;
+                self.next(core);
+            }
             (Stage::Size, class) => self.heard_size((class == 2).then_some(&reply), config, core),
             (Stage::Offset, 3) => self.transfer(),
             (Stage::Said, 2) => {
@@ -277,6 +297,7 @@ impl Session {
                 }
                 if let Some(current) = &mut self.current {
                     current.confirmed = true;
+                    current.missing += missing_by(&reply.text);
                 }
                 self.finish_if_done(core);
             }
@@ -310,6 +331,13 @@ impl Session {
     fn make_brief(&mut self, core: &mut Core) {
         if self.scps.as_ref().is_some_and(|scps| scps.suppress) {
             return self.ask(&Command::Supp, Stage::Brief);
+        }
+        self.make_best_effort(core);
+    }
+
+    fn make_best_effort(&mut self, core: &mut Core) {
+        if self.scps.as_ref().is_some_and(|scps| scps.best_effort) {
+            return self.ask(&Command::Bets, Stage::BestEffort);
         }
         self.next(core);
     }
@@ -346,6 +374,7 @@ impl Session {
             flow: None,
             spool,
             octets: None,
+            missing: 0,
             confirmed: false,
             installing: false,
         });
@@ -442,7 +471,7 @@ impl Session {
             DataConnection::Pasv => self.ask(&Command::Pasv, Stage::Way),
             DataConnection::Epsv => self.ask(&Command::Epsv(""), Stage::Way),
             DataConnection::Port => {
-                let data = core.listen(self.control.path);
+                let data = core.listen(self.control.path, self.best_effort);
                 if let Some(current) = &mut self.current {
                     current.data = Some(data);
                 }
@@ -474,10 +503,10 @@ impl Session {
                 }
             }
         };
-        let path = self.control.path;
+        let (path, best_effort) = (self.control.path, self.best_effort);
         let Some(current) = &mut self.current else { return };
         if let Some(address) = address {
-            current.data = Some(core.connect(path, address));
+            current.data = Some(core.connect(path, address, best_effort));
         }
         match current.offset {
             0 => self.transfer(),
@@ -527,8 +556,18 @@ impl Session {
         let Some(current) = &mut self.current else { return };
         match event {
             DataEvent::Up => {}
-            DataEvent::Complete { octets, .. } => {
+            DataEvent::Missing { offset, octets } => {
+                let name = current.request.what.name().to_owned();
+                core.indicate(Indication::Missing {
+                    path: self.control.path,
+                    name,
+                    offset,
+                    octets,
+                });
+            }
+            DataEvent::Complete { octets, missing, .. } => {
                 current.octets = Some(octets);
+                current.missing += missing;
                 self.finish_if_done(core);
             }
             // The server's reply says more than that, if there comes one.
@@ -565,7 +604,8 @@ impl Session {
             core.drop_data(data);
         }
         let octets = current.offset + current.octets.unwrap_or_default();
-        core.indicate(Indication::Finished { request: current.request.id, octets });
+        let (request, missing) = (current.request.id, current.missing);
+        core.indicate(Indication::Finished { request, octets, missing });
         self.next(core);
     }
 
@@ -631,6 +671,16 @@ impl Session {
         core.indicate(Indication::Failed { request: id, why: Failure::Cancelled });
         true
     }
+}
+
+/// How a server says in its last reply how many octets it lacks.
+pub(super) const MISSING: &str = "Missing: ";
+
+/// Octets that a server lacks, by its last reply.
+fn missing_by(text: &str) -> u64 {
+    let Some((_, after)) = text.split_once(MISSING) else { return 0 };
+    let digits = after.split(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 /// Where a file is that comes and has no name yet.

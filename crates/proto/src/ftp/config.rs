@@ -48,16 +48,20 @@ pub struct ScpsClient {
     pub restart_wait: Duration,
     /// Whether the server leaves out the texts of its replies (SUPP).
     pub suppress: bool,
+    /// Whether data connections go on without octets that do not come (BETS), where the driver and the
+    /// server know of that. Zeros stand in their place, and users are told.
+    pub best_effort: bool,
 }
 
 impl Default for ScpsClient {
-    /// On, 99 times, after five seconds; with texts.
+    /// On, 99 times, after five seconds; with texts, and all that was sent.
     fn default() -> Self {
         Self {
             auto_restart: true,
             restarts: 99,
             restart_wait: Duration::from_secs(5),
             suppress: false,
+            best_effort: false,
         }
     }
 }

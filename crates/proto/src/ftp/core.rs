@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use engine::{
-    Effect, FilestoreRequest, PathId, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
+    Effect, FileName, FilestoreRequest, PathId, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 use wire::ftp::{LineError, Lines};
 
@@ -76,9 +76,14 @@ impl Control {
         self.closing
     }
 
+    /// Whether something can be sent now.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.blocked && !self.out.is_empty()
+    }
+
     /// What can be sent now.
     pub(super) fn take(&mut self, len: usize) -> Option<Bytes> {
-        if self.blocked || self.out.is_empty() {
+        if !self.is_ready() {
             return None;
         }
         Some(self.out.split_to(self.out.len().min(len)).freeze())
@@ -100,6 +105,10 @@ pub(super) struct Core {
     pub(super) data: BTreeMap<DataId, Data>,
     pub(super) data_paths: BTreeMap<PathId, DataId>,
     pub(super) data_events: VecDeque<(DataId, DataEvent)>,
+    /// Files that clients store here, and by whom each was begun last.
+    storing: BTreeMap<FileName, PathId>,
+    /// Clients whose file another one stores now.
+    pub(super) superseded: VecDeque<PathId>,
     /// The data connection that sent last: the next one in turn comes first.
     pub(super) last_sender: DataId,
     uses: BTreeMap<Ticket, Use>,
@@ -117,6 +126,8 @@ impl Core {
             data: BTreeMap::new(),
             data_paths: BTreeMap::new(),
             data_events: VecDeque::new(),
+            storing: BTreeMap::new(),
+            superseded: VecDeque::new(),
             last_sender: DataId(0),
             uses: BTreeMap::new(),
             tickets: 0,
@@ -147,6 +158,22 @@ impl Core {
         self.uses.remove(&ticket)
     }
 
+    /// A client begins to store a file: whoever was at it before, and may be gone without a word, is not
+    /// any more.
+    pub(super) fn begin_storing(&mut self, file: FileName, control: PathId) {
+        let before = self.storing.insert(file, control);
+        self.superseded.extend(before.filter(|before| *before != control));
+    }
+
+    /// A client stores a file no longer; `false` if it is another's.
+    pub(super) fn end_storing(&mut self, file: &FileName, control: PathId) -> bool {
+        let is_own = self.storing.get(file) == Some(&control);
+        if is_own {
+            self.storing.remove(file);
+        }
+        is_own
+    }
+
     /// The data connection that a path was asked for as.
     pub(super) fn asked(&mut self, ticket: Ticket) -> Option<DataId> {
         match self.uses.get(&ticket) {
@@ -165,16 +192,16 @@ impl Core {
     }
 
     /// Connects to an address.
-    pub(super) fn connect(&mut self, control: PathId, to: SocketAddr) -> DataId {
+    pub(super) fn connect(&mut self, control: PathId, to: SocketAddr, best_effort: bool) -> DataId {
         let ticket = self.next_ticket();
-        self.effects.push_back(Effect::Connect { ticket, from: None, to });
+        self.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort });
         self.add_data(control, ticket, Way::Connecting(ticket))
     }
 
     /// Waits for a connection; the answer to `Use::Data` says where.
-    pub(super) fn listen(&mut self, control: PathId) -> DataId {
+    pub(super) fn listen(&mut self, control: PathId, best_effort: bool) -> DataId {
         let ticket = self.next_ticket();
-        self.effects.push_back(Effect::Listen { ticket, near: control });
+        self.effects.push_back(Effect::Listen { ticket, near: control, best_effort });
         self.add_data(control, ticket, Way::Listening(ticket))
     }
 
@@ -182,7 +209,7 @@ impl Core {
         self.data_made += 1;
         let id = DataId(self.data_made);
         self.uses.insert(ticket, Use::Data(id));
-        self.data.insert(id, Data { control, way, flow: Flow::None });
+        self.data.insert(id, Data { control, way, flow: Flow::None, missing: 0 });
         id
     }
 

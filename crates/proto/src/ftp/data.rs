@@ -45,6 +45,15 @@ pub(super) enum DataEvent {
         octets: u64,
         /// Their CRC, if it was wanted.
         crc: Option<u32>,
+        /// Octets among them that did not come.
+        missing: u64,
+    },
+    /// Octets did not come, and zeros stand in their place in the file.
+    Missing {
+        /// Where they begin in the file.
+        offset: u64,
+        /// How many.
+        octets: u64,
     },
     /// There will be no data connection.
     NotMade(EffectError),
@@ -60,6 +69,8 @@ pub(super) struct Data {
     pub(super) control: PathId,
     pub(super) way: Way,
     pub(super) flow: Flow,
+    /// Octets that did not come.
+    pub(super) missing: u64,
 }
 
 impl Core {
@@ -124,6 +135,15 @@ impl Core {
                 self.pause(path, true);
             }
         }
+    }
+
+    /// Octets did not come on a best-effort data connection.
+    pub(super) fn data_missing(&mut self, id: DataId, (offset, octets): (u64, u64)) {
+        let Some(data) = self.data.get_mut(&id) else { return };
+        data.missing += octets;
+        let begin = if let Flow::In(inflow) = &data.flow { inflow.origin } else { 0 };
+        let event = DataEvent::Missing { offset: begin + offset, octets };
+        self.data_events.push_back((id, event));
     }
 
     /// Octets that crossed a data connection.
@@ -200,7 +220,8 @@ impl Core {
             }
             (Flow::In(inflow), Job::Sync, _) => {
                 inflow.synced = true;
-                let event = DataEvent::Complete { octets: inflow.received, crc: inflow.crc() };
+                let (octets, crc) = (inflow.received, inflow.crc());
+                let event = DataEvent::Complete { octets, crc, missing: data.missing };
                 self.data_events.push_back((id, event));
             }
             // An answer that no request of this flow can have.
@@ -237,30 +258,25 @@ impl Core {
         if !out.is_over() {
             return;
         }
-        let event = DataEvent::Complete { octets: out.sent, crc: out.crc() };
+        let event = DataEvent::Complete { octets: out.sent, crc: out.crc(), missing: 0 };
         data.way = Way::Ended;
         self.data_paths.remove(&path);
         self.close_path(path);
         self.data_events.push_back((id, event));
     }
 
-    /// Forgets a data connection, and its file with it. One that is up with a file on it is reset: its
-    /// end would be taken for the end of the file.
+    /// Forgets a data connection, and its file with it. One that is up is reset: its end would be taken
+    /// for the end of a file, which is empty if nothing was sent.
     pub(super) fn drop_data(&mut self, id: DataId) {
         let Some(data) = self.data.remove(&id) else { return };
-        match (data.way, &data.flow) {
-            (Way::Connecting(ticket), _) => {
-                self.give_up(ticket, Effect::StopConnecting { ticket });
-            }
-            (Way::Listening(ticket), _) => self.give_up(ticket, Effect::StopListening { ticket }),
-            (Way::Up { path, .. }, flow) => {
+        match data.way {
+            Way::Connecting(ticket) => self.give_up(ticket, Effect::StopConnecting { ticket }),
+            Way::Listening(ticket) => self.give_up(ticket, Effect::StopListening { ticket }),
+            Way::Up { path, .. } => {
                 self.data_paths.remove(&path);
-                match flow {
-                    Flow::None => self.close_path(path),
-                    Flow::Out(_) | Flow::In(_) => self.reset_path(path),
-                }
+                self.reset_path(path);
             }
-            (Way::Ended, _) => {}
+            Way::Ended => {}
         }
         let close = match data.flow {
             Flow::None => None,

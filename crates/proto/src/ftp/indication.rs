@@ -33,7 +33,22 @@ pub enum Indication {
     Finished {
         /// Which request.
         request: RequestId,
-        /// Octets that crossed the data connection.
+        /// Octets of the file, from its beginning to where it ended.
+        octets: u64,
+        /// Octets among them that did not come: there are zeros in their place, here or at the server
+        /// if it says so. None but of a best-effort data connection.
+        missing: u64,
+    },
+    /// Octets of a file did not come on a best-effort data connection (BETS), to this client or server:
+    /// there are zeros in their place.
+    Missing {
+        /// The control connection.
+        path: PathId,
+        /// The file's name at the server.
+        name: String,
+        /// Where they begin: in the file, or in what crosses if lines are converted.
+        offset: u64,
+        /// How many.
         octets: u64,
     },
     /// A request came to nothing.
@@ -51,6 +66,8 @@ pub enum Indication {
         name: String,
         /// Octets that crossed the data connection.
         octets: u64,
+        /// Octets among them that did not come.
+        missing: u64,
     },
     /// As a server: all of a file was handed to the data connection.
     Sent {

@@ -26,8 +26,8 @@
 //! With [`ServerConfig::scps`] and [`ClientConfig::scps`] it is SCPS-FP (CCSDS 717.0-B-1): transfers that go
 //! on where they broke off, records that are read and changed by themselves, checksums, copies.
 //!
-//! Not done: STOU, the modes B and C, the structures R and P, TLS (RFC 4217); of SCPS-FP, best-effort
-//! transfers (BETS) and those between two servers.
+//! Not done: STOU, the modes B and C, the structures R and P, TLS (RFC 4217); of SCPS-FP, transfers
+//! between two servers.
 
 mod client;
 mod config;
@@ -37,9 +37,10 @@ mod indication;
 mod listing;
 mod server;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use engine::{
@@ -55,8 +56,8 @@ pub use indication::{Failure, Indication, RequestError, RequestId};
 use wire::ftp::{CONTROL_FILE, Command, ReadControl, UpdateControl};
 
 use client::{Request, Source, What};
-use core::{Core, Use};
-use data::{DataEvent, Way};
+use core::{Control, Core, Use};
+use data::Way;
 
 /// A client and server.
 #[derive(Debug)]
@@ -216,6 +217,12 @@ impl Node {
             PathEvent::ReadClosed => self.read_closed(path),
             // Nothing here asks for TLS.
             PathEvent::Secured(_) => {}
+            PathEvent::Missing { offset, octets } => {
+                // Control connections are not asked for as best-effort.
+                if let Some(id) = self.core.data_paths.get(&path) {
+                    self.core.data_missing(*id, (offset, octets));
+                }
+            }
         }
     }
 
@@ -227,7 +234,8 @@ impl Node {
                     self.core.reset_path(path);
                     self.core.data_not_made(id, EffectError::NotAllowed);
                 }
-                None => self.core.close_path(path),
+                // It was given up in the meantime.
+                None => self.core.reset_path(path),
             }
             return;
         }
@@ -397,6 +405,11 @@ impl Node {
                 server.data_event(event, &mut self.core);
             }
         }
+        while let Some(path) = self.core.superseded.pop_front() {
+            if let Some(server) = self.servers.get_mut(&path) {
+                server.superseded(&mut self.core);
+            }
+        }
         for server in self.servers.values_mut().filter(|server| server.has_work()) {
             server.work(now, &self.server, &mut self.core);
         }
@@ -441,20 +454,25 @@ impl Node {
 
     /// What a control connection has to say, in turn.
     fn control_to_send(&mut self, len: usize) -> Option<(PathId, Bytes)> {
-        let paths = self.clients.keys().chain(self.servers.keys());
-        let (later, earlier): (Vec<_>, Vec<_>) = paths.copied().partition(|path| *path > self.last);
-        for path in later.into_iter().chain(earlier) {
-            let control = match (self.clients.get_mut(&path), self.servers.get_mut(&path)) {
-                (Some(client), _) => &mut client.control,
-                (None, Some(server)) => &mut server.control,
-                (None, None) => continue,
-            };
-            if let Some(bytes) = control.take(len) {
-                self.last = path;
-                return Some((path, bytes));
-            }
-        }
-        None
+        let ready = |range: (Bound<PathId>, Bound<PathId>)| {
+            let clients = self.clients.range(range).map(|(path, client)| (*path, &client.control));
+            let servers = self.servers.range(range).map(|(path, server)| (*path, &server.control));
+            let is_ready = |(path, control): (PathId, &Control)| control.is_ready().then_some(path);
+            // The first of each: a node is mostly one of the two.
+            [clients.filter_map(is_ready).next(), servers.filter_map(is_ready).next()]
+        };
+        let later = (Bound::Excluded(self.last), Bound::Unbounded);
+        let earlier = (Bound::Unbounded, Bound::Included(self.last));
+        let first = |found: [Option<PathId>; 2]| found.into_iter().flatten().min();
+        let path = first(ready(later)).or_else(|| first(ready(earlier)))?;
+        let control = match (self.clients.get_mut(&path), self.servers.get_mut(&path)) {
+            (Some(client), _) => &mut client.control,
+            (None, Some(server)) => &mut server.control,
+            (None, None) => return None,
+        };
+        let bytes = control.take(len)?;
+        self.last = path;
+        Some((path, bytes))
     }
 }
 

@@ -12,6 +12,7 @@ use engine::{
 };
 use wire::ftp::{Command, HostPort, LineError, Representation};
 
+use super::client::MISSING;
 use super::config::{Accounts, ServerConfig};
 use super::core::{Control, Core, Use};
 use super::data::{DataEvent, DataId, Flow};
@@ -62,6 +63,8 @@ pub(super) enum Edit {
 #[derive(Debug)]
 struct Transfer {
     name: String,
+    /// The same as this server calls it, of one that the client stores.
+    file: Option<FileName>,
     /// The reply to its end.
     code: u16,
     /// The client sends it.
@@ -222,11 +225,20 @@ impl Session {
         }
         if let Some(transfer) = self.transfer.take() {
             let path = self.control.path;
-            let Transfer { name, incoming, .. } = transfer;
-            if incoming {
-                self.forget_partial(&name, core);
+            let Transfer { name, file, incoming, .. } = transfer;
+            // What another client goes on with is not this one's to remove.
+            if let Some(file) = file.filter(|file| core.end_storing(file, path)) {
+                self.forget_partial(file, core);
             }
             core.indicate(Indication::Aborted { path, name, incoming });
+        }
+    }
+
+    /// Another client stores the same file: one that comes again has lost this control connection.
+    pub(super) fn superseded(&mut self, core: &mut Core) {
+        if self.transfer.is_some() {
+            self.say(426, "Another client stores that file now.");
+            self.abort_transfer(core);
         }
     }
 
@@ -307,7 +319,7 @@ impl Session {
             Command::Pasv | Command::Epsv(_) => {
                 self.forget_way(core);
                 self.extended = matches!(command, Command::Epsv(_));
-                self.data = Some(core.listen(self.control.path));
+                self.data = Some(core.listen(self.control.path, self.is_best_effort()));
                 self.busy = true;
             }
             Command::Rest(offset) => {
@@ -582,14 +594,15 @@ impl Session {
             Job::Retrieve(name) => {
                 let offset = std::mem::take(&mut self.restart);
                 let flow = Outflow::file(file, offset, representation).with_crc(self.wants_crc());
-                let transfer = Transfer { name, code: 226, incoming: false };
+                let transfer = Transfer { name, file: None, code: 226, incoming: false };
                 self.begin(transfer, Flow::Out(flow), core);
             }
             Job::Store { name, offset } => {
                 self.restart = 0;
                 let flow = Inflow::new(file, offset.unwrap_or(len), representation);
                 let flow = flow.with_crc(self.wants_crc());
-                let transfer = Transfer { name, code: 226, incoming: true };
+                let file = self.resolve(&name);
+                let transfer = Transfer { name, file, code: 226, incoming: true };
                 self.begin(transfer, Flow::In(flow), core);
             }
             Job::Change(_) | Job::List { .. } | Job::Done(..) | Job::Edit(_) | Job::Forget => {
@@ -619,28 +632,49 @@ impl Session {
             return self.say(550, "There is no such file or directory.");
         }
         let flow = Flow::Out(Outflow::text(Bytes::from(text)));
-        let transfer = Transfer { name: String::new(), code: 226, incoming: false };
+        let transfer = Transfer { name: String::new(), file: None, code: 226, incoming: false };
         self.begin(transfer, flow, core);
     }
 
     fn begin(&mut self, transfer: Transfer, flow: Flow, core: &mut Core) {
         let data = match (self.data, self.target) {
             (Some(data), _) => data,
-            (None, Some(target)) => core.connect(self.control.path, target),
+            (None, Some(target)) => core.connect(self.control.path, target, self.is_best_effort()),
             // It went away while the file was opened.
             (None, None) => return self.say(425, "There is no data connection."),
         };
         self.data = Some(data);
+        if let Some(file) = &transfer.file {
+            core.begin_storing(file.clone(), self.control.path);
+        }
         self.transfer = Some(transfer);
         self.say(150, "The data connection follows.");
         core.begin(data, flow);
+    }
+
+    fn complete(&mut self, (octets, missing): (u64, u64), crc: Option<u32>, core: &mut Core) {
+        let Some(transfer) = self.transfer.take() else { return };
+        self.forget_way(core);
+        let Transfer { name, file, code, incoming } = transfer;
+        let path = self.control.path;
+        if let Some(file) = file {
+            core.end_storing(&file, path);
+        }
+        if incoming {
+            core.indicate(Indication::Received { path, name, octets, missing });
+        } else if !name.is_empty() {
+            core.indicate(Indication::Sent { path, name, octets });
+        }
+        let lacks = if missing > 0 { format!(" {MISSING}{missing}") } else { String::new() };
+        let sum = crc.map_or_else(String::new, |crc| format!(" CRC: {crc}"));
+        self.say(code, &format!("It is done.{lacks}{sum}"));
     }
 
     pub(super) fn data_event(&mut self, event: DataEvent, core: &mut Core) {
         if self.transfer.is_none() {
             // One that nobody used, or that came for nothing.
             match event {
-                DataEvent::Up | DataEvent::Complete { .. } => {}
+                DataEvent::Up | DataEvent::Complete { .. } | DataEvent::Missing { .. } => {}
                 DataEvent::NotMade(_) | DataEvent::Broken | DataEvent::Store(_) => {
                     self.forget_way(core);
                 }
@@ -649,19 +683,17 @@ impl Session {
         }
         match event {
             DataEvent::Up => {}
-            DataEvent::Complete { octets, crc } => {
-                let Some(transfer) = self.transfer.take() else { return };
-                self.forget_way(core);
-                let (path, name, code) = (self.control.path, transfer.name, transfer.code);
-                if transfer.incoming {
-                    core.indicate(Indication::Received { path, name, octets });
-                } else if !name.is_empty() {
-                    core.indicate(Indication::Sent { path, name, octets });
-                }
-                match crc {
-                    Some(crc) => self.say(code, &format!("It is done. CRC: {crc}")),
-                    None => self.say(code, "It is done."),
-                }
+            DataEvent::Missing { offset, octets } => {
+                let name = self.transfer.as_ref().map_or("", |transfer| &transfer.name).to_owned();
+                core.indicate(Indication::Missing {
+                    path: self.control.path,
+                    name,
+                    offset,
+                    octets,
+                });
+            }
+            DataEvent::Complete { octets, crc, missing } => {
+                self.complete((octets, missing), crc, core);
             }
             DataEvent::NotMade(error) => {
                 self.say(425, &format!("No data connection: {error}."));

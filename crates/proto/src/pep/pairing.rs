@@ -208,7 +208,12 @@ impl Pep {
         self.paths.insert(path, (id, CLIENT));
         self.timers.set(id, now + self.config.connect_timeout, ACCEPTING);
         let from = self.config.transparent.then_some(client);
-        self.effects.push_back(Effect::Connect { ticket: Ticket(id.0), from, to: server });
+        self.effects.push_back(Effect::Connect {
+            ticket: Ticket(id.0),
+            from,
+            to: server,
+            best_effort: false,
+        });
         self.indications.push_back(Indication::Opened { id, client, server });
         let statistics = &mut self.statistics;
         statistics.accepted += 1;
@@ -402,7 +407,7 @@ impl Engine for Pep {
                         self.pass_on_the_end(now, id, side);
                     }
                 }
-                PathEvent::Secured(_) => {}
+                PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
             },
             Input::Done(ticket, Err(_)) => self.not_connected(now, PairId(ticket.0)),
             Input::Done(_, Ok(_)) => {}

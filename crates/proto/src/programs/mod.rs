@@ -137,7 +137,7 @@ impl Node {
                 }
             }
             // Nothing here asks for TLS.
-            PathEvent::Secured(_) => {}
+            PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
         }
     }
 

@@ -44,6 +44,7 @@ impl Outside {
             | PathEvent::Blocked
             | PathEvent::Writable
             | PathEvent::ReadClosed
+            | PathEvent::Missing { .. }
             | PathEvent::Secured(_) => self.contains(path),
         }
     }

@@ -12,6 +12,7 @@ use engine::{
 use super::late::{Asked, Late};
 use super::outside::Outside;
 use super::streams::{Awaited, Owner, Phase, Stream, Streams};
+use crate::tcp::scps::{Bets, Hole, Scps};
 use crate::tcp::{
     self, Backlog, CloseReason, ConnectionId, Indication, ListenerId, Options, RequestError, State,
 };
@@ -41,6 +42,9 @@ pub struct Config {
     /// all others are the driver's: so a proxy stands between the two. The driver's have numbers below
     /// [`Config::DRIVERS`].
     pub beside: bool,
+    /// How long either side tries on streams that the engine above asks for as best-effort, unless
+    /// [`Config::options`] says it of all.
+    pub best_effort: Bets,
     /// Bounds on what is held, beyond those of the stack.
     pub limits: Limits,
 }
@@ -63,6 +67,7 @@ impl Default for Config {
             acceptance: Acceptance::AtOnce,
             linger: Duration::from_secs(60),
             beside: false,
+            best_effort: Bets::default(),
             limits: Limits::default(),
         }
     }
@@ -267,8 +272,8 @@ impl<A: Engine> OverTcp<A> {
             // Those that come beyond it try again by themselves.
             Indication::BacklogFull { .. }
             | Indication::Record { .. }
-            | Indication::Holes { .. }
             | Indication::PlainTcp { .. } => {}
+            Indication::Holes { connection } => self.left_out(now, connection),
         }
     }
 
@@ -365,6 +370,28 @@ impl<A: Engine> OverTcp<A> {
         self.tell(now, path, PathEvent::Up(PathInfo { ends, asked, ..PathInfo::stream() }));
     }
 
+    /// The settings of a connection, with the best-effort service or as configured.
+    fn options(&self, best_effort: bool) -> Options {
+        let mut options = self.config.options.clone();
+        if best_effort {
+            // A host without SCPS-TP has this of it and no more.
+            let alone = Scps { snack: None, suspends: false, ..Scps::default() };
+            let scps = options.scps.get_or_insert(alone);
+            scps.bets.get_or_insert(self.config.best_effort);
+        }
+        options
+    }
+
+    /// Tells of what did not come. What this side gave up the peer tells its own user of; holes that
+    /// nobody takes would hold the service back.
+    fn left_out(&mut self, now: Time, connection: ConnectionId) {
+        let Ok(holes) = self.below.take_holes(now, connection) else { return };
+        let Some((path, _)) = self.streams.of(connection) else { return };
+        for Hole { offset, octets } in holes.received {
+            self.tell(now, path, PathEvent::Missing { offset, octets });
+        }
+    }
+
     /// Something waits to be read, or the peer sends no more behind what does.
     fn arrived(&mut self, now: Time, connection: ConnectionId, ended: bool) {
         if let Some((path, stream)) = self.streams.of(connection) {
@@ -453,13 +480,14 @@ impl<A: Engine> OverTcp<A> {
         match effect {
             Effect::Store(_) => self.effects.push_back(effect),
             Effect::OpenPath { path } => self.open(now, path),
-            Effect::Connect { ticket, from, to } => {
+            Effect::Connect { ticket, from, to, best_effort } => {
                 let peers = &self.config.peers;
                 let path = self.streams.new_path(|path| peers.contains_key(&path));
-                self.connect(now, path, (from, to), Some(ticket));
+                let options = self.options(best_effort);
+                self.connect(now, path, (from, to), Some(ticket), options);
             }
-            Effect::Listen { ticket, near } => {
-                let answer = self.listen(ticket, near).map(Completion::Listening);
+            Effect::Listen { ticket, near, best_effort } => {
+                let answer = self.listen(ticket, near, best_effort).map(Completion::Listening);
                 self.answer(now, ticket, answer);
             }
             Effect::StopListening { ticket } => {
@@ -521,7 +549,7 @@ impl<A: Engine> OverTcp<A> {
             return;
         }
         match self.config.peers.get(&path).copied() {
-            Some(to) => self.connect(now, path, (None, to), None),
+            Some(to) => self.connect(now, path, (None, to), None, self.options(false)),
             None => self.tell(now, path, PathEvent::Down),
         }
     }
@@ -532,6 +560,7 @@ impl<A: Engine> OverTcp<A> {
         path: PathId,
         (from, to): (Option<SocketAddr>, SocketAddr),
         asked: Option<Ticket>,
+        options: Options,
     ) {
         if let Some(connection) = from.and_then(|from| self.late.claim((from, to))) {
             self.timers.cancel(connection);
@@ -543,7 +572,7 @@ impl<A: Engine> OverTcp<A> {
         let own = addresses.find(|address| address.is_ipv4() == to.is_ipv4());
         let local = from.or(own.map(|address| SocketAddr::new(*address, 0)));
         let connection = match local.filter(|_| !full) {
-            Some(local) => self.below.connect(now, local, to, self.config.options.clone()),
+            Some(local) => self.below.connect(now, local, to, options),
             None if full => Err(RequestError::Full),
             None => Err(RequestError::Address),
         };
@@ -573,7 +602,12 @@ impl<A: Engine> OverTcp<A> {
 
     /// Waits for one stream at the address that the peer of `near` reaches, at a port that nobody can
     /// guess.
-    fn listen(&mut self, ticket: Ticket, near: PathId) -> Result<SocketAddr, EffectError> {
+    fn listen(
+        &mut self,
+        ticket: Ticket,
+        near: PathId,
+        best_effort: bool,
+    ) -> Result<SocketAddr, EffectError> {
         let stream = self.streams.by_path.get(&near).ok_or(EffectError::NotFound)?;
         let (local, _) = stream.ends.ok_or(EffectError::NotFound)?;
         if self.streams.listeners.len() >= self.config.limits.listeners + self.config.listen.len() {
@@ -583,7 +617,7 @@ impl<A: Engine> OverTcp<A> {
         let count = u64::from(last.saturating_sub(first)) + 1;
         for _ in 0..PORT_TRIES {
             let address = SocketAddr::new(local.ip(), first + self.rng.below(count) as u16);
-            let (options, backlog) = (self.config.options.clone(), self.config.backlog);
+            let (options, backlog) = (self.options(best_effort), self.config.backlog);
             if let Ok(id) = self.below.listen(address, options, backlog) {
                 self.streams.listeners.insert(id, Awaited::One(ticket));
                 return Ok(address);

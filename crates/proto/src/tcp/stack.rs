@@ -414,7 +414,7 @@ impl Stack {
             }
             PathEvent::Blocked => interface.blocked = true,
             PathEvent::Writable => interface.blocked = false,
-            PathEvent::ReadClosed | PathEvent::Secured(_) => {}
+            PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
         }
     }
 

@@ -343,7 +343,8 @@ impl<E: Engine> StreamDriver<E> {
                 }
             }
             Effect::OpenPath { path } => self.open(path),
-            Effect::Connect { ticket, from, to } => {
+            // The kernel's TCP leaves nothing out.
+            Effect::Connect { ticket, from, to, best_effort: _ } => {
                 let path = self.new_path();
                 self.connect(path, (from, to), Some(ticket));
             }
@@ -354,7 +355,7 @@ impl<E: Engine> StreamDriver<E> {
                     self.forget(path);
                 }
             }
-            Effect::Listen { ticket, near } => {
+            Effect::Listen { ticket, near, best_effort: _ } => {
                 let answer = self.listen(ticket, near).map(Completion::Listening);
                 self.answer(ticket, answer);
             }

@@ -64,7 +64,7 @@ impl Engine for Toy {
                         self.end_if_sent(path);
                     }
                 }
-                PathEvent::Secured(_) => panic!("there is no TLS"),
+                PathEvent::Missing { .. } | PathEvent::Secured(_) => panic!("nobody asked for it"),
             },
         }
     }
@@ -267,7 +267,12 @@ fn streams_are_connected_from_where_the_engine_says() {
     let (mut driver, _) = driver(StreamConfig::default(), Toy::default());
     let from: SocketAddr = "127.0.0.9:0".parse().unwrap();
     let ticket = Ticket(7);
-    driver.engine_mut().effects.push_back(Effect::Connect { ticket, from: Some(from), to });
+    driver.engine_mut().effects.push_back(Effect::Connect {
+        ticket,
+        from: Some(from),
+        to,
+        best_effort: false,
+    });
     run_until(&mut driver, "it comes up", |toy| !toy.up.is_empty());
     let (mut peer, seen) = far.accept().unwrap();
     let toy = driver.engine_mut();
@@ -293,10 +298,20 @@ fn what_cannot_be_connected_is_answered_and_what_need_not_be_is_not() {
     let elsewhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
     let tickets = [Ticket(1), Ticket(2)];
     let toy = driver.engine_mut();
-    toy.effects.push_back(Effect::Connect { ticket: tickets[0], from: None, to: closed });
+    toy.effects.push_back(Effect::Connect {
+        ticket: tickets[0],
+        from: None,
+        to: closed,
+        best_effort: false,
+    });
     // It is no address of this host's, and the option that would allow it is not set.
     let from = Some(elsewhere);
-    toy.effects.push_back(Effect::Connect { ticket: tickets[1], from, to: closed });
+    toy.effects.push_back(Effect::Connect {
+        ticket: tickets[1],
+        from,
+        to: closed,
+        best_effort: false,
+    });
     run_until(&mut driver, "both are answered", |toy| toy.done.len() == 2);
     let done = &driver.engine_mut().done;
     assert!(done.iter().all(|(_, answer)| answer.is_err()), "{done:?}");
@@ -307,7 +322,7 @@ fn what_cannot_be_connected_is_answered_and_what_need_not_be_is_not() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let (ticket, to) = (Ticket(3), far.local_addr().unwrap());
     let toy = driver.engine_mut();
-    toy.effects.push_back(Effect::Connect { ticket, from: None, to });
+    toy.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort: false });
     toy.effects.push_back(Effect::StopConnecting { ticket });
     run_for(&mut driver, Duration::from_millis(50));
     assert_eq!(driver.engine_mut().done.len(), 2, "nothing is told of it");
@@ -446,7 +461,12 @@ fn beyond_the_bound_others_are_reset() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     // And none is made.
     let (ticket, to) = (Ticket(1), address);
-    driver.engine_mut().effects.push_back(Effect::Connect { ticket, from: None, to });
+    driver.engine_mut().effects.push_back(Effect::Connect {
+        ticket,
+        from: None,
+        to,
+        best_effort: false,
+    });
     run_until(&mut driver, "it is answered", |toy| toy.done.len() == 1);
     assert_eq!(driver.engine_mut().done[0], (ticket, Err(EffectError::NotAllowed)));
     drop(peers.remove(0));
@@ -462,7 +482,7 @@ fn beyond_the_bound_others_are_reset() {
 fn one_stream_is_awaited_when_the_engine_asks() {
     let (mut driver, _peer, near) = pair(config());
     let ticket = Ticket(5);
-    driver.engine_mut().effects.push_back(Effect::Listen { ticket, near });
+    driver.engine_mut().effects.push_back(Effect::Listen { ticket, near, best_effort: false });
     run_until(&mut driver, "it is answered", |toy| toy.done.len() == 1);
     let Ok(Completion::Listening(address)) = driver.engine_mut().done[0].1.clone() else {
         panic!("{:?}", driver.engine_mut().done);
@@ -473,7 +493,11 @@ fn one_stream_is_awaited_when_the_engine_asks() {
     assert_eq!(asked, 1);
     assert!(TcpStream::connect(address).is_err(), "only one was awaited");
     let again = Ticket(6);
-    driver.engine_mut().effects.push_back(Effect::Listen { ticket: again, near });
+    driver.engine_mut().effects.push_back(Effect::Listen {
+        ticket: again,
+        near,
+        best_effort: false,
+    });
     run_until(&mut driver, "it is answered", |toy| toy.done.len() == 2);
     let Ok(Completion::Listening(address)) = driver.engine_mut().done[1].1.clone() else {
         panic!("{:?}", driver.engine_mut().done);

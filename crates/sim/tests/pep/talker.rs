@@ -67,7 +67,7 @@ impl Talker {
     pub(crate) fn connect(&mut self, to: SocketAddr) {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.effects.push_back(Effect::Connect { ticket, from: None, to });
+        self.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort: false });
     }
 
     fn end(&mut self, path: PathId) {
@@ -86,7 +86,7 @@ impl Talker {
         }
         let Some(talk) = self.talks.get_mut(&path).filter(|talk| !talk.left) else { return };
         match event {
-            PathEvent::Up(_) | PathEvent::Secured(_) => {}
+            PathEvent::Up(_) | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
             PathEvent::Down => {
                 talk.reset = !(talk.peer_ended && talk.shut);
                 talk.left = true;

@@ -65,7 +65,9 @@ impl Engine for Member {
                     PathEvent::Down => "down",
                     PathEvent::Blocked => "blocked",
                     PathEvent::Writable => "writable",
-                    PathEvent::ReadClosed | PathEvent::Secured(_) => "of a stream",
+                    PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {
+                        "of a stream"
+                    }
                 };
                 self.told.push_back(Told::Path(path, name));
             }

@@ -171,7 +171,10 @@ impl Engine for Toy {
                 self.blocked = false;
                 self.told.push_back(Told::Writable);
             }
-            Input::Path(_, PathEvent::ReadClosed | PathEvent::Secured(_)) => {}
+            Input::Path(
+                _,
+                PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_),
+            ) => {}
             Input::Done(ticket, answer) => self.done(ticket, answer),
         }
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use engine::{Completion, EffectError, FileId, FilestoreRequest, OpenMode, StoreEffect};
+use engine::{Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMode, StoreEffect};
 use wire::ftp::{Command, Crc, ReadControl, UpdateControl};
 
-use super::{Edit, Job, Session, Transfer};
+use super::{Edit, Job, MISSING, Session, Transfer};
 use crate::flow::Outflow;
 use crate::ftp::core::{Core, Use};
 use crate::ftp::data::Flow;
@@ -18,6 +18,8 @@ pub(in crate::ftp) struct State {
     auto_restart: bool,
     /// SUPP: replies are codes alone.
     brief: bool,
+    /// BETS: data connections may go on without what does not come.
+    best_effort: bool,
     /// SITE crcon.
     crc: bool,
     /// IDLE.
@@ -29,7 +31,10 @@ pub(in crate::ftp) struct State {
 impl State {
     /// Whether a reply is its code alone: not where the text is what was asked for.
     pub(in crate::ftp) fn leaves_out(&self, code: u16, text: &str) -> bool {
-        self.brief && !matches!(code, 213 | 227 | 229 | 256 | 257) && !text.contains("CRC:")
+        let is_asked_for = matches!(code, 213 | 227 | 229 | 256 | 257)
+            || text.contains("CRC:")
+            || text.contains(MISSING);
+        self.brief && !is_asked_for
     }
 
     pub(in crate::ftp) fn idle(&self) -> Option<Duration> {
@@ -70,6 +75,11 @@ impl Session {
         self.scps.as_ref().is_some_and(|scps| scps.crc)
     }
 
+    /// Whether its data connections are best-effort.
+    pub(super) fn is_best_effort(&self) -> bool {
+        self.scps.as_ref().is_some_and(|scps| scps.best_effort)
+    }
+
     /// Commands beyond FTP; `false` for all others, and of a server that does not know them.
     pub(super) fn scps_command(&mut self, command: &Command<'_>, core: &mut Core) -> bool {
         let Some(scps) = &mut self.scps else { return false };
@@ -88,8 +98,10 @@ impl Session {
                 self.say(200, "It is so.");
             }
             Command::Intr => self.interrupt(core),
-            Command::Bets => self.say(502, "Best effort is not offered."),
-            Command::Nbes => self.say(250, "It is so."),
+            Command::Bets | Command::Nbes => {
+                scps.best_effort = *command == Command::Bets;
+                self.say(250, "It is so.");
+            }
             Command::Copy(from, to) => self.load(from, What::Copy(to.to_owned()), core),
             Command::Read(name) => {
                 if self.has_way() {
@@ -134,13 +146,10 @@ impl Session {
     }
 
     /// What came in part goes, unless it was said that it shall stay.
-    pub(super) fn forget_partial(&mut self, name: &str, core: &mut Core) {
-        if self.scps.as_ref().is_none_or(|scps| scps.auto_restart) {
-            return;
-        }
-        if let Some(name) = self.resolve(name) {
+    pub(super) fn forget_partial(&mut self, file: FileName, core: &mut Core) {
+        if self.scps.as_ref().is_some_and(|scps| !scps.auto_restart) {
             let what_for = Use::Server(self.control.path, Job::Forget);
-            core.filestore(FilestoreRequest::DenyFile(name), what_for);
+            core.filestore(FilestoreRequest::DenyFile(file), what_for);
         }
     }
 
@@ -263,7 +272,7 @@ impl Session {
                 }
                 let code = if has_all { 226 } else { 258 };
                 let flow = Outflow::text(records.into()).with_crc(self.wants_crc());
-                let transfer = Transfer { name: control.path, code, incoming: false };
+                let transfer = Transfer { name: control.path, file: None, code, incoming: false };
                 self.begin(transfer, Flow::Out(flow), core);
             }
             What::UpdateControl => match UpdateControl::decode(&content) {

@@ -34,8 +34,13 @@ fn put(world: &mut World, name: &str, to: &str) -> RequestId {
 }
 
 fn outcome(world: &World, id: RequestId) -> Result<u64, Failure> {
-    let mut found = world.hosts[0].told.iter().filter_map(|told| match told {
-        Indication::Finished { request, octets } if *request == id => Some(Ok(*octets)),
+    ended(&world.hosts[0].told, id)
+}
+
+/// How a request ended, by what its user was told.
+pub(crate) fn ended(told: &[Indication], id: RequestId) -> Result<u64, Failure> {
+    let mut found = told.iter().filter_map(|told| match told {
+        Indication::Finished { request, octets, .. } if *request == id => Some(Ok(*octets)),
         Indication::Failed { request, why } if *request == id => Some(Err(why.clone())),
         _ => None,
     });

@@ -358,9 +358,9 @@ impl World {
                 });
             }
             Effect::ResetPath { path } => self.reset(host, path),
-            Effect::NoDelay { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. } => panic!("nobody asks for it"),
+            Effect::NoDelay { .. } | Effect::ShutdownWrite { .. } | Effect::StartTls { .. } => {
+                panic!("nobody asks for it")
+            }
         }
     }
 

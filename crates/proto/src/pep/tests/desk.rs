@@ -227,7 +227,7 @@ impl Desk {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Connect { ticket, from, to } => _ = self.asked.insert(ticket, (from, to)),
+            Effect::Connect { ticket, from, to, .. } => _ = self.asked.insert(ticket, (from, to)),
             Effect::StopConnecting { ticket } => {
                 self.asked.remove(&ticket).expect("it was asked for");
             }

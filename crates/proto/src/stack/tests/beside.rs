@@ -190,7 +190,7 @@ impl Desk {
         desk.connection = Some(connection.expect("there is a way"));
         desk.run();
         let asked = desk.effects.iter().find_map(|(effect, _)| match effect {
-            Effect::Connect { ticket, from, to } => Some((*ticket, *from, *to)),
+            Effect::Connect { ticket, from, to, .. } => Some((*ticket, *from, *to)),
             _ => None,
         });
         let (ticket, from, to) = asked.expect("the driver is asked");

@@ -2,17 +2,30 @@
 
 use std::time::Duration;
 
-use engine::{FileName, MemoryStore, PathId, PathInfo, Rng, Time, conformance};
+use engine::{MemoryStore, PathId, PathInfo, Rng, Time, conformance};
 use proptest::prelude::*;
 
 use super::super::{Config, OverTcp};
-use super::world::{SERVICE, World, address, config};
+use super::transfer::{self, file};
+use super::world::{SERVICE, World, config};
 use super::{case, fate, octets, small};
-use crate::ftp::{self, DataConnection, Failure, Indication, Node, RequestId};
+use crate::ftp::{self, DataConnection, Failure, Indication, Node, RequestId, ScpsClient};
 
 fn node(data: DataConnection) -> Node {
     let mut config = ftp::Config::default();
     config.client.data = data;
+    Node::new(config)
+}
+
+/// A client, and server, of SCPS-FP.
+fn scps_node(change: impl Fn(&mut ScpsClient)) -> Node {
+    let mut config = ftp::Config::default();
+    let mut scps = ScpsClient::default();
+    change(&mut scps);
+    config.client.scps = Some(scps);
+    config.client.data = DataConnection::Port;
+    config.client.timeout = Duration::from_secs(30);
+    config.server.scps = true;
     Node::new(config)
 }
 
@@ -23,10 +36,6 @@ fn worlds(data: DataConnection, change: impl Fn(&mut Config)) -> World<Node> {
         config
     });
     World::new(configs, |_| node(data), 1)
-}
-
-fn file(name: &str) -> FileName {
-    FileName::file(name).unwrap()
 }
 
 fn insert(world: &mut World<Node>, host: usize, name: &str, count: usize) {
@@ -42,14 +51,7 @@ fn put(world: &mut World<Node>) -> RequestId {
 }
 
 fn outcome(world: &World<Node>, id: RequestId) -> Result<u64, Failure> {
-    let mut found = world.hosts[0].told.iter().filter_map(|told| match told {
-        Indication::Finished { request, octets } if *request == id => Some(Ok(*octets)),
-        Indication::Failed { request, why } if *request == id => Some(Err(why.clone())),
-        _ => None,
-    });
-    let outcome = found.next().expect("the request ended");
-    assert_eq!(found.next(), None, "it ended once");
-    outcome
+    ftp::tests::ended(&world.hosts[0].told, id)
 }
 
 const WAYS: [DataConnection; 3] =
@@ -99,6 +101,82 @@ fn data_connections_that_are_blocked_on_the_way_fail() {
         assert!(outcome(&world, id).is_err(), "{data:?}");
         assert_eq!(world.next_time(), None);
     }
+}
+
+/// A file of 40,000 octets by best effort; the segment of the data connection behind 14,600 octets never
+/// arrives.
+fn best_effort(get: bool, peer_knows: bool) -> World<Node> {
+    let configs = [0, 1].map(config);
+    let mut world = World::new(
+        configs,
+        |host| match host {
+            1 if !peer_knows => node(DataConnection::Port),
+            _ => scps_node(|scps| {
+                scps.best_effort = true;
+                scps.restarts = 0;
+            }),
+        },
+        1,
+    );
+    let mut sequence = None;
+    let mut full = 0;
+    world.fate = Box::new(move |_, _, packet| {
+        let ports = [&packet[20..22], &packet[22..24]];
+        let is_data = !ports.contains(&&21u16.to_be_bytes()[..]) && packet.len() > 1000;
+        let own = packet[24..28].to_vec();
+        full += usize::from(is_data);
+        if is_data && full == 11 {
+            sequence = Some(own.clone());
+        }
+        if is_data && sequence == Some(own) { vec![] } else { vec![Duration::ZERO] }
+    });
+    insert(&mut world, usize::from(get), "here", 40_000);
+    world.on(0, |node| match get {
+        true => node.get(SERVICE, "here", file("there")).unwrap(),
+        false => node.put(SERVICE, file("here"), "there").unwrap(),
+    });
+    world.run();
+    world
+}
+
+#[test]
+fn best_effort_goes_on_without_what_does_not_come_and_says_so() {
+    for get in [false, true] {
+        let world = best_effort(get, true);
+        let at = usize::from(!get);
+        let holes = world.hosts[at].told.iter().filter_map(|told| match told {
+            Indication::Missing { offset, octets, .. } => {
+                Some((*offset as usize, *octets as usize))
+            }
+            _ => None,
+        });
+        let holes: Vec<_> = holes.collect();
+        let [(offset, count)] = holes[..] else { panic!("{holes:?}") };
+        let mut expected = octets(40_000);
+        expected[offset..offset + count].fill(0);
+        assert!(offset >= 10_000 && (1000..1500).contains(&count), "{offset} {count}");
+        assert!(content(&world, at, "there") == Some(&expected[..]), "get: {get}");
+        // Both users hear of it, whoever asked.
+        let told = |host: usize| {
+            world.hosts[host].told.iter().find_map(|told| match told {
+                Indication::Finished { missing, .. } | Indication::Received { missing, .. } => {
+                    Some(*missing as usize)
+                }
+                _ => None,
+            })
+        };
+        assert_eq!(told(0), Some(count));
+        assert_eq!(told(1), if get { None } else { Some(count) });
+    }
+}
+
+#[test]
+fn with_a_server_of_plain_ftp_nothing_is_left_out() {
+    let world = best_effort(false, false);
+    let failed = |told: &Indication| matches!(told, Indication::Failed { .. });
+    assert!(world.hosts[0].told.iter().any(failed), "{:?}", world.hosts[0].told);
+    let received = |told: &Indication| matches!(told, Indication::Received { .. });
+    assert!(!world.hosts[1].told.iter().any(received));
 }
 
 /// Where a run without trouble is at each step, and how many there are.
@@ -181,7 +259,10 @@ proptest! {
 }
 
 /// A transfer by FTP, for the suite that every engine passes: its datagrams are IP packets.
-struct Transfer;
+struct Transfer {
+    /// By SCPS-FP, whose clients try again.
+    scps: bool,
+}
 
 const SIZE: usize = 12_000;
 
@@ -189,26 +270,16 @@ impl conformance::Subject for Transfer {
     type Engine = OverTcp<Node>;
 
     fn engine(&self, role: conformance::Role, seed: u64) -> Self::Engine {
-        let host = match role {
-            conformance::Role::Sender => 0,
-            conformance::Role::Receiver => 1,
+        let node = if self.scps {
+            scps_node(|scps| scps.restarts = 3)
+        } else {
+            node(DataConnection::Pasv)
         };
-        let mut config = config(host);
-        // A peer that is gone is given up within the time that the suite allows, and what the suite
-        // bounds is reached soon.
-        config.tcp.addresses = vec![address(host).ip()];
-        config.tcp.limits.connections = 64;
-        config.tcp.limits.time_wait = 256;
-        config.options.send_buffer = crate::tcp::Buffer::Fixed(16 << 10);
-        config.options.receive_buffer = crate::tcp::Buffer::Fixed(16 << 10);
-        config.limits.streams = 32;
-        OverTcp::new(config, node(DataConnection::Pasv), Rng::new(seed, "host"))
+        OverTcp::new(transfer::host(role), node, Rng::new(seed, "host"))
     }
 
     fn prepare(&self, role: conformance::Role, store: &mut MemoryStore) {
-        if role == conformance::Role::Sender {
-            store.insert(file("here"), octets(SIZE));
-        }
+        transfer::prepare(role, store, SIZE);
     }
 
     fn start(&self, engine: &mut Self::Engine, now: Time) -> bool {
@@ -221,27 +292,11 @@ impl conformance::Subject for Transfer {
         _role: conformance::Role,
         indication: &Indication,
     ) -> Option<conformance::Verdict> {
-        match indication {
-            Indication::Finished { .. } | Indication::Received { .. } => {
-                Some(conformance::Verdict::Delivered)
-            }
-            Indication::Failed { .. } | Indication::Aborted { .. } => {
-                Some(conformance::Verdict::Failed)
-            }
-            Indication::LoggedIn { .. }
-            | Indication::Answered { .. }
-            | Indication::Begun { .. }
-            | Indication::Sent { .. }
-            | Indication::Refused { .. } => None,
-        }
+        transfer::verdict(indication)
     }
 
     fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        match receiver.get(&file("there")) {
-            Some(content) if content == octets(SIZE) => Ok(()),
-            Some(content) => Err(format!("another content, of {} octets", content.len())),
-            None => Err("no file".to_owned()),
-        }
+        transfer::check(receiver, SIZE)
     }
 
     fn is_busy(&self, engine: &Self::Engine) -> bool {
@@ -253,8 +308,7 @@ impl conformance::Subject for Transfer {
     }
 
     fn memory_max(&self) -> usize {
-        // 32 streams with two buffers of 16 KiB and 64 KiB kept, and what the stack remembers.
-        6 << 20
+        transfer::HOST_MAX
     }
 
     fn path(&self) -> PathInfo {
@@ -272,5 +326,7 @@ fn keeps_the_contract() {
     assert_eq!(conformance::PATH, PathId(1));
     let options =
         conformance::Options { runs: 8, positions: 24, ..conformance::Options::default() };
-    conformance::check_all(&Transfer, &options);
+    for scps in [false, true] {
+        conformance::check_all(&Transfer { scps }, &options);
+    }
 }

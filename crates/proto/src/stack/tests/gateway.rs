@@ -4,15 +4,15 @@
 use std::net::IpAddr;
 
 use engine::{
-    Deadline, Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive,
-    Rng, Time, Transmit, TxBuf, conformance,
+    Deadline, Effect, Engine, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    Transmit, TxBuf, conformance,
 };
 
 use super::super::{Gateway, GatewayConfig, OverTcp};
-use super::octets;
-use super::world::{SERVICE, address, config};
+use super::transfer::{self, file};
+use super::world::{SERVICE, address};
 use crate::ftp::{self, DataConnection, Indication, Node};
-use crate::tcp::{Buffer, Options, Route};
+use crate::tcp::Route;
 
 /// A gateway's interface towards its host, and a host's towards its gateway.
 const LAN: PathId = PathId(0);
@@ -28,21 +28,12 @@ struct Behind {
 }
 
 impl Behind {
-    fn new(role: usize, early_accept: bool, seed: u64) -> Self {
-        let options = Options {
-            send_buffer: Buffer::Fixed(16 << 10),
-            receive_buffer: Buffer::Fixed(16 << 10),
-            ..Options::default()
-        };
-        let own = address(role).ip();
+    fn new(role: conformance::Role, early_accept: bool, seed: u64) -> Self {
+        let own = address(role as usize).ip();
         let mut node = ftp::Config::default();
         node.client.data = DataConnection::Pasv;
-        let mut at_host = config(role);
-        at_host.tcp.addresses = vec![own];
-        at_host.tcp.limits.connections = 64;
-        at_host.tcp.limits.time_wait = 256;
-        at_host.options = options.clone();
-        at_host.limits.streams = 32;
+        let at_host = transfer::host(role);
+        let options = at_host.options.clone();
         let host = OverTcp::new(at_host, Node::new(node), Rng::new(seed, "host"));
         let any = IpAddr::from([0, 0, 0, 0]);
         let mut config = GatewayConfig { options, early_accept, ..GatewayConfig::default() };
@@ -119,10 +110,6 @@ impl Engine for Behind {
     }
 }
 
-fn file(name: &str) -> FileName {
-    FileName::file(name).unwrap()
-}
-
 /// A file by FTP through two gateways.
 struct Transfer {
     early_accept: bool,
@@ -132,13 +119,11 @@ impl conformance::Subject for Transfer {
     type Engine = Behind;
 
     fn engine(&self, role: conformance::Role, seed: u64) -> Behind {
-        Behind::new(role as usize, self.early_accept, seed)
+        Behind::new(role, self.early_accept, seed)
     }
 
     fn prepare(&self, role: conformance::Role, store: &mut MemoryStore) {
-        if role == conformance::Role::Sender {
-            store.insert(file("here"), octets(SIZE));
-        }
+        transfer::prepare(role, store, SIZE);
     }
 
     fn start(&self, engine: &mut Behind, now: Time) -> bool {
@@ -151,27 +136,11 @@ impl conformance::Subject for Transfer {
         _role: conformance::Role,
         indication: &Indication,
     ) -> Option<conformance::Verdict> {
-        match indication {
-            Indication::Finished { .. } | Indication::Received { .. } => {
-                Some(conformance::Verdict::Delivered)
-            }
-            Indication::Failed { .. } | Indication::Aborted { .. } => {
-                Some(conformance::Verdict::Failed)
-            }
-            Indication::LoggedIn { .. }
-            | Indication::Answered { .. }
-            | Indication::Begun { .. }
-            | Indication::Sent { .. }
-            | Indication::Refused { .. } => None,
-        }
+        transfer::verdict(indication)
     }
 
     fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        match receiver.get(&file("there")) {
-            Some(content) if content == octets(SIZE) => Ok(()),
-            Some(content) => Err(format!("another content, of {} octets", content.len())),
-            None => Err("no file".to_owned()),
-        }
+        transfer::check(receiver, SIZE)
     }
 
     fn is_busy(&self, engine: &Behind) -> bool {

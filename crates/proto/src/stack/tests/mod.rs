@@ -5,6 +5,7 @@ mod files;
 mod gateway;
 mod programs;
 mod talker;
+mod transfer;
 mod world;
 
 use std::collections::BTreeSet;
@@ -170,13 +171,20 @@ fn nobody_there_and_nobody_who_listens() {
     world.run();
     // Whoever is asked for at a port without a listener.
     let (to, ticket) = (std::net::SocketAddr::new(address(1).ip(), 99), Ticket(7));
-    world.on(0, |talker| talker.effects.push_back(Effect::Connect { ticket, from: None, to }));
+    world.on(0, |talker| {
+        talker.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort: false })
+    });
     world.run();
     assert!(matches!(world.above(0).answers[..], [(Ticket(7), Err(_))]));
     // Whoever is switched off.
     world.kill(1);
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(8), from: None, to: address(1) });
+        talker.effects.push_back(Effect::Connect {
+            ticket: Ticket(8),
+            from: None,
+            to: address(1),
+            best_effort: false,
+        });
         talker.effects.push_back(Effect::OpenPath { path: SERVICE });
         // A path that leads nowhere.
         talker.effects.push_back(Effect::OpenPath { path: PathId(77) });
@@ -196,8 +204,12 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
     let near = *world.above(1).talks.keys().next().unwrap();
     let ticket = Ticket(5);
     world.on(1, |talker| {
-        talker.effects.push_back(Effect::Listen { ticket, near });
-        talker.effects.push_back(Effect::Listen { ticket: Ticket(6), near: PathId(1000) });
+        talker.effects.push_back(Effect::Listen { ticket, near, best_effort: false });
+        talker.effects.push_back(Effect::Listen {
+            ticket: Ticket(6),
+            near: PathId(1000),
+            best_effort: false,
+        });
     });
     let answers = &world.above(1).answers;
     let [(Ticket(5), Ok(engine::Completion::Listening(to))), (Ticket(6), Err(_))] = answers[..]
@@ -207,7 +219,12 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
     assert_eq!(to.ip(), address(1).ip());
     assert_ne!(to.port(), PORT);
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(1), from: None, to });
+        talker.effects.push_back(Effect::Connect {
+            ticket: Ticket(1),
+            from: None,
+            to,
+            best_effort: false,
+        });
     });
     world.run_for(Duration::from_secs(1));
     let asked = |world: &World<Talker>, host: usize| -> BTreeSet<_> {
@@ -217,7 +234,12 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
     assert_eq!(asked(&world, 1), BTreeSet::from([None, Some(ticket)]));
     // It was for one stream.
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(2), from: None, to });
+        talker.effects.push_back(Effect::Connect {
+            ticket: Ticket(2),
+            from: None,
+            to,
+            best_effort: false,
+        });
     });
     world.run_for(Duration::from_secs(1));
     assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
@@ -229,14 +251,21 @@ fn nobody_waits_any_more_where_waiting_was_stopped() {
     world.run_for(Duration::from_secs(1));
     let near = *world.above(1).talks.keys().next().unwrap();
     let ticket = Ticket(5);
-    world.on(1, |talker| talker.effects.push_back(Effect::Listen { ticket, near }));
+    world.on(1, |talker| {
+        talker.effects.push_back(Effect::Listen { ticket, near, best_effort: false })
+    });
     let Some((_, Ok(engine::Completion::Listening(to)))) = world.above(1).answers.first().cloned()
     else {
         panic!("{:?}", world.above(1).answers)
     };
     world.on(1, |talker| talker.effects.push_back(Effect::StopListening { ticket }));
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(2), from: None, to });
+        talker.effects.push_back(Effect::Connect {
+            ticket: Ticket(2),
+            from: None,
+            to,
+            best_effort: false,
+        });
     });
     world.run_for(Duration::from_secs(1));
     assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
@@ -250,7 +279,12 @@ fn streams_are_bounded() {
     });
     world.on(0, |talker| {
         for ticket in (1..=3).map(Ticket) {
-            talker.effects.push_back(Effect::Connect { ticket, from: None, to: address(1) });
+            talker.effects.push_back(Effect::Connect {
+                ticket,
+                from: None,
+                to: address(1),
+                best_effort: false,
+            });
         }
     });
     world.run_for(Duration::from_secs(2));
@@ -263,7 +297,12 @@ fn streams_are_bounded() {
         config.limits.streams = if config.listen.is_empty() { 9 } else { 1 };
     });
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket: Ticket(1), from: None, to: address(1) });
+        talker.effects.push_back(Effect::Connect {
+            ticket: Ticket(1),
+            from: None,
+            to: address(1),
+            best_effort: false,
+        });
     });
     world.run_for(Duration::from_secs(2));
     assert_eq!(world.above(1).talks.len(), 1);

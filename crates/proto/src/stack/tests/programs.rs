@@ -1,10 +1,10 @@
 //! Programs that are modelled, over TCP.
 
-use engine::{FileName, MemoryStore, PathId, PathInfo, Rng, Time, conformance};
+use engine::{MemoryStore, PathId, PathInfo, Rng, Time, conformance};
 
 use super::super::OverTcp;
-use super::octets;
-use super::world::{SERVICE, address, config};
+use super::transfer::{self, file};
+use super::world::SERVICE;
 use crate::programs::{Config, Costs, Indication, Node, Tool, Version};
 
 /// A transfer by a program, for the suite that every engine passes.
@@ -20,37 +20,20 @@ impl Transfer {
     }
 }
 
-fn file(name: &str) -> FileName {
-    FileName::file(name).unwrap()
-}
-
 impl conformance::Subject for Transfer {
     type Engine = OverTcp<Node>;
 
     fn engine(&self, role: conformance::Role, seed: u64) -> Self::Engine {
-        let host = match role {
-            conformance::Role::Sender => 0,
-            conformance::Role::Receiver => 1,
-        };
-        let mut config = config(host);
-        config.tcp.addresses = vec![address(host).ip()];
-        config.tcp.limits.connections = 64;
-        config.tcp.limits.time_wait = 256;
-        config.options.send_buffer = crate::tcp::Buffer::Fixed(16 << 10);
-        config.options.receive_buffer = crate::tcp::Buffer::Fixed(16 << 10);
-        config.limits.streams = 32;
         let mut program = Config::new(self.tool, self.version);
         program.costs = Costs::none();
         program.key_interval = std::time::Duration::from_millis(20);
         program.timeout = std::time::Duration::from_secs(600);
         let node = Node::new(program, Rng::new(seed, "program"));
-        OverTcp::new(config, node, Rng::new(seed, "host"))
+        OverTcp::new(transfer::host(role), node, Rng::new(seed, "host"))
     }
 
     fn prepare(&self, role: conformance::Role, store: &mut MemoryStore) {
-        if role == conformance::Role::Sender {
-            store.insert(file("here"), octets(self.size()));
-        }
+        transfer::prepare(role, store, self.size());
     }
 
     fn start(&self, engine: &mut Self::Engine, now: Time) -> bool {
@@ -77,11 +60,7 @@ impl conformance::Subject for Transfer {
     }
 
     fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
-        match receiver.get(&file("there")) {
-            Some(content) if content == octets(self.size()) => Ok(()),
-            Some(content) => Err(format!("another content, of {} octets", content.len())),
-            None => Err("no file".to_owned()),
-        }
+        transfer::check(receiver, self.size())
     }
 
     fn is_busy(&self, engine: &Self::Engine) -> bool {
@@ -93,7 +72,7 @@ impl conformance::Subject for Transfer {
     }
 
     fn memory_max(&self) -> usize {
-        6 << 20
+        transfer::HOST_MAX
     }
 
     fn path(&self) -> PathInfo {

@@ -102,7 +102,9 @@ impl Talker {
         assert!(!talk.left, "{event:?} of a path that was left");
         assert!(!talk.down, "{event:?} of a path that is down");
         match event {
-            PathEvent::Up(_) | PathEvent::Secured(_) => unreachable!("nobody asked"),
+            PathEvent::Up(_) | PathEvent::Missing { .. } | PathEvent::Secured(_) => {
+                unreachable!("nobody asked")
+            }
             PathEvent::Down => {
                 talk.down = true;
                 self.timers.cancel(path);

@@ -98,7 +98,7 @@ impl<A: Engine> World<A> {
         match event {
             PathEvent::Blocked | PathEvent::Down => self.hosts[host].blocked = true,
             PathEvent::Up(_) | PathEvent::Writable => self.hosts[host].blocked = false,
-            PathEvent::ReadClosed | PathEvent::Secured(_) => {}
+            PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
         }
         self.input(host, Input::Path(INTERFACE, event));
     }

@@ -1,0 +1,116 @@
+//! SCPS-FP through modelled links: transfers that break off and go on, best effort, and files that are
+//! read and changed by records.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use lab::run::{self, Recorders, Run};
+use lab::scenario::Scenario;
+use slowlight_lab as lab;
+
+/// One transfer from `a` to `b` with settings of both; `to` and `back` are more keys of the links.
+struct World {
+    settings: &'static str,
+    to: &'static str,
+    back: &'static str,
+    transfer: &'static str,
+}
+
+const PLAIN: World = World {
+    settings: "timeout = \"30 s\"",
+    to: "",
+    back: "",
+    transfer: "protocol = \"scps-fp\"\nsize = \"1 MB\"",
+};
+
+impl World {
+    fn run(&self) -> Run {
+        let Self { settings, to, back, transfer } = self;
+        let link = "rate = \"1 Mbit/s\"\ndelay = \"250 ms\"";
+        let text = format!(
+            "seed = 3
+            [nodes.a.mib]\n{settings}
+            [nodes.b.mib]\n{settings}
+            [[links]]\nfrom = \"a\"\nto = \"b\"\n{link}\n{to}
+            [[links]]\nfrom = \"b\"\nto = \"a\"\n{link}\n{back}
+            [[transfers]]\nfrom = \"a\"\nto = \"b\"\n{transfer}"
+        );
+        let scenario = Scenario::parse(&text, "world").unwrap().resolved().unwrap();
+        // What is written out when all is settled means the same.
+        let again = Scenario::parse(&scenario.to_toml().unwrap(), "again").unwrap();
+        assert_eq!(again.resolved().unwrap().to_toml().unwrap(), scenario.to_toml().unwrap());
+        let contents = run::contents(&scenario).unwrap();
+        run::run(&scenario, &contents, Recorders::default()).unwrap()
+    }
+}
+
+/// Octets that crossed the first link, headers included.
+fn octets(run: &Run) -> u64 {
+    run.transfers[0].bytes_str.unwrap()
+}
+
+#[test]
+fn a_transfer_goes_on_after_an_outage_that_both_connections_do_not_survive() {
+    let whole = PLAIN.run();
+    assert!(whole.succeeded(), "{whole:?}");
+    // The file takes a good eight seconds, after a dialogue of six; ten minutes without the link come in
+    // its midst. All of TCP's retries are over before, and so are the server's.
+    let outage = "outages = [{ at = \"10 s\", for = \"10 min\" }]";
+    let settings = "timeout = \"30 s\"\ntcp.retries = 5\nidle = \"2 min\"\ndata_timeout = \"1 min\"";
+    let world = World { to: outage, back: outage, settings, ..PLAIN };
+    let run = world.run();
+    assert!(run.succeeded(), "{run:?}");
+    let confirmed = run.transfers[0].confirmed_s.unwrap();
+    assert!((610.0..700.0).contains(&confirmed), "{confirmed}");
+    // What was there already did not cross again: it is less than the file and what was in flight.
+    let (once, twice) = (octets(&whole), octets(&run));
+    assert!(twice < once + once / 4, "{once} {twice}");
+    // Without restarts it fails, and what came in part is not there.
+    let never = "timeout = \"30 s\"\ntcp.retries = 5\nauto_restart = false";
+    let run = World { settings: never, ..world }.run();
+    assert!(!run.transfers[0].completed && !run.transfers[0].wrong_success, "{run:?}");
+}
+
+#[test]
+fn a_server_that_does_not_know_that_its_client_is_gone_lets_it_go_on() {
+    // The client gives up after 20 s; the server would wait for a day.
+    let outage = "outages = [{ at = \"10 s\", for = \"3 min\" }]";
+    let settings = "timeout = \"20 s\"\nidle = \"24 h\"\ndata_timeout = \"24 h\"";
+    let run = World { to: outage, back: outage, settings, ..PLAIN }.run();
+    assert!(run.succeeded(), "{run:?}");
+    let confirmed = run.transfers[0].confirmed_s.unwrap();
+    assert!((190.0..400.0).contains(&confirmed), "{confirmed}");
+}
+
+#[test]
+fn best_effort_tells_what_it_lacks_and_takes_no_part_for_the_whole() {
+    // So many packets are lost that some segments are never there in time.
+    let to = "per = 0.2";
+    let settings = "timeout = \"60 s\"\nbets = { receive_timeout = \"300 ms\" }";
+    let transfer = "protocol = \"scps-fp/scps-rate\"\nsize = \"1 MB\"";
+    let run = World { to, settings, transfer, ..PLAIN }.run();
+    let lacking = &run.transfers[0];
+    assert!(!lacking.completed && !lacking.wrong_success, "{lacking:?}");
+    let why = lacking.failure.clone().unwrap();
+    assert!(why.contains("octets did not come"), "{why}");
+    // Without it all of it arrives.
+    let settings = "timeout = \"60 s\"\nbets = \"off\"";
+    let run = World { to, settings, transfer, ..PLAIN }.run();
+    assert!(run.succeeded(), "{run:?}");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let wrong = |protocol: &str, settings: &str| {
+        let text = format!(
+            "seed = 1\nlinks = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
+            nodes.a.mib = {{ {settings} }}
+            transfers = [{{ from = \"a\", to = \"b\", protocol = \"{protocol}\" }}]"
+        );
+        let scenario = Scenario::parse(&text, "world").and_then(Scenario::resolved);
+        scenario.unwrap_err().to_string()
+    };
+    assert!(wrong("ftp", "bets = {}").contains("bets is for scps-fp"));
+    assert!(wrong("ftp", "restarts = 1").contains("restarts is for scps-fp"));
+    let none = wrong("scps-fp", "bets.transmissions = 0");
+    assert!(none.contains("bets.transmissions is 0"), "{none}");
+}
