@@ -13,8 +13,9 @@ use lab::SpecError;
 use lab::compare::{self, Between, Plan, Row};
 use lab::link_spec::{Framing, LinkSpec, Window};
 use lab::preset::Preset;
-use lab::protocol::{Kind, Protocol};
+use lab::protocol::{Carried, Kind, Protocol};
 use lab::quantity::{Size, Span};
+use lab::records::Record;
 use lab::settings::tcp::{Congestion, TcpSettings};
 use lab::stats::Summary;
 use serde::Serialize;
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     size: Size,
 
     /// Protocols, separated by commas; a profile follows a slash, as in cfdp/gsfc-2007
-    /// [default: those that repeat what is lost, without models of programs]
+    /// [default: those that repeat what is lost, without models of programs and SCPS-FP's records]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     protocol: Vec<Protocol>,
 
@@ -64,6 +65,11 @@ pub(crate) struct Args {
     /// Time stamps of protocols over TCP; as in the profile if left out
     #[arg(long, value_name = "ON|OFF")]
     timestamps: Option<Switch>,
+
+    /// Octets of the file that scps-fp-read reads, or that differ for scps-fp-update, separated by
+    /// commas, like "0-99,5000-"
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    records: Vec<Record>,
 
     /// Hosts between the ends and the link, with short links of 100 Mbit/s to the ends: they split
     /// the TCP connections that cross them, or route
@@ -132,7 +138,9 @@ impl Args {
 
     fn plan(&self) -> anyhow::Result<Plan> {
         let (name, content) = self.content()?;
-        let is_usual = |kind: &&Kind| kind.is_reliable() && kind.program().is_none();
+        let is_usual = |kind: &&Kind| {
+            kind.is_reliable() && kind.program().is_none() && kind.carries() == Carried::File
+        };
         let every = || Kind::ALL.iter().filter(is_usual).copied();
         let protocols = match self.protocol.as_slice() {
             [] => every().map(Protocol::plain).collect(),
@@ -154,6 +162,7 @@ impl Args {
             seed: self.seed,
             inactivity: self.inactivity,
             tcp: self.tcp(),
+            records: Some(self.records.clone()).filter(|records| !records.is_empty()),
             pep: self.pep.map(Between::from),
             jobs: self.jobs.map(usize::from),
         })

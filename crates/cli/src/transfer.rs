@@ -167,6 +167,10 @@ impl Options {
             | Kind::Ftp
             | Kind::FtpGet
             | Kind::ScpsFp
+            | Kind::ScpsFpGet
+            | Kind::ScpsFpRead
+            | Kind::ScpsFpUpdate
+            | Kind::ScpsFpCopy
             | Kind::Scp
             | Kind::Sftp
             | Kind::Rsync

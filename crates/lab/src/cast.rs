@@ -264,6 +264,7 @@ pub(crate) fn requests<'s>(
             destination: scenario.nodes[other].entity.ok_or_else(|| unresolved(other))?,
             group: group.map(|number| group_path(scenario, number)),
             kind: protocol.kind,
+            records: transfer.records.clone().unwrap_or_default(),
             class: scenario.class(transfer, receiver),
             overlay: transfer.overlay,
         };
@@ -291,9 +292,18 @@ pub(crate) fn fill_store(
     // What is sent is held in memory already; any host may come to hold a copy of it.
     let longest = contents.iter().map(|content| content.len() as u64).max().unwrap_or(0);
     store.files_mut().raise_file_max(longest);
-    let all = scenario.transfers.iter().zip(contents);
-    for (transfer, content) in all.filter(|(transfer, _)| transfer.from == name) {
-        store.insert(file_name(transfer)?, content.clone());
+    for (transfer, content) in scenario.transfers.iter().zip(contents) {
+        let (sends, receives) = (transfer.from == name, transfer.to.names().any(|to| to == name));
+        if !sends && !receives {
+            continue;
+        }
+        let files = transfer.files(content);
+        if let Some(content) = files.at_sender.filter(|_| sends) {
+            store.insert(file_name(transfer)?, content);
+        }
+        if let Some((file, content)) = files.at_receiver.filter(|_| receives) {
+            store.insert(named(&file)?, content);
+        }
     }
     Ok(())
 }
@@ -309,7 +319,10 @@ fn group_path(scenario: &Scenario, number: usize) -> PathId {
 }
 
 pub(crate) fn file_name(transfer: &Transfer) -> Result<FileName, SpecError> {
-    let name = transfer.name.as_deref().unwrap_or_default();
+    named(transfer.name.as_deref().unwrap_or_default())
+}
+
+fn named(name: &str) -> Result<FileName, SpecError> {
     FileName::file(name).map_err(|error| SpecError::invalid(format!("{name:?}: {error}")))
 }
 

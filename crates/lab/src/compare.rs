@@ -20,8 +20,9 @@ use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
 use crate::metrics::{LatencyMetrics, TransferMetrics};
 use crate::preset::Preset;
-use crate::protocol::{Family, Protocol};
+use crate::protocol::{Carried, Family, Protocol};
 use crate::quantity::{Rate, Size, Span};
+use crate::records::Record;
 use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use crate::settings::pep::{SideSettings, WanSettings};
@@ -51,6 +52,8 @@ pub struct Plan {
     pub inactivity: Option<Span>,
     /// What differs from the profiles of protocols that run over TCP.
     pub tcp: Option<TcpSettings>,
+    /// Which octets are read by `scps-fp-read`, or differ for `scps-fp-update`.
+    pub records: Option<Vec<Record>>,
     /// Whether hosts stand between the ends and the link, and what they do with connections.
     pub pep: Option<Between>,
     /// Threads; `None` for one a core.
@@ -191,6 +194,7 @@ impl Plan {
                 (ends(branch, STAR.0, STAR.1), ends(branch_back, STAR.1, STAR.0));
             links.extend([there, back, branch, branch_back]);
         }
+        let takes_records = matches!(protocol.kind.carries(), Carried::Records | Carried::Changes);
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
         let tcp = self.tcp.clone().filter(|_| protocol.kind.family() == Family::OverTcp);
         let mib = tcp.map(|tcp| OverTcpSettings::of_tcp(tcp).into());
@@ -214,6 +218,7 @@ impl Plan {
                 file: None,
                 size: Some(Size(self.content.len() as u64)),
                 content: None,
+                records: self.records.clone().filter(|_| takes_records),
                 name: Some(self.name.clone()),
                 start: None,
             }],

@@ -15,6 +15,7 @@ use crate::over_tcp::{self, OverTcpConfig, OverTcpEngine, OverTcpIndication};
 use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::Span;
+use crate::records::Record;
 use crate::settings::norm as norm_settings;
 use crate::settings::saratoga::Remotes;
 use crate::settings::{LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings, Settings};
@@ -523,6 +524,8 @@ pub struct Send {
     pub group: Option<PathId>,
     /// The protocol.
     pub kind: Kind,
+    /// Which octets of the file are read, where not all of it is.
+    pub records: Vec<Record>,
     /// The transmission class, where the protocol is CFDP.
     pub class: Class,
     /// How waypoints hand it on, if there are any.

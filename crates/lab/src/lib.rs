@@ -21,6 +21,7 @@ pub mod pep;
 pub mod preset;
 pub mod protocol;
 pub mod quantity;
+pub mod records;
 pub mod run;
 pub mod scenario;
 pub mod scratch;

@@ -198,6 +198,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) begun: Option<Time>,
     /// Whether the receiver asked for it.
     pub(crate) is_fetched: bool,
+    /// Whether all of the file crosses: the bound is of that.
+    pub(crate) is_whole: bool,
     pub(crate) latency: Option<Latency>,
     pub(crate) at_sender: Vec<(Time, End)>,
     pub(crate) sender: HostStats,
@@ -266,7 +268,7 @@ impl Watch<'_> {
         let receivers = self.each(transfer);
         let ways: Vec<_> = self.receivers.iter_mut().map(|r| std::mem::take(&mut r.hops)).collect();
         let bound = bound::bound_of_all(&ways, self.file_bytes, self.start, seed);
-        let bound_s = bound.seconds.is_finite().then_some(bound.seconds);
+        let bound_s = (self.is_whole && bound.seconds.is_finite()).then_some(bound.seconds);
         let efficiency =
             |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
         let nacks = self.receivers.iter().map(|receiver| receiver.nacks).sum::<Option<u64>>();

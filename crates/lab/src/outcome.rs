@@ -11,7 +11,7 @@ use crate::engines::End;
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
 use crate::overlay::Overlay;
-use crate::protocol::Kind;
+use crate::protocol::{Carried, Kind};
 use crate::scenario::{Scenario, Transfer};
 use crate::text::SpecError;
 use crate::topology::Topology;
@@ -53,7 +53,7 @@ impl Seen {
     ) -> Result<Vec<TransferMetrics>, SpecError> {
         let transfers = scenario.transfers.iter().zip(contents).enumerate();
         let one = |(index, (transfer, content))| {
-            let content: &Bytes = content;
+            let content: &Bytes = &Transfer::files(transfer, content).expected;
             let is_there = |host: usize, file: &FileName| is_there(host, file, content);
             let watch = self.watch((scenario, topology), (index, transfer), content, is_there)?;
             Ok(watch.metrics(transfer, scenario.seed))
@@ -82,7 +82,7 @@ impl Seen {
             let back = topology.route_by(&stations).unwrap_or_default();
             let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
             receivers.push(ReceiverWatch {
-                restarts: kind == Some(Kind::ScpsFp),
+                restarts: kind.is_some_and(Kind::is_scps_fp),
                 verified: is_there(host, &file),
                 told: self.told(transfer, host, false, alone),
                 stats: self.hosts[host].clone(),
@@ -105,6 +105,7 @@ impl Seen {
             requests: cast::requests(scenario, transfer)?.len(),
             begun: self.begun(transfer, if is_fetched { receiver } else { sender }),
             is_fetched,
+            is_whole: transfer.carries() == Carried::File,
             latency: self.latency(transfer, sender),
             at_sender: self.told(transfer, sender, true, alone),
             sender: self.hosts[sender].clone(),

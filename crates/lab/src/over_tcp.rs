@@ -9,9 +9,11 @@ use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf
 use proto::programs::{self, Latency, Tool, Version};
 use proto::stack::{self, OverTcp};
 use proto::{ftp, tcp};
+use wire::ftp::ReadControl;
 
 use crate::engines::{End, Send, no_path};
-use crate::protocol::{Family, Kind, Protocol};
+use crate::protocol::{Carried, Family, Kind, Protocol};
+use crate::records;
 use crate::settings::tcp::Congestion;
 use crate::text::SpecError;
 
@@ -23,7 +25,7 @@ pub(crate) fn port(kind: Kind) -> Option<u16> {
         Some(Tool::RsyncDaemon) => Some(873),
         Some(Tool::Telnet) => Some(23),
         // That of the reference implementation, beside a server of FTP.
-        None if kind == Kind::ScpsFp => Some(2121),
+        None if kind.is_scps_fp() => Some(2121),
         None if kind.family() == Family::OverTcp => Some(21),
         None => None,
     }
@@ -66,7 +68,7 @@ impl OverTcpConfig {
         let name = protocol.profile.as_deref();
         let Some(tool) = protocol.kind.program() else {
             let mut config = Self::of_profile(name)?;
-            if protocol.kind == Kind::ScpsFp {
+            if protocol.kind.is_scps_fp() {
                 config.ftp.server.scps = true;
                 config.ftp.client.scps = Some(ftp::ScpsClient::default());
                 config.ftp.client.data = ftp::DataConnection::Port;
@@ -188,11 +190,23 @@ impl Above {
     fn request(&mut self, peer: PathId, send: &Send) -> Result<u64, String> {
         let (source, name) = (send.source.clone(), send.name.as_str());
         match self {
-            Self::Ftp(node) if send.kind.is_fetched() => {
-                node.get(peer, name, source).map(|id| id.0).map_err(|error| error.to_string())
-            }
             Self::Ftp(node) => {
-                node.put(peer, source, name).map(|id| id.0).map_err(|error| error.to_string())
+                let id = match send.kind.carries() {
+                    Carried::Records => {
+                        let ranges = records::ranges(&send.records);
+                        let path = name.to_owned();
+                        node.read_records(
+                            peer,
+                            &ReadControl { path, forced: false, ranges },
+                            source,
+                        )
+                    }
+                    Carried::Changes => node.update_by(peer, source),
+                    Carried::Copy => node.copy(peer, &records::original_of(name), name),
+                    Carried::File if send.kind.is_fetched() => node.get(peer, name, source),
+                    Carried::File => node.put(peer, source, name),
+                };
+                id.map(|id| id.0).map_err(|error| error.to_string())
             }
             Self::Program(node) => {
                 node.put(peer, source, name).map(|id| id.0).map_err(|error| error.to_string())
@@ -314,7 +328,9 @@ impl OverTcpEngine {
                 | ftp::Indication::Failed { request, .. } => {
                     self.requests.remove(&request.0).map(ours)
                 }
-                ftp::Indication::Received { name, .. } => theirs(name, false),
+                ftp::Indication::Received { name, .. } | ftp::Indication::Changed { name, .. } => {
+                    theirs(name, false)
+                }
                 ftp::Indication::Sent { name, .. } => theirs(name, true),
                 ftp::Indication::Aborted { name, incoming, .. } => theirs(name, !incoming),
                 ftp::Indication::LoggedIn { .. }
@@ -351,7 +367,7 @@ impl OverTcpIndication {
                     0 => Ok(()),
                     _ => Err(format!("{missing} octets did not come: zeros stand in their place")),
                 }),
-                ftp::Indication::Sent { .. } => Some(Ok(())),
+                ftp::Indication::Sent { .. } | ftp::Indication::Changed { .. } => Some(Ok(())),
                 ftp::Indication::Failed { why, .. } => Some(Err(why.to_string())),
                 ftp::Indication::Aborted { .. } => Some(Err(BROKE_OFF.to_owned())),
                 ftp::Indication::Refused { .. } => Some(Err(NO_ROOM.to_owned())),
@@ -376,6 +392,14 @@ impl OverTcpIndication {
     #[must_use]
     pub fn end(&self) -> Option<End> {
         let result = self.result()?;
+        let is_own = matches!(
+            self.told,
+            Told::Ftp(ftp::Indication::Finished { .. } | ftp::Indication::Failed { .. })
+        );
+        if is_own && self.name.is_empty() {
+            // Of a control file: what it is for tells of itself.
+            return None;
+        }
         Some(End {
             at_sender: self.outgoing,
             name: self.name.clone(),

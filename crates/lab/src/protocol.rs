@@ -47,8 +47,16 @@ pub enum Kind {
     Ftp,
     /// FTP over TCP, fetched by its receiver.
     FtpGet,
-    /// SCPS-FP over TCP.
+    /// SCPS-FP over TCP, put by its sender.
     ScpsFp,
+    /// SCPS-FP over TCP, fetched by its receiver.
+    ScpsFpGet,
+    /// SCPS-FP over TCP: records of a file, read by its receiver.
+    ScpsFpRead,
+    /// SCPS-FP over TCP: a file of the receiver, changed by its sender.
+    ScpsFpUpdate,
+    /// SCPS-FP over TCP: a file of the receiver, copied there as its sender says.
+    ScpsFpCopy,
     /// scp of OpenSSH, modelled.
     Scp,
     /// sftp of OpenSSH, modelled.
@@ -76,6 +84,19 @@ pub enum Family {
     OverTcp,
 }
 
+/// What crosses in a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// All of a file.
+    File,
+    /// Records of it.
+    Records,
+    /// What makes another file of it.
+    Changes,
+    /// The word that it be copied where it is.
+    Copy,
+}
+
 impl Kind {
     /// Every protocol there is.
     pub const ALL: &[Self] = &[
@@ -92,6 +113,10 @@ impl Kind {
         Self::Ftp,
         Self::FtpGet,
         Self::ScpsFp,
+        Self::ScpsFpGet,
+        Self::ScpsFpRead,
+        Self::ScpsFpUpdate,
+        Self::ScpsFpCopy,
         Self::Scp,
         Self::Sftp,
         Self::Rsync,
@@ -116,6 +141,10 @@ impl Kind {
             Self::Ftp => "ftp",
             Self::FtpGet => "ftp-get",
             Self::ScpsFp => "scps-fp",
+            Self::ScpsFpGet => "scps-fp-get",
+            Self::ScpsFpRead => "scps-fp-read",
+            Self::ScpsFpUpdate => "scps-fp-update",
+            Self::ScpsFpCopy => "scps-fp-copy",
             Self::Scp => "scp",
             Self::Sftp => "sftp",
             Self::Rsync => "rsync",
@@ -135,6 +164,10 @@ impl Kind {
             Self::Ftp
             | Self::FtpGet
             | Self::ScpsFp
+            | Self::ScpsFpGet
+            | Self::ScpsFpRead
+            | Self::ScpsFpUpdate
+            | Self::ScpsFpCopy
             | Self::Scp
             | Self::Sftp
             | Self::Rsync
@@ -162,6 +195,10 @@ impl Kind {
             | Self::Ftp
             | Self::FtpGet
             | Self::ScpsFp
+            | Self::ScpsFpGet
+            | Self::ScpsFpRead
+            | Self::ScpsFpUpdate
+            | Self::ScpsFpCopy
             | Self::Scp
             | Self::Sftp
             | Self::Rsync
@@ -185,6 +222,10 @@ impl Kind {
             | Self::Ftp
             | Self::FtpGet
             | Self::ScpsFp
+            | Self::ScpsFpGet
+            | Self::ScpsFpRead
+            | Self::ScpsFpUpdate
+            | Self::ScpsFpCopy
             | Self::Scp
             | Self::Sftp
             | Self::Rsync
@@ -216,6 +257,10 @@ impl Kind {
             | Self::Ftp
             | Self::FtpGet
             | Self::ScpsFp
+            | Self::ScpsFpGet
+            | Self::ScpsFpRead
+            | Self::ScpsFpUpdate
+            | Self::ScpsFpCopy
             | Self::Scp
             | Self::Sftp
             | Self::Rsync
@@ -245,14 +290,60 @@ impl Kind {
             | Self::NormFec
             | Self::Ftp
             | Self::FtpGet
-            | Self::ScpsFp => None,
+            | Self::ScpsFp
+            | Self::ScpsFpGet
+            | Self::ScpsFpRead
+            | Self::ScpsFpUpdate
+            | Self::ScpsFpCopy => None,
+        }
+    }
+
+    /// Whether it is SCPS-FP, whichever of its commands.
+    #[must_use]
+    pub fn is_scps_fp(self) -> bool {
+        matches!(
+            self,
+            Self::ScpsFp
+                | Self::ScpsFpGet
+                | Self::ScpsFpRead
+                | Self::ScpsFpUpdate
+                | Self::ScpsFpCopy
+        )
+    }
+
+    /// What crosses.
+    #[must_use]
+    pub fn carries(self) -> Carried {
+        match self {
+            Self::Cfdp
+            | Self::Cfdp1
+            | Self::Ltp
+            | Self::LtpGreen
+            | Self::Ltp1kRed
+            | Self::Saratoga
+            | Self::SaratogaGet
+            | Self::SaratogaBlind
+            | Self::Norm
+            | Self::NormFec
+            | Self::Ftp
+            | Self::FtpGet
+            | Self::ScpsFp
+            | Self::ScpsFpGet
+            | Self::Scp
+            | Self::Sftp
+            | Self::Rsync
+            | Self::RsyncDaemon
+            | Self::Telnet => Carried::File,
+            Self::ScpsFpRead => Carried::Records,
+            Self::ScpsFpUpdate => Carried::Changes,
+            Self::ScpsFpCopy => Carried::Copy,
         }
     }
 
     /// Whether the receiver asks for the file.
     #[must_use]
     pub fn is_fetched(self) -> bool {
-        matches!(self, Self::SaratogaGet | Self::FtpGet)
+        matches!(self, Self::SaratogaGet | Self::FtpGet | Self::ScpsFpGet | Self::ScpsFpRead)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::adapter;
@@ -13,8 +14,9 @@ use crate::link_spec::LinkSpec;
 use crate::mib::Class;
 use crate::overlay::{self, Overlay};
 use crate::preset::Preset;
-use crate::protocol::{Kind, Protocol};
+use crate::protocol::{Carried, Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
+use crate::records::{self, Files, Record};
 use crate::settings::{PepSettings, Settings};
 use crate::text::{self, SpecError};
 
@@ -187,6 +189,10 @@ pub struct Transfer {
     /// What a made-up file holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
+    /// Which octets of the file are read (`scps-fp-read`), or differ from what the receiver has at first
+    /// (`scps-fp-update`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<Vec<Record>>,
     /// The name at the receiver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -201,6 +207,17 @@ impl Transfer {
     pub fn is_multicast(&self) -> bool {
         let knows_groups = |protocol: &Protocol| protocol.kind.is_multicast();
         self.group.is_some() && self.protocol.as_ref().is_some_and(knows_groups)
+    }
+
+    /// What crosses.
+    pub(crate) fn carries(&self) -> Carried {
+        self.protocol.as_ref().map_or(Carried::File, |protocol| protocol.kind.carries())
+    }
+
+    /// What there is of its file before and after.
+    pub(crate) fn files(&self, content: &Bytes) -> Files {
+        let name = self.name.as_deref().unwrap_or_default();
+        Files::of(self.carries(), name, content, self.records.as_deref().unwrap_or_default())
     }
 
     /// What carries it: a protocol with its profile, or a tool.
@@ -359,6 +376,10 @@ impl Scenario {
             | Kind::Ftp
             | Kind::FtpGet
             | Kind::ScpsFp
+            | Kind::ScpsFpGet
+            | Kind::ScpsFpRead
+            | Kind::ScpsFpUpdate
+            | Kind::ScpsFpCopy
             | Kind::Scp
             | Kind::Sftp
             | Kind::Rsync
@@ -542,6 +563,8 @@ impl Scenario {
             engine::FileName::file(name).map_err(|error| {
                 SpecError::invalid(format!("transfers[{index}].name {name:?}: {error}"))
             })?;
+            records::check(transfer.carries(), name, transfer.records.as_deref())
+                .map_err(|error| SpecError::invalid(format!("transfers[{index}]: {error}")))?;
             if let Some(to) = transfer.to.names().find(|to| !names.insert((*to, name))) {
                 return Err(SpecError::invalid(format!(
                     "transfers[{index}]: {to} gets two files called {name:?}"

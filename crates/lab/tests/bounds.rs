@@ -106,6 +106,7 @@ fn plan(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> Plan {
         seed,
         inactivity: None,
         tcp: None,
+        records: None,
         pep: None,
         jobs: None,
     }

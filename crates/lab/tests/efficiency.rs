@@ -32,6 +32,7 @@ fn plan(link: &str, per: f64, runs: u32) -> Plan {
         seed: 1,
         inactivity: None,
         tcp: None,
+        records: None,
         pep: None,
         jobs: None,
     }

@@ -305,6 +305,7 @@ fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
         seed: 1,
         inactivity: None,
         tcp: Some(tcp),
+        records: None,
         pep: None,
         jobs: None,
     };

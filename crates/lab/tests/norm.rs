@@ -266,6 +266,7 @@ fn a_hundred_receivers_cost_little_more_than_one() {
             seed: 1,
             inactivity: None,
             tcp: None,
+            records: None,
             pep: None,
             jobs: None,
         };

@@ -34,6 +34,7 @@ fn row(pep: Option<Between>, protocol: &str, link: Preset, octets: u64) -> Row {
         seed: 1,
         inactivity: None,
         tcp: None,
+        records: None,
         pep,
         jobs: None,
     };
@@ -244,6 +245,7 @@ fn several_receivers_have_no_gateways() {
         seed: 1,
         inactivity: None,
         tcp: None,
+        records: None,
         pep: Some(Between::Tcp),
         jobs: None,
     };

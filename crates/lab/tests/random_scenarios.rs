@@ -291,6 +291,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
         file: None,
         size: Some(size(rng, rate)),
         content: None,
+        records: None,
         name: None,
         start: rng.chance(0.3).then(|| millis(rng, 10_000)),
     }

@@ -120,6 +120,7 @@ fn plan(protocols: &[&str], receivers: u32, per: f64) -> Plan {
         seed: 1,
         inactivity: None,
         tcp: None,
+        records: None,
         pep: None,
         jobs: Some(2),
     }

@@ -55,7 +55,8 @@ fn a_transfer_goes_on_after_an_outage_that_both_connections_do_not_survive() {
     // The file takes a good eight seconds, after a dialogue of six; ten minutes without the link come in
     // its midst. All of TCP's retries are over before, and so are the server's.
     let outage = "outages = [{ at = \"10 s\", for = \"10 min\" }]";
-    let settings = "timeout = \"30 s\"\ntcp.retries = 5\nidle = \"2 min\"\ndata_timeout = \"1 min\"";
+    let settings =
+        "timeout = \"30 s\"\ntcp.retries = 5\nidle = \"2 min\"\ndata_timeout = \"1 min\"";
     let world = World { to: outage, back: outage, settings, ..PLAIN };
     let run = world.run();
     assert!(run.succeeded(), "{run:?}");
@@ -79,6 +80,53 @@ fn a_server_that_does_not_know_that_its_client_is_gone_lets_it_go_on() {
     assert!(run.succeeded(), "{run:?}");
     let confirmed = run.transfers[0].confirmed_s.unwrap();
     assert!((190.0..400.0).contains(&confirmed), "{confirmed}");
+}
+
+#[test]
+fn records_are_read_and_changed_and_files_copied_without_the_whole_of_them() {
+    let once = |transfer: &'static str| {
+        let run = World { transfer, ..PLAIN }.run();
+        assert!(run.succeeded(), "{transfer}: {run:?}");
+        run
+    };
+    let whole = once("protocol = \"scps-fp-get\"\nsize = \"1 MB\"");
+    assert!(octets(&whole) > 1_000_000);
+    for transfer in [
+        "protocol = \"scps-fp-read\"\nsize = \"1 MB\"\nrecords = [\"10-1009\", \"999000-\"]",
+        "protocol = \"scps-fp-update\"\nsize = \"1 MB\"\nrecords = [\"500000-501999\", \"7-7\"]",
+        "protocol = \"scps-fp-copy\"\nsize = \"1 MB\"",
+    ] {
+        let run = once(transfer);
+        assert!(octets(&run) < 10_000, "{transfer}: {}", octets(&run));
+        // Nothing bounds what is no whole file.
+        assert_eq!((run.transfers[0].bound_s, run.transfers[0].efficiency), (None, None));
+    }
+}
+
+#[test]
+fn records_are_read_and_changed_after_an_outage() {
+    let outage = "outages = [{ at = \"3 s\", for = \"5 min\" }]";
+    let settings = "timeout = \"30 s\"\ntcp.retries = 5\nidle = \"2 min\"";
+    for transfer in [
+        "protocol = \"scps-fp-read\"\nsize = \"1 MB\"\nrecords = [\"0-599999\"]",
+        "protocol = \"scps-fp-update\"\nsize = \"1 MB\"\nrecords = [\"0-599999\"]",
+    ] {
+        let run = World { to: outage, back: outage, settings, transfer }.run();
+        assert!(run.succeeded(), "{run:?}");
+        assert!(run.transfers[0].delivered_s.unwrap() > 303.0, "{run:?}");
+    }
+}
+
+#[test]
+fn what_was_sent_is_compared_by_its_checksum() {
+    let confirmed = |settings| {
+        let run = World { settings, ..PLAIN }.run();
+        assert!(run.succeeded(), "{run:?}");
+        run.transfers[0].confirmed_s.unwrap()
+    };
+    let (plain, checked) = (confirmed("verify = false"), confirmed("verify = true"));
+    // One question, and its answer.
+    assert!((plain + 0.5..plain + 0.6).contains(&checked), "{plain} {checked}");
 }
 
 #[test]
@@ -111,6 +159,7 @@ fn mistakes_are_named() {
     };
     assert!(wrong("ftp", "bets = {}").contains("bets is for scps-fp"));
     assert!(wrong("ftp", "restarts = 1").contains("restarts is for scps-fp"));
+    assert!(wrong("scps-fp-read", "").contains("transfers[0]: say with `records`"));
     let none = wrong("scps-fp", "bets.transmissions = 0");
     assert!(none.contains("bets.transmissions is 0"), "{none}");
 }

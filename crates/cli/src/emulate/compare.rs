@@ -362,6 +362,7 @@ impl Plan<'_> {
             seed,
             inactivity: None,
             tcp: None,
+            records: None,
             pep: None,
             jobs: None,
         };

@@ -442,6 +442,7 @@ mod tests {
             destination: 2,
             group: None,
             kind: protocol.kind,
+            records: Vec::new(),
             class: crate::mib::Class::Acknowledged,
             overlay: None,
         };

@@ -61,7 +61,7 @@ pub fn scenario(base: &Scenario, wish: Wish, number: u64) -> Result<Scenario, Sp
         Some(_) => None,
         None => Some(by_engine().unwrap_or_else(|| Protocol::plain(Kind::Cfdp))),
     };
-    let (name, content, start, overlay, group) = (None, None, None, None, None);
+    let (name, content, records, start, overlay, group) = (None, None, None, None, None, None);
     let (receivers, via) = (Receivers::from(to.as_str()), Vec::new());
     let nodes = base.nodes.iter().map(|(name, node)| {
         let takes_part = protocol.is_some() && [&from, &to].contains(&name);
@@ -87,6 +87,7 @@ pub fn scenario(base: &Scenario, wish: Wish, number: u64) -> Result<Scenario, Sp
             file,
             size,
             content,
+            records,
             name,
             start,
         }],

@@ -40,6 +40,9 @@ pub struct OverTcpSettings {
     /// How long it waits before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_wait: Option<Span>,
+    /// Whether a client compares the CRC of what it sent with the server's (SCPS-FP).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<bool>,
     /// Whether data connections go on without what does not come, and how long they try; or `off`
     /// (SCPS-FP).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,6 +153,7 @@ impl OverTcpSettings {
                 ("auto_restart", self.auto_restart.is_some()),
                 ("restarts", self.restarts.is_some()),
                 ("restart_wait", self.restart_wait.is_some()),
+                ("verify", self.verify.is_some()),
                 ("bets", self.bets.is_some()),
             ];
             return match said.iter().find(|(_, given)| *given) {
@@ -158,6 +162,7 @@ impl OverTcpSettings {
             };
         };
         scps.auto_restart = self.auto_restart.unwrap_or(scps.auto_restart);
+        scps.verify = self.verify.unwrap_or(scps.verify);
         scps.restarts = self.restarts.unwrap_or(scps.restarts);
         scps.restart_wait = self.restart_wait.map_or(scps.restart_wait, Span::duration);
         if let Some(bets) = &self.bets {
@@ -181,6 +186,7 @@ impl OverTcpSettings {
             ("auto_restart", self.auto_restart.is_some()),
             ("restarts", self.restarts.is_some()),
             ("restart_wait", self.restart_wait.is_some()),
+            ("verify", self.verify.is_some()),
             ("bets", self.bets.is_some()),
         ];
         if let Some((key, _)) = of_ftp.iter().find(|(_, given)| *given) {
@@ -226,10 +232,11 @@ impl OverTcpSettings {
         let scps = ftp.client.scps.as_ref();
         Self {
             auto_restart: scps.map(|scps| scps.auto_restart),
+            verify: scps.map(|scps| scps.verify),
             restarts: scps.map(|scps| scps.restarts),
             restart_wait: scps.map(|scps| Span(scps.restart_wait)),
             bets: scps.map(|scps| match scps.best_effort {
-                true => Switch::On(BetsSettings::of_fields(&config.streams.best_effort)),
+                true => Switch::On(BetsSettings::of(&config.streams.best_effort)),
                 false => Switch::Off,
             }),
             program: None,

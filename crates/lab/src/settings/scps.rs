@@ -170,6 +170,11 @@ impl<'de> Deserialize<'de> for RouteRate {
 }
 
 impl BetsSettings {
+    /// Everything that is set.
+    pub(super) fn of(bets: &scps::Bets) -> Self {
+        Self::of_fields(bets)
+    }
+
     /// Changes the service to what is said here under `key`.
     pub(super) fn apply(&self, key: &str, bets: &mut scps::Bets) -> Result<(), SpecError> {
         if self.transmissions == Some(0) {

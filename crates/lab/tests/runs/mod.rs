@@ -31,6 +31,7 @@ pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
         seed: 1,
         inactivity: None,
         tcp: None,
+        records: None,
         pep: None,
         jobs: None,
     };

@@ -8,7 +8,7 @@ use engine::{
     Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMode, PathId, StoreEffect,
     Time,
 };
-use wire::ftp::{self, Command, LineError, Reply, ReplyLine};
+use wire::ftp::{self, Command, Crc, LineError, Reply, ReplyLine, Representation};
 
 use super::config::{ClientConfig, DataConnection, ScpsClient};
 use super::core::{Control, Core, Use};
@@ -23,6 +23,9 @@ pub(super) enum Job {
     Open,
     /// Give a file that came its name.
     Install,
+    /// Open the file that was sent again, and read it, to compare its CRC with the server's.
+    OpenToSum,
+    Sum,
     /// Nobody waits for the answer.
     Forget,
 }
@@ -32,6 +35,8 @@ pub(super) enum Job {
 pub(super) struct Request {
     pub(super) id: RequestId,
     pub(super) what: What,
+    /// Without this other request it is of no use.
+    pub(super) needs: Option<RequestId>,
     /// How often it broke off.
     pub(super) attempts: u32,
 }
@@ -94,6 +99,8 @@ enum Stage {
     Offset,
     /// The reply to a command alone.
     Said,
+    /// The server's CRC of what was sent.
+    Checksum,
     /// The first reply to RETR or STOR.
     Begin,
     /// The second one, and the end of the data connection.
@@ -118,6 +125,15 @@ struct Current {
     /// The last reply came.
     confirmed: bool,
     installing: bool,
+    sum: Option<Sum>,
+}
+
+/// The CRC of a file that was sent, as far as it was read.
+#[derive(Debug)]
+struct Sum {
+    file: FileId,
+    offset: u64,
+    crc: Crc,
 }
 
 #[derive(Debug)]
@@ -131,6 +147,8 @@ pub(super) struct Session {
     /// Who opens data connections.
     data: DataConnection,
     scps: Option<ScpsClient>,
+    /// What was sent is compared with what the server has.
+    verify: bool,
     /// The server knows restarts.
     restartable: bool,
     /// Data connections are best-effort at the server, and so they are here.
@@ -149,6 +167,9 @@ impl Session {
             current: None,
             reply: None,
             data: config.data,
+            // Not as text, whose line ends differ.
+            verify: config.scps.as_ref().is_some_and(|scps| scps.verify)
+                && config.representation == Representation::Image,
             scps: config.scps.clone(),
             restartable: false,
             best_effort: false,
@@ -178,7 +199,10 @@ impl Session {
         let is_passing = match why {
             Failure::Control | Failure::Data(_) | Failure::Silence => true,
             Failure::Reply(reply) => matches!(reply.code, 421 | 425 | 426),
-            Failure::Nonsense(_) | Failure::Store(_) | Failure::Cancelled => false,
+            Failure::Nonsense(_)
+            | Failure::Store(_)
+            | Failure::Checksum { .. }
+            | Failure::Cancelled => false,
         };
         is_passing && scps.auto_restart && attempts < scps.restarts
     }
@@ -287,6 +311,7 @@ impl Session {
                 }
                 self.finished(core);
             }
+            (Stage::Checksum, 2) => self.compare(reply, core),
             (Stage::Way, 2) => self.way(reply, config, core),
             // Early data connections are told with 125 (RFC 959 §5.4).
             (Stage::Begin, 1) => self.begin(core),
@@ -302,7 +327,15 @@ impl Session {
                 self.finish_if_done(core);
             }
             (Stage::Quit, _) => self.control.close(),
-            (Stage::Way | Stage::Begin | Stage::End | Stage::Offset | Stage::Said, _) => {
+            (
+                Stage::Way
+                | Stage::Begin
+                | Stage::End
+                | Stage::Offset
+                | Stage::Checksum
+                | Stage::Said,
+                _,
+            ) => {
                 self.fail(Failure::Reply(reply), core);
                 self.next(core);
             }
@@ -377,6 +410,7 @@ impl Session {
             missing: 0,
             confirmed: false,
             installing: false,
+            sum: None,
         });
         self.stage = Stage::Open;
         let what_for = Use::Client(self.control.path, Job::Open);
@@ -406,7 +440,15 @@ impl Session {
                 self.opened((file, len), config, core);
             }
             (Job::Install, _) => self.finished(core),
-            (Job::Open | Job::Forget, _) => {}
+            (Job::OpenToSum, Completion::Opened { file, .. }) => match &mut self.current {
+                Some(current) => {
+                    current.sum = Some(Sum { file, offset: 0, crc: Crc::default() });
+                    self.read_to_sum(core);
+                }
+                None => core.effects.push_back(StoreEffect::Close { file }.into()),
+            },
+            (Job::Sum, Completion::Read(bytes)) => self.summed(&bytes, core),
+            (Job::Open | Job::OpenToSum | Job::Sum | Job::Forget, _) => {}
         }
     }
 
@@ -591,11 +633,61 @@ impl Session {
         }
         let (Some(spool), What::Get { target, .. }) = (&current.spool, &current.request.what)
         else {
-            return self.finished(core);
+            return self.sent(core);
         };
         current.installing = true;
         let request = FilestoreRequest::Install { from: spool.clone(), to: target.clone() };
         core.filestore(request, Use::Client(self.control.path, Job::Install));
+    }
+
+    /// A server has what was sent, as it says.
+    fn sent(&mut self, core: &mut Core) {
+        let source = self.current.as_ref().and_then(|current| match &current.request.what {
+            What::Put { source: Source::File(source), .. } => Some(source.clone()),
+            What::Put { source: Source::Text(_), .. } | What::Get { .. } | What::Say(_) => None,
+        });
+        let Some(name) = source.filter(|_| self.verify) else { return self.finished(core) };
+        if self.stage == Stage::Checksum {
+            return;
+        }
+        self.stage = Stage::Checksum;
+        let ticket = core.next_ticket();
+        let open = StoreEffect::Open { ticket, name, mode: OpenMode::Read };
+        core.submit(open, Use::Client(self.control.path, Job::OpenToSum));
+    }
+
+    fn read_to_sum(&mut self, core: &mut Core) {
+        let Some(Current { sum: Some(sum), .. }) = &self.current else { return };
+        let (ticket, len) = (core.next_ticket(), core.limits.piece);
+        let (file, offset) = (sum.file, sum.offset);
+        let read = StoreEffect::Read { ticket, file, offset, len };
+        core.submit(read, Use::Client(self.control.path, Job::Sum));
+    }
+
+    /// A piece of the file that was sent was read again.
+    fn summed(&mut self, bytes: &[u8], core: &mut Core) {
+        let Some(current) = &mut self.current else { return };
+        let Some(sum) = &mut current.sum else { return };
+        sum.crc.update(bytes);
+        sum.offset += bytes.len() as u64;
+        if bytes.len() == core.limits.piece {
+            return self.read_to_sum(core);
+        }
+        let site = format!("crc {}", current.request.what.name());
+        self.ask(&Command::Site(&site), Stage::Checksum);
+    }
+
+    /// What the server reckons of what it has.
+    fn compare(&mut self, reply: Reply, core: &mut Core) {
+        let sum = self.current.as_ref().and_then(|current| current.sum.as_ref());
+        let here = sum.map(|sum| sum.crc.value());
+        let there = number_behind(&reply.text, "CRC:").and_then(|crc| u32::try_from(crc).ok());
+        match (here, there) {
+            (Some(here), Some(there)) if here == there => return self.finished(core),
+            (Some(here), Some(there)) => self.fail(Failure::Checksum { here, there }, core),
+            (None, _) | (_, None) => self.fail(Failure::Nonsense(reply.text), core),
+        }
+        self.next(core);
     }
 
     fn finished(&mut self, core: &mut Core) {
@@ -603,6 +695,7 @@ impl Session {
         if let Some(data) = current.data {
             core.drop_data(data);
         }
+        core.effects.extend(current.sum.map(|Sum { file, .. }| StoreEffect::Close { file }.into()));
         let octets = current.offset + current.octets.unwrap_or_default();
         let (request, missing) = (current.request.id, current.missing);
         core.indicate(Indication::Finished { request, octets, missing });
@@ -620,7 +713,9 @@ impl Session {
             Some(Flow::In(inflow)) => Some(inflow.close()),
             Some(Flow::None) | None => None,
         };
-        let unused = current.file.map(|(file, _)| StoreEffect::Close { file });
+        let summed = current.sum.map(|sum| sum.file);
+        let unused = current.file.map(|(file, _)| file).into_iter().chain(summed);
+        let unused = unused.map(|file| StoreEffect::Close { file });
         core.effects.extend(close.into_iter().chain(unused).map(Into::into));
         if self.goes_on(current.request.attempts, &why) {
             let attempts = current.request.attempts + 1;
@@ -630,7 +725,18 @@ impl Session {
             let forget = Use::Client(self.control.path, Job::Forget);
             core.filestore(FilestoreRequest::DenyFile(spool), forget);
         }
+        self.fail_what_needs(current.request.id, &why, core);
         core.indicate(Indication::Failed { request: current.request.id, why });
+    }
+
+    /// Requests fail with the one that they need.
+    fn fail_what_needs(&mut self, id: RequestId, why: &Failure, core: &mut Core) {
+        let (useless, queue): (VecDeque<_>, _) =
+            self.queue.drain(..).partition(|request| request.needs == Some(id));
+        self.queue = queue;
+        for Request { id: request, .. } in useless {
+            core.indicate(Indication::Failed { request, why: why.clone() });
+        }
     }
 
     /// Ends all requests, and the connection.
@@ -668,6 +774,7 @@ impl Session {
         if self.queue.len() == before {
             return false;
         }
+        self.fail_what_needs(id, &Failure::Cancelled, core);
         core.indicate(Indication::Failed { request: id, why: Failure::Cancelled });
         true
     }
@@ -678,9 +785,14 @@ pub(super) const MISSING: &str = "Missing: ";
 
 /// Octets that a server lacks, by its last reply.
 fn missing_by(text: &str) -> u64 {
-    let Some((_, after)) = text.split_once(MISSING) else { return 0 };
-    let digits = after.split(|c: char| !c.is_ascii_digit()).next();
-    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    number_behind(text, MISSING).unwrap_or(0)
+}
+
+/// A number of a reply's text, behind a word.
+fn number_behind(text: &str, word: &str) -> Option<u64> {
+    let (_, after) = text.split_once(word)?;
+    let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
 
 /// Where a file is that comes and has no name yet.

@@ -51,6 +51,8 @@ pub struct ScpsClient {
     /// Whether data connections go on without octets that do not come (BETS), where the driver and the
     /// server know of that. Zeros stand in their place, and users are told.
     pub best_effort: bool,
+    /// Whether the CRC of a file that was sent is compared with the server's (SITE crc).
+    pub verify: bool,
 }
 
 impl Default for ScpsClient {
@@ -62,6 +64,7 @@ impl Default for ScpsClient {
             restart_wait: Duration::from_secs(5),
             suppress: false,
             best_effort: false,
+            verify: false,
         }
     }
 }

@@ -69,6 +69,13 @@ pub enum Indication {
         /// Octets among them that did not come.
         missing: u64,
     },
+    /// As a server: a file was changed here by UPDT, or made by COPY, and is safe.
+    Changed {
+        /// The control connection.
+        path: PathId,
+        /// The file's name.
+        name: String,
+    },
     /// As a server: all of a file was handed to the data connection.
     Sent {
         /// The control connection.
@@ -112,6 +119,14 @@ pub enum Failure {
     /// The store here failed.
     #[error("the store: {0}")]
     Store(EffectError),
+    /// The server has something else than what was sent, by the CRC of all of it (SITE crc).
+    #[error("the server's CRC is {there}, and here it is {here}")]
+    Checksum {
+        /// Of the file that was sent.
+        here: u32,
+        /// What the server says.
+        there: u32,
+    },
     /// Nothing came for too long.
     #[error("nothing came for too long")]
     Silence,

@@ -126,9 +126,9 @@ impl Node {
         control: &ReadControl,
         target: FileName,
     ) -> Result<RequestId, RequestError> {
-        self.put_control(path, control.encode())?;
-        let name = CONTROL_FILE.to_owned();
-        self.request(path, What::Get { name, target, records: true })
+        let text = control.encode().ok_or(RequestError::Name)?;
+        let get = What::Get { name: CONTROL_FILE.to_owned(), target, records: true };
+        self.by_control(path, Source::Text(text.into()), get)
     }
 
     /// Changes a server's file, by a control file that is stored there first (UPDT).
@@ -140,8 +140,20 @@ impl Node {
         path: PathId,
         control: &UpdateControl,
     ) -> Result<RequestId, RequestError> {
-        self.put_control(path, control.encode())?;
-        self.request(path, What::Say(Command::Updt(CONTROL_FILE).to_string()))
+        let text = control.encode().ok_or(RequestError::Name)?;
+        self.by_control(path, Source::Text(text.into()), update())
+    }
+
+    /// Changes a server's file, by a control file that is in the store here.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn update_by(
+        &mut self,
+        path: PathId,
+        control: FileName,
+    ) -> Result<RequestId, RequestError> {
+        self.by_control(path, Source::File(control), update())
     }
 
     /// Has a server copy a file of its own; neither name has a blank in it.
@@ -165,9 +177,19 @@ impl Node {
         self.request(path, What::Say(Command::Site(&site).to_string()))
     }
 
-    fn put_control(&mut self, path: PathId, file: Option<Vec<u8>>) -> Result<(), RequestError> {
-        let source = Source::Text(file.ok_or(RequestError::Name)?.into());
-        self.request(path, What::Put { source, name: CONTROL_FILE.to_owned() }).map(drop)
+    /// Stores a control file, and asks for what it is for once it is there.
+    fn by_control(
+        &mut self,
+        path: PathId,
+        source: Source,
+        what: What,
+    ) -> Result<RequestId, RequestError> {
+        if self.waiting() + 2 > self.core.limits.requests {
+            return Err(RequestError::Full);
+        }
+        let put = What::Put { source, name: CONTROL_FILE.to_owned() };
+        let control = self.request_after(path, put, None);
+        Ok(self.request_after(path, what, Some(control)))
     }
 
     /// Takes a request back; `false` if it is over, or never was.
@@ -193,10 +215,19 @@ impl Node {
     }
 
     fn request(&mut self, path: PathId, what: What) -> Result<RequestId, RequestError> {
-        let waiting: usize = self.clients.values().map(|client| client.queue.len()).sum();
-        if waiting >= self.core.limits.requests {
+        if self.waiting() >= self.core.limits.requests {
             return Err(RequestError::Full);
         }
+        Ok(self.request_after(path, what, None))
+    }
+
+    /// Requests that wait.
+    fn waiting(&self) -> usize {
+        self.clients.values().map(|client| client.queue.len()).sum()
+    }
+
+    /// Asks for something that is of no use without another request.
+    fn request_after(&mut self, path: PathId, what: What, needs: Option<RequestId>) -> RequestId {
         self.requests += 1;
         let id = RequestId(self.requests);
         let (core, config) = (&mut self.core, &self.client);
@@ -204,8 +235,8 @@ impl Node {
             core.effects.push_back(Effect::OpenPath { path });
             client::Session::new(path, VecDeque::new(), config)
         });
-        client.queue.push_back(Request { id, what, attempts: 0 });
-        Ok(id)
+        client.queue.push_back(Request { id, what, needs, attempts: 0 });
+        id
     }
 
     fn path_event(&mut self, now: Time, path: PathId, event: PathEvent) {
@@ -474,6 +505,11 @@ impl Node {
         self.last = path;
         Some((path, bytes))
     }
+}
+
+/// UPDT, by the control file that was stored last.
+fn update() -> What {
+    What::Say(Command::Updt(CONTROL_FILE).to_string())
 }
 
 /// A name that can stand in a command.

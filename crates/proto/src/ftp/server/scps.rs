@@ -10,6 +10,7 @@ use super::{Edit, Job, MISSING, Session, Transfer};
 use crate::flow::Outflow;
 use crate::ftp::core::{Core, Use};
 use crate::ftp::data::Flow;
+use crate::ftp::indication::Indication;
 
 /// What a session knows beyond FTP.
 #[derive(Debug, Default)]
@@ -65,8 +66,8 @@ enum What {
     /// UPDT: its control file, the original, and then the new file.
     UpdateControl,
     Update(UpdateControl),
-    /// A file that is written, and the reply then.
-    Write(&'static str),
+    /// A file of this name that is written, and the reply then.
+    Write(String, &'static str),
 }
 
 impl Session {
@@ -231,7 +232,8 @@ impl Session {
             (Edit::Sync, _) => {
                 let file = task.file.take();
                 core.effects.extend(file.map(|file| StoreEffect::Close { file }.into()));
-                if let What::Write(text) = task.what {
+                if let What::Write(name, text) = task.what {
+                    core.indicate(Indication::Changed { path: self.control.path, name });
                     self.say(250, text);
                 }
             }
@@ -283,14 +285,15 @@ impl Session {
                 Ok(new) => self.write_file(&control.new, BytesMut::from(&new[..]), "UPDT OK", core),
                 Err(error) => self.say(551, &format!("The original does not fit: {error}.")),
             },
-            What::Write(_) => {}
+            What::Write(..) => {}
         }
     }
 
     fn write_file(&mut self, name: &str, content: BytesMut, text: &'static str, core: &mut Core) {
         let Some(scps) = &mut self.scps else { return };
         let crc = Crc::default();
-        scps.task = Some(Task { what: What::Write(text), file: None, offset: 0, content, crc });
+        let what = What::Write(name.to_owned(), text);
+        scps.task = Some(Task { what, file: None, offset: 0, content, crc });
         self.open(name, OpenMode::Truncate, Job::Edit(Edit::OpenToWrite), core);
         if !self.busy {
             self.drop_task();

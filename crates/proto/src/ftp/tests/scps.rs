@@ -183,6 +183,67 @@ fn a_file_is_changed_copied_and_summed_where_it_is() {
 }
 
 #[test]
+fn what_was_sent_is_compared_with_what_is_there() {
+    for (length, piece) in [(0, 1460), (65_536, 65_536), (200_000, 7_001)] {
+        let mut world = scps(|scps| scps.verify = true);
+        world.piece = piece;
+        let content = octets(length);
+        world.file(0, "f", &content);
+        world.file(0, "g", b"another");
+        let (id, another) = (put(&mut world, "f", "f"), put(&mut world, "g", "g"));
+        world.run();
+        assert_eq!(outcome(&world, id), Ok(length as u64));
+        assert_eq!(outcome(&world, another), Ok(7));
+        assert_eq!(said(&world, "250 CRC:")[0], format!("250 CRC:{}", Crc::of(&content)));
+    }
+    // The file changes after it was read: what the server has is not what is here.
+    let mut world = scps(|scps| scps.verify = true);
+    world.file(0, "f", &octets(300_000));
+    let id = put(&mut world, "f", "f");
+    world.run_until(at(4_500));
+    assert!(!said(&world, "STOR").is_empty() && said(&world, "226").is_empty());
+    world.file(1, "f", &octets(10));
+    world.file(0, "f", b"changed");
+    world.run();
+    let Err(Failure::Checksum { here, there }) = outcome(&world, id) else { panic!("it differs") };
+    assert_ne!(here, there);
+}
+
+#[test]
+fn without_its_control_file_nothing_is_read_or_changed() {
+    let mut world = scps(|_| {});
+    world.file(1, "f", b"original");
+    let (id, other) = world.on_node(0, |node| {
+        (node.update_by(SERVER, file("missing")).unwrap(), node.checksum(SERVER, "f").unwrap())
+    });
+    world.run();
+    assert!(matches!(outcome(&world, id), Err(Failure::Store(_))));
+    assert_eq!(answer(&world, other), format!("250 CRC:{}", Crc::of(b"original")));
+    assert!(said(&world, "UPDT").is_empty());
+}
+
+#[test]
+fn who_comes_again_takes_his_file_over() {
+    // The data connection and the control connection are gone, and only the client knows it.
+    let mut world = scps(|scps| scps.auto_restart = false);
+    let content = octets(400_000);
+    world.file(0, "f", &content);
+    let first = put(&mut world, "f", "g");
+    world.run_until(at(4_500));
+    world.cut();
+    assert_eq!(outcome(&world, first), Err(Failure::Control));
+    let again = put(&mut world, "f", "g");
+    world.run();
+    assert_eq!(outcome(&world, again), Ok(400_000));
+    // The server's first session came to its end after fifteen minutes, and took nothing with it.
+    assert!(world.now > at(900_000));
+    assert!(world.content(1, "g").unwrap() == content);
+    let aborted = |told: &&Indication| matches!(told, Indication::Aborted { .. });
+    assert_eq!(world.hosts[1].told.iter().filter(aborted).count(), 1);
+    assert_eq!(world.hosts[1].node.sessions(), 0);
+}
+
+#[test]
 fn texts_are_left_out_when_they_are_not_wanted() {
     let mut world = scps(|scps| scps.suppress = true);
     world.file(0, "f", b"content");

@@ -273,6 +273,22 @@ impl World {
         }
     }
 
+    /// All streams break, and only the first host hears of it.
+    pub(super) fn cut(&mut self) {
+        for stream in 0..self.streams.len() {
+            for end in 0..2 {
+                let (host, path) = self.streams[stream].ends[end];
+                self.streams[stream].halves[end].closed = true;
+                if host == 0 {
+                    let down = Input::Path(path, PathEvent::Down);
+                    self.hosts[host].node.handle_input(self.now, down);
+                    self.drain(host);
+                }
+            }
+        }
+        self.events.retain(|_, event| !matches!(event, Event::Arrive { .. }));
+    }
+
     pub(super) fn streams(&self) -> usize {
         self.streams.len()
     }

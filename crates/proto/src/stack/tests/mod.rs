@@ -172,7 +172,7 @@ fn nobody_there_and_nobody_who_listens() {
     // Whoever is asked for at a port without a listener.
     let (to, ticket) = (std::net::SocketAddr::new(address(1).ip(), 99), Ticket(7));
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort: false })
+        talker.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort: false });
     });
     world.run();
     assert!(matches!(world.above(0).answers[..], [(Ticket(7), Err(_))]));
@@ -252,7 +252,7 @@ fn nobody_waits_any_more_where_waiting_was_stopped() {
     let near = *world.above(1).talks.keys().next().unwrap();
     let ticket = Ticket(5);
     world.on(1, |talker| {
-        talker.effects.push_back(Effect::Listen { ticket, near, best_effort: false })
+        talker.effects.push_back(Effect::Listen { ticket, near, best_effort: false });
     });
     let Some((_, Ok(engine::Completion::Listening(to)))) = world.above(1).answers.first().cloned()
     else {

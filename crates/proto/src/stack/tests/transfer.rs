@@ -59,6 +59,7 @@ pub(super) fn verdict(told: &Indication) -> Option<Verdict> {
         | Indication::Answered { .. }
         | Indication::Begun { .. }
         | Indication::Missing { .. }
+        | Indication::Changed { .. }
         | Indication::Sent { .. }
         | Indication::Refused { .. } => None,
     }

@@ -1,0 +1,192 @@
+//! Records of files: octets that SCPS-FP reads or changes by themselves, and what either end has of
+//! such a file before and after.
+
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use wire::ftp::{Range, ReadControl, TO_END, UpdateControl};
+
+use crate::protocol::Carried;
+use crate::text::SpecError;
+
+/// Octets of a file, as in `100-199`, or `5000-` for all from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The first, from 0.
+    pub first: u32,
+    /// The last; `None`: that of the file.
+    pub last: Option<u32>,
+}
+
+impl FromStr for Record {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let wrong = || {
+            let message = "is no record; a record is like \"100-199\", or \"5000-\" to the end";
+            SpecError::invalid(format!("{text:?} {message}"))
+        };
+        let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number < TO_END);
+        let first = number(first).ok_or_else(wrong)?;
+        let last = match last.trim() {
+            "" => None,
+            last => Some(number(last).filter(|last| *last >= first).ok_or_else(wrong)?),
+        };
+        Ok(Self { first, last })
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.last {
+            Some(last) => write!(f, "{}-{last}", self.first),
+            None => write!(f, "{}-", self.first),
+        }
+    }
+}
+
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl From<Record> for Range {
+    fn from(record: Record) -> Self {
+        Self { first: record.first, last: record.last.unwrap_or(TO_END) }
+    }
+}
+
+/// The same as a control file has them.
+pub(crate) fn ranges(records: &[Record]) -> Vec<Range> {
+    records.iter().copied().map(Range::from).collect()
+}
+
+/// The name of the file that is copied.
+pub(crate) fn original_of(name: &str) -> String {
+    format!("{name}.original")
+}
+
+/// What there is before and after a transfer of a file with some content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Files {
+    /// In the sender's store, under the file's name.
+    pub(crate) at_sender: Option<Bytes>,
+    /// In the receiver's store, under this name.
+    pub(crate) at_receiver: Option<(String, Bytes)>,
+    /// What the receiver shall have in the end.
+    pub(crate) expected: Bytes,
+}
+
+impl Files {
+    /// Of a transfer that carries this, whose file has this name and content.
+    pub(crate) fn of(carried: Carried, name: &str, content: &Bytes, records: &[Record]) -> Self {
+        let plain =
+            Self { at_sender: Some(content.clone()), at_receiver: None, expected: content.clone() };
+        match carried {
+            Carried::File => plain,
+            Carried::Records => {
+                let path = name.to_owned();
+                let control = ReadControl { path, forced: false, ranges: ranges(records) };
+                Self { expected: control.read(content).0.into(), ..plain }
+            }
+            Carried::Changes => {
+                let before = changed(content, records);
+                let control = UpdateControl::between((name, &before), (name, content));
+                let control = control.and_then(|control| control.encode());
+                Self {
+                    at_sender: Some(control.unwrap_or_default().into()),
+                    at_receiver: Some((name.to_owned(), before.into())),
+                    ..plain
+                }
+            }
+            Carried::Copy => Self {
+                at_sender: None,
+                at_receiver: Some((original_of(name), content.clone())),
+                ..plain
+            },
+        }
+    }
+}
+
+/// A file that differs from another in all octets of some records.
+fn changed(content: &[u8], records: &[Record]) -> Vec<u8> {
+    let mut before = content.to_vec();
+    for record in records {
+        let (first, end) =
+            (record.first as usize, record.last.map_or(usize::MAX, |l| l as usize + 1));
+        let end = end.min(before.len());
+        for octet in before.get_mut(first..end).unwrap_or_default() {
+            *octet = !*octet;
+        }
+    }
+    before
+}
+
+/// Checks what a transfer says of records.
+///
+/// # Errors
+///
+/// When there are none where they are needed, or some where they mean nothing.
+pub(crate) fn check(
+    carried: Carried,
+    name: &str,
+    records: Option<&[Record]>,
+) -> Result<(), SpecError> {
+    let wrong = |message: &str| Err(SpecError::invalid(message));
+    match (carried, records) {
+        (Carried::Records | Carried::Changes, None | Some([])) => {
+            wrong("say with `records` which octets are read, or differ, as in [\"0-999\"]")
+        }
+        (Carried::Records, Some(records)) if records.len() > usize::from(u16::MAX) => {
+            wrong("a control file has at most 65,535 records")
+        }
+        (Carried::File | Carried::Copy, Some(_)) => {
+            wrong("`records` is for scps-fp-read and scps-fp-update")
+        }
+        (Carried::Copy, None) if name.contains(' ') => {
+            wrong("a name with a blank cannot stand in COPY")
+        }
+        (Carried::Records | Carried::Changes, Some(_)) | (Carried::File | Carried::Copy, None) => {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_and_written() {
+        for text in ["0-0", "100-199", "5000-"] {
+            assert_eq!(text.parse::<Record>().unwrap().to_string(), text);
+        }
+        for text in ["", "5", "-5", "9-8", "1-4294967295", "a-b"] {
+            assert!(text.parse::<Record>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_changed_differs_in_its_records_alone() {
+        let content = Bytes::from(vec![7; 100]);
+        let records = ["10-19".parse().unwrap(), "95-".parse().unwrap()];
+        let files = Files::of(Carried::Changes, "f", &content, &records);
+        let (name, before) = files.at_receiver.unwrap();
+        let differ: Vec<_> = (0..100).filter(|at| before[*at] != content[*at]).collect();
+        assert_eq!(differ, (10..20).chain(95..100).collect::<Vec<_>>());
+        let control = UpdateControl::decode(&files.at_sender.unwrap()).unwrap();
+        assert_eq!((name.as_str(), control.apply(&before).unwrap()), ("f", content.to_vec()));
+        let read = Files::of(Carried::Records, "f", &Bytes::from_static(b"abcdef"), &records[..0]);
+        assert_eq!(read.expected, "");
+    }
+}
