@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use lab::compare::{self, Plan};
+use lab::preset::Preset;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
 use slowlight_lab as lab;
@@ -115,6 +117,29 @@ fn records_are_read_and_changed_after_an_outage() {
         assert!(run.succeeded(), "{run:?}");
         assert!(run.transfers[0].delivered_s.unwrap() > 303.0, "{run:?}");
     }
+}
+
+#[test]
+fn a_comparison_has_records_for_those_that_take_them() {
+    let names = ["scps-fp", "scps-fp-read", "scps-fp-update", "scps-fp-copy"];
+    let plan = Plan {
+        link: Preset::find("geo").unwrap(),
+        protocols: names.iter().map(|name| name.parse().unwrap()).collect(),
+        content: run::made_up(1, 0, 300_000).unwrap(),
+        name: "file".to_owned(),
+        receivers: 1,
+        runs: 1,
+        seed: 1,
+        inactivity: None,
+        tcp: None,
+        records: Some(vec!["0-999".parse().unwrap()]),
+        pep: None,
+        jobs: None,
+    };
+    let rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
+    let row = |name: &str| rows.iter().find(|row| row.protocol == name).unwrap();
+    assert!(names.iter().all(|name| row(name).completed == 1), "{rows:?}");
+    assert!(row("scps-fp").bytes_str > 300_000.0 && row("scps-fp-update").bytes_str < 10_000.0);
 }
 
 #[test]

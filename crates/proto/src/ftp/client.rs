@@ -14,6 +14,7 @@ use super::config::{ClientConfig, DataConnection, ScpsClient};
 use super::core::{Control, Core, Use};
 use super::data::{DataEvent, DataId, Flow};
 use super::indication::{Failure, Indication, RequestId};
+use super::relay::Relayed;
 use crate::flow::{Inflow, Outflow};
 
 /// What an effect was for.
@@ -55,13 +56,25 @@ pub(super) enum What {
     },
     /// A command that moves no data.
     Say(String),
+    /// One server's half of a transfer to another one.
+    Relay {
+        name: String,
+        half: Half,
+    },
+}
+
+/// What a server does in a transfer between two of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Half {
+    Gives,
+    Takes,
 }
 
 impl What {
     /// The file's name at the server.
     fn name(&self) -> &str {
         match self {
-            Self::Put { name, .. } | Self::Get { name, .. } => name,
+            Self::Put { name, .. } | Self::Get { name, .. } | Self::Relay { name, .. } => name,
             Self::Say(_) => "",
         }
     }
@@ -94,6 +107,8 @@ enum Stage {
     Way,
     /// The driver's word where it listens.
     Listening,
+    /// The word of the other server of a transfer between two.
+    Peer,
     /// What the server has of the file, and its word that it goes on from there.
     Size,
     Offset,
@@ -194,8 +209,11 @@ impl Session {
     }
 
     /// Whether a request that broke off for this reason is tried again.
-    fn goes_on(&self, attempts: u32, why: &Failure) -> bool {
+    fn goes_on(&self, request: &Request, attempts: u32, why: &Failure) -> bool {
         let Some(scps) = &self.scps else { return false };
+        if matches!(request.what, What::Relay { .. }) {
+            return false;
+        }
         let is_passing = match why {
             Failure::Control | Failure::Data(_) | Failure::Silence => true,
             Failure::Reply(reply) => matches!(reply.code, 421 | 425 | 426),
@@ -342,7 +360,10 @@ impl Session {
             (Stage::Greeting | Stage::User | Stage::Password | Stage::Type, _) => {
                 self.give_up(&Failure::Reply(reply), core);
             }
-            (Stage::Restart | Stage::Connection | Stage::Open | Stage::Listening, _) => {
+            (
+                Stage::Restart | Stage::Connection | Stage::Open | Stage::Listening | Stage::Peer,
+                _,
+            ) => {
                 self.give_up(&Failure::Nonsense(reply.to_string()), core);
             }
         }
@@ -388,13 +409,13 @@ impl Session {
             What::Put { source: Source::File(source), .. } => {
                 (Some(source.clone()), OpenMode::Read, None)
             }
-            What::Put { source: Source::Text(_), .. } | What::Say(_) => {
+            What::Put { source: Source::Text(_), .. } | What::Say(_) | What::Relay { .. } => {
                 (None, OpenMode::Read, None)
             }
-            What::Get { .. } => {
+            What::Get { records, .. } => {
                 let spool = spool_of(request.id);
-                // What came before a break is still there.
-                let again = request.attempts > 0 && self.restartable;
+                // What came before a break is still there; records are read anew.
+                let again = request.attempts > 0 && self.restartable && !records;
                 let mode = if again { OpenMode::Write } else { OpenMode::Truncate };
                 (Some(spool.clone()), mode, Some(spool))
             }
@@ -464,7 +485,40 @@ impl Session {
                 self.control.say(line);
                 self.stage = Stage::Said;
             }
+            What::Relay { half: Half::Takes, .. } => self.ask(&Command::Pasv, Stage::Way),
+            What::Relay { half: Half::Gives, .. } => {
+                core.relayed.push_back((current.request.id, Relayed::Waits));
+                self.stage = Stage::Peer;
+            }
             What::Put { source: Source::File(_), .. } | What::Get { .. } => {}
+        }
+    }
+
+    /// The other server listens: this one is told to connect there.
+    pub(super) fn relay_to(&mut self, address: SocketAddr) {
+        if self.stage == Stage::Peer {
+            self.ask(&Command::Port(address), Stage::Way);
+        }
+    }
+
+    /// The other server has the file, and sends it.
+    pub(super) fn relay_begins(&mut self) {
+        if self.stage == Stage::Peer {
+            self.transfer();
+        }
+    }
+
+    /// A transfer between two servers came to nothing at the other one. What this one is at is not known
+    /// unless it was asked for nothing.
+    pub(super) fn drop_relay(&mut self, id: RequestId, core: &mut Core) {
+        self.queue.retain(|request| request.id != id);
+        if self.current.take_if(|current| current.request.id == id).is_none() {
+            return;
+        }
+        if self.stage == Stage::Peer {
+            self.next(core);
+        } else {
+            self.control.close();
         }
     }
 
@@ -482,7 +536,9 @@ impl Session {
                 self.stage = Stage::Size;
             }
             What::Get { records: false, .. } if again => self.begin_at(file.1, config, core),
-            What::Put { .. } | What::Get { .. } | What::Say(_) => self.begin_at(0, config, core),
+            What::Put { .. } | What::Get { .. } | What::Say(_) | What::Relay { .. } => {
+                self.begin_at(0, config, core);
+            }
         }
     }
 
@@ -500,7 +556,7 @@ impl Session {
         let Some((file, _)) = current.file.take() else { return };
         current.offset = offset;
         current.flow = Some(match current.request.what {
-            What::Put { .. } | What::Say(_) => {
+            What::Put { .. } | What::Say(_) | What::Relay { .. } => {
                 Flow::Out(Outflow::file(file, offset, representation))
             }
             What::Get { .. } => Flow::In(Inflow::new(file, offset, representation)),
@@ -531,6 +587,10 @@ impl Session {
 
     /// The server is ready for the data connection, or ready to make it.
     fn way(&mut self, reply: Reply, config: &ClientConfig, core: &mut Core) {
+        if let Some(Request { id, what: What::Relay { half, .. }, .. }) = self.request() {
+            let (id, half) = (*id, *half);
+            return self.relay_way(id, half, reply, config, core);
+        }
         let address = match config.data {
             DataConnection::Port => None,
             DataConnection::Pasv => match ftp::passive_reply(&reply.text) {
@@ -556,6 +616,30 @@ impl Session {
         }
     }
 
+    fn request(&self) -> Option<&Request> {
+        self.current.as_ref().map(|current| &current.request)
+    }
+
+    /// One server listens for the other, or knows where that listens.
+    fn relay_way(
+        &mut self,
+        id: RequestId,
+        half: Half,
+        reply: Reply,
+        config: &ClientConfig,
+        core: &mut Core,
+    ) {
+        match (half, ftp::passive_reply(&reply.text)) {
+            (Half::Gives, _) => self.transfer(),
+            (Half::Takes, Some(address)) => {
+                let address = self.passive(SocketAddr::V4(address), config);
+                core.relayed.push_back((id, Relayed::Listens(address)));
+                self.stage = Stage::Peer;
+            }
+            (Half::Takes, None) => self.lost_way(reply, core),
+        }
+    }
+
     /// Where a data connection goes by the reply to PASV.
     fn passive(&self, said: SocketAddr, config: &ClientConfig) -> SocketAddr {
         match self.control.ends {
@@ -571,6 +655,8 @@ impl Session {
             What::Put { name, .. } => Command::Stor(name).to_string(),
             What::Get { name, records: false, .. } => Command::Retr(name).to_string(),
             What::Get { name, records: true, .. } => Command::Read(name).to_string(),
+            What::Relay { name, half: Half::Gives } => Command::Retr(name).to_string(),
+            What::Relay { name, half: Half::Takes } => Command::Stor(name).to_string(),
             What::Say(line) => line.clone(),
         };
         self.control.say(&command);
@@ -586,6 +672,14 @@ impl Session {
     fn begin(&mut self, core: &mut Core) {
         self.stage = Stage::End;
         let Some(current) = &mut self.current else { return };
+        if let What::Relay { half, .. } = current.request.what {
+            // Nothing of it crosses a data connection of this client.
+            current.octets = Some(0);
+            if half == Half::Gives {
+                core.relayed.push_back((current.request.id, Relayed::Begins));
+            }
+            return;
+        }
         if current.request.attempts == 0 {
             core.indicate(Indication::Begun { request: current.request.id });
         }
@@ -644,7 +738,10 @@ impl Session {
     fn sent(&mut self, core: &mut Core) {
         let source = self.current.as_ref().and_then(|current| match &current.request.what {
             What::Put { source: Source::File(source), .. } => Some(source.clone()),
-            What::Put { source: Source::Text(_), .. } | What::Get { .. } | What::Say(_) => None,
+            What::Put { source: Source::Text(_), .. }
+            | What::Get { .. }
+            | What::Say(_)
+            | What::Relay { .. } => None,
         });
         let Some(name) = source.filter(|_| self.verify) else { return self.finished(core) };
         if self.stage == Stage::Checksum {
@@ -698,7 +795,14 @@ impl Session {
         core.effects.extend(current.sum.map(|Sum { file, .. }| StoreEffect::Close { file }.into()));
         let octets = current.offset + current.octets.unwrap_or_default();
         let (request, missing) = (current.request.id, current.missing);
-        core.indicate(Indication::Finished { request, octets, missing });
+        match current.request.what {
+            What::Relay { half, .. } => {
+                core.relayed.push_back((request, Relayed::Done(half, missing)));
+            }
+            What::Put { .. } | What::Get { .. } | What::Say(_) => {
+                core.indicate(Indication::Finished { request, octets, missing });
+            }
+        }
         self.next(core);
     }
 
@@ -717,7 +821,7 @@ impl Session {
         let unused = current.file.map(|(file, _)| file).into_iter().chain(summed);
         let unused = unused.map(|file| StoreEffect::Close { file });
         core.effects.extend(close.into_iter().chain(unused).map(Into::into));
-        if self.goes_on(current.request.attempts, &why) {
+        if self.goes_on(&current.request, current.request.attempts, &why) {
             let attempts = current.request.attempts + 1;
             return self.queue.push_front(Request { attempts, ..current.request });
         }
@@ -726,7 +830,7 @@ impl Session {
             core.filestore(FilestoreRequest::DenyFile(spool), forget);
         }
         self.fail_what_needs(current.request.id, &why, core);
-        core.indicate(Indication::Failed { request: current.request.id, why });
+        failed(&current.request, why, core);
     }
 
     /// Requests fail with the one that they need.
@@ -748,7 +852,7 @@ impl Session {
             first.attempts += 1;
         }
         for request in queue {
-            if self.goes_on(request.attempts.saturating_sub(1), why) {
+            if self.goes_on(&request, request.attempts.saturating_sub(1), why) {
                 self.queue.push_back(request);
             } else {
                 if let What::Get { .. } = request.what
@@ -757,7 +861,7 @@ impl Session {
                     let forget = Use::Client(self.control.path, Job::Forget);
                     core.filestore(FilestoreRequest::DenyFile(spool_of(request.id)), forget);
                 }
-                core.indicate(Indication::Failed { request: request.id, why: why.clone() });
+                failed(&request, why.clone(), core);
             }
         }
         self.control.close();
@@ -769,14 +873,21 @@ impl Session {
             self.break_off(Failure::Cancelled, core);
             return true;
         }
-        let before = self.queue.len();
-        self.queue.retain(|request| request.id != id);
-        if self.queue.len() == before {
-            return false;
-        }
+        let Some(at) = self.queue.iter().position(|request| request.id == id) else { return false };
+        let Some(request) = self.queue.remove(at) else { return false };
         self.fail_what_needs(id, &Failure::Cancelled, core);
-        core.indicate(Indication::Failed { request: id, why: Failure::Cancelled });
+        failed(&request, Failure::Cancelled, core);
         true
+    }
+}
+
+/// A request came to nothing. Of half a transfer it is said once for both.
+fn failed(request: &Request, why: Failure, core: &mut Core) {
+    match request.what {
+        What::Relay { .. } => core.relayed.push_back((request.id, Relayed::Failed(why))),
+        What::Put { .. } | What::Get { .. } | What::Say(_) => {
+            core.indicate(Indication::Failed { request: request.id, why });
+        }
     }
 }
 

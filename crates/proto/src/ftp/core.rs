@@ -12,7 +12,8 @@ use wire::ftp::{LineError, Lines};
 
 use super::config::Limits;
 use super::data::{Data, DataEvent, DataId, Flow, Way};
-use super::indication::Indication;
+use super::indication::{Indication, RequestId};
+use super::relay::Relayed;
 use super::{client, server};
 use crate::flow::{Job, ReadAhead};
 
@@ -105,6 +106,8 @@ pub(super) struct Core {
     pub(super) data: BTreeMap<DataId, Data>,
     pub(super) data_paths: BTreeMap<PathId, DataId>,
     pub(super) data_events: VecDeque<(DataId, DataEvent)>,
+    /// What the halves of transfers between two servers tell.
+    pub(super) relayed: VecDeque<(RequestId, Relayed)>,
     /// Files that clients store here, and by whom each was begun last.
     storing: BTreeMap<FileName, PathId>,
     /// Clients whose file another one stores now.
@@ -126,6 +129,7 @@ impl Core {
             data: BTreeMap::new(),
             data_paths: BTreeMap::new(),
             data_events: VecDeque::new(),
+            relayed: VecDeque::new(),
             storing: BTreeMap::new(),
             superseded: VecDeque::new(),
             last_sender: DataId(0),

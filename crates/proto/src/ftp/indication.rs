@@ -141,6 +141,9 @@ pub enum RequestError {
     /// As many wait as may.
     #[error("too many requests wait")]
     Full,
+    /// A transfer between two servers would be of one.
+    #[error("both servers are the same")]
+    Same,
     /// It has a line break or another control character in it.
     #[error("the name has a control character in it")]
     Name,

@@ -26,8 +26,7 @@
 //! With [`ServerConfig::scps`] and [`ClientConfig::scps`] it is SCPS-FP (CCSDS 717.0-B-1): transfers that go
 //! on where they broke off, records that are read and changed by themselves, checksums, copies.
 //!
-//! Not done: STOU, the modes B and C, the structures R and P, TLS (RFC 4217); of SCPS-FP, transfers
-//! between two servers.
+//! Not done: STOU, the modes B and C, the structures R and P, TLS (RFC 4217).
 
 mod client;
 mod config;
@@ -35,6 +34,7 @@ mod core;
 mod data;
 mod indication;
 mod listing;
+mod relay;
 mod server;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -55,9 +55,10 @@ pub use config::{
 pub use indication::{Failure, Indication, RequestError, RequestId};
 use wire::ftp::{CONTROL_FILE, Command, ReadControl, UpdateControl};
 
-use client::{Request, Source, What};
+use client::{Half, Request, Source, What};
 use core::{Control, Core, Use};
 use data::Way;
+use relay::Relay;
 
 /// A client and server.
 #[derive(Debug)]
@@ -69,6 +70,7 @@ pub struct Node {
     clients: BTreeMap<PathId, client::Session>,
     servers: BTreeMap<PathId, server::Session>,
     requests: u64,
+    relays: BTreeMap<RequestId, Relay>,
     /// The control connection that sent last.
     last: PathId,
 }
@@ -84,6 +86,7 @@ impl Node {
             clients: BTreeMap::new(),
             servers: BTreeMap::new(),
             requests: 0,
+            relays: BTreeMap::new(),
             last: PathId(0),
         }
     }
@@ -177,6 +180,37 @@ impl Node {
         self.request(path, What::Say(Command::Site(&site).to_string()))
     }
 
+    /// Has one server send a file to another: `from` and `to` are the paths there, with the file's name
+    /// at each. Both must take third parties ([`ServerConfig::third_party`]), and the file does not
+    /// come near this host.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn relay(
+        &mut self,
+        from: (PathId, &str),
+        to: (PathId, &str),
+    ) -> Result<RequestId, RequestError> {
+        let halves = [(from, Half::Gives), (to, Half::Takes)];
+        if from.0 == to.0 {
+            return Err(RequestError::Same);
+        }
+        if self.waiting() + 2 > self.core.limits.requests {
+            return Err(RequestError::Full);
+        }
+        let names = [checked(from.1)?, checked(to.1)?];
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.relays.insert(id, Relay::new(from.0, to.0));
+        for (((path, _), half), name) in halves.into_iter().zip(names) {
+            self.enqueue(
+                path,
+                Request { id, what: What::Relay { name, half }, needs: None, attempts: 0 },
+            );
+        }
+        Ok(id)
+    }
+
     /// Stores a control file, and asks for what it is for once it is there.
     fn by_control(
         &mut self,
@@ -230,13 +264,17 @@ impl Node {
     fn request_after(&mut self, path: PathId, what: What, needs: Option<RequestId>) -> RequestId {
         self.requests += 1;
         let id = RequestId(self.requests);
+        self.enqueue(path, Request { id, what, needs, attempts: 0 });
+        id
+    }
+
+    fn enqueue(&mut self, path: PathId, request: Request) {
         let (core, config) = (&mut self.core, &self.client);
         let client = self.clients.entry(path).or_insert_with(|| {
             core.effects.push_back(Effect::OpenPath { path });
             client::Session::new(path, VecDeque::new(), config)
         });
-        client.queue.push_back(Request { id, what, needs, attempts: 0 });
-        id
+        client.queue.push_back(request);
     }
 
     fn path_event(&mut self, now: Time, path: PathId, event: PathEvent) {
@@ -435,6 +473,9 @@ impl Node {
             } else if let Some(server) = self.servers.get_mut(&control) {
                 server.data_event(event, &mut self.core);
             }
+        }
+        while let Some((id, told)) = self.core.relayed.pop_front() {
+            self.relayed(id, told);
         }
         while let Some(path) = self.core.superseded.pop_front() {
             if let Some(server) = self.servers.get_mut(&path) {

@@ -1,5 +1,6 @@
 //! Conversations of a client with a server.
 
+mod relay;
 mod scps;
 mod world;
 

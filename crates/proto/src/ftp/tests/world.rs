@@ -1,4 +1,4 @@
-//! Two nodes, their stores, and streams between them that a driver makes as it is asked.
+//! Two nodes or three, their stores, and streams between them that a driver makes as it is asked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -13,6 +13,8 @@ use super::super::{Config, Indication, Node};
 
 /// The client's path to the server.
 pub(super) const SERVER: PathId = PathId(1);
+/// Its path to another one.
+pub(super) const OTHER: PathId = PathId(2);
 const DELAY: Duration = Duration::from_millis(300);
 /// Octets of one direction that may be under way.
 const WINDOW: usize = 100_000;
@@ -60,7 +62,7 @@ enum Event {
 
 pub(super) struct World {
     pub(super) now: Time,
-    pub(super) hosts: [Host; 2],
+    pub(super) hosts: Vec<Host>,
     streams: Vec<Stream>,
     events: BTreeMap<(Time, u64), Event>,
     count: u64,
@@ -80,9 +82,13 @@ fn address(host: usize, port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1 + host as u8], port))
 }
 
+fn host_of(address: SocketAddr) -> usize {
+    (0..).find(|host| address.ip() == self::address(*host, 0).ip()).expect("a host")
+}
+
 impl World {
-    pub(super) fn new(configs: [Config; 2]) -> Self {
-        let hosts = configs.map(|config| Host {
+    pub(super) fn new(configs: impl IntoIterator<Item = Config>) -> Self {
+        let hosts = configs.into_iter().map(|config| Host {
             node: Node::new(config),
             store: MemoryStore::new(),
             told: Vec::new(),
@@ -92,7 +98,7 @@ impl World {
         });
         Self {
             now: Time::ZERO,
-            hosts,
+            hosts: hosts.collect(),
             streams: Vec::new(),
             events: BTreeMap::new(),
             count: 0,
@@ -174,8 +180,7 @@ impl World {
         PathId(self.hosts[host].next_path)
     }
 
-    fn join(&mut self, one: (usize, PathId), asked: [Option<Ticket>; 2], port: u16) {
-        let other = 1 - one.0;
+    fn join(&mut self, one: (usize, PathId), other: usize, asked: [Option<Ticket>; 2], port: u16) {
         let path = self.new_path(other);
         let halves = [Half::default(), Half::default()];
         self.streams.push(Stream { ends: [one, (other, path)], halves });
@@ -188,12 +193,12 @@ impl World {
 
     /// A connection request reaches the other host.
     fn connect(&mut self, from: usize, ticket: Ticket, to: SocketAddr) {
-        let other = 1 - from;
+        let other = host_of(to);
         let listener = self.hosts[other].listening.remove(&to).filter(|_| !self.firewall);
         match listener {
             Some(listener) => {
                 let path = self.new_path(from);
-                self.join((from, path), [Some(ticket), Some(listener)], to.port());
+                self.join((from, path), other, [Some(ticket), Some(listener)], to.port());
             }
             None => {
                 let answer = Err(EffectError::Failed("nobody listens there".to_owned()));
@@ -348,8 +353,9 @@ impl World {
                 }
             }
             Effect::OpenPath { path } => {
-                assert_eq!((host, path), (0, SERVER));
-                self.join((host, path), [None, None], 21);
+                assert_eq!(host, 0);
+                let server = if path == SERVER { 1 } else { 2 };
+                self.join((host, path), server, [None, None], 21);
             }
             Effect::Connect { ticket, to, .. } => {
                 self.at(self.now + DELAY, Event::Connect { from: host, ticket, to });

@@ -1,0 +1,106 @@
+//! Transfers between two servers, which this client controls: one listens (PASV), and the other is told
+//! to connect there (PORT; RFC 959 §5.2).
+//!
+//! ```text
+//! client                 taking server            giving server
+//!   |--- PASV ---------------->|                        |
+//!   |<-- 227 (address) --------|                        |
+//!   |--- PORT (address) ------------------------------->|
+//!   |<-- 200 -------------------------------------------|
+//!   |--- RETR ----------------------------------------->|
+//!   |<-- 150 -------------------------------------------|  a file that is not there spoils none
+//!   |--- STOR ---------------->|<======================>|
+//!   |<-- 150, 226 -------------|                        |
+//!   |<-- 226 -------------------------------------------|
+//! ```
+
+use std::net::SocketAddr;
+
+use engine::PathId;
+
+use super::Node;
+use super::client::Half;
+use super::indication::{Failure, Indication, RequestId};
+
+/// What a control connection tells of its half.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Relayed {
+    /// The taking server listens there.
+    Listens(SocketAddr),
+    /// It is the giving server's turn.
+    Waits,
+    /// The giving server sends.
+    Begins,
+    /// A server has done its half, the taking one without so many octets.
+    Done(Half, u64),
+    Failed(Failure),
+}
+
+/// A transfer between two servers.
+#[derive(Debug)]
+pub(super) struct Relay {
+    gives: PathId,
+    takes: PathId,
+    address: Option<SocketAddr>,
+    waits: bool,
+    /// The half that is done.
+    done: Option<Half>,
+    missing: u64,
+}
+
+impl Relay {
+    pub(super) fn new(gives: PathId, takes: PathId) -> Self {
+        Self { gives, takes, address: None, waits: false, done: None, missing: 0 }
+    }
+}
+
+impl Node {
+    /// One half tells the other.
+    pub(super) fn relayed(&mut self, id: RequestId, told: Relayed) {
+        let Some(relay) = self.relays.get_mut(&id) else { return };
+        match told {
+            Relayed::Listens(address) => relay.address = Some(address),
+            Relayed::Waits => relay.waits = true,
+            Relayed::Begins => {
+                self.core.indicate(Indication::Begun { request: id });
+                if let Some(client) = self.clients.get_mut(&relay.takes) {
+                    client.relay_begins();
+                }
+            }
+            Relayed::Done(half, missing) => {
+                relay.missing += missing;
+                let missing = relay.missing;
+                if relay.done.replace(half).is_some_and(|other| other != half) {
+                    self.relays.remove(&id);
+                    self.core.indicate(Indication::Finished { request: id, octets: 0, missing });
+                }
+                return;
+            }
+            Relayed::Failed(why) => {
+                let paths = [relay.gives, relay.takes];
+                self.relays.remove(&id);
+                for path in paths {
+                    if let Some(client) = self.clients.get_mut(&path) {
+                        client.drop_relay(id, &mut self.core);
+                    }
+                }
+                self.core.indicate(Indication::Failed { request: id, why });
+                return;
+            }
+        }
+        if let Some(address) = relay_ready(self.relays.get_mut(&id)) {
+            let gives = self.relays.get(&id).map(|relay| relay.gives);
+            if let Some(client) = gives.and_then(|path| self.clients.get_mut(&path)) {
+                client.relay_to(address);
+            }
+        }
+    }
+}
+
+/// Where the giving server shall connect, once both are at it.
+fn relay_ready(relay: Option<&mut Relay>) -> Option<SocketAddr> {
+    let relay = relay.filter(|relay| relay.waits)?;
+    let address = relay.address.take()?;
+    relay.waits = false;
+    Some(address)
+}

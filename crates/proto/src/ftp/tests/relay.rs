@@ -1,0 +1,86 @@
+//! Transfers between two servers.
+
+use super::world::OTHER;
+use super::*;
+
+/// A client and two servers, both of which know SCPS-FP and take third parties unless it is said that
+/// one does not.
+fn servers(third_party: [bool; 2]) -> World {
+    let server = |third_party| Config {
+        server: ServerConfig { third_party, scps: true, ..ServerConfig::default() },
+        ..Config::default()
+    };
+    World::new([Config::default(), server(third_party[0]), server(third_party[1])])
+}
+
+fn relay(world: &mut World) -> RequestId {
+    world.on_node(0, |node| node.relay((SERVER, "dir/f"), (OTHER, "g")).unwrap())
+}
+
+fn with_file(third_party: [bool; 2]) -> World {
+    let mut world = servers(third_party);
+    let make = FilestoreRequest::CreateDirectory(file("dir"));
+    world.hosts[1].store.execute(StoreEffect::Filestore { ticket: Ticket(0), request: make });
+    world.file(1, "dir/f", &octets(300_000));
+    world
+}
+
+#[test]
+fn a_file_crosses_from_server_to_server_and_not_here() {
+    let mut world = with_file([true, true]);
+    let id = relay(&mut world);
+    world.run();
+    assert_eq!(outcome(&world, id), Ok(0));
+    assert!(world.content(2, "g").unwrap() == octets(300_000));
+    // Two control connections and one between the servers.
+    assert_eq!(world.streams(), 3);
+    let begun = |told: &&Indication| matches!(told, Indication::Begun { .. });
+    assert_eq!(world.hosts[0].told.iter().filter(begun).count(), 1);
+    let received = |told: &Indication| matches!(told, Indication::Received { octets: 300_000, .. });
+    assert!(world.hosts[2].told.iter().any(received));
+    assert!(world.hosts.iter().all(|host| host.node.under_way() == 0));
+}
+
+#[test]
+fn what_cannot_be_is_told_once_and_spoils_nothing() {
+    // The giver takes no third party; the taker takes none; there is no such file.
+    for (case, third_party) in [[false, true], [true, false], [true, true]].into_iter().enumerate()
+    {
+        let mut world = if case == 2 { servers(third_party) } else { with_file(third_party) };
+        world.file(0, "h", b"other");
+        world.file(2, "g", b"was there");
+        let id = relay(&mut world);
+        let after = put(&mut world, "h", "h");
+        world.run();
+        assert!(matches!(outcome(&world, id), Err(Failure::Reply(_))), "{case}");
+        assert_eq!(outcome(&world, after), Ok(5), "{case}");
+        // A file at the taker is touched by nothing but STOR.
+        if case != 1 {
+            assert_eq!(world.content(2, "g").unwrap(), b"was there", "{case}");
+        }
+        assert!(world.hosts.iter().all(|host| host.node.under_way() == 0), "{case}");
+    }
+}
+
+#[test]
+fn either_half_ends_the_other_whenever_it_is_taken_back() {
+    for moment in (0..40).map(|step| step * 250) {
+        let mut world = with_file([true, true]);
+        let id = relay(&mut world);
+        world.run_until(Time::ZERO + Duration::from_millis(moment));
+        let now = world.now;
+        let under_way = world.on_node(0, |node| node.cancel(now, id));
+        world.run();
+        assert_eq!(outcome(&world, id).is_err(), under_way, "{moment}");
+        assert!(world.hosts.iter().all(|host| host.node.under_way() == 0), "{moment}");
+        assert!(world.hosts.iter().all(|host| host.node.sessions() == 0), "{moment}");
+    }
+}
+
+#[test]
+fn one_server_is_no_two() {
+    let mut node = Node::new(Config::default());
+    assert_eq!(node.relay((SERVER, "f"), (SERVER, "g")), Err(RequestError::Same));
+    assert_eq!(node.relay((SERVER, "f\r\n"), (OTHER, "g")), Err(RequestError::Name));
+    assert_eq!(node.under_way(), 0);
+}
