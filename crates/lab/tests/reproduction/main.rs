@@ -13,6 +13,9 @@
 
 mod global_hawk;
 mod hawk_claims;
+mod one_hop;
+mod one_hop_claims;
 mod page;
 mod sgls;
 mod sgls_claims;
+mod trace;

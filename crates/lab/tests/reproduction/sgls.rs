@@ -2,9 +2,8 @@
 //! measured them in 2000.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use engine::Rng;
 use lab::link_spec::Vector;
@@ -14,6 +13,7 @@ use rayon::prelude::*;
 use slowlight_lab as lab;
 
 use crate::page::{Estimate, runs};
+use crate::trace::{Packet, trace};
 
 /// The stored errors: 1 Mbit of data, each octet of which goes with a start and a stop bit.
 const VECTOR_BITS: u64 = 1_250_000;
@@ -125,13 +125,10 @@ impl Cell {
 
     /// What the line to the ground and the line back carried in the run of this seed.
     pub(crate) fn packets(self, seed: u64) -> Vec<Packet> {
-        let sink = Lines::default();
-        let recorders = Recorders { trace: Some(Box::new(sink.clone())), pcap: None };
-        let scenario = self.scenario(seed);
-        let contents = run::contents(&scenario).unwrap();
-        assert!(run::run(&scenario, &contents, recorders).unwrap().succeeded());
-        let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
-        text.lines().skip(1).filter_map(Packet::read).collect()
+        let (run, mut packets) = trace(&self.scenario(seed));
+        assert!(run.succeeded());
+        packets.retain(|packet| packet.from != "satellite" && packet.to != "satellite");
+        packets
     }
 }
 
@@ -143,49 +140,6 @@ fn vector(seed: u64, is_back: bool, errors: u64) -> Vector {
         bits.insert(rng.below(VECTOR_BITS));
     }
     Vector { bits: VECTOR_BITS, errors: bits.into_iter().collect() }
-}
-
-/// A packet of the trace.
-#[derive(Clone, Debug)]
-pub(crate) struct Packet {
-    pub(crate) sent_s: f64,
-    pub(crate) at_s: f64,
-    /// To the satellite.
-    pub(crate) is_back: bool,
-    pub(crate) octets: u64,
-    pub(crate) fate: String,
-}
-
-impl Packet {
-    fn read(line: &str) -> Option<Self> {
-        let cells: Vec<_> = line.split('\t').collect();
-        let is_back = match (cells[2], cells[3]) {
-            ("satellite-ppp", "ground") => false,
-            ("ground", "satellite-ppp") => true,
-            _ => return None,
-        };
-        Some(Self {
-            sent_s: cells[0].parse().unwrap(),
-            at_s: cells[1].parse().unwrap(),
-            is_back,
-            octets: cells[4].parse().unwrap(),
-            fate: cells[7].to_owned(),
-        })
-    }
-}
-
-/// A trace in memory.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Every cell that a claim looks at.

@@ -1,7 +1,8 @@
 //! What Horan and Wang concluded, and whether it is so here.
 
 use crate::page::{Claim, Estimate, Verdict, check};
-use crate::sgls::{BASE, Cell, ERRORS, Packet, Who, time};
+use crate::sgls::{BASE, Cell, ERRORS, Who, time};
+use crate::trace::Packet;
 
 const LARGE: [u64; 2] = [100, 1000];
 const VJ: Cell = Cell { who: Who::FpVj, ..BASE };
@@ -400,7 +401,7 @@ fn an_acknowledgment_for_two_segments_is_faster_than_they_are() {
     let packets = large.packets(1);
     let segments = packets.iter().filter(|packet| packet.octets == 1500).count() as f64;
     let acks: Vec<_> =
-        packets.iter().filter(|packet| packet.is_back && packet.octets == 52).collect();
+        packets.iter().filter(|packet| packet.from == "ground" && packet.octets == 52).collect();
     assert!((0.45..0.6).contains(&(acks.len() as f64 / segments)), "{} ACKs", acks.len());
     // With one for each segment the line back is what holds the transfer up.
     let each = Cell { who: Who::FtpAckingEach, ..large };
