@@ -261,6 +261,7 @@ impl TcpOptions {
             initial_window: self.initial_window.0,
             idle,
             send_buffer: self.send_buffer.of(base.send_buffer),
+            any_room: base.any_room,
             receive_buffer: self.receive_buffer.of(base.receive_buffer),
             congestion: self.congestion.algorithm(),
             pacing: self.pacing.into(),

@@ -52,6 +52,8 @@ table! {
         idle: Switch<Idle>,
         /// Whether windows are spread over the round trip.
         pacing: bool,
+        /// Whether a program hears of any room in the send buffer, or of a third of it.
+        any_room: bool,
     }
     also {
         /// The send buffer, or the most that it grows to.

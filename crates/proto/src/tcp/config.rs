@@ -161,6 +161,9 @@ pub struct Options {
     pub idle: Option<IdleRule>,
     /// Octets that the user may write ahead of what is acknowledged.
     pub send_buffer: Buffer,
+    /// Whether the user hears of any room in the send buffer. Otherwise it is told once a third of it
+    /// is free, as by Linux, so that it writes seldom and much.
+    pub any_room: bool,
     /// Octets that the peer may send ahead of what the user reads.
     pub receive_buffer: Buffer,
     /// Congestion control.
@@ -331,6 +334,7 @@ impl Default for Options {
             initial_window: InitialWindow::Segments(10),
             idle: Some(IdleRule::Decay),
             send_buffer: Buffer::Auto { initial: 16 << 10, max: 4 << 20 },
+            any_room: false,
             receive_buffer: Buffer::Auto { initial: 64 << 10, max: 6 << 20 },
             congestion: Algorithm::Cubic(Cubic::LINUX),
             pacing: false,

@@ -161,6 +161,7 @@ fn scps(congestion: Algorithm, assume: LossCause, with_rate: bool) -> Options {
         initial_window: InitialWindow::Rfc3390,
         idle: None,
         send_buffer: Buffer::Fixed(32_768),
+        any_room: false,
         receive_buffer: Buffer::Fixed(32_768),
         congestion,
         pacing: false,

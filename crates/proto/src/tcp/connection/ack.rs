@@ -252,7 +252,10 @@ impl Connection {
     pub(super) fn make_room(&mut self) {
         let capacity = send_capacity(self.options.send_buffer, self.control.cwnd());
         self.send.grow(capacity);
-        if self.wants_room && self.send.room() * 3 >= self.send.capacity() {
+        let room = self.send.room();
+        let enough =
+            if self.options.any_room { room > 0 } else { room * 3 >= self.send.capacity() };
+        if self.wants_room && enough {
             self.wants_room = false;
             self.events.writable = !self.finished;
         }

@@ -10,7 +10,7 @@ use super::world::{User, World, content, finished, lose};
 use crate::tcp::cc::{Algorithm, Counting};
 use crate::tcp::packet;
 use crate::tcp::{
-    AckPolicy, Backlog, Buffer, Config, InitialWindow, LossRecovery, Options, Profile,
+    AckPolicy, Backlog, Buffer, Config, Indication, InitialWindow, LossRecovery, Options, Profile,
 };
 
 const MSS: u32 = 1460;
@@ -300,6 +300,28 @@ fn the_first_two_duplicates_bring_new_data() {
         let counts = [0; 3].map(|_| raw.say(ACK, (1, 1), &[], &[]).len());
         assert_eq!(counts, expected, "{limited_transmit}");
         assert_eq!(raw.heard.last().unwrap().sequence, 1, "the third: a fast retransmission");
+    }
+}
+
+#[test]
+fn the_user_hears_of_a_third_of_the_buffer_or_of_any_room() {
+    for (any_room, told_at) in [(false, 4), (true, 1)] {
+        let mut raw = Raw::new(Config::default());
+        let options = Options {
+            any_room,
+            send_buffer: Buffer::Fixed(u64::from(12 * MSS)),
+            initial_window: InitialWindow::Segments(12),
+            ..reno(false, LossRecovery::NewReno)
+        };
+        let id = established(&mut raw, options);
+        raw.write(id, 12 * MSS as usize);
+        // Nothing is taken now, and so the user waits.
+        assert_eq!(raw.stack.send(raw.now, id, &[7]), Ok(0));
+        let told = (1..=12).find(|segments| {
+            raw.say(ACK, (1, 1 + segments * MSS), &[], &[]);
+            raw.indications.contains(&Indication::Writable { connection: id })
+        });
+        assert_eq!(told, Some(told_at), "{any_room}");
     }
 }
 

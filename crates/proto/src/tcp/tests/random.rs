@@ -82,6 +82,7 @@ pub(super) fn options(rng: &mut Rng) -> Options {
         initial_window: pick(rng, &[InitialWindow::Rfc3390, InitialWindow::Segments(10)]),
         idle: pick(rng, &[None, Some(IdleRule::Restart), Some(IdleRule::Decay)]),
         send_buffer: buffer(rng),
+        any_room: rng.chance(0.3),
         receive_buffer: buffer(rng),
         congestion,
         pacing: rng.chance(0.3),
