@@ -3,7 +3,8 @@
 //! them to it.
 //!
 //! `SLOWLIGHT_PRINT_TABLES=1 cargo test -p slowlight-lab --test reproduction -- --nocapture` prints the
-//! tables of the pages; `SLOWLIGHT_RUNS` sets the runs of each cell.
+//! tables of the pages; `SLOWLIGHT_RUNS` sets the runs of each cell, `SLOWLIGHT_SIZE_MB` the file of most cells
+//! of the second.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(
@@ -13,6 +14,7 @@
 
 mod global_hawk;
 mod hawk_claims;
+mod hawk_gateways;
 mod one_hop;
 mod one_hop_claims;
 mod page;

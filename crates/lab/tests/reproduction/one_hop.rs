@@ -73,11 +73,8 @@ impl Cell {
         let mut text = text.replace(sftp, protocol);
         if self.who != Who::Sftp {
             // Timers that wait for as long as light takes, as they must where it takes 100 s.
-            let table = |node| {
-                format!(
-                    "[nodes.{node}.mib.default]\ncheckpoint_timer = \"auto\"\nreport_timer = \"auto\"\n"
-                )
-            };
+            let timers = "checkpoint_timer = \"auto\"\nreport_timer = \"auto\"";
+            let table = |node| format!("[nodes.{node}.mib.default]\n{timers}\n");
             let tables = table("lander") + &table("earth") + "[[links]]";
             text = text.replacen("[[links]]", &tables, 1);
         }
