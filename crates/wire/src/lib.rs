@@ -3,10 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bp7;
+mod cbor;
 pub mod cfdp;
 mod cursor;
+pub mod eid;
 mod error;
 pub mod ftp;
+#[cfg(test)]
+mod hex;
 pub mod ip;
 pub mod ipv6;
 pub mod ltp;

@@ -1,0 +1,302 @@
+//! Canonical blocks (RFC 9171 §4.3.2), and what is in the extension blocks of that specification (§4.4).
+//!
+//! | item | field |
+//! |---|---|
+//! | number | block type |
+//! | number | block number |
+//! | number | block processing control flags |
+//! | number | CRC type |
+//! | byte string | data of the block's type |
+//! | byte string | CRC, if its type is not 0 |
+
+use std::ops::Range;
+
+use super::crc::{self, Check};
+use super::{
+    BUNDLE_AGE, Bounds, CrcType, HOP_COUNT, PAYLOAD, PAYLOAD_NUMBER, PREVIOUS_NODE, PRIMARY_NUMBER,
+};
+use crate::cbor::{self, Array, Major};
+use crate::cursor::Reader;
+use crate::eid::Eid;
+use crate::{DecodeError, EncodeError};
+
+/// Block processing control flags (§4.2.4). Those that nobody knows are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockFlags(pub u64);
+
+impl BlockFlags {
+    /// The block goes into every fragment.
+    pub const REPLICATE: Self = Self(0x01);
+    /// A node that cannot process the block reports that.
+    pub const REPORT: Self = Self(0x02);
+    /// A node that cannot process the block deletes the bundle.
+    pub const DELETE_BUNDLE: Self = Self(0x04);
+    /// A node that cannot process the block removes it.
+    pub const DISCARD: Self = Self(0x10);
+
+    /// Whether all of these are set.
+    #[must_use]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// With these, too.
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+}
+
+/// An extension block, with the octets it was read from or is written as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    kind: u64,
+    number: u64,
+    flags: BlockFlags,
+    crc: CrcType,
+    data: Range<usize>,
+    octets: Box<[u8]>,
+}
+
+impl Block {
+    /// A block in the shortest form.
+    ///
+    /// # Errors
+    /// The type is the payload's, or the number that of the primary or payload block.
+    pub fn new(
+        kind: u64,
+        number: u64,
+        flags: BlockFlags,
+        crc: CrcType,
+        data: &[u8],
+    ) -> Result<Self, EncodeError> {
+        if kind == PAYLOAD {
+            return Err(EncodeError::Conflict("an extension block has the payload's type"));
+        }
+        if matches!(number, PRIMARY_NUMBER | PAYLOAD_NUMBER) {
+            return Err(EncodeError::Conflict("an extension block has a number from 2 on"));
+        }
+        let mut out = Frame { kind, number, flags, crc, len: data.len() as u64 }.to_vec();
+        let start = out.len();
+        out.extend_from_slice(data);
+        let data = start..out.len();
+        let mut check = Check::new(crc);
+        check.update(&out);
+        crc.write_value(check, &mut out, &[]);
+        Ok(Self { kind, number, flags, crc, data, octets: out.into() })
+    }
+
+    /// The block type.
+    #[must_use]
+    pub const fn kind(&self) -> u64 {
+        self.kind
+    }
+
+    /// The block number, from 2 on.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Its flags.
+    #[must_use]
+    pub const fn flags(&self) -> BlockFlags {
+        self.flags
+    }
+
+    /// Which check it carries.
+    #[must_use]
+    pub const fn crc(&self) -> CrcType {
+        self.crc
+    }
+
+    /// The data of its type.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        &self.octets[self.data.clone()]
+    }
+
+    /// The octets of the block in the bundle.
+    #[must_use]
+    pub fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// What the data say, if RFC 9171 defines the type. Nothing sensible if a security block encrypts it.
+    ///
+    /// # Errors
+    /// The data are not what the type's are; offsets count from the data's first octet.
+    pub fn extension(&self, bounds: &Bounds) -> Result<Extension, DecodeError> {
+        let mut reader = Reader::new(self.data());
+        let extension = match self.kind {
+            PREVIOUS_NODE => Extension::PreviousNode(Eid::read(&mut reader, bounds.eid_max)?),
+            BUNDLE_AGE => Extension::BundleAge { age_ms: cbor::uint(&mut reader)? },
+            HOP_COUNT => Extension::HopCount(HopCount::read(&mut reader)?),
+            _ => return Ok(Extension::Other),
+        };
+        reader.finish()?;
+        Ok(extension)
+    }
+
+    /// Reads the rest of a block whose frame was read, which began at `offset`.
+    pub(super) fn read(
+        reader: &mut Reader<'_>,
+        offset: usize,
+        octets: &[u8],
+        array: Array,
+        frame: Frame,
+    ) -> Result<Self, DecodeError> {
+        let start = reader.offset() - offset;
+        let len = reader.take(usize::try_from(frame.len).unwrap_or(usize::MAX))?.len();
+        let crc = read_end(reader, array, frame.crc)?;
+        let octets = &octets[..reader.offset() - offset];
+        if let Some((found, place)) = crc {
+            crc::verify(Check::new(frame.crc), found, octets, &place, offset)?;
+        }
+        let Frame { kind, number, flags, crc, .. } = frame;
+        Ok(Self { kind, number, flags, crc, data: start..start + len, octets: octets.into() })
+    }
+}
+
+/// Reads what follows the data of a block.
+pub(super) fn read_end(
+    reader: &mut Reader<'_>,
+    mut array: Array,
+    crc: CrcType,
+) -> Result<Option<(u32, Range<usize>)>, DecodeError> {
+    let value = match crc {
+        CrcType::None => None,
+        CrcType::Crc16 | CrcType::Crc32c => {
+            array.item(reader)?;
+            Some(crc.read_value(reader)?)
+        }
+    };
+    array.end(reader)?;
+    Ok(value)
+}
+
+/// A block without its data and its check.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) kind: u64,
+    pub(super) number: u64,
+    pub(super) flags: BlockFlags,
+    pub(super) crc: CrcType,
+    /// Octets of the data.
+    pub(super) len: u64,
+}
+
+impl Frame {
+    /// Reads up to the first octet of the data.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<(Array, Self), DecodeError> {
+        let mut array = Array::begin(reader)?;
+        array.item(reader)?;
+        let kind = cbor::uint(reader)?;
+        array.item(reader)?;
+        let at = reader.offset();
+        let number = cbor::uint(reader)?;
+        if (kind == PAYLOAD) != (number == PAYLOAD_NUMBER) || number == PRIMARY_NUMBER {
+            let what = "the block number is the primary block's, or only one of type and number is the payload's";
+            return Err(DecodeError::invalid(at, what));
+        }
+        array.item(reader)?;
+        let flags = BlockFlags(cbor::uint(reader)?);
+        array.item(reader)?;
+        let crc = CrcType::read(reader)?;
+        array.item(reader)?;
+        let len = cbor::bytes_len(reader)?;
+        Ok((array, Self { kind, number, flags, crc, len }))
+    }
+
+    /// The octets before the data.
+    pub(super) fn to_vec(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16);
+        cbor::put_array(&mut out, 5 + usize::from(self.crc != CrcType::None));
+        for value in [self.kind, self.number, self.flags.0, self.crc.code()] {
+            cbor::put_uint(&mut out, value);
+        }
+        cbor::put(&mut out, Major::Bytes, self.len);
+        out
+    }
+}
+
+/// How often a bundle was forwarded, and may be (§4.4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HopCount {
+    /// How often it may be, 1 to 255.
+    pub limit: u64,
+    /// How often it was.
+    pub count: u64,
+}
+
+impl HopCount {
+    /// Whether it was forwarded more often than it may be.
+    #[must_use]
+    pub const fn is_exceeded(self) -> bool {
+        self.count > self.limit
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut array = Array::begin(reader)?;
+        array.item(reader)?;
+        let at = reader.offset();
+        let limit = cbor::uint(reader)?;
+        if !matches!(limit, 1..=255) {
+            return Err(DecodeError::invalid(at, "the hop limit is not 1 to 255"));
+        }
+        array.item(reader)?;
+        let count = cbor::uint(reader)?;
+        array.end(reader)?;
+        Ok(Self { limit, count })
+    }
+}
+
+/// What an extension block says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// Type 6: the node that forwarded the bundle.
+    PreviousNode(Eid),
+    /// Type 7: how old the bundle was when it was last forwarded.
+    BundleAge {
+        /// Milliseconds.
+        age_ms: u64,
+    },
+    /// Type 10: how often it was forwarded.
+    HopCount(HopCount),
+    /// Something that RFC 9171 does not define.
+    Other,
+}
+
+impl Extension {
+    /// A block that says this.
+    ///
+    /// # Errors
+    /// It is something other, a hop limit is not 1 to 255, an endpoint has no form in this version, or the number is taken.
+    pub fn to_block(
+        &self,
+        number: u64,
+        flags: BlockFlags,
+        crc: CrcType,
+    ) -> Result<Block, EncodeError> {
+        let mut data = Vec::new();
+        let kind = match self {
+            Self::PreviousNode(eid) => {
+                eid.write(&mut data)?;
+                PREVIOUS_NODE
+            }
+            Self::BundleAge { age_ms } => {
+                cbor::put_uint(&mut data, *age_ms);
+                BUNDLE_AGE
+            }
+            Self::HopCount(HopCount { limit: limit @ 1..=255, count }) => {
+                cbor::put_array(&mut data, 2);
+                cbor::put_uint(&mut data, *limit);
+                cbor::put_uint(&mut data, *count);
+                HOP_COUNT
+            }
+            Self::HopCount(_) => return Err(EncodeError::TooLarge { field: "the hop limit" }),
+            Self::Other => return Err(EncodeError::Conflict("another block is made of its data")),
+        };
+        Block::new(kind, number, flags, crc, &data)
+    }
+}

@@ -1,0 +1,376 @@
+//! Bundles: what stands before the payload, and what follows it.
+
+use std::collections::BTreeSet;
+
+use super::block::{Block, BlockFlags, Frame};
+use super::crc::Check;
+use super::{Bounds, CrcType, FIRST_OCTET, PAYLOAD, PAYLOAD_NUMBER, Primary};
+use crate::cbor::{Array, BREAK};
+use crate::cursor::Reader;
+use crate::{DecodeError, DecodeErrorKind, EncodeError};
+
+/// What says how the payload is carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// The payload block's flags.
+    pub flags: BlockFlags,
+    /// Which check the payload block carries.
+    pub crc: CrcType,
+    /// Octets of the payload.
+    pub len: u64,
+}
+
+/// Everything of a bundle that stands before the payload's first octet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    primary: Primary,
+    primary_octets: Box<[u8]>,
+    blocks: Vec<Block>,
+    payload: Payload,
+    payload_octets: Box<[u8]>,
+    /// A break ends the payload block.
+    block_breaks: bool,
+    /// A break ends the bundle, as it should. It does in all that is written.
+    bundle_breaks: bool,
+    payload_offset: usize,
+}
+
+impl Head {
+    /// A head of these blocks, in this order.
+    ///
+    /// # Errors
+    /// Two blocks have the same number, or the primary block has no form ([`Primary::to_vec`]).
+    pub fn new(
+        primary: Primary,
+        blocks: Vec<Block>,
+        payload: Payload,
+    ) -> Result<Self, EncodeError> {
+        let primary_octets = primary.to_vec()?.into();
+        let Payload { flags, crc, len } = payload;
+        let frame = Frame { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags, crc, len };
+        let mut head = Self {
+            primary,
+            primary_octets,
+            blocks: Vec::new(),
+            payload,
+            payload_octets: frame.to_vec().into(),
+            block_breaks: false,
+            bundle_breaks: true,
+            payload_offset: 0,
+        };
+        head.set_blocks(blocks)?;
+        Ok(head)
+    }
+
+    /// Reads a head from the beginning of a bundle; `None` if more of it is needed.
+    ///
+    /// Every block of it is checked, if it carries a check. Reading begins anew with each call, so a caller that gets a
+    /// bundle in small pieces waits until it has twice as much as the last time.
+    ///
+    /// # Errors
+    /// The octets are no bundle of version 7, a check does not match, or the head exceeds a bound.
+    pub fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
+        match Self::read(prefix, bounds) {
+            Ok(head) if head.payload_offset > bounds.head_max => {
+                Err(DecodeError::invalid(0, "a bundle's head is longer than the bound"))
+            }
+            Ok(head) => Ok(Some(head)),
+            Err(DecodeError { offset, kind: DecodeErrorKind::Truncated { needed, .. } }) => {
+                if offset.saturating_add(needed) > bounds.head_max {
+                    let what = "a bundle's head is longer than the bound";
+                    return Err(DecodeError::invalid(offset, what));
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(prefix: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(prefix);
+        let mut bundle = Array::begin(&mut reader)?;
+        let bundle_breaks = bundle.is_indefinite();
+        bundle.item(&mut reader)?;
+        let start = reader.offset();
+        let primary = Primary::read(&mut reader, bounds)?;
+        let primary_octets = prefix[start..reader.offset()].into();
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut numbers = BTreeSet::new();
+        loop {
+            bundle.item(&mut reader)?;
+            let start = reader.offset();
+            let (array, frame) = Frame::read(&mut reader)?;
+            if frame.kind == PAYLOAD {
+                if !bundle_breaks {
+                    bundle.end(&mut reader)?;
+                }
+                let Frame { flags, crc, len, .. } = frame;
+                return Ok(Self {
+                    primary,
+                    primary_octets,
+                    blocks,
+                    payload: Payload { flags, crc, len },
+                    payload_octets: prefix[start..reader.offset()].into(),
+                    block_breaks: array.is_indefinite(),
+                    bundle_breaks,
+                    payload_offset: reader.offset(),
+                });
+            }
+            if !numbers.insert(frame.number) {
+                return Err(DecodeError::invalid(start, "two blocks have the same number"));
+            }
+            if blocks.len() >= bounds.blocks_max {
+                return Err(DecodeError::invalid(start, "a bundle has more blocks than the bound"));
+            }
+            blocks.push(Block::read(&mut reader, start, &prefix[start..], array, frame)?);
+        }
+    }
+
+    /// The octets up to the payload's first one. Blocks that were read are written as they were.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.encoded_len());
+        out.push(FIRST_OCTET);
+        out.extend_from_slice(&self.primary_octets);
+        for block in &self.blocks {
+            out.extend_from_slice(block.octets());
+        }
+        out.extend_from_slice(&self.payload_octets);
+        out
+    }
+
+    /// Octets that [`Head::encode`] writes.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        let blocks: usize = self.blocks.iter().map(|block| block.octets().len()).sum();
+        1 + self.primary_octets.len() + blocks + self.payload_octets.len()
+    }
+
+    /// Octets of the whole bundle, as it is written.
+    #[must_use]
+    pub fn bundle_len(&self) -> u64 {
+        let crc = match self.payload.crc {
+            CrcType::None => 0,
+            CrcType::Crc16 | CrcType::Crc32c => 1 + self.payload.crc.width(),
+        };
+        let behind = crc + usize::from(self.block_breaks) + 1;
+        (self.encoded_len() as u64).saturating_add(self.payload.len).saturating_add(behind as u64)
+    }
+
+    /// Where the payload begins in what the head was read from; of a head that was made or changed, in what it is written to.
+    #[must_use]
+    pub const fn payload_offset(&self) -> usize {
+        self.payload_offset
+    }
+
+    /// The primary block.
+    #[must_use]
+    pub const fn primary(&self) -> &Primary {
+        &self.primary
+    }
+
+    /// The octets of the primary block.
+    #[must_use]
+    pub fn primary_octets(&self) -> &[u8] {
+        &self.primary_octets
+    }
+
+    /// The extension blocks, in the order of the bundle.
+    #[must_use]
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The first extension block of a type.
+    #[must_use]
+    pub fn block_of(&self, kind: u64) -> Option<&Block> {
+        self.blocks.iter().find(|block| block.kind() == kind)
+    }
+
+    /// How the payload is carried.
+    #[must_use]
+    pub const fn payload(&self) -> Payload {
+        self.payload
+    }
+
+    /// Puts other extension blocks in the place of all.
+    ///
+    /// # Errors
+    /// Two have the same number; nothing is changed.
+    pub fn set_blocks(&mut self, blocks: Vec<Block>) -> Result<(), EncodeError> {
+        let mut numbers = BTreeSet::new();
+        if !blocks.iter().all(|block| numbers.insert(block.number())) {
+            return Err(EncodeError::Conflict("two blocks have the same number"));
+        }
+        self.blocks = blocks;
+        self.bundle_breaks = true;
+        self.payload_offset = self.encoded_len();
+        Ok(())
+    }
+
+    /// Puts a block in the place of that with the same number, or before the payload.
+    pub fn put_block(&mut self, block: Block) {
+        match self.blocks.iter_mut().find(|other| other.number() == block.number()) {
+            Some(place) => *place = block,
+            None => self.blocks.push(block),
+        }
+        self.bundle_breaks = true;
+        self.payload_offset = self.encoded_len();
+    }
+
+    /// Removes the block with a number; whether there was one.
+    pub fn remove_block(&mut self, number: u64) -> bool {
+        let before = self.blocks.len();
+        self.blocks.retain(|block| block.number() != number);
+        self.bundle_breaks = true;
+        self.payload_offset = self.encoded_len();
+        self.blocks.len() != before
+    }
+
+    /// The lowest number that no block has.
+    #[must_use]
+    pub fn free_number(&self) -> u64 {
+        let taken: BTreeSet<u64> = self.blocks.iter().map(Block::number).collect();
+        // Of n blocks, one of n + 1 numbers is not taken.
+        (2..).find(|number| !taken.contains(number)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The check of a payload block, while the payload passes by.
+#[derive(Clone)]
+pub struct PayloadCrc {
+    check: Check,
+    kind: CrcType,
+    block_breaks: bool,
+    bundle_breaks: bool,
+}
+
+impl PayloadCrc {
+    /// Begins; the whole payload is to be fed next.
+    #[must_use]
+    pub fn new(head: &Head) -> Self {
+        let kind = head.payload.crc;
+        let mut check = Check::new(kind);
+        check.update(&head.payload_octets);
+        let Head { block_breaks, bundle_breaks, .. } = *head;
+        Self { check, kind, block_breaks, bundle_breaks }
+    }
+
+    /// The next octets of the payload.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.check.update(piece);
+    }
+
+    /// What follows the payload in a bundle that is written.
+    #[must_use]
+    pub fn tail(self) -> Vec<u8> {
+        let behind: &[u8] = if self.block_breaks { &[BREAK] } else { &[] };
+        let mut out = Vec::new();
+        self.kind.write_value(self.check, &mut out, behind);
+        out.extend_from_slice(behind);
+        out.push(BREAK);
+        out
+    }
+
+    /// Checks what follows the payload in a bundle that is read: how many octets of `rest` belong to the
+    /// bundle, or `None` if more are needed. Seven are always enough, of a bundle in its shortest form.
+    ///
+    /// # Errors
+    /// The check does not match, or something other follows. Offsets count from the beginning of `rest`.
+    pub fn verify(&self, rest: &[u8]) -> Result<Option<usize>, DecodeError> {
+        match self.read_tail(rest) {
+            Ok(len) => Ok(Some(len)),
+            Err(DecodeError { kind: DecodeErrorKind::Truncated { .. }, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_tail(&self, rest: &[u8]) -> Result<usize, DecodeError> {
+        let mut reader = Reader::new(rest);
+        let end = |reader: &mut Reader<'_>, what| match reader.u8() {
+            Ok(BREAK) => Ok(()),
+            Ok(_) => Err(DecodeError::invalid(reader.offset() - 1, what)),
+            Err(error) => Err(error),
+        };
+        let value = match self.kind {
+            CrcType::None => None,
+            CrcType::Crc16 | CrcType::Crc32c => Some(self.kind.read_value(&mut reader)?),
+        };
+        if self.block_breaks {
+            end(&mut reader, "the payload block goes on behind its last item")?;
+        }
+        if let Some((found, place)) = value {
+            super::crc::verify(self.check.clone(), found, &rest[..reader.offset()], &place, 0)?;
+        }
+        if self.bundle_breaks {
+            end(&mut reader, "something follows the payload block")?;
+        }
+        Ok(reader.offset())
+    }
+}
+
+impl std::fmt::Debug for PayloadCrc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PayloadCrc").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// A bundle in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle<'a> {
+    /// What stands before the payload.
+    pub head: Head,
+    /// The payload, as long as the head says.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Bundle<'a> {
+    /// Reads a bundle, which is all of `octets`.
+    ///
+    /// # Errors
+    /// The octets are no bundle of version 7, a check does not match, or the head exceeds a bound.
+    pub fn decode(octets: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
+        let (bundle, len) = Self::decode_first(octets, bounds)?;
+        if len < octets.len() {
+            let kind = DecodeErrorKind::Trailing { count: octets.len() - len };
+            return Err(DecodeError { offset: len, kind });
+        }
+        Ok(bundle)
+    }
+
+    /// Reads the first of several bundles that stand one behind the other, and tells its length.
+    ///
+    /// # Errors
+    /// As [`Bundle::decode`].
+    pub fn decode_first(octets: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
+        let cut = |needed| {
+            let kind = DecodeErrorKind::Truncated { needed, found: 0 };
+            DecodeError { offset: octets.len(), kind }
+        };
+        let head = Head::decode(octets, bounds)?.ok_or_else(|| cut(1))?;
+        let mut reader = Reader::at(head.payload_offset, &octets[head.payload_offset..]);
+        let payload = reader.take(usize::try_from(head.payload.len).unwrap_or(usize::MAX))?;
+        let mut crc = PayloadCrc::new(&head);
+        crc.update(payload);
+        let at = reader.offset();
+        let shifted = |error: DecodeError| DecodeError { offset: at + error.offset, ..error };
+        let tail = crc.verify(reader.rest()).map_err(shifted)?.ok_or_else(|| cut(1))?;
+        Ok((Self { head, payload }, at + tail))
+    }
+
+    /// The octets of the bundle.
+    ///
+    /// # Errors
+    /// The payload is not as long as the head says.
+    pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
+        if self.head.payload.len != self.payload.len() as u64 {
+            return Err(EncodeError::Conflict("the payload is not as long as its head says"));
+        }
+        let mut out = self.head.encode();
+        out.extend_from_slice(self.payload);
+        let mut crc = PayloadCrc::new(&self.head);
+        crc.update(self.payload);
+        out.extend(crc.tail());
+        Ok(out)
+    }
+}

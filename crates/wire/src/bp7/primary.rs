@@ -1,0 +1,255 @@
+//! The primary block (RFC 9171 §4.3.1): who sends what to whom, and for how long.
+//!
+//! | item | field |
+//! |---|---|
+//! | number | version, 7 |
+//! | number | bundle processing control flags |
+//! | number | CRC type |
+//! | endpoint | destination |
+//! | endpoint | source node |
+//! | endpoint | report-to |
+//! | array of 2 | creation timestamp: time, sequence number |
+//! | number | lifetime, milliseconds |
+//! | number | of a fragment: its offset |
+//! | number | of a fragment: octets of the whole |
+//! | byte string | CRC, if its type is not 0 |
+
+use super::crc::{self, Check};
+use super::{Bounds, CrcType, VERSION};
+use crate::cbor::{self, Array};
+use crate::cursor::Reader;
+use crate::eid::Eid;
+use crate::{DecodeError, DecodeErrorKind, EncodeError};
+
+/// Bundle processing control flags (§4.2.3). Those that nobody knows are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BundleFlags(pub u64);
+
+impl BundleFlags {
+    /// The bundle is a fragment. Set and cleared as [`Primary::fragment`] says.
+    pub const FRAGMENT: Self = Self(0x1);
+    /// The payload is an administrative record.
+    pub const ADMINISTRATIVE: Self = Self(0x2);
+    /// The bundle must not be fragmented.
+    pub const MUST_NOT_FRAGMENT: Self = Self(0x4);
+    /// The application is asked for an acknowledgment.
+    pub const ACKNOWLEDGE: Self = Self(0x20);
+    /// Reports are to say when.
+    pub const STATUS_TIME: Self = Self(0x40);
+    /// A report of reception is asked for.
+    pub const REPORT_RECEPTION: Self = Self(0x4000);
+    /// A report of forwarding is asked for.
+    pub const REPORT_FORWARDING: Self = Self(0x1_0000);
+    /// A report of delivery is asked for.
+    pub const REPORT_DELIVERY: Self = Self(0x2_0000);
+    /// A report of deletion is asked for.
+    pub const REPORT_DELETION: Self = Self(0x4_0000);
+    /// All reports.
+    pub const REPORTS: Self = Self(0x7_4000);
+
+    /// Whether all of these are set.
+    #[must_use]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Whether one of these is set.
+    #[must_use]
+    pub const fn intersects(self, flags: Self) -> bool {
+        self.0 & flags.0 != 0
+    }
+
+    /// With these, too.
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+
+    /// Without these.
+    #[must_use]
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+}
+
+/// When a bundle was made (§4.2.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CreationTimestamp {
+    /// Milliseconds since the beginning of 2000, UTC without leap seconds; 0 if its node had no clock.
+    pub time_ms: u64,
+    /// Tells apart what was made at the same time.
+    pub sequence: u64,
+}
+
+/// Which part of the whole a fragment's payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fragment {
+    /// Where it begins.
+    pub offset: u64,
+    /// Octets of the whole.
+    pub total: u64,
+}
+
+/// What tells a bundle from all others (§4.3.1). Two fragments that begin at the same octet may differ in their
+/// lengths, too.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BundleId {
+    /// Its source.
+    pub source: Eid,
+    /// When it was made.
+    pub creation: CreationTimestamp,
+    /// Where a fragment begins.
+    pub offset: Option<u64>,
+}
+
+/// The primary block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Primary {
+    /// Flags.
+    pub flags: BundleFlags,
+    /// Which check it carries.
+    pub crc: CrcType,
+    /// Where the bundle goes.
+    pub destination: Eid,
+    /// The node that made it; nobody if it stays anonymous.
+    pub source: Eid,
+    /// Where reports about it go.
+    pub report_to: Eid,
+    /// When it was made.
+    pub creation: CreationTimestamp,
+    /// Milliseconds from then on until nobody needs it any more.
+    pub lifetime_ms: u64,
+    /// Which part of the whole it has, if it is a fragment.
+    pub fragment: Option<Fragment>,
+}
+
+impl Primary {
+    /// What tells the bundle from all others.
+    #[must_use]
+    pub fn id(&self) -> BundleId {
+        BundleId {
+            source: self.source.clone(),
+            creation: self.creation,
+            offset: self.fragment.map(|fragment| fragment.offset),
+        }
+    }
+
+    /// The octets of the block, in their shortest form and with their check.
+    ///
+    /// # Errors
+    /// Flags contradict the source or each other (§4.2.3), a fragment begins beyond its whole, or an endpoint has no form
+    /// in this version.
+    pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
+        if let Some(conflict) = self.conflict() {
+            return Err(EncodeError::Conflict(conflict));
+        }
+        let flags = match self.fragment {
+            Some(_) => self.flags.with(BundleFlags::FRAGMENT),
+            None => self.flags.without(BundleFlags::FRAGMENT),
+        };
+        let mut out = Vec::with_capacity(64);
+        let items = 8 + 2 * usize::from(self.fragment.is_some());
+        cbor::put_array(&mut out, items + usize::from(self.crc != CrcType::None));
+        cbor::put_uint(&mut out, u64::from(VERSION));
+        cbor::put_uint(&mut out, flags.0);
+        cbor::put_uint(&mut out, self.crc.code());
+        for eid in [&self.destination, &self.source, &self.report_to] {
+            eid.write(&mut out)?;
+        }
+        self.creation.write(&mut out);
+        cbor::put_uint(&mut out, self.lifetime_ms);
+        if let Some(fragment) = self.fragment {
+            cbor::put_uint(&mut out, fragment.offset);
+            cbor::put_uint(&mut out, fragment.total);
+        }
+        let mut check = Check::new(self.crc);
+        check.update(&out);
+        self.crc.write_value(check, &mut out, &[]);
+        Ok(out)
+    }
+
+    /// What the specification forbids about it, if anything. Received blocks are not refused for that.
+    #[must_use]
+    pub const fn conflict(&self) -> Option<&'static str> {
+        let reports = self.flags.intersects(BundleFlags::REPORTS);
+        if self.flags.contains(BundleFlags::ADMINISTRATIVE) && reports {
+            return Some("an administrative record asks for no reports");
+        }
+        if self.source.is_none() && reports {
+            return Some("a bundle of nobody asks for no reports");
+        }
+        if self.source.is_none() && !self.flags.contains(BundleFlags::MUST_NOT_FRAGMENT) {
+            return Some("a bundle of nobody must not be fragmented");
+        }
+        if let Some(Fragment { offset, total }) = self.fragment
+            && offset > total
+        {
+            return Some("a fragment begins beyond its whole");
+        }
+        None
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Self, DecodeError> {
+        let (offset, octets) = (reader.offset(), reader.left());
+        let mut array = Array::begin(reader)?;
+        array.item(reader)?;
+        let at = reader.offset();
+        let version = cbor::uint(reader)?;
+        if version != u64::from(VERSION) {
+            let kind = DecodeErrorKind::Version(u8::try_from(version).unwrap_or(u8::MAX));
+            return Err(DecodeError { offset: at, kind });
+        }
+        array.item(reader)?;
+        let flags = BundleFlags(cbor::uint(reader)?);
+        array.item(reader)?;
+        let crc = CrcType::read(reader)?;
+        let mut eid = || {
+            array.item(reader)?;
+            Eid::read(reader, bounds.eid_max)
+        };
+        let (destination, source, report_to) = (eid()?, eid()?, eid()?);
+        array.item(reader)?;
+        let creation = CreationTimestamp::read(reader)?;
+        array.item(reader)?;
+        let lifetime_ms = cbor::uint(reader)?;
+        let fragment = if flags.contains(BundleFlags::FRAGMENT) {
+            array.item(reader)?;
+            let offset = cbor::uint(reader)?;
+            array.item(reader)?;
+            Some(Fragment { offset, total: cbor::uint(reader)? })
+        } else {
+            None
+        };
+        let value = match crc {
+            CrcType::None => None,
+            CrcType::Crc16 | CrcType::Crc32c => {
+                array.item(reader)?;
+                Some(crc.read_value(reader)?)
+            }
+        };
+        array.end(reader)?;
+        if let Some((found, place)) = value {
+            let octets = &octets[..reader.offset() - offset];
+            crc::verify(Check::new(crc), found, octets, &place, offset)?;
+        }
+        Ok(Self { flags, crc, destination, source, report_to, creation, lifetime_ms, fragment })
+    }
+}
+
+impl CreationTimestamp {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut array = Array::begin(reader)?;
+        array.item(reader)?;
+        let time_ms = cbor::uint(reader)?;
+        array.item(reader)?;
+        let sequence = cbor::uint(reader)?;
+        array.end(reader)?;
+        Ok(Self { time_ms, sequence })
+    }
+
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        cbor::put_array(out, 2);
+        cbor::put_uint(out, self.time_ms);
+        cbor::put_uint(out, self.sequence);
+    }
+}

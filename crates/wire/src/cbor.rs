@@ -1,0 +1,431 @@
+//! CBOR (RFC 8949), as much of it as bundles need.
+//!
+//! A reader of our own over [`Reader`]: what a bundle's head takes is exact places of octets (a CRC is computed with
+//! its own octets zeroed), errors that name such places and tell "more is needed" from "this is wrong", and
+//! time and memory that hostile octets cannot stretch. Crates for CBOR have errors and types of their own around
+//! the same thirty lines, and the one that lends its input and allocates nothing, `minicbor`, has a licence that
+//! this project's list does not name.
+//!
+//! Any form is read: lengths that are definite or not, numbers longer than needed. The shortest is
+//! written.
+
+use crate::cursor::Reader;
+use crate::{DecodeError, DecodeErrorKind};
+
+/// How deep items may stand in each other where one is stepped over.
+const DEPTH_MAX: usize = 16;
+/// The octet that ends an item of indefinite length.
+pub(crate) const BREAK: u8 = 0xff;
+
+/// The kind of an item (RFC 8949 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Major {
+    Unsigned,
+    Negative,
+    Bytes,
+    Text,
+    Array,
+    Map,
+    Tag,
+    Simple,
+}
+
+/// What begins an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Initial {
+    pub(crate) major: Major,
+    /// The number, length or count; `None` if the length is indefinite, or the item is a break.
+    pub(crate) argument: Option<u64>,
+}
+
+impl Initial {
+    const fn is_break(self) -> bool {
+        matches!(self, Self { major: Major::Simple, argument: None })
+    }
+}
+
+/// Reads what begins an item.
+pub(crate) fn initial(reader: &mut Reader<'_>) -> Result<Initial, DecodeError> {
+    let at = reader.offset();
+    let octet = reader.u8()?;
+    let major = match octet >> 5 {
+        0 => Major::Unsigned,
+        1 => Major::Negative,
+        2 => Major::Bytes,
+        3 => Major::Text,
+        4 => Major::Array,
+        5 => Major::Map,
+        6 => Major::Tag,
+        _ => Major::Simple,
+    };
+    let argument = match octet & 0x1f {
+        value @ 0..=23 => Some(u64::from(value)),
+        width @ 24..=27 => Some(reader.uint(1 << (width - 24))?),
+        28..=30 => return Err(DecodeError::invalid(at, "an item's length has a reserved form")),
+        _ => match major {
+            Major::Bytes | Major::Text | Major::Array | Major::Map | Major::Simple => None,
+            Major::Unsigned | Major::Negative | Major::Tag => {
+                return Err(DecodeError::invalid(at, "a number has no indefinite form"));
+            }
+        },
+    };
+    Ok(Initial { major, argument })
+}
+
+/// Reads an unsigned number.
+pub(crate) fn uint(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    let at = reader.offset();
+    match initial(reader)? {
+        Initial { major: Major::Unsigned, argument: Some(value) } => Ok(value),
+        _ => Err(DecodeError::invalid(at, "an unsigned number is expected")),
+    }
+}
+
+/// Reads a number of either sign.
+pub(crate) fn int(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
+    let at = reader.offset();
+    let Initial { major, argument } = initial(reader)?;
+    // A negative number is -1 less the argument: -1 - n is the complement of n.
+    let value = match (major, argument.and_then(|value| i64::try_from(value).ok())) {
+        (Major::Unsigned, Some(value)) => value,
+        (Major::Negative, Some(value)) => !value,
+        _ => return Err(DecodeError::invalid(at, "a number of 64 bits with a sign is expected")),
+    };
+    Ok(value)
+}
+
+/// Reads false or true.
+pub(crate) fn boolean(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    let at = reader.offset();
+    match reader.u8()? {
+        0xf4 => Ok(false),
+        0xf5 => Ok(true),
+        _ => Err(DecodeError::invalid(at, "false or true is expected")),
+    }
+}
+
+/// Reads the beginning of a byte string of definite length: how many octets follow.
+pub(crate) fn bytes_len(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    let at = reader.offset();
+    match initial(reader)? {
+        Initial { major: Major::Bytes, argument: Some(len) } => Ok(len),
+        _ => Err(DecodeError::invalid(at, "a byte string of definite length is expected")),
+    }
+}
+
+/// Reads a byte string of definite length.
+pub(crate) fn bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+    let len = bytes_len(reader)?;
+    reader.take(usize::try_from(len).unwrap_or(usize::MAX))
+}
+
+/// Reads a text of at most `max` octets.
+pub(crate) fn text(reader: &mut Reader<'_>, max: usize) -> Result<String, DecodeError> {
+    let at = reader.offset();
+    let mut octets = Vec::new();
+    let mut add = |reader: &mut Reader<'_>, len: u64| {
+        let len = usize::try_from(len).ok().filter(|len| *len <= max - octets.len());
+        let Some(len) = len else {
+            return Err(DecodeError::invalid(at, "a text is longer than the bound"));
+        };
+        octets.extend_from_slice(reader.take(len)?);
+        Ok(())
+    };
+    match initial(reader)? {
+        Initial { major: Major::Text, argument: Some(len) } => add(reader, len)?,
+        Initial { major: Major::Text, argument: None } => loop {
+            match initial(reader)? {
+                Initial { major: Major::Text, argument: Some(len) } => add(reader, len)?,
+                end if end.is_break() => break,
+                _ => return Err(DecodeError::invalid(at, "a text is made of other items")),
+            }
+        },
+        _ => return Err(DecodeError::invalid(at, "a text is expected")),
+    }
+    String::from_utf8(octets).map_err(|_| DecodeError::invalid(at, "a text is not UTF-8"))
+}
+
+/// An array that is being read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Array {
+    at: usize,
+    /// Items that are left; `None` if a break ends the array.
+    left: Option<u64>,
+}
+
+impl Array {
+    /// Reads what begins an array.
+    pub(crate) fn begin(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        match initial(reader)? {
+            Initial { major: Major::Array, argument } => Ok(Self { at, left: argument }),
+            _ => Err(DecodeError::invalid(at, "an array is expected")),
+        }
+    }
+
+    /// Whether a break ends it.
+    pub(crate) const fn is_indefinite(self) -> bool {
+        self.left.is_none()
+    }
+
+    /// Whether another item follows. Takes the break.
+    pub(crate) fn more(&mut self, reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+        match &mut self.left {
+            Some(0) => Ok(false),
+            Some(left) => {
+                *left -= 1;
+                Ok(true)
+            }
+            None => {
+                let next = *reader.left().first().ok_or(DecodeError {
+                    offset: reader.offset(),
+                    kind: DecodeErrorKind::Truncated { needed: 1, found: 0 },
+                })?;
+                if next == BREAK {
+                    reader.u8()?;
+                    self.left = Some(0);
+                }
+                Ok(next != BREAK)
+            }
+        }
+    }
+
+    /// Takes the place of one more item, which must be there.
+    pub(crate) fn item(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        if self.more(reader)? {
+            return Ok(());
+        }
+        Err(DecodeError::invalid(self.at, "an array has fewer items than its kind"))
+    }
+
+    /// Ends the array, in which nothing more may be.
+    pub(crate) fn end(mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        if self.more(reader)? {
+            return Err(DecodeError::invalid(self.at, "an array has more items than its kind"));
+        }
+        Ok(())
+    }
+}
+
+/// Steps over one item and gives its octets.
+pub(crate) fn item<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+    let (start, whole) = (reader.offset(), reader.left());
+    // What is open: items left in each, `None` until a break.
+    let mut open: [Option<u64>; DEPTH_MAX] = [Some(0); DEPTH_MAX];
+    open[0] = Some(1);
+    let mut depth = 1;
+    while depth > 0 {
+        let top = &mut open[depth - 1];
+        if *top == Some(0) {
+            depth -= 1;
+            continue;
+        }
+        let at = reader.offset();
+        let Initial { major, argument } = initial(reader)?;
+        let is_break = Initial { major, argument }.is_break();
+        match top {
+            None if is_break => {
+                depth -= 1;
+                continue;
+            }
+            _ if is_break => return Err(DecodeError::invalid(at, "a break ends nothing")),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let inside = match (major, argument) {
+            (Major::Unsigned | Major::Negative | Major::Simple, _) => continue,
+            (Major::Bytes | Major::Text, Some(len)) => {
+                reader.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+                continue;
+            }
+            (Major::Bytes | Major::Text | Major::Array | Major::Map, None) => None,
+            (Major::Array, Some(count)) => Some(count),
+            (Major::Map, Some(pairs)) => Some(pairs.saturating_mul(2)),
+            (Major::Tag, _) => Some(1),
+        };
+        let Some(place) = open.get_mut(depth) else {
+            return Err(DecodeError::invalid(at, "items stand in each other too deep"));
+        };
+        *place = inside;
+        depth += 1;
+    }
+    Ok(&whole[..reader.offset() - start])
+}
+
+/// Octets of what begins an item with this argument.
+pub(crate) const fn initial_len(argument: u64) -> usize {
+    match argument {
+        0..=23 => 1,
+        24..=0xff => 2,
+        0x100..=0xffff => 3,
+        0x1_0000..=0xffff_ffff => 5,
+        _ => 9,
+    }
+}
+
+/// Writes what begins an item, in its shortest form.
+pub(crate) fn put(out: &mut Vec<u8>, major: Major, argument: u64) {
+    let major = match major {
+        Major::Unsigned => 0_u8,
+        Major::Negative => 1,
+        Major::Bytes => 2,
+        Major::Text => 3,
+        Major::Array => 4,
+        Major::Map => 5,
+        Major::Tag => 6,
+        Major::Simple => 7,
+    } << 5;
+    let octets = argument.to_be_bytes();
+    match initial_len(argument) {
+        1 => out.push(major | octets[7]),
+        2 => out.extend([major | 24, octets[7]]),
+        3 => {
+            out.push(major | 25);
+            out.extend(&octets[6..]);
+        }
+        5 => {
+            out.push(major | 26);
+            out.extend(&octets[4..]);
+        }
+        _ => {
+            out.push(major | 27);
+            out.extend(octets);
+        }
+    }
+}
+
+/// Writes an unsigned number.
+pub(crate) fn put_uint(out: &mut Vec<u8>, value: u64) {
+    put(out, Major::Unsigned, value);
+}
+
+/// Writes a number of either sign.
+pub(crate) fn put_int(out: &mut Vec<u8>, value: i64) {
+    match u64::try_from(value) {
+        Ok(value) => put(out, Major::Unsigned, value),
+        // -1 is written as 0, -500 as 499: the complement.
+        Err(_) => put(out, Major::Negative, (!value).unsigned_abs()),
+    }
+}
+
+/// Writes false or true.
+pub(crate) fn put_boolean(out: &mut Vec<u8>, value: bool) {
+    out.push(if value { 0xf5 } else { 0xf4 });
+}
+
+/// Writes a byte string.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, octets: &[u8]) {
+    put(out, Major::Bytes, octets.len() as u64);
+    out.extend_from_slice(octets);
+}
+
+/// Writes a text.
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, Major::Text, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Writes what begins an array of so many items.
+pub(crate) fn put_array(out: &mut Vec<u8>, count: usize) {
+    put(out, Major::Array, count as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_specification() {
+        // RFC 8949, appendix A.
+        for (value, octets) in [
+            (0, &[0x00][..]),
+            (23, &[0x17]),
+            (24, &[0x18, 0x18]),
+            (1000, &[0x19, 0x03, 0xe8]),
+            (1_000_000, &[0x1a, 0x00, 0x0f, 0x42, 0x40]),
+            (1_000_000_000_000, &[0x1b, 0, 0, 0, 0xe8, 0xd4, 0xa5, 0x10, 0x00]),
+            (-1, &[0x20]),
+            (-10, &[0x29]),
+            (-100, &[0x38, 0x63]),
+            (-1000, &[0x39, 0x03, 0xe7]),
+        ] {
+            let mut out = Vec::new();
+            put_int(&mut out, value);
+            assert_eq!(out, octets);
+            assert_eq!(int(&mut Reader::new(octets)), Ok(value));
+        }
+        // Longer than needed.
+        assert_eq!(uint(&mut Reader::new(&[0x1b, 0, 0, 0, 0, 0, 0, 0, 7])), Ok(7));
+        assert_eq!(uint(&mut Reader::new(&[0x20])).map_err(|e| e.offset), Err(0));
+    }
+
+    #[test]
+    fn texts_in_pieces() {
+        // RFC 8949, appendix A: (_ "strea", "ming").
+        let octets = [0x7f, 0x65, 0x73, 0x74, 0x72, 0x65, 0x61, 0x64, 0x6d, 0x69, 0x6e, 0x67, 0xff];
+        assert_eq!(text(&mut Reader::new(&octets), 9).as_deref(), Ok("streaming"));
+        assert!(text(&mut Reader::new(&octets), 8).is_err());
+        assert!(text(&mut Reader::new(&[0x61, 0xff]), 8).is_err(), "not UTF-8");
+        assert!(text(&mut Reader::new(&[0x7f, 0x7f, 0xff, 0xff]), 8).is_err(), "in each other");
+    }
+
+    #[test]
+    fn items_are_stepped_over() {
+        // RFC 8949, appendix A: {"a": 1, "b": [2, 3]}, [_ 1, [2, 3], [_ 4, 5]], and a tagged text.
+        for octets in [
+            &[0xa2, 0x61, 0x61, 0x01, 0x61, 0x62, 0x82, 0x02, 0x03][..],
+            &[0x9f, 0x01, 0x82, 0x02, 0x03, 0x9f, 0x04, 0x05, 0xff, 0xff],
+            &[0xc0, 0x61, 0x61],
+            &[0x5f, 0x42, 1, 2, 0x41, 3, 0xff],
+            &[0xfb, 0, 0, 0, 0, 0, 0, 0, 0],
+        ] {
+            let longer = [octets, &[0]].concat();
+            let mut reader = Reader::new(&longer);
+            assert_eq!(item(&mut reader), Ok(octets));
+            assert_eq!(reader.remaining(), 1);
+            for end in 0..octets.len() {
+                let error = item(&mut Reader::new(&octets[..end])).unwrap_err();
+                assert!(matches!(error.kind, DecodeErrorKind::Truncated { .. }), "{error}");
+            }
+        }
+        assert!(item(&mut Reader::new(&[0xff])).is_err());
+        assert!(item(&mut Reader::new(&[0x81, 0xff])).is_err());
+    }
+
+    #[test]
+    fn bombs_end_with_an_error() {
+        let deep = [0x81; 100_000];
+        assert_eq!(item(&mut Reader::new(&deep)).map_err(|e| e.offset), Err(DEPTH_MAX - 1));
+        let wide = [0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0];
+        assert!(item(&mut Reader::new(&wide)).is_err());
+        let long = [0x5b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0];
+        assert!(item(&mut Reader::new(&long)).is_err());
+        let long = [0x7b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0];
+        assert!(text(&mut Reader::new(&long), 100).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(value: i64, positive: u64) {
+            let mut out = Vec::new();
+            put_int(&mut out, value);
+            put_uint(&mut out, positive);
+            let mut reader = Reader::new(&out);
+            prop_assert_eq!(int(&mut reader), Ok(value));
+            let at = reader.offset();
+            prop_assert_eq!(uint(&mut reader), Ok(positive));
+            prop_assert_eq!(initial_len(positive), out.len() - at);
+        }
+
+        #[test]
+        fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..100)) {
+            let mut reader = Reader::new(&octets);
+            if let Ok(one) = item(&mut reader) {
+                prop_assert_eq!(one.len(), octets.len() - reader.remaining());
+                prop_assert!(!one.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Endpoint identifiers: the names of bundles' sources and destinations, in both versions of the bundle
+//! protocol and in convergence layers.
+//!
+//! As text (RFC 9171 §4.2.5.1, RFC 9758 §4):
+//!
+//! | text | what |
+//! |---|---|
+//! | `dtn:none`, `ipn:0.0` | nobody; both are read as the same |
+//! | `dtn://node/service` | of the scheme `dtn` |
+//! | `ipn:node.service` | of the scheme `ipn`, node numbers of the default allocator |
+//! | `ipn:allocator.node.service` | of another allocator |
+//! | `ipn:!.service` | of the node that reads it |
+//!
+//! As CBOR (RFC 9171 §4.2.5.1, RFC 9758 §6): an array of the scheme's number and its part, which is 0 or a text for
+//! `dtn` (1), and an array of two or three numbers for `ipn` (2). Three are written only if the allocator
+//! is not the default one, as RFC 9758 §6.1.2 recommends.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::cbor::{self, Array};
+use crate::cursor::Reader;
+use crate::{DecodeError, EncodeError};
+
+/// Octets that the text of an endpoint may have, where nobody says otherwise (RFC 7242 and RFC 9174 leave it
+/// open; bundles of version 6 at 1,023 for each half, RFC 5050 §4.4).
+pub const LEN_MAX: usize = 1023;
+/// The node number of the node itself, with the default allocator (RFC 9758 §3.4.2).
+pub const LOCAL_NODE: u64 = 0xffff_ffff;
+
+const DTN: u64 = 1;
+const IPN: u64 = 2;
+
+/// The name of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Eid {
+    /// Nobody: `dtn:none`.
+    #[default]
+    None,
+    /// A service of a node with a number.
+    Ipn {
+        /// The node: its allocator in the upper 32 bits, its number in the lower (RFC 9758 §3.3.1).
+        node: u64,
+        /// The service; 0 is the administrative endpoint.
+        service: u64,
+    },
+    /// Of the scheme `dtn`: what follows the colon, for instance `//node/service`.
+    Dtn(Box<str>),
+    /// Of another scheme, whole. Bundles of version 6 can carry these, others cannot.
+    Uri(Box<str>),
+    /// Of a scheme whose number is unknown, in a bundle of version 7.
+    Unknown {
+        /// The scheme.
+        scheme: u64,
+        /// The rest, one item of CBOR.
+        part: Box<[u8]>,
+    },
+}
+
+/// Text that names no endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{text:?} names no endpoint: {why}; write ipn:NODE.SERVICE, dtn://NODE/SERVICE or dtn:none"
+)]
+pub struct ParseEidError {
+    /// The text, cut after 80 characters.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl Eid {
+    /// A service of a node, the number of which is the default allocator's.
+    #[must_use]
+    pub const fn ipn(node: u32, service: u64) -> Self {
+        if node == 0 && service == 0 {
+            return Self::None;
+        }
+        Self::Ipn { node: node as u64, service }
+    }
+
+    /// Whether it is nobody's.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Whether it means the node that reads it, and so must not cross a link (RFC 9758 §5.4).
+    #[must_use]
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::Ipn { node: LOCAL_NODE, .. })
+    }
+
+    /// Whether one node at most is behind it (RFC 9171 §4.2.5.1.1, RFC 9758 §5.1).
+    #[must_use]
+    pub fn is_singleton(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Ipn { .. } => true,
+            Self::Dtn(part) => !demux(part).is_some_and(|demux| demux.starts_with('~')),
+            // Nothing is known of other schemes' services.
+            Self::Uri(_) | Self::Unknown { .. } => true,
+        }
+    }
+
+    /// The administrative endpoint of the same node, which names the node (RFC 9171 §4.2.5.2).
+    #[must_use]
+    pub fn node(&self) -> Self {
+        match self {
+            Self::Ipn { node, .. } => Self::Ipn { node: *node, service: 0 },
+            Self::Dtn(part) => match demux(part) {
+                Some(demux) => Self::Dtn(part[..part.len() - demux.len()].into()),
+                None => self.clone(),
+            },
+            Self::None | Self::Uri(_) | Self::Unknown { .. } => self.clone(),
+        }
+    }
+
+    /// Reads one.
+    pub(crate) fn read(reader: &mut Reader<'_>, max: usize) -> Result<Self, DecodeError> {
+        let mut array = Array::begin(reader)?;
+        array.item(reader)?;
+        let scheme = cbor::uint(reader)?;
+        array.item(reader)?;
+        let eid = match scheme {
+            DTN => Self::read_dtn(reader, max)?,
+            IPN => Self::read_ipn(reader)?,
+            scheme => {
+                let at = reader.offset();
+                let part = cbor::item(reader)?;
+                if part.len() > max {
+                    return Err(DecodeError::invalid(at, "an endpoint is longer than the bound"));
+                }
+                Self::Unknown { scheme, part: part.into() }
+            }
+        };
+        array.end(reader)?;
+        Ok(eid)
+    }
+
+    fn read_dtn(reader: &mut Reader<'_>, max: usize) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        if reader.left().first().is_some_and(|octet| octet >> 5 == 0) {
+            return match cbor::uint(reader)? {
+                0 => Ok(Self::None),
+                _ => Err(DecodeError::invalid(at, "a dtn endpoint's number is not 0")),
+            };
+        }
+        let part = cbor::text(reader, max)?;
+        // Some write it as text.
+        if part == "none" {
+            return Ok(Self::None);
+        }
+        if !is_printable(&part) {
+            return Err(DecodeError::invalid(at, "an endpoint is not printable ASCII"));
+        }
+        Ok(Self::Dtn(part.into()))
+    }
+
+    fn read_ipn(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        let mut array = Array::begin(reader)?;
+        array.item(reader)?;
+        let first = cbor::uint(reader)?;
+        array.item(reader)?;
+        let second = cbor::uint(reader)?;
+        if !array.more(reader)? {
+            return Ok(Self::from_numbers(first, second));
+        }
+        let service = cbor::uint(reader)?;
+        array.end(reader)?;
+        let (Ok(allocator), Ok(number)) = (u32::try_from(first), u32::try_from(second)) else {
+            return Err(DecodeError::invalid(at, "an allocator or a node exceeds 32 bits"));
+        };
+        Ok(Self::from_numbers(u64::from(allocator) << 32 | u64::from(number), service))
+    }
+
+    /// Of a node, its allocator in the upper 32 bits, and a service.
+    pub(crate) const fn from_numbers(node: u64, service: u64) -> Self {
+        if node == 0 && service == 0 { Self::None } else { Self::Ipn { node, service } }
+    }
+
+    /// Writes it.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        cbor::put_array(out, 2);
+        match self {
+            Self::None => {
+                cbor::put_uint(out, DTN);
+                cbor::put_uint(out, 0);
+            }
+            Self::Dtn(part) => {
+                cbor::put_uint(out, DTN);
+                cbor::put_text(out, part);
+            }
+            Self::Ipn { node, service } => {
+                cbor::put_uint(out, IPN);
+                match node >> 32 {
+                    0 => cbor::put_array(out, 2),
+                    allocator => {
+                        cbor::put_array(out, 3);
+                        cbor::put_uint(out, allocator);
+                    }
+                }
+                cbor::put_uint(out, node & LOCAL_NODE);
+                cbor::put_uint(out, *service);
+            }
+            Self::Uri(_) => {
+                return Err(EncodeError::Conflict(
+                    "only dtn and ipn endpoints have a number of their scheme",
+                ));
+            }
+            Self::Unknown { scheme, part } => {
+                cbor::put_uint(out, *scheme);
+                out.extend_from_slice(part);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What follows the node's name in `//node/demux`.
+fn demux(part: &str) -> Option<&str> {
+    part.strip_prefix("//")?.split_once('/').map(|(_, demux)| demux)
+}
+
+fn is_printable(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_graphic())
+}
+
+impl fmt::Display for Eid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("dtn:none"),
+            Self::Ipn { node: LOCAL_NODE, service } => write!(f, "ipn:!.{service}"),
+            Self::Ipn { node, service } => match node >> 32 {
+                0 => write!(f, "ipn:{node}.{service}"),
+                allocator => write!(f, "ipn:{allocator}.{}.{service}", node & LOCAL_NODE),
+            },
+            Self::Dtn(part) => write!(f, "dtn:{part}"),
+            Self::Uri(uri) => f.write_str(uri),
+            Self::Unknown { scheme, part } => {
+                write!(f, "(scheme {scheme}, ")?;
+                part.iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl FromStr for Eid {
+    type Err = ParseEidError;
+
+    fn from_str(text: &str) -> Result<Self, ParseEidError> {
+        let wrong = |why| ParseEidError { text: text.chars().take(80).collect(), why };
+        if text.len() > LEN_MAX {
+            return Err(wrong("it is longer than 1,023 characters"));
+        }
+        if !is_printable(text) {
+            return Err(wrong("it has blanks, or characters that are not ASCII"));
+        }
+        let (scheme, part) = text.split_once(':').ok_or_else(|| wrong("it has no scheme"))?;
+        let named = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"+-.".contains(&octet));
+        if !named {
+            return Err(wrong("what stands before the colon is no scheme"));
+        }
+        match scheme {
+            "dtn" if part == "none" => Ok(Self::None),
+            "dtn" if part.is_empty() => Err(wrong("nothing follows the scheme")),
+            "dtn" => Ok(Self::Dtn(part.into())),
+            "ipn" => parse_ipn(part).map_err(wrong),
+            _ => Ok(Self::Uri(text.into())),
+        }
+    }
+}
+
+/// `[allocator.]node.service`, or `!.service`.
+fn parse_ipn(part: &str) -> Result<Eid, &'static str> {
+    let number = |text: &str, max: u64| -> Result<u64, &'static str> {
+        if !text.bytes().all(|octet| octet.is_ascii_digit()) || text.is_empty() {
+            return Err("numbers with points between are expected");
+        }
+        if text.len() > 1 && text.starts_with('0') {
+            return Err("a number begins with 0");
+        }
+        text.parse().ok().filter(|value| *value <= max).ok_or("a number is too large")
+    };
+    let parts: Vec<&str> = part.splitn(4, '.').collect();
+    let (allocator, node, service) = match parts[..] {
+        ["!", service] => (0, LOCAL_NODE, service),
+        [node, service] => (0, number(node, u64::MAX)?, service),
+        [allocator, node, service] => {
+            (number(allocator, LOCAL_NODE)?, number(node, LOCAL_NODE)?, service)
+        }
+        _ => return Err("two or three numbers are expected"),
+    };
+    Ok(Eid::from_numbers(allocator << 32 | node, number(service, u64::MAX)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cbor(eid: &Eid) -> Vec<u8> {
+        let mut out = Vec::new();
+        eid.write(&mut out).unwrap();
+        out
+    }
+
+    fn read(octets: &[u8]) -> Result<Eid, DecodeError> {
+        let mut reader = Reader::new(octets);
+        let eid = Eid::read(&mut reader, LEN_MAX)?;
+        reader.finish()?;
+        Ok(eid)
+    }
+
+    #[test]
+    fn examples_of_the_specifications() {
+        // RFC 9758 §6.1 has the allocator 977000 in both forms; RFC 9171 §4.2.5.1 the others.
+        let other = Eid::Ipn { node: 977_000 << 32 | 100, service: 1 };
+        let long = [0x82, 0x02, 0x82, 0x1b, 0x00, 0x0e, 0xe8, 0x68, 0x00, 0x00, 0x00, 0x64, 0x01];
+        assert_eq!(read(&long), Ok(other.clone()));
+        assert_eq!(
+            cbor(&other),
+            [0x82, 0x02, 0x83, 0x1a, 0x00, 0x0e, 0xe8, 0x68, 0x18, 0x64, 0x01]
+        );
+        assert_eq!(read(&cbor(&other)), Ok(other.clone()));
+        assert_eq!(other.to_string(), "ipn:977000.100.1");
+        assert_eq!(cbor(&Eid::ipn(2, 1)), [0x82, 0x02, 0x82, 0x02, 0x01]);
+        assert_eq!(cbor(&Eid::None), [0x82, 0x01, 0x00]);
+        let dtn: Eid = "dtn://a/".parse().unwrap();
+        assert_eq!(cbor(&dtn), *b"\x82\x01\x64//a/");
+        // The same nobody.
+        for octets in
+            [&[0x82, 0x02, 0x82, 0, 0][..], &[0x82, 0x02, 0x83, 0, 0, 0], b"\x82\x01\x64none"]
+        {
+            assert_eq!(read(octets), Ok(Eid::None));
+        }
+        // The default allocator in three numbers, and lengths that a break ends.
+        assert_eq!(read(&[0x82, 0x02, 0x83, 0, 5, 6]), Ok(Eid::ipn(5, 6)));
+        assert_eq!(read(&[0x9f, 0x02, 0x9f, 5, 6, 0xff, 0xff]), Ok(Eid::ipn(5, 6)));
+        let unknown = Eid::Unknown { scheme: 9, part: [0x81, 0x05].into() };
+        assert_eq!(read(&[0x82, 9, 0x81, 5]), Ok(unknown.clone()));
+        assert_eq!(cbor(&unknown), [0x82, 9, 0x81, 5]);
+        for bad in [
+            &[0x82, 0x01, 0x01][..],
+            &[0x82, 0x02, 0x81, 1],
+            &[0x82, 0x02, 0x84, 1, 1, 1, 1],
+            &[0x81, 0x02],
+            &[0x83, 0x02, 0x82, 1, 1, 1],
+            &[0x82, 0x02, 0x83, 0x1b, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1],
+            b"\x82\x01\x63a b",
+        ] {
+            assert!(read(bad).is_err(), "{bad:02x?}");
+        }
+    }
+
+    #[test]
+    fn text_both_ways() {
+        for text in [
+            "dtn:none",
+            "ipn:1.0",
+            "ipn:!.7",
+            "ipn:977000.100.1",
+            "ipn:4294967295.4294967295.1",
+            "dtn://node/",
+            "dtn://node/a/b?c",
+            "dtn://node/~group",
+            "dtn:old",
+            "http://a",
+            "ipn:5.18446744073709551615",
+        ] {
+            let eid: Eid = text.parse().unwrap();
+            assert_eq!(eid.to_string(), text);
+        }
+        assert_eq!("ipn:0.0.0".parse(), Ok(Eid::None));
+        assert_eq!("ipn:0.5.1".parse(), Ok(Eid::ipn(5, 1)));
+        assert_eq!("ipn:4294967295.7".parse::<Eid>().unwrap().to_string(), "ipn:!.7");
+        for bad in [
+            "",
+            "ipn",
+            "ipn:",
+            "ipn:1",
+            "ipn:1.",
+            "ipn:01.2",
+            "ipn:1.2.3.4",
+            "ipn:a.b",
+            "ipn:+1.2",
+            "dtn:",
+            ":x",
+            "1a:b",
+            "dtn://a b/",
+            "ipn:4294967296.1.1",
+            "ipn:18446744073709551616.1",
+            "dtn://ä/",
+        ] {
+            let error = bad.parse::<Eid>().unwrap_err();
+            assert!(error.to_string().contains("ipn:NODE.SERVICE"), "{bad}");
+        }
+        assert!("dtn://".repeat(200).parse::<Eid>().is_err());
+    }
+
+    #[test]
+    fn nodes_and_groups() {
+        let eid = |text: &str| text.parse::<Eid>().unwrap();
+        assert_eq!(eid("ipn:7.9").node(), eid("ipn:7.0"));
+        assert_eq!(eid("dtn://a/b/c").node(), eid("dtn://a/"));
+        assert_eq!(eid("dtn://a").node(), eid("dtn://a"));
+        assert!(!eid("dtn://a/~b").is_singleton() && eid("dtn://a/b").is_singleton());
+        assert!(!Eid::None.is_singleton() && eid("ipn:1.1").is_singleton());
+        assert!(eid("ipn:!.1").is_local() && !eid("ipn:1.1").is_local());
+    }
+
+    proptest! {
+        #[test]
+        fn endpoints_come_back(node: u64, service: u64, part in "[!-~]{1,40}") {
+            for eid in [Eid::from_numbers(node, service), Eid::Dtn(part.clone().into())] {
+                if eid == Eid::Dtn("none".into()) { continue; }
+                prop_assert_eq!(read(&cbor(&eid)), Ok(eid.clone()));
+                prop_assert_eq!(eid.to_string().parse(), Ok(eid));
+            }
+        }
+
+        #[test]
+        fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..40), text in ".{0,40}") {
+            if let Ok(eid) = read(&octets) {
+                prop_assert_eq!(read(&cbor(&eid)), Ok(eid));
+            }
+            if let Ok(eid) = text.parse::<Eid>() {
+                prop_assert_eq!(eid.to_string().parse(), Ok(eid));
+            }
+        }
+    }
+}
