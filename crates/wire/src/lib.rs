@@ -6,6 +6,7 @@
 pub mod bp7;
 mod cbor;
 pub mod cfdp;
+mod codes;
 mod cursor;
 pub mod eid;
 mod error;
@@ -20,6 +21,8 @@ pub mod ppp;
 pub mod saratoga;
 pub mod scps;
 pub mod tcp;
+pub mod tcpcl;
+pub mod tcpcl4;
 pub mod udp;
 pub mod vj;
 

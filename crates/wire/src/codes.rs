@@ -1,0 +1,35 @@
+//! Enums of codes of one octet.
+
+/// Makes an enum of the codes of one octet, with those that have no name.
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident = $code:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$case_doc])* $case,)*
+            /// A code without a name.
+            Other(u8),
+        }
+
+        impl $name {
+            /// The meaning of a code.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Self {
+                match code {
+                    $($code => Self::$case,)*
+                    other => Self::Other(other),
+                }
+            }
+
+            /// The code on the wire.
+            #[must_use]
+            pub const fn code(self) -> u8 {
+                match self {
+                    $(Self::$case => $code,)*
+                    Self::Other(code) => code,
+                }
+            }
+        }
+    };
+}
+pub(crate) use codes;

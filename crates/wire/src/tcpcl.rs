@@ -1,0 +1,54 @@
+//! What the two versions of TCPCL, the convergence layer over TCP, share: [`crate::tcpcl3`] (RFC 7242) and
+//! [`crate::tcpcl4`] (RFC 9174).
+//!
+//! Both sides of a connection begin with the same four octets and a version. So a node that accepts
+//! connections looks at [`version`] before it reads on.
+
+use crate::{DecodeError, DecodeErrorKind};
+
+/// The TCP port of both versions.
+pub const PORT: u16 = 4556;
+/// What a contact header begins with: `dtn!`.
+pub const MAGIC: [u8; 4] = *b"dtn!";
+
+/// The version in a contact header; `None` if more octets are needed.
+///
+/// # Errors
+/// The octets do not begin a contact header.
+pub fn version(octets: &[u8]) -> Result<Option<u8>, DecodeError> {
+    if octets.iter().zip(&MAGIC).any(|(found, expected)| found != expected) {
+        return Err(DecodeError::invalid(0, "a contact header does not begin with dtn!"));
+    }
+    Ok(octets.get(MAGIC.len()).copied())
+}
+
+/// Turns "the input ends" into `None`, unless that much is beyond what is accepted.
+pub(crate) fn or_more<T>(
+    read: Result<T, DecodeError>,
+    max: usize,
+) -> Result<Option<T>, DecodeError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(DecodeError { offset, kind: DecodeErrorKind::Truncated { needed, .. } }) => {
+            if offset.saturating_add(needed) > max {
+                return Err(DecodeError::invalid(offset, "a message is longer than the bound"));
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_told_apart() {
+        assert_eq!(version(b"dtn!\x03"), Ok(Some(3)));
+        assert_eq!(version(b"dtn!\x04\x00"), Ok(Some(4)));
+        assert_eq!(version(b"dtn!"), Ok(None));
+        assert_eq!(version(b""), Ok(None));
+        assert!(version(b"dx").is_err() && version(b"SSH-2.0").is_err());
+    }
+}
