@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bp7;
+pub mod bpsec;
 mod cbor;
 pub mod cfdp;
 mod codes;
