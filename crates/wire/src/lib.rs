@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bp6;
 pub mod bp7;
 pub mod bpsec;
 mod cbor;

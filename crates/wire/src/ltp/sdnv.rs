@@ -35,8 +35,17 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
 /// Writes a value in its shortest form.
 #[inline]
 pub(crate) fn write(writer: &mut Writer<'_>, value: u64) -> Result<(), EncodeError> {
-    for i in (1..len(value)).rev() {
-        writer.u8(0x80 | (value >> (7 * i)) as u8)?;
-    }
-    writer.u8((value & 0x7f) as u8)
+    octets(value).try_for_each(|octet| writer.u8(octet))
+}
+
+/// Appends a value in its shortest form.
+pub(crate) fn append(out: &mut Vec<u8>, value: u64) {
+    out.extend(octets(value));
+}
+
+/// The octets of a value in its shortest form.
+#[inline]
+fn octets(value: u64) -> impl Iterator<Item = u8> {
+    let more = |i: usize| if i > 0 { 0x80 } else { 0 };
+    (0..len(value)).rev().map(move |i| more(i) | (value >> (7 * i)) as u8 & 0x7f)
 }

@@ -1,0 +1,133 @@
+//! A head, and a record, in one line, for people.
+
+use std::fmt;
+
+use super::{
+    AdministrativeRecord, BundleFlags, BundleId, CreationTimestamp, CustodyReason, DtnTime, Head,
+    Reason, Subject,
+};
+
+/// Blocks that are named; of more only the number is told.
+const BLOCKS_SHOWN: usize = 8;
+
+impl fmt::Display for CreationTimestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.time_s, self.sequence)
+    }
+}
+
+impl fmt::Display for BundleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.source, self.creation)?;
+        match self.offset {
+            Some(offset) => write!(f, " from {offset}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let primary = self.primary();
+        write!(f, "{} to {} ", primary.source, primary.destination)?;
+        if primary.flags.contains(BundleFlags::ADMINISTRATIVE) {
+            f.write_str("administrative ")?;
+        }
+        write!(f, "{} for {} s, {} B", primary.creation, primary.lifetime_s, self.payload().len)?;
+        if let Some(fragment) = primary.fragment {
+            write!(f, " from {} of {}", fragment.offset, fragment.total)?;
+        }
+        if primary.flags.contains(BundleFlags::CUSTODY) {
+            write!(f, ", custody of {}", primary.custodian)?;
+        }
+        for block in self.blocks().iter().take(BLOCKS_SHOWN) {
+            write!(f, ", block of type {}", block.kind())?;
+        }
+        match self.blocks().len().saturating_sub(BLOCKS_SHOWN) {
+            0 => Ok(()),
+            more => write!(f, ", {more} blocks more"),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.source, self.creation)?;
+        match self.fragment {
+            Some((offset, len)) => write!(f, " {len} B from {offset}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for DtnTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.seconds, self.nanoseconds)
+    }
+}
+
+impl fmt::Display for AdministrativeRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let custody = |succeeded| if succeeded { "custody taken" } else { "custody not taken" };
+        match self {
+            Self::StatusReport(report) => {
+                report.subject.fmt(f)?;
+                for (what, time) in [
+                    ("received", report.received),
+                    ("in custody", report.custody),
+                    ("forwarded", report.forwarded),
+                    ("delivered", report.delivered),
+                    ("deleted", report.deleted),
+                ] {
+                    if let Some(time) = time {
+                        write!(f, " {what} at {time}")?;
+                    }
+                }
+                write!(f, ": {}", report.reason)
+            }
+            Self::CustodySignal(signal) => {
+                let what = custody(signal.succeeded);
+                write!(f, "{} {what} at {}: {}", signal.subject, signal.time, signal.reason)
+            }
+            Self::AggregateCustodySignal(signal) => {
+                let (what, count) = (custody(signal.succeeded), signal.fills.len());
+                write!(f, "{what} of bundles in {count} runs: {}", signal.reason)
+            }
+            Self::Other { first, content } => {
+                write!(f, "record of type {}, {} B", first >> 4, content.len())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoInformation => "no additional information",
+            Self::LifetimeExpired => "lifetime expired",
+            Self::UnidirectionalLink => "forwarded over a unidirectional link",
+            Self::TransmissionCanceled => "transmission canceled",
+            Self::DepletedStorage => "depleted storage",
+            Self::DestinationUnintelligible => "destination endpoint unintelligible",
+            Self::NoRoute => "no known route to the destination",
+            Self::NoTimelyContact => "no timely contact with the next node",
+            Self::BlockUnintelligible => "block unintelligible",
+            Self::Other(code) => return write!(f, "reason {code}"),
+        })
+    }
+}
+
+impl fmt::Display for CustodyReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoInformation => "no additional information",
+            Self::RedundantReception => "redundant reception",
+            Self::DepletedStorage => "depleted storage",
+            Self::DestinationUnintelligible => "destination endpoint unintelligible",
+            Self::NoRoute => "no known route to the destination",
+            Self::NoTimelyContact => "no timely contact with the next node",
+            Self::BlockUnintelligible => "block unintelligible",
+            Self::Other(code) => return write!(f, "reason {code}"),
+        })
+    }
+}
