@@ -24,6 +24,7 @@ pub mod saratoga;
 pub mod scps;
 pub mod tcp;
 pub mod tcpcl;
+pub mod tcpcl3;
 pub mod tcpcl4;
 pub mod udp;
 pub mod vj;

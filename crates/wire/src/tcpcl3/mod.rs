@@ -1,0 +1,332 @@
+//! TCPCL, version 3 (RFC 7242): bundles over TCP.
+//!
+//! Both sides send a [`ContactHeader`] and then messages. Here a message is everything but the data of a
+//! segment, which may be as long as a disk: [`Message::decode`] reads its header, which tells how many octets of data
+//! follow. The first octet of a message is its type, 4 bits, and flags:
+//!
+//! | octet | message | fields |
+//! |---|---|---|
+//! | 0x10 to 0x13 | DATA_SEGMENT, flags start 2 and end 1 | octets of data SDNV, the data |
+//! | 0x20 | ACK_SEGMENT | octets of the bundle that have arrived SDNV |
+//! | 0x30 to 0x3f | REFUSE_BUNDLE, reason in the flags | |
+//! | 0x40 | KEEPALIVE | |
+//! | 0x50 to 0x53 | SHUTDOWN, flags reason 2 and delay 1 | reason u8 if flagged, seconds SDNV if flagged |
+//! | 0x60 | LENGTH | octets of the bundle SDNV |
+
+use std::fmt;
+
+use crate::codes::codes;
+use crate::cursor::{Reader, Writer};
+use crate::ltp::sdnv;
+use crate::{DecodeError, DecodeErrorKind, EncodeError, tcpcl};
+
+pub use crate::tcpcl::{MAGIC, PORT};
+
+#[cfg(test)]
+mod tests;
+
+/// The version in the contact header.
+pub const VERSION: u8 = 3;
+
+const ACKS: u8 = 0x01;
+const REACTIVE_FRAGMENTATION: u8 = 0x02;
+const REFUSALS: u8 = 0x04;
+const LENGTHS: u8 = 0x08;
+const START: u8 = 0x02;
+const END: u8 = 0x01;
+const HAS_REASON: u8 = 0x02;
+const HAS_DELAY: u8 = 0x01;
+
+/// What one side can and wants (§4.1). Other flags have no meaning and are not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// 0x01: acknowledgments of segments.
+    pub acks: bool,
+    /// 0x02: the part of a bundle that came is kept as a fragment.
+    pub reactive_fragmentation: bool,
+    /// 0x04: refusals of bundles.
+    pub refusals: bool,
+    /// 0x08: LENGTH messages to this side.
+    pub lengths: bool,
+}
+
+/// What each side begins with (§4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContactHeader<'a> {
+    /// The version. A higher one than 3 is read as 3, which its sender is to do, too.
+    pub version: u8,
+    /// What this side can and wants.
+    pub flags: Flags,
+    /// Seconds between signs of life; 0 for none.
+    pub keepalive_s: u16,
+    /// This side's endpoint, as text.
+    pub eid: &'a str,
+}
+
+impl Flags {
+    const fn from_octet(octet: u8) -> Self {
+        Self {
+            acks: octet & ACKS != 0,
+            reactive_fragmentation: octet & REACTIVE_FRAGMENTATION != 0,
+            refusals: octet & REFUSALS != 0,
+            lengths: octet & LENGTHS != 0,
+        }
+    }
+
+    fn octet(self) -> u8 {
+        let bits = [
+            (self.acks, ACKS),
+            (self.reactive_fragmentation, REACTIVE_FRAGMENTATION),
+            (self.refusals, REFUSALS),
+            (self.lengths, LENGTHS),
+        ];
+        bits.iter().map(|(set, bit)| if *set { *bit } else { 0 }).sum()
+    }
+}
+
+impl<'a> ContactHeader<'a> {
+    /// Reads a contact header, and how many octets it takes, from the beginning of a stream; `None` if more of it are
+    /// needed.
+    ///
+    /// # Errors
+    /// The octets do not begin a contact header, its version is lower than 3, or its endpoint is longer than `eid_max` or no text.
+    pub fn decode(octets: &'a [u8], eid_max: usize) -> Result<Option<(Self, usize)>, DecodeError> {
+        let Some(version) = tcpcl::version(octets)? else { return Ok(None) };
+        if version < VERSION {
+            let kind = DecodeErrorKind::Version(version);
+            return Err(DecodeError { offset: MAGIC.len(), kind });
+        }
+        let max = eid_max.saturating_add(8 + sdnv::LEN_MAX);
+        tcpcl::or_more(Self::read(octets, version, eid_max), max)
+    }
+
+    fn read(octets: &'a [u8], version: u8, eid_max: usize) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(octets);
+        reader.take(MAGIC.len() + 1)?;
+        let flags = Flags::from_octet(reader.u8()?);
+        let keepalive_s = reader.u16()?;
+        let at = reader.offset();
+        let len = sdnv::read(&mut reader)?;
+        if len > eid_max as u64 {
+            return Err(DecodeError::invalid(at, "an endpoint is longer than the bound"));
+        }
+        let at = reader.offset();
+        let Ok(eid) = str::from_utf8(reader.take(len as usize)?) else {
+            return Err(DecodeError::invalid(at, "an endpoint is not UTF-8"));
+        };
+        Ok((Self { version, flags, keepalive_s, eid }, reader.offset()))
+    }
+
+    /// Its octets.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend([self.version, self.flags.octet()]);
+        out.extend(self.keepalive_s.to_be_bytes());
+        sdnv::append(&mut out, self.eid.len() as u64);
+        out.extend_from_slice(self.eid.as_bytes());
+        out
+    }
+}
+
+/// A message without the data of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A part of a bundle (§5.2). So many octets of data follow it in the stream.
+    Segment {
+        /// It is the first part.
+        start: bool,
+        /// It is the last part.
+        end: bool,
+        /// Octets of data.
+        length: u64,
+    },
+    /// A segment arrived (§5.3).
+    Ack {
+        /// Octets of the bundle that have arrived.
+        length: u64,
+    },
+    /// A bundle is not wanted (§5.4).
+    Refuse {
+        /// Why.
+        reason: RefuseReason,
+    },
+    /// Somebody is there (§5.6).
+    Keepalive,
+    /// The connection is over (§6.1).
+    Shutdown {
+        /// Why, if it says so.
+        reason: Option<ShutdownReason>,
+        /// Seconds to wait before connecting again, if it says so; 0 for never.
+        reconnect_s: Option<u64>,
+    },
+    /// How long the bundle is that comes next (§5.5).
+    Length {
+        /// Its octets.
+        length: u64,
+    },
+    /// A message of an unknown type. Where it ends cannot be known.
+    Unknown {
+        /// Its first octet.
+        first: u8,
+    },
+}
+
+codes! {
+    /// Why a bundle is not wanted, 0 to 15 (§5.4).
+    RefuseReason {
+        /// 0: nothing is said.
+        Unknown = 0,
+        /// 1: the receiver has the whole bundle.
+        Completed = 1,
+        /// 2: the receiver's resources are exhausted.
+        NoResources = 2,
+        /// 3: it is to be sent again from its beginning.
+        Retransmit = 3,
+    }
+}
+
+codes! {
+    /// Why a connection is over (§6.1).
+    ShutdownReason {
+        /// 0: nothing was to be sent for long.
+        IdleTimeout = 0,
+        /// 1: the versions do not fit.
+        VersionMismatch = 1,
+        /// 2: the node is too busy.
+        Busy = 2,
+    }
+}
+
+impl Message {
+    /// Reads a message, without the data of a segment, from the beginning of a stream: the message and its octets. `None` if
+    /// more of it are needed; twelve are always enough.
+    ///
+    /// # Errors
+    /// A number exceeds 64 bits.
+    pub fn decode(octets: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
+        tcpcl::or_more(Self::read(octets), usize::MAX)
+    }
+
+    fn read(octets: &[u8]) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(octets);
+        let first = reader.u8()?;
+        let flags = first & 0x0f;
+        let message = match first >> 4 {
+            1 => Self::Segment {
+                start: flags & START != 0,
+                end: flags & END != 0,
+                length: sdnv::read(&mut reader)?,
+            },
+            2 => Self::Ack { length: sdnv::read(&mut reader)? },
+            3 => Self::Refuse { reason: RefuseReason::from_code(flags) },
+            4 => Self::Keepalive,
+            5 => {
+                let reason = match flags & HAS_REASON {
+                    0 => None,
+                    _ => Some(ShutdownReason::from_code(reader.u8()?)),
+                };
+                let reconnect_s = match flags & HAS_DELAY {
+                    0 => None,
+                    _ => Some(sdnv::read(&mut reader)?),
+                };
+                Self::Shutdown { reason, reconnect_s }
+            }
+            6 => Self::Length { length: sdnv::read(&mut reader)? },
+            _ => Self::Unknown { first },
+        };
+        Ok((message, reader.offset()))
+    }
+
+    /// The octets of the message, without the data of a segment.
+    ///
+    /// # Errors
+    /// The reason of a refusal exceeds 15.
+    pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut out = [0; 2 + sdnv::LEN_MAX];
+        let mut writer = Writer::new(&mut out);
+        match *self {
+            Self::Segment { start, end, length } => {
+                let start = if start { START } else { 0 };
+                writer.u8(0x10 | start | if end { END } else { 0 })?;
+                sdnv::write(&mut writer, length)?;
+            }
+            Self::Ack { length } => {
+                writer.u8(0x20)?;
+                sdnv::write(&mut writer, length)?;
+            }
+            Self::Refuse { reason } => match reason.code() {
+                code @ 0..=15 => writer.u8(0x30 | code)?,
+                _ => return Err(EncodeError::TooLarge { field: "the reason of a refusal" }),
+            },
+            Self::Keepalive => writer.u8(0x40)?,
+            Self::Shutdown { reason, reconnect_s } => {
+                let has_reason = if reason.is_some() { HAS_REASON } else { 0 };
+                writer.u8(0x50 | has_reason | if reconnect_s.is_some() { HAS_DELAY } else { 0 })?;
+                if let Some(reason) = reason {
+                    writer.u8(reason.code())?;
+                }
+                if let Some(reconnect_s) = reconnect_s {
+                    sdnv::write(&mut writer, reconnect_s)?;
+                }
+            }
+            Self::Length { length } => {
+                writer.u8(0x60)?;
+                sdnv::write(&mut writer, length)?;
+            }
+            Self::Unknown { first } => writer.u8(first)?,
+        }
+        let len = writer.position();
+        Ok(out[..len].to_vec())
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Segment { start, end, length } => {
+                let start = if *start { " start" } else { "" };
+                write!(f, "DATA_SEGMENT{start}{} {length} B", if *end { " end" } else { "" })
+            }
+            Self::Ack { length } => write!(f, "ACK_SEGMENT {length} B"),
+            Self::Refuse { reason } => write!(f, "REFUSE_BUNDLE: {reason}"),
+            Self::Keepalive => f.write_str("KEEPALIVE"),
+            Self::Shutdown { reason, reconnect_s } => {
+                f.write_str("SHUTDOWN")?;
+                if let Some(reason) = reason {
+                    write!(f, ": {reason}")?;
+                }
+                match reconnect_s {
+                    Some(0) => f.write_str(", not to connect again"),
+                    Some(seconds) => write!(f, ", to connect again after {seconds} s"),
+                    None => Ok(()),
+                }
+            }
+            Self::Length { length } => write!(f, "LENGTH {length} B"),
+            Self::Unknown { first } => write!(f, "message {first:#04x}"),
+        }
+    }
+}
+
+impl fmt::Display for RefuseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "no reason",
+            Self::Completed => "the receiver has the bundle",
+            Self::NoResources => "the receiver has no resources",
+            Self::Retransmit => "to be sent again from its beginning",
+            Self::Other(code) => return write!(f, "reason {code}"),
+        })
+    }
+}
+
+impl fmt::Display for ShutdownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::IdleTimeout => "idle",
+            Self::VersionMismatch => "the versions do not fit",
+            Self::Busy => "busy",
+            Self::Other(code) => return write!(f, "reason {code}"),
+        })
+    }
+}
