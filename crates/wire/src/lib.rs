@@ -18,6 +18,7 @@ mod hex;
 pub mod ip;
 pub mod ipv6;
 pub mod ltp;
+pub mod ltpt;
 pub mod norm;
 pub mod ppp;
 pub mod saratoga;

@@ -1,0 +1,344 @@
+//! LTP-T: LTP from end to end, over nodes that forward segments as they come.
+//!
+//! LTP-T was described in a technical report of 2005 (Farrell and Cahill, TCD-CS-2005-69) that gives purposes of extensions, and
+//! whose numbers are not known here. The layout below is this project's own profile: its nodes understand each other, and nobody
+//! else's. It uses tags of the range for private use.
+//!
+//! Extensions before the content of data segments ([`crate::ltp::Segment::header`]); the congestion extension in report and
+//! cancel segments:
+//!
+//! | tag | extension | value |
+//! |---|---|---|
+//! | 0xd0 | source | address |
+//! | 0xd1 | destination | address |
+//! | 0xd2 | estimated size | octets of the block SDNV, 0 if unknown |
+//! | 0xd3 | congestion | reason u8, seconds to wait SDNV |
+//! | 0xd4 | intermediate reports | nothing |
+//! | 0xd5 | lifetime | hops u8, seconds since the beginning of 2000 SDNV |
+//! | 0xd6 | flow | session number at the source SDNV |
+//!
+//! An address is a family u8 (4, 6, or 0 for an engine's number), the IPv4 or IPv6 address or the number as SDNV, the UDP port
+//! u16, and the client service SDNV.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::DecodeError;
+use crate::cursor::Reader;
+use crate::ltp::{Extensions, sdnv};
+
+/// Tag of the source.
+pub const SOURCE: u8 = 0xd0;
+/// Tag of the destination.
+pub const DESTINATION: u8 = 0xd1;
+/// Tag of the estimated size.
+pub const SIZE: u8 = 0xd2;
+/// Tag of congestion.
+pub const CONGESTION: u8 = 0xd3;
+/// Tag of intermediate reports.
+pub const INTERMEDIATE_REPORTS: u8 = 0xd4;
+/// Tag of the lifetime.
+pub const LIFETIME: u8 = 0xd5;
+/// Tag of the flow.
+pub const FLOW: u8 = 0xd6;
+
+/// An end of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct End {
+    /// The node.
+    pub address: Address,
+    /// The UDP port; 0 if an engine's number says all.
+    pub port: u16,
+    /// The client service.
+    pub service: u64,
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Address {
+    /// Family 0: the number of its LTP engine.
+    Engine(u64),
+    /// Family 4.
+    V4(Ipv4Addr),
+    /// Family 6.
+    V6(Ipv6Addr),
+}
+
+/// A node on the way that has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Congestion {
+    /// What there is not enough of.
+    pub reason: CongestionReason,
+    /// Seconds after which trying again makes sense.
+    pub retry_after_s: u64,
+}
+
+/// What a node has not enough of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CongestionReason {
+    /// 0: storage.
+    Storage,
+    /// 1: time of contact with the next node.
+    Contact,
+    /// A code without a name.
+    Other(u8),
+}
+
+/// How far and how long a block may travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Nodes that may forward it.
+    pub hops: u8,
+    /// When nobody needs it any more, in seconds since the beginning of 2000.
+    pub expiry_s: u64,
+}
+
+/// The extensions of LTP-T in a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transport {
+    /// Where the block comes from.
+    pub source: Option<End>,
+    /// Where it goes; makes a session a hop of LTP-T.
+    pub destination: Option<End>,
+    /// Octets of the block, as far as the source knows; `Some(0)` if it does not.
+    pub size: Option<u64>,
+    /// Room is short.
+    pub congestion: Option<Congestion>,
+    /// Nodes on the way are asked for reports.
+    pub intermediate_reports: bool,
+    /// How far and how long it may travel.
+    pub lifetime: Option<Lifetime>,
+    /// The session's number at the source, which with the source names the transfer.
+    pub flow: Option<u64>,
+}
+
+impl Transport {
+    /// The extensions among those before a segment's content. Others are left alone.
+    ///
+    /// # Errors
+    /// A value is not what its tag's is, or a tag is there twice. Offsets count from the value's first octet.
+    pub fn from_extensions(extensions: Extensions<'_>) -> Result<Self, DecodeError> {
+        let mut transport = Self::default();
+        let mut seen = 0_u8;
+        for extension in extensions.iter() {
+            let reader = &mut Reader::new(extension.value);
+            match extension.tag {
+                SOURCE => transport.source = Some(End::read(reader)?),
+                DESTINATION => transport.destination = Some(End::read(reader)?),
+                SIZE => transport.size = Some(sdnv::read(reader)?),
+                CONGESTION => {
+                    let reason = CongestionReason::from_code(reader.u8()?);
+                    let retry_after_s = sdnv::read(reader)?;
+                    transport.congestion = Some(Congestion { reason, retry_after_s });
+                }
+                INTERMEDIATE_REPORTS => transport.intermediate_reports = true,
+                LIFETIME => {
+                    let hops = reader.u8()?;
+                    transport.lifetime = Some(Lifetime { hops, expiry_s: sdnv::read(reader)? });
+                }
+                FLOW => transport.flow = Some(sdnv::read(reader)?),
+                _ => continue,
+            }
+            reader.finish()?;
+            // Tags from 0xd0 to 0xd6: one bit each.
+            let bit = 1 << (extension.tag - SOURCE);
+            if seen & bit != 0 {
+                return Err(DecodeError::invalid(0, "an extension of LTP-T is there twice"));
+            }
+            seen |= bit;
+        }
+        Ok(transport)
+    }
+
+    /// Tags and values of the extensions that there are, in the order of their tags: at most seven.
+    #[must_use]
+    pub fn values(&self) -> Vec<(u8, Vec<u8>)> {
+        let number = |value| {
+            let mut out = Vec::new();
+            sdnv::append(&mut out, value);
+            out
+        };
+        let octet_and_number = |octet, value| {
+            let mut out = vec![octet];
+            sdnv::append(&mut out, value);
+            out
+        };
+        let congestion =
+            self.congestion.map(|c| octet_and_number(c.reason.code(), c.retry_after_s));
+        let lifetime = self.lifetime.map(|l| octet_and_number(l.hops, l.expiry_s));
+        let all = [
+            (SOURCE, self.source.map(End::to_vec)),
+            (DESTINATION, self.destination.map(End::to_vec)),
+            (SIZE, self.size.map(number)),
+            (CONGESTION, congestion),
+            (INTERMEDIATE_REPORTS, self.intermediate_reports.then(Vec::new)),
+            (LIFETIME, lifetime),
+            (FLOW, self.flow.map(number)),
+        ];
+        all.into_iter().filter_map(|(tag, value)| Some((tag, value?))).collect()
+    }
+}
+
+impl End {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        let address = match reader.u8()? {
+            0 => Address::Engine(sdnv::read(reader)?),
+            4 => Address::V4(Ipv4Addr::from_bits(reader.u32()?)),
+            6 => {
+                let (high, low) = (reader.uint(8)?, reader.uint(8)?);
+                Address::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
+            }
+            _ => return Err(DecodeError::invalid(at, "the address family is undefined")),
+        };
+        Ok(Self { address, port: reader.u16()?, service: sdnv::read(reader)? })
+    }
+
+    fn to_vec(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(20);
+        match self.address {
+            Address::Engine(number) => {
+                out.push(0);
+                sdnv::append(&mut out, number);
+            }
+            Address::V4(address) => {
+                out.push(4);
+                out.extend(address.octets());
+            }
+            Address::V6(address) => {
+                out.push(6);
+                out.extend(address.octets());
+            }
+        }
+        out.extend(self.port.to_be_bytes());
+        sdnv::append(&mut out, self.service);
+        out
+    }
+}
+
+impl CongestionReason {
+    /// The meaning of a code.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Storage,
+            1 => Self::Contact,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The code on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Storage => 0,
+            Self::Contact => 1,
+            Self::Other(code) => code,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::hex;
+    use crate::ltp::{Body, Extension, Segment, SessionId};
+
+    fn through_a_segment(transport: &Transport) -> Vec<u8> {
+        let values = transport.values();
+        let extensions: Vec<_> =
+            values.iter().map(|(tag, value)| Extension { tag: *tag, value }).collect();
+        let session = SessionId { originator: 101, number: 300 };
+        let body = Body::ReportAck { serial: 42 };
+        let segment =
+            Segment { header: Extensions::new(&extensions), ..Segment::new(session, body) };
+        segment.to_vec().unwrap()
+    }
+
+    #[test]
+    fn a_segment_with_all_of_them() {
+        // Computed by hand from the table above and RFC 5326 §3.
+        let transport = Transport {
+            source: Some(End { address: Address::Engine(300), port: 0, service: 1 }),
+            destination: Some(End {
+                address: Address::V4(Ipv4Addr::new(10, 0, 0, 7)),
+                port: 1113,
+                service: 1,
+            }),
+            size: Some(1_000_000),
+            congestion: Some(Congestion { reason: CongestionReason::Contact, retry_after_s: 60 }),
+            intermediate_reports: true,
+            lifetime: Some(Lifetime { hops: 8, expiry_s: 400_000_000 }),
+            flow: Some(17),
+        };
+        let octets = hex::vector(
+            "09 65 82 2c 70 d0 06 00 822c 0000 01 d1 08 04 0a000007 0459 01 d2 03 bd8440 d3 02 01 3c d4 00 \
+             d5 06 08 81bede8800 d6 01 11 2a",
+        );
+        assert_eq!(through_a_segment(&transport), octets);
+        let segment = Segment::decode(&octets).unwrap();
+        assert_eq!(Transport::from_extensions(segment.header), Ok(transport));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        let read = |list: &[Extension<'_>]| Transport::from_extensions(Extensions::new(list));
+        let other = Extension { tag: 0xc0, value: b"?" };
+        assert_eq!(read(&[other]), Ok(Transport::default()));
+        for (tag, value) in [
+            (SOURCE, &b"\x05\x00\x00\x01"[..]),
+            (DESTINATION, b"\x04\x0a\x00"),
+            (SIZE, b""),
+            (SIZE, b"\x01\x01"),
+            (CONGESTION, b"\x01"),
+            (INTERMEDIATE_REPORTS, b"\x01"),
+            (LIFETIME, b"\x01\x80"),
+        ] {
+            assert!(read(&[Extension { tag, value }]).is_err(), "{tag:#x}");
+        }
+        let twice = Extension { tag: FLOW, value: b"\x01" };
+        assert!(read(&[twice]).is_ok() && read(&[twice, twice]).is_err());
+    }
+
+    fn end() -> impl Strategy<Value = End> {
+        let address = prop_oneof![
+            any::<u64>().prop_map(Address::Engine),
+            any::<u32>().prop_map(|bits| Address::V4(bits.into())),
+            any::<u128>().prop_map(|bits| Address::V6(bits.into())),
+        ];
+        let end = (address, any::<u16>(), any::<u64>());
+        end.prop_map(|(address, port, service)| End { address, port, service })
+    }
+
+    proptest! {
+        #[test]
+        fn extensions_come_back(
+            source in prop::option::of(end()), destination in prop::option::of(end()),
+            (size, flow) in any::<(Option<u64>, Option<u64>)>(), congestion in any::<Option<(u8, u64)>>(),
+            intermediate_reports: bool, lifetime in any::<Option<(u8, u64)>>(),
+        ) {
+            let congestion = congestion.map(|(code, retry_after_s)| {
+                Congestion { reason: CongestionReason::from_code(code), retry_after_s }
+            });
+            let lifetime = lifetime.map(|(hops, expiry_s)| Lifetime { hops, expiry_s });
+            let transport = Transport {
+                source, destination, size, congestion, intermediate_reports, lifetime, flow,
+            };
+            let octets = through_a_segment(&transport);
+            let segment = Segment::decode(&octets).unwrap();
+            prop_assert_eq!(Transport::from_extensions(segment.header), Ok(transport));
+        }
+
+        #[test]
+        fn arbitrary_values_do_no_harm(
+            list in prop::collection::vec((0xd0..0xd8_u8, prop::collection::vec(any::<u8>(), 0..24)), 0..9),
+        ) {
+            let list: Vec<_> = list.iter().map(|(tag, value)| Extension { tag: *tag, value }).collect();
+            if let Ok(transport) = Transport::from_extensions(Extensions::new(&list)) {
+                let values = transport.values();
+                prop_assert!(values.len() <= 7);
+            }
+        }
+    }
+}
