@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod ask;
+mod bundle;
 mod cfdp;
 #[path = "../corpus/mod.rs"]
 mod corpus;
