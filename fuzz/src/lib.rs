@@ -3,6 +3,7 @@
 //! The fuzzer calls them through the programs in `fuzz_targets/`; `tests/replay.rs` calls them
 //! with every file of `corpus/`, on any toolchain.
 
+mod bundles;
 mod entity;
 mod formats;
 mod frame;
@@ -17,6 +18,7 @@ mod specs;
 mod tcp;
 mod texts;
 
+pub use bundles::{bp6_bundle, bp7_bundle, bpsec_block, tcpcl};
 pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
     capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, norm_message, saratoga_v0,
@@ -37,6 +39,9 @@ pub type Target = fn(&[u8]);
 
 /// Every target under the name of its program and of its corpus.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("bp6_bundle", bp6_bundle),
+    ("bp7_bundle", bp7_bundle),
+    ("bpsec_block", bpsec_block),
     ("capture", capture),
     ("cfdp_entity", cfdp_entity),
     ("cfdp_journal", cfdp_journal),
@@ -61,5 +66,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("scps_header", scps_header),
     ("tcp_segment", tcp_segment),
     ("tcp_stack", tcp_stack),
+    ("tcpcl", tcpcl),
     ("vj", vj),
 ];

@@ -1,0 +1,193 @@
+//! Bundles, their security blocks, and the convergence layer over TCP.
+
+use wire::bpsec::{AesGcm, HmacSha2, SecurityBlock};
+use wire::eid::Eid;
+use wire::{bp6, bp7, bpsec, tcpcl3, tcpcl4};
+
+/// A bundle of version 7, from a prefix on, and an administrative record in it.
+///
+/// # Panics
+/// If a decoded bundle does not survive being encoded, or a head is read differently from a prefix.
+pub fn bp7_bundle(data: &[u8]) {
+    let bounds = bp7::Bounds { head_max: 2048, blocks_max: 16, ..bp7::Bounds::default() };
+    bp7_record(data, &bounds);
+    let Ok(Some(head)) = bp7::Head::decode(data, &bounds) else { return };
+    assert!(!head.to_string().is_empty());
+    assert!(head.payload_offset() <= data.len().min(bounds.head_max));
+    let prefix = &data[..head.payload_offset()];
+    assert_eq!(bp7::Head::decode(prefix, &bounds).as_ref(), Ok(&Some(head.clone())));
+    assert_eq!(bp7::Head::decode(&prefix[..prefix.len() - 1], &bounds), Ok(None));
+    for block in head.blocks() {
+        assert!(block.data().len() < block.octets().len());
+        let Ok(extension) = block.extension(&bounds) else { continue };
+        if let Ok(made) = extension.to_block(block.number(), block.flags(), block.crc()) {
+            assert_eq!(made.extension(&bounds), Ok(extension));
+        }
+    }
+    if let Ok(primary) = head.primary().to_vec() {
+        // With the flag that the fragment's fields come to.
+        let made = bp7::Head::new(head.primary().clone(), Vec::new(), head.payload());
+        assert_eq!(made.expect("the primary block has a form").primary_octets(), primary);
+    }
+    let Ok((bundle, len)) = bp7::Bundle::decode_first(data, &bounds) else { return };
+    assert!(len <= data.len());
+    bp7_record(bundle.payload, &bounds);
+    let written = bundle.to_vec().expect("the payload has its length");
+    let again = bp7::Bundle::decode(&written, &bp7::Bounds::default()).expect("what was written");
+    assert_eq!(again.payload, bundle.payload);
+    assert_eq!(again.head.blocks(), bundle.head.blocks());
+    assert_eq!(again.head.primary_octets(), bundle.head.primary_octets());
+    assert_eq!(again.to_vec().as_ref(), Ok(&written));
+    assert_eq!(bundle.head.bundle_len(), written.len() as u64);
+}
+
+fn bp7_record(data: &[u8], bounds: &bp7::Bounds) {
+    let Ok(record) = bp7::AdministrativeRecord::decode(data, bounds) else { return };
+    assert!(!record.to_string().is_empty());
+    let octets = record.to_vec().expect("what was decoded has a form");
+    assert_eq!(bp7::AdministrativeRecord::decode(&octets, bounds), Ok(record));
+}
+
+/// A bundle of version 6, from a prefix on, and an administrative record in it.
+///
+/// # Panics
+/// If a decoded bundle does not survive being encoded, or a head is read differently from a prefix.
+pub fn bp6_bundle(data: &[u8]) {
+    let bounds = bp6::Bounds { head_max: 2048, blocks_max: 16, ..bp6::Bounds::default() };
+    bp6_record(data, &bounds);
+    let Ok(Some(head)) = bp6::Head::decode(data, &bounds) else { return };
+    assert!(!head.to_string().is_empty());
+    let prefix = &data[..head.encoded_len()];
+    assert_eq!(head.encode(), prefix);
+    assert_eq!(bp6::Head::decode(prefix, &bounds).as_ref(), Ok(&Some(head.clone())));
+    assert_eq!(bp6::Head::decode(&prefix[..prefix.len() - 1], &bounds), Ok(None));
+    for block in head.blocks() {
+        drop(block.to_previous_hop(head.primary()));
+        if let Ok(custody) = bp6::CustodyEnhancement::from_block(block) {
+            let made = custody.to_block(block.flags()).expect("it has a form");
+            assert_eq!(bp6::CustodyEnhancement::from_block(&made), Ok(custody));
+        }
+    }
+    // Another custodian, and the endpoints that blocks refer to stay what they were.
+    let custodian = Eid::ipn(77, 0);
+    let mut changed = head.clone();
+    let primary = bp6::Primary { custodian: custodian.clone(), ..head.primary().clone() };
+    if changed.set_primary(primary).is_ok() {
+        let read = bp6::Head::decode(&changed.encode(), &bp6::Bounds::default());
+        let read = read.expect("what was written").expect("all of it");
+        assert_eq!(read.primary().custodian, custodian);
+        assert_eq!(read.primary().source, head.primary().source);
+        for reference in head.blocks().iter().flat_map(bp6::Block::references) {
+            if let Ok(eid) = head.primary().resolve(*reference) {
+                assert_eq!(read.primary().resolve(*reference), Ok(eid));
+            }
+        }
+    }
+    let Ok((bundle, len)) = bp6::Bundle::decode_first(data, &bounds) else { return };
+    bp6_record(bundle.payload, &bounds);
+    assert_eq!(bundle.to_vec().as_deref(), Ok(&data[..len]));
+}
+
+fn bp6_record(data: &[u8], bounds: &bp6::Bounds) {
+    let Ok(record) = bp6::AdministrativeRecord::decode(data, bounds) else { return };
+    assert!(!record.to_string().is_empty());
+    let octets = record.to_vec().expect("what was decoded has a form");
+    assert_eq!(bp6::AdministrativeRecord::decode(&octets, bounds), Ok(record));
+}
+
+/// The data of a security block, and its parameters.
+///
+/// # Panics
+/// If what was decoded does not survive being encoded.
+pub fn bpsec_block(data: &[u8]) {
+    let bounds = bpsec::Bounds::default();
+    let Ok(block) = SecurityBlock::decode(data, &bounds) else { return };
+    let octets = block.to_vec().expect("what was decoded has a form");
+    assert_eq!(SecurityBlock::decode(&octets, &bounds).as_ref(), Ok(&block));
+    if let Ok(parameters) = HmacSha2::from_block(&block) {
+        let made = SecurityBlock { parameters: parameters.items(), ..block.clone() };
+        assert_eq!(HmacSha2::from_block(&made).as_ref(), Ok(&parameters));
+        for target in &block.targets {
+            let _ = parameters.mac(&block, target.target);
+        }
+    }
+    if let Ok(parameters) = AesGcm::from_block(&block) {
+        let items = parameters.items().expect("its vector has a length that is allowed");
+        let made = SecurityBlock { parameters: items, ..block.clone() };
+        assert_eq!(AesGcm::from_block(&made), Ok(parameters));
+        for target in &block.targets {
+            let _ = AesGcm::tag(&block, target.target);
+        }
+    }
+}
+
+/// What one side of a connection says, in the version that its contact header has.
+///
+/// # Panics
+/// If a decoded message does not survive being encoded, or is read differently from a prefix.
+pub fn tcpcl(data: &[u8]) {
+    match wire::tcpcl::version(data) {
+        Ok(Some(tcpcl4::VERSION)) => tcpcl_4(data),
+        Ok(Some(_)) => tcpcl_3(data),
+        Ok(None) | Err(_) => {}
+    }
+}
+
+fn tcpcl_4(data: &[u8]) {
+    let Ok(Some(header)) = tcpcl4::ContactHeader::decode(data) else { return };
+    assert_eq!(tcpcl4::ContactHeader::decode(&header.encode()), Ok(Some(header)));
+    let mut rest = &data[tcpcl4::CONTACT_LEN..];
+    let bounds = tcpcl4::Bounds { node_id_max: 200, extensions_max: 300 };
+    while let Ok(Some((message, len))) = tcpcl4::Message::decode(rest, &bounds) {
+        assert!(!message.to_string().is_empty());
+        assert_eq!(tcpcl4::Message::decode(&rest[..len - 1], &bounds), Ok(None));
+        let octets = message.to_vec().expect("what was decoded has a form");
+        assert_eq!(octets.len(), len);
+        assert_eq!(tcpcl4::Message::decode(&octets, &bounds), Ok(Some((message, len))));
+        let data = match message {
+            tcpcl4::Message::Segment(segment) => segment.length,
+            tcpcl4::Message::Ack { .. }
+            | tcpcl4::Message::Refuse { .. }
+            | tcpcl4::Message::Keepalive
+            | tcpcl4::Message::Terminate { .. }
+            | tcpcl4::Message::Reject { .. }
+            | tcpcl4::Message::Init(_)
+            | tcpcl4::Message::Unknown { .. } => 0,
+        };
+        let Some(next) = behind(rest, len, data) else { return };
+        rest = next;
+    }
+}
+
+fn tcpcl_3(data: &[u8]) {
+    const EID_MAX: usize = 200;
+    let Ok(Some((header, len))) = tcpcl3::ContactHeader::decode(data, EID_MAX) else { return };
+    assert_eq!(tcpcl3::ContactHeader::decode(&data[..len - 1], EID_MAX), Ok(None));
+    let octets = header.to_vec();
+    let again = tcpcl3::ContactHeader::decode(&octets, EID_MAX);
+    assert_eq!(again, Ok(Some((header, octets.len()))));
+    let mut rest = &data[len..];
+    while let Ok(Some((message, len))) = tcpcl3::Message::decode(rest) {
+        assert!(!message.to_string().is_empty());
+        assert_eq!(tcpcl3::Message::decode(&rest[..len - 1]), Ok(None));
+        let octets = message.to_vec().expect("what was decoded has a form");
+        assert!(octets.len() <= len, "numbers are written in their shortest form");
+        assert_eq!(tcpcl3::Message::decode(&octets), Ok(Some((message, octets.len()))));
+        let data = match message {
+            tcpcl3::Message::Segment { length, .. } => length,
+            tcpcl3::Message::Ack { .. }
+            | tcpcl3::Message::Refuse { .. }
+            | tcpcl3::Message::Keepalive
+            | tcpcl3::Message::Shutdown { .. }
+            | tcpcl3::Message::Length { .. }
+            | tcpcl3::Message::Unknown { .. } => 0,
+        };
+        let Some(next) = behind(rest, len, data) else { return };
+        rest = next;
+    }
+}
+
+/// What follows a message and its data.
+fn behind(rest: &[u8], len: usize, data: u64) -> Option<&[u8]> {
+    rest[len..].get(usize::try_from(data).ok()?..)
+}
