@@ -227,6 +227,18 @@ impl Head {
         self.blocks.len() != before
     }
 
+    /// Has another payload carried, or the same in another way, for instance without a check. What follows the payload has to be
+    /// computed anew.
+    pub fn set_payload(&mut self, payload: Payload) {
+        let Payload { flags, crc, len } = payload;
+        let frame = Frame { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags, crc, len };
+        self.payload = payload;
+        self.payload_octets = frame.to_vec().into();
+        self.block_breaks = false;
+        self.bundle_breaks = true;
+        self.payload_offset = self.encoded_len();
+    }
+
     /// The lowest number that no block has.
     #[must_use]
     pub fn free_number(&self) -> u64 {
@@ -246,7 +258,8 @@ pub struct PayloadCrc {
 }
 
 impl PayloadCrc {
-    /// Begins; the whole payload is to be fed next.
+    /// Begins; the whole payload is to be fed next. To check a bundle that is read, `head` is the head as it was read; to write
+    /// one, the head that is written.
     #[must_use]
     pub fn new(head: &Head) -> Self {
         let kind = head.payload.crc;

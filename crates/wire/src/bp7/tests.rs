@@ -145,6 +145,13 @@ fn a_forwarder_changes_what_it_must() {
     assert_eq!(read.blocks()[1], unknown);
     let before = Head::decode(&octets, &BOUNDS).unwrap().unwrap();
     assert_eq!(read.primary_octets(), before.primary_octets());
+    let mut shorter = read.clone();
+    shorter.set_payload(Payload { len: 2, ..Payload::default() });
+    let shorter = Bundle { head: shorter, payload: b"hi" }.to_vec().unwrap();
+    let shorter = Bundle::decode(&shorter, &BOUNDS).unwrap();
+    assert_eq!((shorter.payload, shorter.head.payload().crc), (&b"hi"[..], CrcType::None));
+    assert_eq!(shorter.head.primary_octets(), before.primary_octets());
+    assert_eq!(shorter.head.blocks(), read.blocks());
     let mut twice = read.blocks().to_vec();
     twice.push(unknown);
     assert!(read.clone().set_blocks(twice).is_err());
