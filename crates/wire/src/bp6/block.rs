@@ -158,7 +158,8 @@ impl Block {
         Self::made(self.kind, flags, self.references.clone(), self.data())
     }
 
-    /// A block that names the node that forwards the bundle (RFC 6259), with the name in its data.
+    /// A block that names the node that forwards the bundle, with the name in its data. Who cannot process it removes it
+    /// (RFC 6259 §2).
     ///
     /// # Errors
     /// The endpoint has no text.
@@ -168,7 +169,7 @@ impl Block {
         }
         let mut data = eid.to_string().replacen(':', "\0", 1).into_bytes();
         data.push(0);
-        Self::new(PREVIOUS_HOP, BlockFlags::default(), Vec::new(), &data)
+        Self::new(PREVIOUS_HOP, BlockFlags::DISCARD, Vec::new(), &data)
     }
 
     /// The node that a block of that type names.

@@ -90,7 +90,7 @@ fn custody_changes_hands() {
 fn blocks_on_both_sides_of_the_payload() {
     let node: Eid = "ipn:7.0".parse().unwrap();
     let hop = Block::previous_hop(&node).unwrap();
-    assert_eq!(hop.data(), b"ipn\x007.0\x00");
+    assert_eq!(hop.octets(), b"\x05\x10\x08ipn\x007.0\x00");
     assert_eq!(hop.to_previous_hop(&primary()), Ok(node.clone()));
     let number = Reference { scheme: 7, part: 0 };
     let by_number = Block::new(PREVIOUS_HOP, BlockFlags::default(), vec![number], b"").unwrap();
