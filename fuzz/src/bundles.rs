@@ -4,11 +4,16 @@ use wire::bpsec::{AesGcm, HmacSha2, SecurityBlock};
 use wire::eid::Eid;
 use wire::{bp6, bp7, bpsec, tcpcl3, tcpcl4};
 
-/// A bundle of version 7, from a prefix on, and an administrative record in it.
+/// A bundle of version 7, from a prefix on, and an administrative record in it; or an endpoint as text.
 ///
 /// # Panics
 /// If a decoded bundle does not survive being encoded, or a head is read differently from a prefix.
 pub fn bp7_bundle(data: &[u8]) {
+    if let Some(eid) = str::from_utf8(data).ok().and_then(|text| text.parse::<Eid>().ok()) {
+        assert_eq!(eid.node().node(), eid.node());
+        assert_eq!(eid.to_string().parse(), Ok(eid));
+        return;
+    }
     let bounds = bp7::Bounds { head_max: 2048, blocks_max: 16, ..bp7::Bounds::default() };
     bp7_record(data, &bounds);
     let Ok(Some(head)) = bp7::Head::decode(data, &bounds) else { return };

@@ -4,7 +4,8 @@ use pcap::Reader;
 use wire::EncodeError;
 use wire::cfdp::{Body, Pdu, UserOperation};
 use wire::ip::{self, Ipv4};
-use wire::ltp::Segment;
+use wire::ltp::{Extension, Extensions, Segment};
+use wire::ltpt::Transport;
 use wire::norm;
 use wire::saratoga::{Packet, v0};
 use wire::udp::{self, Udp};
@@ -33,9 +34,19 @@ pub fn ltp_segment(data: &[u8]) {
     drop(wire::ltp::Unit::decode_all(data));
     let Ok(segment) = Segment::decode(data) else { return };
     assert!(!segment.to_string().is_empty());
+    ltpt_extensions(segment.header);
     let encoded = segment.to_vec().expect("what was decoded fits its fields");
     assert!(encoded.len() <= data.len());
     assert_eq!(Segment::decode(&encoded), Ok(segment));
+}
+
+/// The extensions of LTP-T among these, written and read again.
+fn ltpt_extensions(extensions: Extensions<'_>) {
+    let Ok(transport) = Transport::from_extensions(extensions) else { return };
+    let values = transport.values();
+    let written: Vec<_> =
+        values.iter().map(|(tag, value)| Extension { tag: *tag, value }).collect();
+    assert_eq!(Transport::from_extensions(Extensions::new(&written)), Ok(transport));
 }
 
 /// A NORM message, with m of scheme 2 in the first octet.
