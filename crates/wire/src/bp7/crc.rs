@@ -8,7 +8,7 @@ use crate::cbor;
 use crate::cursor::Reader;
 use crate::{DecodeError, DecodeErrorKind};
 
-static CRC16: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_IBM_SDLC);
+static CRC16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_IBM_SDLC);
 
 /// Which check a block carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,7 +88,7 @@ impl CrcType {
 #[derive(Clone)]
 pub(super) enum Check {
     None,
-    Crc16(crc::Digest<'static, u16, Table<1>>),
+    Crc16(crc::Digest<'static, u16, Table<16>>),
     Crc32c(u32),
 }
 
