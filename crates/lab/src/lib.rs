@@ -7,6 +7,7 @@ pub mod adapter;
 pub mod bound;
 mod cast;
 pub mod compare;
+pub mod contact_plan;
 pub mod emulation;
 pub mod engines;
 pub mod gateway;

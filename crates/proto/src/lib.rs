@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bp;
 pub mod cfdp;
 pub mod fec;
 mod flow;

@@ -1,0 +1,103 @@
+//! Contact plans in the formats in which people have them: this project's TOML, ION's commands and
+//! HDTN's JSON. Times of a plan count from an epoch that the reader says; units are of the format.
+
+mod hdtn;
+mod ion;
+mod own;
+#[cfg(test)]
+mod tests;
+
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+use engine::Time;
+use proto::bp::contacts::{Contact, ContactPlan, Range};
+
+use crate::text::SpecError;
+
+/// How a contact plan is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// TOML: `[[contact]]` and `[[range]]`, quantities with their units.
+    Toml,
+    /// ION's `a contact` and `a range` (ionrc): rates in octets a second, light times in seconds.
+    Ion,
+    /// HDTN's JSON: rates in bits a second, light times in seconds.
+    Hdtn,
+}
+
+impl Format {
+    /// The format that a file of this name has, if it says so: `.toml`, `.json`, `.ionrc`, `.cprc`,
+    /// `.rc`.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (_, extension) = name.rsplit_once('.')?;
+        match extension {
+            "toml" => Some(Self::Toml),
+            "json" => Some(Self::Hdtn),
+            "ionrc" | "cprc" | "rc" => Some(Self::Ion),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "toml" => Ok(Self::Toml),
+            "ion" => Ok(Self::Ion),
+            "hdtn" => Ok(Self::Hdtn),
+            other => Err(format!("there is no format {other:?} (formats: toml, ion, hdtn)")),
+        }
+    }
+}
+
+/// Reads a plan that came from `origin`. `epoch` is the moment from which its times count that say no
+/// date.
+///
+/// # Errors
+/// It is not of that format, or contradicts itself: the place and the remedy.
+pub fn read(
+    format: Format,
+    text: &str,
+    origin: &str,
+    epoch: SystemTime,
+) -> Result<ContactPlan, SpecError> {
+    match format {
+        Format::Toml => own::read(text, origin),
+        Format::Ion => ion::read(text, origin, epoch),
+        Format::Hdtn => hdtn::read(text, origin),
+    }
+}
+
+/// Writes a plan. Times and light times are rounded to what the format knows: seconds in ION's and
+/// HDTN's, ION's rates to whole octets.
+#[must_use]
+pub fn write(format: Format, plan: &ContactPlan) -> String {
+    match format {
+        Format::Toml => own::write(plan),
+        Format::Ion => ion::write(plan),
+        Format::Hdtn => hdtn::write(plan),
+    }
+}
+
+/// The plan of these; `places` says where each contact and range was, for what is wrong with it.
+fn plan(contacts: Vec<Contact>, ranges: &[Range], origin: &str) -> Result<ContactPlan, SpecError> {
+    ContactPlan::new(contacts, ranges).map_err(|error| malformed(origin, error.to_string()))
+}
+
+fn malformed(origin: &str, message: String) -> SpecError {
+    SpecError::Malformed { origin: origin.to_owned(), message }
+}
+
+/// Whole seconds of a moment, rounded down.
+fn seconds(time: Time) -> u64 {
+    time.as_nanos() / 1_000_000_000
+}
+
+/// Light times are at least as long as they are, in whole seconds.
+fn whole_seconds(owlt: Duration) -> u64 {
+    owlt.as_secs() + u64::from(owlt.subsec_nanos() > 0)
+}

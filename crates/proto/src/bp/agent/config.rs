@@ -1,0 +1,197 @@
+//! What an agent is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use engine::{FileName, Time};
+use wire::bp7::{Bounds, CrcType, Eid};
+
+use super::super::layer::LinkId;
+use super::super::routes::Router;
+
+/// A neighbour over one of the agent's layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkRef {
+    /// Which layer, in the order in which the agent has them.
+    pub layer: usize,
+    /// Which neighbour of it.
+    pub link: LinkId,
+}
+
+/// Settings of an [`Agent`](super::Agent).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The node's administrative endpoint, by which it is known: `ipn:1.0`, `dtn://node/`.
+    pub node: Eid,
+    /// Other nodes whose endpoints are this node's, too.
+    pub aliases: BTreeSet<Eid>,
+    /// Milliseconds from the beginning of 2000 to [`Time::ZERO`] (RFC 9171 §4.2.6); `None`: this node has no clock
+    /// that is right, its bundles say how old they are.
+    pub clock: Option<u64>,
+    /// Whether bundles survive the end of the process: then nothing is acknowledged that is not synced.
+    pub persistent: bool,
+    /// The directory of its working files in the store, and what the keys of its records begin with.
+    pub directory: FileName,
+    /// Which node is behind a link, where that is not left to the node to say.
+    pub links: BTreeMap<LinkRef, Eid>,
+    /// Where bundles go.
+    pub routing: Routing,
+    /// Checks that bundles from here carry.
+    pub crc: Checks,
+    /// How often bundles from here may be forwarded; `None`: as often as it takes.
+    pub hop_limit: Option<u8>,
+    /// What is reported of bundles that ask for it.
+    pub reports: Reports,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            node: Eid::None,
+            aliases: BTreeSet::new(),
+            clock: None,
+            persistent: true,
+            directory: FileName::spool("bp").expect("letters"),
+            links: BTreeMap::new(),
+            routing: Routing::Static(Vec::new()),
+            crc: Checks::default(),
+            hop_limit: Some(30),
+            reports: Reports::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Where bundles go that are not for this node.
+#[derive(Clone, Debug)]
+pub enum Routing {
+    /// To the neighbour of the first entry that fits.
+    Static(Vec<Entry>),
+    /// By the contact plan; entries are for destinations that it does not know.
+    ContactGraph(Box<Router>, Vec<Entry>),
+    /// A copy to every neighbour that has not had one (Vahdat and Becker 2000).
+    Epidemic,
+}
+
+/// Bundles for these go to that neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// For whom.
+    pub to: Pattern,
+    /// The neighbour's administrative endpoint.
+    pub via: Eid,
+}
+
+/// Some endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// All.
+    Any,
+    /// Those of this node.
+    Node(Eid),
+    /// This one.
+    Endpoint(Eid),
+}
+
+impl Pattern {
+    /// Whether an endpoint is one of them.
+    #[must_use]
+    pub fn matches(&self, eid: &Eid) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Node(node) => eid.node() == *node,
+            Self::Endpoint(endpoint) => eid == endpoint,
+        }
+    }
+}
+
+/// Checks of blocks that are made here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// Of the primary block, which must have one where no security block protects it.
+    pub primary: CrcType,
+    /// Of the payload block.
+    pub payload: CrcType,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self { primary: CrcType::Crc32c, payload: CrcType::Crc32c }
+    }
+}
+
+/// Which status reports are written, of bundles that ask for them (RFC 9171 §5.1: a node's own policy).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reports {
+    /// Of reception.
+    pub reception: bool,
+    /// Of forwarding.
+    pub forwarding: bool,
+    /// Of delivery.
+    pub delivery: bool,
+    /// Of deletion.
+    pub deletion: bool,
+}
+
+impl Default for Reports {
+    /// Reports cost more than they tell, and can be asked for by anybody: none but of delivery.
+    fn default() -> Self {
+        Self { reception: false, forwarding: false, delivery: true, deletion: false }
+    }
+}
+
+/// Bounds on what an agent holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bundles.
+    pub bundles: usize,
+    /// Octets of all payloads.
+    pub octets: u64,
+    /// Payloads of so many octets are held in memory, and in a record; longer ones are files.
+    pub inline: usize,
+    /// Octets of all payloads in memory; beyond that, shorter ones are files, too.
+    pub memory: usize,
+    /// Bundles that come at one time.
+    pub incoming: usize,
+    /// Octets of pieces of one bundle that wait for the store, before its peer is held back.
+    pub write_ahead: usize,
+    /// Bundles that are remembered when they are gone, until they expire: those that come again are not
+    /// taken again.
+    pub gone: usize,
+    /// Deliveries that an endpoint's user has not confirmed.
+    pub delivering: usize,
+    /// Milliseconds that a bundle may live, whatever it says.
+    pub lifetime_ms: u64,
+    /// Of the head of a bundle.
+    pub head: Bounds,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bundles: 1_000_000,
+            octets: 1 << 40,
+            inline: 4096,
+            memory: 256 << 20,
+            incoming: 1024,
+            write_ahead: 1 << 20,
+            gone: 1_000_000,
+            delivering: 1024,
+            // Ten years.
+            lifetime_ms: 315_360_000_000,
+            head: Bounds::default(),
+        }
+    }
+}
+
+/// A DTN time of a moment.
+pub(super) fn dtn_time(clock: Option<u64>, at: Time) -> Option<u64> {
+    clock.map(|clock| clock.saturating_add(at.as_nanos() / 1_000_000))
+}
+
+/// A span of milliseconds.
+pub(super) const fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

@@ -1,0 +1,114 @@
+//! Bundles for this node (RFC 9171 §5.7).
+
+use std::collections::BTreeSet;
+
+use engine::Time;
+use wire::bp7::{AdministrativeRecord, BundleFlags, Eid, Reason};
+
+use super::super::layer::Content;
+use super::{Agent, DeliveryId, Indication, RequestError};
+
+impl Agent {
+    /// Takes bundles for an endpoint from now on: those that wait for it, too.
+    ///
+    /// # Errors
+    /// It is nobody's, or somebody has it.
+    pub fn register(&mut self, endpoint: &Eid) -> Result<(), RequestError> {
+        if endpoint.is_none() {
+            return Err(RequestError::NoDestination);
+        }
+        if endpoint.is_singleton() && !self.is_ours(endpoint) {
+            return Err(RequestError::NotOurs);
+        }
+        if self.endpoints.contains_key(endpoint) {
+            return Err(RequestError::Taken);
+        }
+        self.endpoints.insert(endpoint.clone(), BTreeSet::new());
+        self.offer(endpoint);
+        Ok(())
+    }
+
+    /// Takes no more bundles for an endpoint: those that were not confirmed wait for whoever registers it next.
+    pub fn deregister(&mut self, endpoint: &Eid) {
+        for number in self.endpoints.remove(endpoint).unwrap_or_default() {
+            if let Some(held) = self.bundles.get_mut(&number) {
+                (held.delivering, held.waits) = (false, true);
+                self.undelivered.entry(endpoint.clone()).or_default().insert(number);
+            }
+        }
+    }
+
+    /// The user has a bundle and needs it no longer from here.
+    ///
+    /// # Errors
+    /// There is no such delivery: it was confirmed, or has expired.
+    pub fn confirm(&mut self, now: Time, delivery: DeliveryId) -> Result<(), RequestError> {
+        let DeliveryId(number) = delivery;
+        let held = self.bundles.get_mut(&number).filter(|held| held.delivering);
+        let held = held.ok_or(RequestError::NoDelivery)?;
+        held.delivering = false;
+        let endpoint = held.destination().clone();
+        self.statistics.delivered += 1;
+        self.report(now, number, BundleFlags::REPORT_DELIVERY, Reason::NoInformation);
+        if let Some(delivering) = self.endpoints.get_mut(&endpoint) {
+            delivering.remove(&number);
+        }
+        self.settle(number);
+        self.offer(&endpoint);
+        Ok(())
+    }
+
+    /// Hands a bundle to its user, or keeps it until there is one.
+    pub(super) fn deliver(&mut self, now: Time, number: u64) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        if held.asks(BundleFlags::ADMINISTRATIVE) {
+            self.administrative(now, number);
+            return;
+        }
+        held.waits = true;
+        let endpoint = held.destination().clone();
+        self.undelivered.entry(endpoint.clone()).or_default().insert(number);
+        self.offer(&endpoint);
+    }
+
+    /// Hands over what waits for an endpoint, in the order in which it came, as far as its user takes it.
+    fn offer(&mut self, endpoint: &Eid) {
+        let most = self.config.limits.delivering;
+        let Some(delivering) = self.endpoints.get_mut(endpoint) else { return };
+        let Some(undelivered) = self.undelivered.get_mut(endpoint) else { return };
+        while delivering.len() < most {
+            let Some(number) = undelivered.pop_first() else { break };
+            let Some(held) = self.bundles.get_mut(&number) else { continue };
+            (held.waits, held.delivering) = (false, true);
+            delivering.insert(number);
+            self.user.indicate(Indication::Delivered {
+                delivery: DeliveryId(number),
+                endpoint: endpoint.clone(),
+                id: held.id(),
+                payload: held.payload.clone(),
+            });
+        }
+        if undelivered.is_empty() {
+            self.undelivered.remove(endpoint);
+        }
+    }
+
+    /// A record for this node.
+    fn administrative(&mut self, _now: Time, number: u64) {
+        let bounds = self.config.limits.head;
+        let Some(held) = self.bundles.get(&number) else { return };
+        let from = held.head.primary().source.clone();
+        let record = match &held.payload {
+            Content::Octets(octets) => AdministrativeRecord::decode(octets, &bounds).ok(),
+            // No record of RFC 9171 is so long.
+            Content::File { .. } => None,
+        };
+        match record {
+            Some(AdministrativeRecord::StatusReport(report)) => {
+                self.user.indicate(Indication::Report { from, report });
+            }
+            Some(AdministrativeRecord::Other { .. }) | None => self.statistics.malformed += 1,
+        }
+        self.settle(number);
+    }
+}

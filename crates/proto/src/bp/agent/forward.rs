@@ -1,0 +1,373 @@
+//! Bundles for others (RFC 9171 §5.4).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use engine::Time;
+use wire::bp7::{BundleFlags, Eid, Reason};
+
+use super::super::layer::{Command, Neighbour, Outcome, Refusal, Tag};
+use super::super::routes::{Route, Wanted};
+use super::config::Routing;
+use super::{Agent, Alarm, Held, Indication, LinkRef};
+
+/// A neighbour over a layer.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    pub(super) node: Option<Eid>,
+    /// What is known of it while it can be reached.
+    pub(super) up: Option<Neighbour>,
+    /// What is on its way to it.
+    pub(super) sending: BTreeMap<Tag, u64>,
+    /// It refused a bundle for want of room: it is left alone until then, and how long that is.
+    pub(super) rests: Option<(Time, Duration)>,
+}
+
+/// How long a neighbour is left alone that has no room, at first and at most.
+const REST: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(60);
+
+impl Agent {
+    pub(super) fn link_up(&mut self, now: Time, at: LinkRef, neighbour: Neighbour) {
+        let configured = self.config.links.get(&at).cloned();
+        let link = self.links.entry(at).or_default();
+        let is_new = link.up.is_none();
+        link.node = configured.or_else(|| neighbour.node.as_ref().map(Eid::node));
+        link.up = Some(neighbour);
+        let node = link.node.clone();
+        if is_new {
+            self.user.indicate(Indication::Up { node: node.clone() });
+        }
+        self.tell_router(now, node.as_ref(), false);
+        if let Some(node) = node {
+            if is_new && matches!(self.config.routing, Routing::Epidemic) {
+                self.spread_to(&node);
+            }
+            self.pump(now, &node);
+        }
+    }
+
+    pub(super) fn link_down(&mut self, now: Time, at: LinkRef, why: &'static str) {
+        let Some(mut link) = self.links.remove(&at) else { return };
+        self.tell_router(now, link.node.as_ref(), true);
+        // What a layer did not answer for, it does not answer any more.
+        for (tag, number) in std::mem::take(&mut link.sending) {
+            self.not_sent(now, at, tag, number, true);
+        }
+        self.user.indicate(Indication::Down { node: link.node.clone(), why });
+        if let Some(node) = &link.node {
+            self.reroute(now, node);
+        }
+    }
+
+    /// Whether the contact with a node that goes on now, by the plan, does.
+    fn tell_router(&mut self, now: Time, node: Option<&Eid>, has_failed: bool) {
+        if let (Routing::ContactGraph(router, _), Some(Eid::Ipn { node, .. })) =
+            (&mut self.config.routing, node)
+        {
+            router.set_failed(now, *node, has_failed);
+        }
+    }
+
+    /// Finds where a bundle goes next.
+    pub(super) fn route(&mut self, now: Time, number: u64) {
+        let bounds = self.config.limits.head;
+        let Some(held) = self.bundles.get(&number) else { return };
+        if held.is_at_its_hop_limit(&bounds) {
+            self.delete(now, number, Reason::HopLimitExceeded);
+            return;
+        }
+        match &self.config.routing {
+            Routing::Epidemic => {
+                if let Some(held) = self.bundles.get_mut(&number) {
+                    held.waits = true;
+                }
+                self.waiting.insert(number);
+                let nodes: BTreeSet<Eid> = self.nodes_up();
+                for node in nodes {
+                    self.offer_copy(number, &node);
+                    self.pump(now, &node);
+                }
+            }
+            Routing::Static(_) | Routing::ContactGraph(..) => {
+                let held = held.clone();
+                match self.next_hop(now, &held) {
+                    Some((node, route)) => self.enqueue(now, number, &node, route),
+                    None => self.wait(number),
+                }
+            }
+        }
+    }
+
+    fn nodes_up(&self) -> BTreeSet<Eid> {
+        let up = self.links.values().filter(|link| link.up.is_some());
+        up.filter_map(|link| link.node.clone()).collect()
+    }
+
+    fn wait(&mut self, number: u64) {
+        if let Some(held) = self.bundles.get_mut(&number) {
+            held.waits = true;
+            self.waiting.insert(number);
+        }
+    }
+
+    /// The neighbour to which a bundle goes, and by which contacts.
+    fn next_hop(&mut self, now: Time, held: &Held) -> Option<(Eid, Option<Route>)> {
+        let destination = held.destination();
+        let entries = match &mut self.config.routing {
+            Routing::Epidemic => return None,
+            Routing::Static(entries) => entries,
+            Routing::ContactGraph(router, entries) => {
+                if let Eid::Ipn { node, .. } = destination {
+                    let mut excluded = BTreeSet::new();
+                    if let Some(Eid::Ipn { node, .. }) = held.from {
+                        excluded.insert(node);
+                    }
+                    let wanted = Wanted {
+                        destination: *node,
+                        octets: held.octets(),
+                        priority: held.priority,
+                        expires: held.expires,
+                        excluded: &excluded,
+                    };
+                    if let Some(route) = router.best(now, &wanted) {
+                        router.promise(&route, held.octets(), held.priority);
+                        let via = Eid::Ipn { node: route.next_hop, service: 0 };
+                        return Some((via, Some(route)));
+                    }
+                }
+                entries
+            }
+        };
+        let entry = entries.iter().find(|entry| entry.to.matches(destination))?;
+        Some((entry.via.clone(), None))
+    }
+
+    fn enqueue(&mut self, now: Time, number: u64, node: &Eid, route: Option<Route>) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        held.waits = false;
+        self.waiting.remove(&number);
+        held.queued.insert(node.clone(), route);
+        let place = (Reverse(held.priority), number);
+        self.queues.entry(node.clone()).or_default().insert(place);
+        self.pump(now, node);
+    }
+
+    /// Gives back what contacts were promised to a bundle.
+    pub(super) fn give_back(&mut self, route: Option<&Route>, held: &Held) {
+        if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
+            router.release(route, held.octets(), held.priority);
+        }
+    }
+
+    pub(super) fn pump_all(&mut self, now: Time) {
+        for node in self.nodes_up() {
+            self.pump(now, &node);
+        }
+    }
+
+    /// Sends what waits for a node, as far as its links take it.
+    fn pump(&mut self, now: Time, node: &Eid) {
+        loop {
+            let free = self.links.iter().find(|(_, link)| {
+                let takes = |up: &Neighbour| link.sending.len() < up.window.max(1);
+                link.node.as_ref() == Some(node)
+                    && link.rests.is_none_or(|(until, _)| until <= now)
+                    && link.up.as_ref().is_some_and(takes)
+            });
+            let Some((&at, link)) = free else { return };
+            let most = link.up.as_ref().map_or(0, |up| up.bundle_max);
+            let Some(queue) = self.queues.get(node) else { return };
+            let fits =
+                |number: &u64| self.bundles.get(number).is_some_and(|held| held.octets() <= most);
+            let Some(&place) = queue.iter().find(|(_, number)| fits(number)) else { return };
+            self.send_next(now, at, node, place);
+        }
+    }
+
+    fn send_next(
+        &mut self,
+        now: Time,
+        at: LinkRef,
+        node: &Eid,
+        place: (Reverse<super::Priority>, u64),
+    ) {
+        let (_, number) = place;
+        if let Some(queue) = self.queues.get_mut(node) {
+            queue.remove(&place);
+        }
+        let tag = Tag(self.next_tag);
+        self.next_tag += 1;
+        let bounds = self.config.limits.head;
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let route = held.queued.remove(node).flatten();
+        held.sending.insert((at, tag), (node.clone(), route));
+        let bundle = held.outgoing(now, &self.config.node, &bounds);
+        if let Some(link) = self.links.get_mut(&at) {
+            link.sending.insert(tag, number);
+        }
+        self.command(at.layer, Command::Send { link: at.link, tag, bundle });
+    }
+
+    /// A layer tells how sending a bundle ended.
+    pub(super) fn sent(&mut self, now: Time, at: LinkRef, tag: Tag, outcome: Outcome) {
+        let Some(link) = self.links.get_mut(&at) else { return };
+        let node = link.node.clone();
+        let Some(number) = link.sending.remove(&tag) else { return };
+        match outcome {
+            Outcome::Acknowledged | Outcome::Left | Outcome::Refused(Refusal::Completed) => {
+                link.rests = None;
+                self.is_sent(now, at, tag, number);
+            }
+            Outcome::Refused(Refusal::NotAcceptable) => self.not_sent(now, at, tag, number, false),
+            Outcome::Refused(Refusal::NoResources | Refusal::Retransmit) => {
+                let long = link.rests.map_or(REST, |(_, long)| (2 * long).min(REST_MAX));
+                link.rests = Some((now + long, long));
+                self.arm_rests();
+                self.not_sent(now, at, tag, number, true);
+            }
+            Outcome::Failed { .. } => self.not_sent(now, at, tag, number, true),
+        }
+        if let Some(node) = node {
+            self.pump(now, &node);
+        }
+    }
+
+    /// A neighbour has rested.
+    pub(super) fn rested(&mut self, now: Time) {
+        self.pump_all(now);
+        let waits = |link: &&mut Link| link.rests.is_some_and(|(until, _)| until <= now);
+        for link in self.links.values_mut().filter(waits) {
+            // The time is kept, for a refusal that comes next is not the first.
+            let long = link.rests.map_or(REST, |(_, long)| long);
+            link.rests = Some((Time::ZERO, long));
+        }
+        self.arm_rests();
+    }
+
+    fn arm_rests(&mut self) {
+        let until = self.links.values().filter_map(|link| link.rests);
+        match until.map(|(until, _)| until).filter(|until| *until > Time::ZERO).min() {
+            Some(at) => self.timers.set(Alarm::Rest, at, "a neighbour without room"),
+            None => {
+                self.timers.cancel(Alarm::Rest);
+            }
+        }
+    }
+
+    fn is_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some((node, _)) = held.sending.remove(&(at, tag)) else { return };
+        held.sent.insert(node.clone());
+        let id = held.id();
+        self.statistics.forwarded += 1;
+        self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
+        self.user.indicate(Indication::Forwarded { id, to: node });
+        self.settle(number);
+    }
+
+    /// It goes another way, or the same one again; a neighbour that will never take it is not asked again.
+    fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, again: bool) {
+        self.statistics.failed += 1;
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some((_, route)) = held.sending.remove(&(at, tag)) else { return };
+        let held = held.clone();
+        self.give_back(route.as_ref(), &held);
+        if again {
+            self.route(now, number);
+        } else {
+            self.wait(number);
+        }
+    }
+
+    /// Bundles that wait for a node whose link broke go by other contacts, if there is a plan.
+    fn reroute(&mut self, now: Time, node: &Eid) {
+        if !matches!(self.config.routing, Routing::ContactGraph(..)) {
+            return;
+        }
+        let Some(queue) = self.queues.remove(node) else { return };
+        for (_, number) in queue {
+            let Some(held) = self.bundles.get_mut(&number) else { continue };
+            let Some(route) = held.queued.remove(node) else { continue };
+            let held = held.clone();
+            self.give_back(route.as_ref(), &held);
+            self.route(now, number);
+        }
+    }
+
+    /// Copies for a neighbour that came.
+    fn spread_to(&mut self, node: &Eid) {
+        let numbers: Vec<u64> = self.waiting.iter().copied().collect();
+        for number in numbers {
+            self.offer_copy(number, node);
+        }
+    }
+
+    fn offer_copy(&mut self, number: u64, node: &Eid) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let has = held.sent.contains(node)
+            || held.from.as_ref() == Some(node)
+            || held.queued.contains_key(node)
+            || held.sending.values().any(|(to, _)| to == node)
+            || held.head.primary().source.node() == *node;
+        if !has {
+            held.queued.insert(node.clone(), None);
+            let place = (Reverse(held.priority), number);
+            self.queues.entry(node.clone()).or_default().insert(place);
+        }
+    }
+
+    /// Other routes from now on.
+    pub fn set_routing(&mut self, now: Time, routing: Routing) {
+        self.config.routing = routing;
+        let queues = std::mem::take(&mut self.queues);
+        let mut numbers: BTreeSet<u64> = self.waiting.clone();
+        for (node, queue) in queues {
+            for (_, number) in queue {
+                if let Some(held) = self.bundles.get_mut(&number) {
+                    held.queued.remove(&node);
+                }
+                numbers.insert(number);
+            }
+        }
+        for number in numbers {
+            self.dispatch(now, number);
+        }
+        self.contacts(now);
+    }
+
+    /// Opens the links of contacts that begin, closes those of contacts that are over, and looks when the next one does
+    /// either.
+    pub(super) fn contacts(&mut self, now: Time) {
+        let Routing::ContactGraph(router, _) = &mut self.config.routing else { return };
+        router.forget_before(now);
+        let mut next: Option<Time> = None;
+        let mut commands = Vec::new();
+        let mut over = Vec::new();
+        for (at, node) in &self.config.links {
+            let Eid::Ipn { node: number, .. } = node else { continue };
+            let contact = router.next_contact(now, *number);
+            let is_open = contact.is_some_and(|contact| contact.start <= now);
+            let link = at.link;
+            if is_open && self.open.insert(*at) {
+                commands.push((at.layer, Command::Open { link }));
+            } else if !is_open && self.open.remove(at) {
+                commands.push((at.layer, Command::Close { link }));
+                over.push(node.clone());
+            }
+            let change = contact.map(|contact| if is_open { contact.end } else { contact.start });
+            next = [next, change].into_iter().flatten().min();
+        }
+        self.commands.extend(commands);
+        for node in over {
+            self.reroute(now, &node);
+        }
+        match next {
+            Some(at) => self.timers.set(Alarm::Contact, at, "a contact begins or ends"),
+            None => {
+                self.timers.cancel(Alarm::Contact);
+            }
+        }
+    }
+}

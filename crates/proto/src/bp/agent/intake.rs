@@ -1,0 +1,227 @@
+//! A bundle that comes: from a layer in pieces or as a file, or from a user.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use engine::{FileId, FileName};
+use wire::bp7::{Bounds, Head, PayloadCrc};
+
+use super::super::layer::{Content, LinkId, TransferId};
+use super::super::routes::Priority;
+
+/// Octets of a working file that are read at one time.
+pub(super) const READ: usize = 256 << 10;
+
+/// Octets behind a payload: a check and the ends of block and bundle are seven, in their longest form a few more.
+const TAIL_MAX: usize = 32;
+
+/// Who waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Giver {
+    Layer {
+        layer: usize,
+        link: LinkId,
+        transfer: TransferId,
+    },
+    User {
+        priority: Priority,
+    },
+    /// The agent itself, a report.
+    Agent,
+}
+
+/// Where the payload goes, or is.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// Into memory, as long as it is short.
+    Memory(BytesMut),
+    /// Into a file of the agent's.
+    File(Filing),
+    /// It is in a file, which is read to see whether it is sound.
+    There(Reading),
+}
+
+/// A payload that is written to a file.
+#[derive(Debug)]
+pub(super) struct Filing {
+    pub(super) name: FileName,
+    pub(super) file: Option<FileId>,
+    /// Pieces that wait for the file to be open.
+    pub(super) waiting: VecDeque<(u64, Bytes)>,
+    /// Octets of pieces that the store has not confirmed.
+    pub(super) unwritten: usize,
+    pub(super) syncing: bool,
+}
+
+/// A file that is read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) name: FileName,
+    pub(super) file: Option<FileId>,
+    /// Up to here it was read.
+    pub(super) at: u64,
+    pub(super) end: u64,
+    /// Whether it has the payload alone, of which the check is to be made.
+    pub(super) payload_only: bool,
+    pub(super) owns: bool,
+}
+
+/// A bundle that comes.
+#[derive(Debug)]
+pub(super) struct Intake {
+    pub(super) giver: Giver,
+    pub(super) body: Body,
+    /// What came before the head was read.
+    beginning: Vec<u8>,
+    /// The head is looked for again when so much has come.
+    next_look: usize,
+    head: Option<(Head, PayloadCrc)>,
+    payload: u64,
+    tail: Vec<u8>,
+    /// All of it has come.
+    pub(super) is_whole: bool,
+    /// Its peer is held back.
+    pub(super) is_paused: bool,
+}
+
+/// What the last octets made clear.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fed {
+    /// Nothing that has to be done.
+    Nothing,
+    /// How long the payload is, and its first octets, if they have come.
+    Begins(Vec<(u64, Bytes)>),
+    /// These octets are of the payload, from the offset on.
+    Payload(Vec<(u64, Bytes)>),
+    /// It is no bundle.
+    Malformed,
+}
+
+impl Intake {
+    pub(super) fn new(giver: Giver, body: Body) -> Self {
+        Self {
+            giver,
+            body,
+            beginning: Vec::new(),
+            next_look: 1,
+            head: None,
+            payload: 0,
+            tail: Vec::new(),
+            is_whole: false,
+            is_paused: false,
+        }
+    }
+
+    /// One whose head is known, and of which the payload alone comes.
+    pub(super) fn with_head(giver: Giver, body: Body, head: Head) -> Self {
+        let crc = PayloadCrc::new(&head);
+        Self { head: Some((head, crc)), ..Self::new(giver, body) }
+    }
+
+    /// The head, once it has come.
+    pub(super) fn head(&self) -> Option<&Head> {
+        self.head.as_ref().map(|(head, _)| head)
+    }
+
+    /// Takes the next octets of the bundle.
+    pub(super) fn feed(&mut self, octets: &Bytes, bounds: &Bounds) -> Fed {
+        if self.head.is_some() {
+            return self.feed_payload(octets.clone()).map_or(Fed::Malformed, Fed::Payload);
+        }
+        self.beginning.extend_from_slice(octets);
+        if self.beginning.len() < self.next_look {
+            return Fed::Nothing;
+        }
+        match Head::decode(&self.beginning, bounds) {
+            Ok(Some(head)) => {
+                let mut beginning = Bytes::from(std::mem::take(&mut self.beginning));
+                let rest = beginning.split_off(head.payload_offset().min(beginning.len()));
+                let crc = PayloadCrc::new(&head);
+                self.head = Some((head, crc));
+                self.feed_payload(rest).map_or(Fed::Malformed, Fed::Begins)
+            }
+            Ok(None) => {
+                // Reading begins anew each time, so what comes octet by octet costs no square of it.
+                self.next_look = self.beginning.len().saturating_mul(2).min(bounds.head_max + 1);
+                Fed::Nothing
+            }
+            Err(_) => Fed::Malformed,
+        }
+    }
+
+    /// All of it has come: whatever came is looked at, however short it is.
+    pub(super) fn feed_last(&mut self, bounds: &Bounds) -> Fed {
+        self.is_whole = true;
+        if self.head.is_some() || self.beginning.is_empty() {
+            return Fed::Nothing;
+        }
+        self.next_look = 0;
+        self.feed(&Bytes::new(), bounds)
+    }
+
+    fn feed_payload(&mut self, mut octets: Bytes) -> Option<Vec<(u64, Bytes)>> {
+        let (head, crc) = self.head.as_mut()?;
+        let left = head.payload().len - self.payload;
+        let here = octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let rest = octets.split_off(here);
+        let mut pieces = Vec::new();
+        if !octets.is_empty() {
+            crc.update(&octets);
+            pieces.push((self.payload, octets));
+            self.payload += here as u64;
+        }
+        if self.tail.len() + rest.len() > TAIL_MAX {
+            return None;
+        }
+        self.tail.extend_from_slice(&rest);
+        Some(pieces)
+    }
+
+    /// The head and what follows the payload, if it is a bundle and all of it came.
+    pub(super) fn finish(&mut self) -> Option<(Head, Bytes)> {
+        let (head, crc) = self.head.take()?;
+        if self.payload != head.payload().len {
+            return None;
+        }
+        let makes_tail = match &self.body {
+            Body::There(reading) => reading.payload_only,
+            Body::Memory(_) | Body::File(_) => {
+                matches!(self.giver, Giver::User { .. } | Giver::Agent)
+            }
+        };
+        if makes_tail {
+            return Some((head, crc.tail().into()));
+        }
+        let len = crc.verify(&self.tail).ok().flatten()?;
+        // What stands behind a bundle is none of it, and nobody asked for it.
+        (len == self.tail.len()).then(|| (head, std::mem::take(&mut self.tail).into()))
+    }
+
+    /// The payload, where it is now.
+    pub(super) fn content(&mut self, head: &Head) -> (Content, bool) {
+        let len = head.payload().len;
+        match &mut self.body {
+            Body::Memory(octets) => (Content::Octets(std::mem::take(octets).freeze()), false),
+            Body::File(filing) => {
+                (Content::File { name: filing.name.clone(), offset: 0, len }, true)
+            }
+            Body::There(reading) => {
+                let offset = if reading.payload_only {
+                    reading.end - len
+                } else {
+                    head.payload_offset() as u64
+                };
+                (Content::File { name: reading.name.clone(), offset, len }, reading.owns)
+            }
+        }
+    }
+
+    /// The file that goes when the bundle is not kept.
+    pub(super) fn leaves(&self) -> Option<(Option<FileId>, FileName)> {
+        match &self.body {
+            Body::Memory(_) => None,
+            Body::File(filing) => Some((filing.file, filing.name.clone())),
+            Body::There(reading) => reading.owns.then(|| (reading.file, reading.name.clone())),
+        }
+    }
+}

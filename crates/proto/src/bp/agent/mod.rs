@@ -1,0 +1,483 @@
+//! The bundle protocol agent (RFC 9171 §3.1, §5): takes bundles from users and neighbours, keeps them until they can go
+//! on, and hands them to those for whom they are.
+//!
+//! It has no paths. Neighbours are reached over convergence [layers](super::layer), which it tells what to do
+//! ([`Agent::poll_command`]) and hears of ([`Agent::handle_event`]). Its effects are those of its store: with
+//! [`Config::persistent`] a bundle is acknowledged when its record is synced and not before, and it is
+//! remembered after it has gone until it expires, so that it is taken once, whatever is killed when.
+
+mod config;
+mod deliver;
+mod forward;
+mod gone;
+mod held;
+mod indication;
+mod intake;
+mod receive;
+mod record;
+mod reports;
+mod restart;
+mod source;
+mod store;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, Input, Rng, Time, Timers, Transmit, TxBuf,
+};
+use wire::bp7::{BundleFlags, BundleId, Eid, Reason};
+
+pub use self::config::{Checks, Config, Entry, Limits, LinkRef, Pattern, Reports, Routing};
+pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
+pub use self::source::SendRequest;
+
+use self::config::{dtn_time, millis};
+use self::forward::Link;
+use self::gone::Gone;
+use self::held::Held;
+use self::intake::{Giver, Intake};
+use self::record::{HeldRecord, Record};
+use self::store::{Job, Store};
+use super::layer::{Command, Content, Refusal, TransferId};
+use super::routes::Priority;
+use crate::kernel::User;
+
+/// The agent's timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    /// The bundle that expires first.
+    Expiry,
+    /// What is remembered of a bundle that is gone.
+    Gone,
+    /// A contact of the plan begins or ends.
+    Contact,
+    /// A neighbour that had no room is asked again.
+    Rest,
+}
+
+/// A bundle protocol agent.
+#[derive(Debug)]
+pub struct Agent {
+    config: Config,
+    store: Store,
+    /// What an earlier run left is known; before, nothing is taken.
+    is_ready: bool,
+    has_files: bool,
+    has_records: bool,
+    /// Numbers of files that an earlier run left.
+    left_behind: BTreeSet<u64>,
+    /// Links whose contact goes on.
+    open: BTreeSet<LinkRef>,
+    bundles: BTreeMap<u64, Held>,
+    by_id: BTreeMap<BundleId, u64>,
+    by_expiry: BTreeSet<(Time, u64)>,
+    gone: Gone,
+    /// Bundles that come.
+    intakes: BTreeMap<u64, Intake>,
+    transfers: BTreeMap<(usize, TransferId), u64>,
+    /// Who waits for a bundle to be safe.
+    givers: BTreeMap<u64, Giver>,
+    links: BTreeMap<LinkRef, Link>,
+    /// Bundles that wait for a neighbour, the urgent ones first.
+    queues: BTreeMap<Eid, BTreeSet<(std::cmp::Reverse<Priority>, u64)>>,
+    /// Bundles for which there is no route.
+    waiting: BTreeSet<u64>,
+    /// Endpoints with users, and what was handed to them and not confirmed.
+    endpoints: BTreeMap<Eid, BTreeSet<u64>>,
+    /// Bundles for endpoints of this node that were not handed to a user.
+    undelivered: BTreeMap<Eid, BTreeSet<u64>>,
+    /// Octets in the store; octets in memory.
+    octets: u64,
+    memory: usize,
+    next_number: u64,
+    next_tag: u64,
+    /// The last time that a bundle was made here, and how many were then.
+    made: (u64, u64),
+    commands: VecDeque<(usize, Command)>,
+    user: User<Indication, Limit>,
+    timers: Timers<Alarm>,
+    statistics: Statistics,
+}
+
+impl Agent {
+    /// An agent with these settings. One without a clock numbers its bundles from a random number on, so that those
+    /// of two runs differ.
+    #[must_use]
+    pub fn new(config: Config, mut rng: Rng) -> Self {
+        let mut store = Store::new(config.directory.clone());
+        store.list();
+        if config.persistent {
+            store.load();
+        }
+        let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
+        Self {
+            is_ready: false,
+            has_files: false,
+            has_records: !config.persistent,
+            left_behind: BTreeSet::new(),
+            open: BTreeSet::new(),
+            store,
+            config,
+            bundles: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            by_expiry: BTreeSet::new(),
+            gone: Gone::default(),
+            intakes: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            givers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            endpoints: BTreeMap::new(),
+            undelivered: BTreeMap::new(),
+            octets: 0,
+            memory: 0,
+            next_number: 1,
+            next_tag: 0,
+            made: (0, first),
+            commands: VecDeque::new(),
+            user: User::new(),
+            timers: Timers::new(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics { bundles: self.bundles.len(), octets: self.octets, ..self.statistics }
+    }
+
+    /// Whether what an earlier run left is known, so that bundles are taken.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    /// What a layer is to do: which, and what.
+    pub fn poll_command(&mut self) -> Option<(usize, Command)> {
+        self.commands.pop_front()
+    }
+
+    /// Whether an endpoint is of this node.
+    #[must_use]
+    pub fn is_ours(&self, eid: &Eid) -> bool {
+        let node = eid.node();
+        node == self.config.node || self.config.aliases.contains(&node) || eid.is_local()
+    }
+
+    fn command(&mut self, layer: usize, command: Command) {
+        self.commands.push_back((layer, command));
+    }
+
+    /// A number for a bundle, its file and its record.
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number - 1
+    }
+
+    /// Milliseconds by which times are kept over a restart: of the DTN epoch, if there is a clock.
+    fn kept_ms(&self, at: Time) -> u64 {
+        dtn_time(self.config.clock, at).unwrap_or(at.as_nanos() / 1_000_000)
+    }
+
+    /// The moment of such milliseconds; the past is now.
+    fn moment(&self, now: Time, kept_ms: u64) -> Time {
+        let offset = self.config.clock.unwrap_or(0);
+        (Time::ZERO + millis(kept_ms.saturating_sub(offset))).max(now)
+    }
+
+    /// Whether so much more has room.
+    fn has_room(&mut self, octets: u64) -> bool {
+        let limits = self.config.limits;
+        if self.bundles.len() >= limits.bundles {
+            self.user.limit_reached(Limit::Bundles);
+            return false;
+        }
+        if self.octets.saturating_add(octets) > limits.octets {
+            self.user.limit_reached(Limit::Octets);
+            return false;
+        }
+        true
+    }
+
+    /// Takes a bundle that is sound, and makes it safe.
+    fn admit(&mut self, now: Time, number: u64, mut held: Held, giver: Giver) {
+        let id = held.id();
+        held.storing = self.config.persistent;
+        self.octets = self.octets.saturating_add(held.octets());
+        if let Content::Octets(octets) = &held.payload {
+            self.memory += octets.len();
+        }
+        self.by_id.insert(id, number);
+        self.by_expiry.insert((held.expires, number));
+        self.givers.insert(number, giver);
+        if self.config.persistent {
+            let record = Record::Held(self.record(&held)).encode();
+            self.store.put(number, record);
+        }
+        let is_safe = !held.storing;
+        self.bundles.insert(number, held);
+        self.statistics.bundles_peak = self.statistics.bundles_peak.max(self.bundles.len());
+        self.statistics.octets_peak = self.statistics.octets_peak.max(self.octets);
+        self.arm_expiry();
+        if is_safe {
+            self.safe(now, number);
+        }
+    }
+
+    fn record(&self, held: &Held) -> HeldRecord {
+        HeldRecord {
+            head: held.head.encode().into(),
+            tail: held.tail.clone(),
+            payload: held.payload.clone(),
+            owns_file: held.owns_file,
+            received_ms: self.kept_ms(held.received),
+            expires_ms: self.kept_ms(held.expires),
+            age_ms: held.age_ms,
+            priority: held.priority as u8,
+            sent: held.sent.iter().cloned().collect(),
+        }
+    }
+
+    /// A bundle is in the store: whoever gave it may know, and it goes on its way.
+    fn safe(&mut self, now: Time, number: u64) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        held.storing = false;
+        let id = held.id();
+        match self.givers.remove(&number) {
+            Some(Giver::Layer { layer, link, transfer }) => {
+                self.command(layer, Command::Accept { link, transfer });
+                self.report_reception(now, number);
+            }
+            Some(Giver::User { .. }) => self.user.indicate(Indication::Stored { id }),
+            Some(Giver::Agent) | None => {}
+        }
+        self.dispatch(now, number);
+    }
+
+    /// The store did not take it: it is as if it had never come.
+    fn unsafe_to_keep(&mut self, now: Time, number: u64) {
+        let giver = self.givers.remove(&number);
+        if let Some(held) = self.forget(number) {
+            self.leave_content(&held);
+        }
+        match giver {
+            Some(Giver::Layer { layer, link, transfer }) => {
+                let why = Refusal::NoResources;
+                self.statistics.refused += 1;
+                self.command(layer, Command::Refuse { link, transfer, why });
+            }
+            Some(Giver::User { .. } | Giver::Agent) | None => {}
+        }
+        self.arm_expiry();
+        self.pump_all(now);
+    }
+
+    /// Sends a bundle on its way (RFC 9171 §5.3).
+    fn dispatch(&mut self, now: Time, number: u64) {
+        let Some(held) = self.bundles.get(&number) else { return };
+        if self.is_ours(held.destination()) || self.endpoints.contains_key(held.destination()) {
+            self.deliver(now, number);
+        } else {
+            self.route(now, number);
+        }
+    }
+
+    /// Nothing is to be done with a bundle any more, if that is so.
+    fn settle(&mut self, number: u64) {
+        if self.bundles.get(&number).is_some_and(Held::is_done) {
+            self.let_go(number);
+        }
+    }
+
+    /// A bundle goes; what is remembered of it stays until it expires.
+    fn let_go(&mut self, number: u64) {
+        let Some(held) = self.forget(number) else { return };
+        let (id, expires) = (held.id(), held.expires);
+        if self.config.persistent {
+            let expires_ms = self.kept_ms(expires);
+            let record = Record::Gone { id: id.clone(), expires_ms }.encode();
+            let file = held.own_file().cloned();
+            self.store.put_gone(number, record, file);
+        } else {
+            self.leave_content(&held);
+        }
+        let max = self.config.limits.gone;
+        if let Some(oldest) = self.gone.insert(max, id, number, expires)
+            && self.config.persistent
+        {
+            self.store.remove(oldest);
+        }
+        self.arm_expiry();
+    }
+
+    /// Takes a bundle out of all lists.
+    fn forget(&mut self, number: u64) -> Option<Held> {
+        let held = self.bundles.remove(&number)?;
+        self.by_id.remove(&held.id());
+        self.by_expiry.remove(&(held.expires, number));
+        self.waiting.remove(&number);
+        self.octets = self.octets.saturating_sub(held.octets());
+        if let Content::Octets(octets) = &held.payload {
+            self.memory = self.memory.saturating_sub(octets.len());
+        }
+        for (node, route) in &held.queued {
+            if let Some(queue) = self.queues.get_mut(node) {
+                queue.remove(&(std::cmp::Reverse(held.priority), number));
+            }
+            self.give_back(route.as_ref(), &held);
+        }
+        for (link, tag) in held.sending.keys() {
+            if let Some(of) = self.links.get_mut(link) {
+                of.sending.remove(tag);
+            }
+        }
+        for of in [&mut self.endpoints, &mut self.undelivered] {
+            if let Some(numbers) = of.get_mut(held.destination()) {
+                numbers.remove(&number);
+            }
+        }
+        self.user.limit_left(Limit::Bundles);
+        self.user.limit_left(Limit::Octets);
+        Some(held)
+    }
+
+    fn leave_content(&mut self, held: &Held) {
+        if let Some(name) = held.own_file() {
+            self.store.delete(name.clone());
+        }
+    }
+
+    /// Deletes a bundle that has not gone where it should (RFC 9171 §5.10).
+    fn delete(&mut self, now: Time, number: u64, reason: Reason) {
+        let Some(held) = self.bundles.get(&number) else { return };
+        let id = held.id();
+        for (link, tag) in held.sending.keys().copied().collect::<Vec<_>>() {
+            self.command(link.layer, Command::Cancel { link: link.link, tag });
+        }
+        match reason {
+            Reason::LifetimeExpired => self.statistics.expired += 1,
+            _ => self.statistics.deleted += 1,
+        }
+        self.report(now, number, BundleFlags::REPORT_DELETION, reason);
+        self.user.indicate(Indication::Deleted { id, reason });
+        self.let_go(number);
+    }
+
+    fn arm_expiry(&mut self) {
+        match self.by_expiry.first() {
+            Some((at, _)) => self.timers.set(Alarm::Expiry, *at, "a bundle that expires"),
+            None => {
+                self.timers.cancel(Alarm::Expiry);
+            }
+        }
+        match self.gone.next() {
+            Some(at) => self.timers.set(Alarm::Gone, at, "what is remembered of a bundle"),
+            None => {
+                self.timers.cancel(Alarm::Gone);
+            }
+        }
+    }
+
+    fn expire(&mut self, now: Time) {
+        while let Some(&(at, number)) = self.by_expiry.first() {
+            if at > now {
+                break;
+            }
+            // Those that the store is being told of are answered first.
+            if self.bundles.get(&number).is_some_and(|held| held.storing) {
+                self.by_expiry.remove(&(at, number));
+                let later = now + millis(1000);
+                self.by_expiry.insert((later, number));
+                if let Some(held) = self.bundles.get_mut(&number) {
+                    held.expires = later;
+                }
+                continue;
+            }
+            self.delete(now, number, Reason::LifetimeExpired);
+        }
+        self.arm_expiry();
+    }
+
+    fn forget_gone(&mut self, now: Time) {
+        while let Some(number) = self.gone.pop_expired(now) {
+            if self.config.persistent {
+                self.store.remove(number);
+            }
+        }
+        self.arm_expiry();
+    }
+
+    fn answered(&mut self, now: Time, job: Job, answer: Result<Completion, EffectError>) {
+        match job {
+            Job::Load | Job::List => self.found(now, &job, answer),
+            Job::Open { intake } => self.intake_opened(now, intake, answer),
+            Job::Write { intake, octets } => self.intake_written(now, intake, octets, answer),
+            Job::Sync { intake } => self.intake_synced(now, intake, answer),
+            Job::Read { intake } => self.intake_read(now, intake, answer),
+            Job::Put { number } => match answer {
+                Ok(_) => self.safe(now, number),
+                Err(error) => {
+                    self.user.indicate(Indication::StoreFailed(error));
+                    self.unsafe_to_keep(now, number);
+                }
+            },
+            Job::Gone { file } => {
+                if let (Ok(_), Some(name)) = (answer, file) {
+                    self.store.delete(name);
+                }
+            }
+            Job::Forget => {}
+        }
+    }
+}
+
+impl Engine for Agent {
+    type Indication = Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Done(ticket, answer) => {
+                if let Some(job) = self.store.answered(ticket) {
+                    self.answered(now, job, answer);
+                }
+            }
+            // An agent has no paths.
+            Input::Receive(_) | Input::Path(..) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(alarm) = self.timers.pop_due(now) {
+            match alarm {
+                Alarm::Expiry => self.expire(now),
+                Alarm::Gone => self.forget_gone(now),
+                Alarm::Contact => self.contacts(now),
+                Alarm::Rest => self.rested(now),
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, _now: Time, _tx: &mut TxBuf) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.store.poll()
+    }
+
+    fn poll_indication(&mut self) -> Option<Indication> {
+        self.user.pop()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next()
+    }
+}

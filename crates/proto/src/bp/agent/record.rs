@@ -1,0 +1,191 @@
+//! What an agent keeps in its store of each bundle, so that it knows after a restart what it had.
+//!
+//! ```text
+//! version 1 | kind | fields: numbers of 8 octets, octets with their length of 4 before them | CRC-32C of it all
+//! ```
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use engine::{Area, FileName};
+use wire::bp7::{BundleId, CreationTimestamp, Eid};
+use wire::cfdp::{Checksum, ChecksumType};
+
+use super::super::layer::Content;
+
+const VERSION: u8 = 1;
+const HELD: u8 = 1;
+const GONE: u8 = 2;
+
+/// What is kept of a bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    Held(HeldRecord),
+    /// It was delivered, forwarded or deleted.
+    Gone {
+        id: BundleId,
+        expires_ms: u64,
+    },
+}
+
+/// A bundle that is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HeldRecord {
+    /// What stands before the payload, as it came.
+    pub(super) head: Bytes,
+    pub(super) tail: Bytes,
+    pub(super) payload: Content,
+    /// Whether the file goes with the bundle.
+    pub(super) owns_file: bool,
+    /// Milliseconds of the driver's clock.
+    pub(super) received_ms: u64,
+    pub(super) expires_ms: u64,
+    /// Its age when it came.
+    pub(super) age_ms: u64,
+    pub(super) priority: u8,
+    /// Who has had a copy.
+    pub(super) sent: Vec<Eid>,
+}
+
+impl Record {
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(256);
+        out.put_u8(VERSION);
+        match self {
+            Self::Held(held) => held.encode(&mut out),
+            Self::Gone { id, expires_ms } => {
+                out.put_u8(GONE);
+                put(&mut out, id.source.to_string().as_bytes());
+                out.put_u64(id.creation.time_ms);
+                out.put_u64(id.creation.sequence);
+                out.put_u8(u8::from(id.offset.is_some()));
+                out.put_u64(id.offset.unwrap_or(0));
+                out.put_u64(*expires_ms);
+            }
+        }
+        let check = check(&out);
+        out.put_u32(check);
+        out.freeze()
+    }
+
+    /// `None` if it is damaged, or of another version.
+    pub(super) fn decode(octets: &Bytes) -> Option<Self> {
+        let end = octets.len().checked_sub(4)?;
+        let found = u32::from_be_bytes(octets[end..].try_into().ok()?);
+        if check(&octets[..end]) != found {
+            return None;
+        }
+        let mut rest = octets.slice(..end);
+        if take_u8(&mut rest)? != VERSION {
+            return None;
+        }
+        let record = match take_u8(&mut rest)? {
+            HELD => Self::Held(HeldRecord::decode(&mut rest)?),
+            GONE => {
+                let source = eid(&take(&mut rest)?)?;
+                let creation = CreationTimestamp {
+                    time_ms: take_u64(&mut rest)?,
+                    sequence: take_u64(&mut rest)?,
+                };
+                let has_offset = take_u8(&mut rest)? != 0;
+                let offset = take_u64(&mut rest)?;
+                let id = BundleId { source, creation, offset: has_offset.then_some(offset) };
+                Self::Gone { id, expires_ms: take_u64(&mut rest)? }
+            }
+            _ => return None,
+        };
+        rest.is_empty().then_some(record)
+    }
+}
+
+impl HeldRecord {
+    fn encode(&self, out: &mut BytesMut) {
+        out.put_u8(HELD);
+        put(out, &self.head);
+        put(out, &self.tail);
+        match &self.payload {
+            Content::Octets(octets) => {
+                out.put_u8(0);
+                put(out, octets);
+            }
+            Content::File { name, offset, len } => {
+                out.put_u8(match name.area() {
+                    Area::Files => 1,
+                    Area::Spool => 2,
+                });
+                put(out, name.path().as_bytes());
+                out.put_u64(*offset);
+                out.put_u64(*len);
+            }
+        }
+        out.put_u8(u8::from(self.owns_file));
+        for number in [self.received_ms, self.expires_ms, self.age_ms] {
+            out.put_u64(number);
+        }
+        out.put_u8(self.priority);
+        out.put_u32(self.sent.len() as u32);
+        for node in &self.sent {
+            put(out, node.to_string().as_bytes());
+        }
+    }
+
+    fn decode(rest: &mut Bytes) -> Option<Self> {
+        let (head, tail) = (take(rest)?, take(rest)?);
+        let payload = match take_u8(rest)? {
+            0 => Content::Octets(take(rest)?),
+            area @ (1 | 2) => {
+                let name = take(rest)?;
+                let name = std::str::from_utf8(&name).ok()?;
+                let name = if area == 1 { FileName::file(name) } else { FileName::spool(name) };
+                Content::File { name: name.ok()?, offset: take_u64(rest)?, len: take_u64(rest)? }
+            }
+            _ => return None,
+        };
+        let owns_file = take_u8(rest)? != 0;
+        let (received_ms, expires_ms, age_ms) = (take_u64(rest)?, take_u64(rest)?, take_u64(rest)?);
+        let priority = take_u8(rest)?;
+        let mut sent = Vec::new();
+        for _ in 0..take_u32(rest)? {
+            sent.push(eid(&take(rest)?)?);
+        }
+        Some(Self {
+            head,
+            tail,
+            payload,
+            owns_file,
+            received_ms,
+            expires_ms,
+            age_ms,
+            priority,
+            sent,
+        })
+    }
+}
+
+fn check(octets: &[u8]) -> u32 {
+    Checksum::of(ChecksumType::Crc32c, octets).expect("CRC-32C is a known type")
+}
+
+fn put(out: &mut BytesMut, octets: &[u8]) {
+    out.put_u32(octets.len() as u32);
+    out.put_slice(octets);
+}
+
+fn take(rest: &mut Bytes) -> Option<Bytes> {
+    let len = take_u32(rest)? as usize;
+    (len <= rest.len()).then(|| rest.split_to(len))
+}
+
+fn take_u8(rest: &mut Bytes) -> Option<u8> {
+    (!rest.is_empty()).then(|| rest.split_to(1)[0])
+}
+
+fn take_u32(rest: &mut Bytes) -> Option<u32> {
+    (rest.len() >= 4).then(|| u32::from_be_bytes(rest.split_to(4)[..].try_into().expect("four")))
+}
+
+fn take_u64(rest: &mut Bytes) -> Option<u64> {
+    (rest.len() >= 8).then(|| u64::from_be_bytes(rest.split_to(8)[..].try_into().expect("eight")))
+}
+
+fn eid(text: &[u8]) -> Option<Eid> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

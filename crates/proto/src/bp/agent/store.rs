@@ -1,0 +1,144 @@
+//! The agent's files and records: which effects are under way, and for what.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use engine::{
+    Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, StoreEffect, Ticket,
+};
+
+/// What an effect was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// The records of an earlier run.
+    Load,
+    /// The working files of an earlier run.
+    List,
+    /// The file of a bundle that comes is opened.
+    Open { intake: u64 },
+    /// A piece of it is written.
+    Write { intake: u64, octets: usize },
+    /// All of it is synced.
+    Sync { intake: u64 },
+    /// It is read, to see whether it is sound.
+    Read { intake: u64 },
+    /// The record of a bundle is kept.
+    Put { number: u64 },
+    /// It is kept that a bundle is gone: then its file may go, too, and not before, for whoever finds the record of a bundle
+    /// after a crash needs its file.
+    Gone { file: Option<FileName> },
+    /// Nobody waits for the answer.
+    Forget,
+}
+
+/// Effects that are to be carried out, and those under way.
+#[derive(Debug)]
+pub(super) struct Store {
+    /// Of the working files, and before the keys of records.
+    directory: FileName,
+    next: u64,
+    under_way: BTreeMap<Ticket, Job>,
+    effects: VecDeque<Effect>,
+}
+
+impl Store {
+    pub(super) const fn new(directory: FileName) -> Self {
+        Self { directory, next: 0, under_way: BTreeMap::new(), effects: VecDeque::new() }
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// What an answer is to.
+    pub(super) fn answered(&mut self, ticket: Ticket) -> Option<Job> {
+        self.under_way.remove(&ticket)
+    }
+
+    fn ask(&mut self, job: Job, effect: impl FnOnce(Ticket) -> StoreEffect) {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.under_way.insert(ticket, job);
+        self.effects.push_back(effect(ticket).into());
+    }
+
+    /// The working file of a bundle that comes.
+    pub(super) fn file_name(&self, number: u64) -> FileName {
+        let name = format!("{}/{number:016x}", self.directory.path());
+        FileName::spool(&name).expect("a directory's name with digits behind it is a name")
+    }
+
+    /// Whether a file is in this agent's directory.
+    pub(super) fn is_its_own(&self, name: &FileName) -> bool {
+        name.parent().is_some_and(|directory| directory == self.directory)
+    }
+
+    /// Whether a working file is of this agent, and of which number.
+    pub(super) fn number_of_file(name: &str) -> Option<u64> {
+        (name.len() == 16).then(|| u64::from_str_radix(name, 16).ok()).flatten()
+    }
+
+    fn key(&self, number: u64) -> String {
+        format!("{}-{number:016x}", self.directory.path())
+    }
+
+    /// The number in the key of a record of this agent.
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
+        Self::number_of_file(key.strip_prefix(self.directory.path())?.strip_prefix('-')?)
+    }
+
+    pub(super) fn load(&mut self) {
+        self.ask(Job::Load, |ticket| StoreEffect::Index { ticket, request: IndexRequest::Load });
+    }
+
+    /// Makes the directory of the working files, and lists what an earlier run left in it.
+    pub(super) fn list(&mut self) {
+        let request = FilestoreRequest::CreateDirectory(self.directory.clone());
+        self.ask(Job::Forget, |ticket| StoreEffect::Filestore { ticket, request });
+        let request = FilestoreRequest::List(self.directory.clone());
+        self.ask(Job::List, |ticket| StoreEffect::Filestore { ticket, request });
+    }
+
+    pub(super) fn open(&mut self, intake: u64, name: FileName, mode: OpenMode) {
+        self.ask(Job::Open { intake }, |ticket| StoreEffect::Open { ticket, name, mode });
+    }
+
+    pub(super) fn write(&mut self, intake: u64, file: FileId, offset: u64, bytes: Bytes) {
+        let job = Job::Write { intake, octets: bytes.len() };
+        self.ask(job, |ticket| StoreEffect::Write { ticket, file, offset, bytes });
+    }
+
+    pub(super) fn sync(&mut self, intake: u64, file: FileId) {
+        self.ask(Job::Sync { intake }, |ticket| StoreEffect::Sync { ticket, file });
+    }
+
+    pub(super) fn read(&mut self, intake: u64, file: FileId, offset: u64, len: usize) {
+        self.ask(Job::Read { intake }, |ticket| StoreEffect::Read { ticket, file, offset, len });
+    }
+
+    pub(super) fn close(&mut self, file: FileId) {
+        self.effects.push_back(StoreEffect::Close { file }.into());
+    }
+
+    pub(super) fn delete(&mut self, name: FileName) {
+        let request = FilestoreRequest::DeleteFile(name);
+        self.ask(Job::Forget, |ticket| StoreEffect::Filestore { ticket, request });
+    }
+
+    /// Keeps a record; the bundle is safe when that is answered.
+    pub(super) fn put(&mut self, number: u64, value: Bytes) {
+        let request = IndexRequest::Put { key: self.key(number), value };
+        self.ask(Job::Put { number }, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    /// Keeps that a bundle is gone, and removes its file after that.
+    pub(super) fn put_gone(&mut self, number: u64, value: Bytes, file: Option<FileName>) {
+        let request = IndexRequest::Put { key: self.key(number), value };
+        self.ask(Job::Gone { file }, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    pub(super) fn remove(&mut self, number: u64) {
+        let request = IndexRequest::Remove { key: self.key(number) };
+        self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });
+    }
+}

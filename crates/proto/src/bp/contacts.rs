@@ -1,0 +1,176 @@
+//! Contact plans: who can reach whom, when, how fast, and how far light goes between them (CCSDS
+//! 734.3-B-1 §2.3).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::Time;
+use thiserror::Error;
+
+/// A node of the `ipn` scheme, with the allocator in the upper 32 bits (RFC 9758 §4).
+pub type NodeNumber = u64;
+
+/// A time in which one node can send to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contact {
+    /// Who sends.
+    pub from: NodeNumber,
+    /// Who receives.
+    pub to: NodeNumber,
+    /// From when on.
+    pub start: Time,
+    /// Until when.
+    pub end: Time,
+    /// The rate at which the sender sends, in bit/s.
+    pub rate_bps: u64,
+    /// How sure it is that it comes about, from 0 to 1.
+    pub confidence: f64,
+}
+
+impl Contact {
+    /// The time that so many octets take.
+    #[must_use]
+    pub fn transmission_time(&self, octets: u64) -> Duration {
+        // 1,000,000 octets at 115,200 bit/s: 8e6 * 1e9 / 115,200 = 69.4 s.
+        let nanos = u128::from(octets) * 8_000_000_000 / u128::from(self.rate_bps.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Octets that it holds.
+    #[must_use]
+    pub fn volume(&self) -> u64 {
+        let nanos = u128::from(self.end.as_nanos() - self.start.as_nanos());
+        u64::try_from(nanos * u128::from(self.rate_bps) / 8_000_000_000).unwrap_or(u64::MAX)
+    }
+}
+
+/// How long light takes from one node to another in some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// From here.
+    pub from: NodeNumber,
+    /// To here.
+    pub to: NodeNumber,
+    /// From when on.
+    pub start: Time,
+    /// Until when.
+    pub end: Time,
+    /// One way.
+    pub owlt: Duration,
+}
+
+/// Why something is no contact plan. Contacts and ranges are numbered from 0, in the order given.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum PlanError {
+    /// It ends before it begins, or when it does.
+    #[error("contact {0} ends before it begins")]
+    ContactEmpty(usize),
+    /// A node would reach itself.
+    #[error("contact {0} is of a node with itself")]
+    ContactOfOne(usize),
+    /// Nothing can cross.
+    #[error("contact {0} has no rate")]
+    ContactWithoutRate(usize),
+    /// Two contacts of the same two nodes at one time.
+    #[error("contacts {0} and {1} are of the same nodes and overlap")]
+    ContactsOverlap(usize, usize),
+    /// It ends before it begins, or when it does.
+    #[error("range {0} ends before it begins")]
+    RangeEmpty(usize),
+    /// Two ranges of the same two nodes at one time.
+    #[error("ranges {0} and {1} are of the same nodes and overlap")]
+    RangesOverlap(usize, usize),
+}
+
+/// A contact plan, in order and without contradictions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContactPlan {
+    /// In order of their beginning.
+    contacts: Vec<Contact>,
+    /// In order of their beginning, by the two nodes.
+    ranges: BTreeMap<(NodeNumber, NodeNumber), Vec<Range>>,
+}
+
+impl ContactPlan {
+    /// A plan of these contacts and ranges. Where only one direction has a range, it is the other's,
+    /// too; where neither has, light takes no time.
+    ///
+    /// # Errors
+    /// They are not possible, or contradict each other.
+    pub fn new(mut contacts: Vec<Contact>, ranges: &[Range]) -> Result<Self, PlanError> {
+        check_contacts(&contacts)?;
+        let ranges = ordered_ranges(ranges)?;
+        contacts.sort_by_key(|c| (c.start, c.end, c.from, c.to));
+        Ok(Self { contacts, ranges })
+    }
+
+    /// The contacts, in order of their beginning.
+    #[must_use]
+    pub fn contacts(&self) -> &[Contact] {
+        &self.contacts
+    }
+
+    /// The ranges, by the two nodes and in order of their beginning.
+    pub fn ranges(&self) -> impl Iterator<Item = &Range> {
+        self.ranges.values().flatten()
+    }
+
+    /// How long light takes from `from` to `to` at a time.
+    #[must_use]
+    pub fn owlt(&self, from: NodeNumber, to: NodeNumber, at: Time) -> Duration {
+        let found = |pair| {
+            let ranges: &Vec<Range> = self.ranges.get(&pair)?;
+            let next = ranges.partition_point(|range| range.end <= at);
+            ranges.get(next).filter(|range| range.start <= at).map(|range| range.owlt)
+        };
+        found((from, to)).or_else(|| found((to, from))).unwrap_or(Duration::ZERO)
+    }
+}
+
+fn check_contacts(contacts: &[Contact]) -> Result<(), PlanError> {
+    let mut order: Vec<usize> = (0..contacts.len()).collect();
+    order.sort_by_key(|&n| (contacts[n].from, contacts[n].to, contacts[n].start));
+    for (place, &n) in order.iter().enumerate() {
+        let contact = &contacts[n];
+        if contact.start >= contact.end {
+            return Err(PlanError::ContactEmpty(n));
+        }
+        if contact.from == contact.to {
+            return Err(PlanError::ContactOfOne(n));
+        }
+        if contact.rate_bps == 0 {
+            return Err(PlanError::ContactWithoutRate(n));
+        }
+        if let Some(&before) = place.checked_sub(1).and_then(|before| order.get(before)) {
+            let other = &contacts[before];
+            if (other.from, other.to) == (contact.from, contact.to) && other.end > contact.start {
+                return Err(PlanError::ContactsOverlap(before.min(n), before.max(n)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn ordered_ranges(
+    ranges: &[Range],
+) -> Result<BTreeMap<(NodeNumber, NodeNumber), Vec<Range>>, PlanError> {
+    let mut order: Vec<usize> = (0..ranges.len()).collect();
+    order.sort_by_key(|&n| (ranges[n].from, ranges[n].to, ranges[n].start));
+    let mut by_pair: BTreeMap<_, Vec<Range>> = BTreeMap::new();
+    let mut before = None;
+    for n in order {
+        let range = ranges[n];
+        if range.start >= range.end {
+            return Err(PlanError::RangeEmpty(n));
+        }
+        let of_pair = by_pair.entry((range.from, range.to)).or_default();
+        if let (Some(last), Some(before)) = (of_pair.last(), before)
+            && last.end > range.start
+        {
+            return Err(PlanError::RangesOverlap(n.min(before), n.max(before)));
+        }
+        of_pair.push(range);
+        before = Some(n);
+    }
+    Ok(by_pair)
+}

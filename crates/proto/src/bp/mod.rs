@@ -1,0 +1,8 @@
+//! The Bundle Protocol: version 7 (RFC 9171) and version 6 (RFC 5050).
+
+pub mod agent;
+pub mod contacts;
+pub mod layer;
+pub mod routes;
+#[cfg(test)]
+mod tests;

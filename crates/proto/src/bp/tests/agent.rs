@@ -1,0 +1,372 @@
+//! What an agent does with bundles, one thing at a time.
+
+use std::time::Duration;
+
+use engine::{FileName, Time};
+use wire::bp7::{
+    Block, BlockFlags, BundleFlags, CrcType, Eid, Head, Payload, Primary, Reason, Status,
+};
+
+use super::super::agent::{
+    Entry, Indication, Limit, Limits, Pattern, Reports, RequestError, Routing, SendRequest,
+};
+use super::super::contacts::{Contact, ContactPlan};
+use super::super::layer::Content;
+use super::super::routes::{Limits as RouteLimits, Router};
+use super::world::{World, chain, endpoint, node};
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn payload(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 7 + n / 256) as u8).collect()
+}
+
+fn taken(world: &World, n: usize) -> Vec<Vec<u8>> {
+    world.nodes[n].taken.iter().map(|(_, content)| content.clone()).collect()
+}
+
+fn send(world: &mut World, n: usize, request: SendRequest) {
+    let now = world.now;
+    world.nodes[n].agent.send(now, request).unwrap();
+    world.drain(n);
+}
+
+#[test]
+fn a_bundle_goes_over_a_relay_and_leaves_nothing_behind() {
+    for persistent in [false, true] {
+        for len in [0, 10, 4096, 4097, 100_000] {
+            let mut world = World::chain(3, persistent, 1);
+            world.settle();
+            send(&mut world, 0, SendRequest::new(endpoint(2), payload(len)));
+            world.settle();
+            assert_eq!(taken(&world, 2), [payload(len)], "{persistent} {len}");
+            for n in 0..3 {
+                let statistics = world.nodes[n].agent.statistics();
+                assert_eq!((statistics.bundles, statistics.octets), (0, 0), "{n}");
+                assert_eq!(world.nodes[n].disk.files(), 0, "{n}");
+            }
+            let relay = world.nodes[1].agent.statistics();
+            assert_eq!((relay.received, relay.forwarded), (1, 1));
+        }
+    }
+}
+
+#[test]
+fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
+    configs[0].clock = None;
+    configs[0].hop_limit = Some(2);
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(10)));
+    world.settle();
+    world.pass(secs(100));
+    assert_eq!(taken(&world, 2).len(), 0);
+    world.connect(1, 2);
+    world.settle();
+    assert_eq!(taken(&world, 2).len(), 1);
+    let Some(Indication::Delivered { id, .. }) =
+        world.nodes[2].heard.iter().find(|i| matches!(i, Indication::Delivered { .. }))
+    else {
+        panic!("nothing was delivered");
+    };
+    assert_eq!(id.creation.time_ms, 0);
+}
+
+#[test]
+fn a_bundle_that_was_forwarded_too_often_is_deleted() {
+    let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, false)).collect();
+    configs[0].hop_limit = Some(1);
+    configs[1].reports = Reports { deletion: true, ..Reports::default() };
+    let mut world = World::new(configs, 1);
+    for n in 1..4 {
+        world.connect(n - 1, n);
+    }
+    world.settle();
+    let flags = BundleFlags::REPORT_DELETION;
+    send(&mut world, 0, SendRequest { flags, ..SendRequest::new(endpoint(3), payload(10)) });
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().deleted, 1);
+    assert_eq!(world.nodes[2].agent.statistics().received, 0);
+    let reports = world.nodes[0].heard.iter().filter_map(|indication| match indication {
+        Indication::Report { from, report } => Some((from.clone(), report.clone())),
+        _ => None,
+    });
+    let reports: Vec<_> = reports.collect();
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reports[0].0, node(1));
+    assert_eq!(reports[0].1.deleted, Status::Asserted);
+    assert_eq!(reports[0].1.reason, Reason::HopLimitExceeded);
+}
+
+#[test]
+fn what_expires_is_deleted_and_reported_where_it_is() {
+    let mut world = World::chain(3, true, 1);
+    world.disconnect(1, 2);
+    world.settle();
+    let lifetime = secs(60);
+    send(&mut world, 0, SendRequest { lifetime, ..SendRequest::new(endpoint(2), payload(5000)) });
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 1);
+    assert_eq!(world.nodes[1].disk.files(), 1);
+    world.pass(secs(59));
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 1);
+    world.pass(secs(2));
+    let statistics = world.nodes[1].agent.statistics();
+    assert_eq!((statistics.bundles, statistics.expired), (0, 1));
+    assert_eq!(world.nodes[1].disk.files(), 0);
+    world.connect(1, 2);
+    world.settle();
+    assert_eq!(taken(&world, 2).len(), 0);
+    // And nothing is remembered for ever.
+    world.pass(secs(3600));
+    assert!(world.nodes.iter().all(|node| engine::Engine::poll_timeout(&node.agent).is_none()));
+}
+
+#[test]
+fn a_report_of_delivery_comes_back_with_the_time() {
+    let mut world = World::chain(3, true, 1);
+    world.settle();
+    let flags = BundleFlags::REPORT_DELIVERY.with(BundleFlags::STATUS_TIME);
+    send(&mut world, 0, SendRequest { flags, ..SendRequest::new(endpoint(2), payload(10)) });
+    world.settle();
+    let times: Vec<Status> = world.nodes[0]
+        .heard
+        .iter()
+        .filter_map(|indication| match indication {
+            Indication::Report { report, .. } => Some(report.delivered),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(times, [Status::At(800_000_010_000)]);
+}
+
+#[test]
+fn a_crash_loses_nothing_that_was_stored_and_takes_nothing_twice() {
+    let mut world = World::chain(3, true, 1);
+    world.disconnect(1, 2);
+    world.settle();
+    for len in [10, 20_000] {
+        send(&mut world, 0, SendRequest::new(endpoint(2), payload(len)));
+    }
+    world.settle();
+    world.crash(1);
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 2);
+    world.connect(1, 2);
+    world.settle();
+    assert_eq!(taken(&world, 2), [payload(10), payload(20_000)]);
+    // What it has had it knows after a crash, too.
+    world.crash(2);
+    world.crash(1);
+    world.settle();
+    assert_eq!(taken(&world, 2).len(), 2);
+    assert_eq!(world.nodes[1].disk.files() + world.nodes[2].disk.files(), 0);
+}
+
+#[test]
+fn what_waits_for_a_user_is_handed_over_when_one_comes() {
+    let mut world = World::chain(2, true, 1);
+    world.nodes[1].endpoints.push(Eid::ipn(2, 9));
+    world.settle();
+    send(&mut world, 0, SendRequest::new(Eid::ipn(2, 9), payload(10)));
+    world.settle();
+    assert_eq!(world.nodes[1].taken.len(), 0);
+    world.crash(1);
+    world.settle();
+    assert_eq!(taken(&world, 1), [payload(10)]);
+    let again = world.nodes[1].agent.register(&Eid::ipn(2, 9));
+    assert_eq!(again, Err(RequestError::Taken));
+    assert_eq!(world.nodes[1].agent.register(&Eid::ipn(1, 9)), Err(RequestError::NotOurs));
+}
+
+#[test]
+fn a_full_store_refuses_and_goes_on_when_there_is_room() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    configs[1].limits = Limits { octets: 25_000, ..Limits::default() };
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    for _ in 0..2 {
+        send(&mut world, 0, SendRequest::new(endpoint(2), payload(20_000)));
+    }
+    for _ in 0..3000 {
+        world.carry(0);
+        for n in 0..3 {
+            world.act(n, 0);
+        }
+    }
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 1);
+    let limit = Indication::LimitReached(Limit::Octets);
+    assert!(world.nodes[1].heard.contains(&limit));
+    let now = world.now;
+    let own = SendRequest::new(endpoint(2), payload(20_000));
+    assert_eq!(world.nodes[1].agent.send(now, own), Err(RequestError::Full));
+}
+
+#[test]
+fn a_disk_that_is_full_refuses_and_loses_nothing() {
+    let mut world = World::chain(3, true, 1);
+    world.disconnect(1, 2);
+    world.settle();
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(20_000)));
+    world.settle();
+    world.nodes[1].disk.capacity = Some(30_000);
+    world.disconnect(0, 1);
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(15_000)));
+    world.settle();
+    world.connect(0, 1);
+    for _ in 0..1000 {
+        world.carry(0);
+        for n in 0..3 {
+            world.act(n, 0);
+        }
+    }
+    let limit = Indication::LimitReached(Limit::Octets);
+    assert!(world.nodes[1].heard.contains(&limit), "{:?}", world.nodes[1].heard);
+    world.nodes[1].disk.capacity = None;
+    world.connect(1, 2);
+    world.pass(secs(60));
+    let mut lengths: Vec<usize> = taken(&world, 2).iter().map(Vec::len).collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, [15_000, 20_000]);
+}
+
+#[test]
+fn a_file_is_sent_and_its_sum_made() {
+    let mut world = World::chain(2, true, 1);
+    let name = FileName::file("image").unwrap();
+    world.nodes[0].disk.insert(name.clone(), payload(70_000));
+    world.settle();
+    let content = Content::File { name, offset: 1000, len: 60_000 };
+    let request = SendRequest { payload: content, ..SendRequest::new(endpoint(1), Vec::new()) };
+    send(&mut world, 0, request);
+    world.settle();
+    assert_eq!(taken(&world, 1), [payload(70_000)[1000..61_000].to_vec()]);
+}
+
+#[test]
+fn unknown_blocks_do_what_their_flags_say() {
+    let cases = [
+        (BlockFlags::default(), 1, 1),
+        (BlockFlags::DISCARD, 1, 0),
+        (BlockFlags::DELETE_BUNDLE, 0, 0),
+    ];
+    for (flags, arrives, kept) in cases {
+        let mut world = World::chain(2, false, 1);
+        world.settle();
+        let primary = Primary {
+            crc: CrcType::Crc32c,
+            destination: endpoint(1),
+            source: Eid::ipn(9, 9),
+            lifetime_ms: 1_000_000_000_000,
+            ..Primary::default()
+        };
+        let block = Block::new(200, 2, flags, CrcType::None, b"what").unwrap();
+        let plain = Payload { len: 2, ..Payload::default() };
+        let head = Head::new(primary, vec![block], plain).unwrap();
+        let octets = [&head.encode()[..], b"hi", &[0xff]].concat();
+        world.hand_in(1, 0, &octets);
+        world.settle();
+        assert_eq!(world.nodes[1].taken.len(), arrives, "{flags:?}");
+        let _ = kept;
+    }
+}
+
+#[test]
+fn what_is_no_bundle_is_refused_and_counted() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    for octets in [&b"hello, this is no bundle at all"[..], &[0x9f, 0x88, 7], &[]] {
+        world.hand_in(1, 0, octets);
+        world.settle();
+    }
+    let statistics = world.nodes[1].agent.statistics();
+    assert_eq!((statistics.malformed, statistics.received, statistics.refused), (3, 0, 3));
+    assert_eq!(world.nodes[1].disk.files(), 0);
+}
+
+#[test]
+fn with_a_plan_bundles_go_by_contacts_and_around_what_broke() {
+    // From node 1 to node 4 over 2, whose link breaks, or over 3 later.
+    let at = Time::from_secs;
+    let contact = |from, to, start, end| Contact {
+        from,
+        to,
+        start: at(start),
+        end: at(end),
+        rate_bps: 8_000_000,
+        confidence: 1.0,
+    };
+    let plan = vec![
+        contact(1, 2, 20, 100),
+        contact(2, 4, 30, 200),
+        contact(1, 3, 150, 200),
+        contact(3, 4, 160, 300),
+    ];
+    let plan = ContactPlan::new(plan, &[]).unwrap();
+    let mut configs: Vec<_> = (0..4).map(|n| chain(4, n, true)).collect();
+    for (n, config) in configs.iter_mut().enumerate() {
+        let router = Router::new(n as u64 + 1, plan.clone(), RouteLimits::default());
+        config.routing = Routing::ContactGraph(Box::new(router), Vec::new());
+    }
+    let mut world = World::new(configs, 1);
+    world.settle();
+    send(&mut world, 0, SendRequest::new(endpoint(3), payload(10_000)));
+    world.settle();
+    world.pass(secs(30));
+    // The contact with 2 has begun, and does not come about.
+    assert_eq!(world.nodes[0].agent.statistics().bundles, 1);
+    world.connect(0, 1);
+    world.disconnect(0, 1);
+    world.pass(secs(130));
+    world.connect(0, 2);
+    world.connect(2, 3);
+    world.settle();
+    assert_eq!(taken(&world, 3), [payload(10_000)]);
+}
+
+#[test]
+fn copies_go_to_all_that_have_had_none() {
+    let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, true)).collect();
+    for config in &mut configs {
+        config.routing = Routing::Epidemic;
+    }
+    let mut world = World::new(configs, 1);
+    world.settle();
+    let lifetime = secs(1000);
+    send(&mut world, 0, SendRequest { lifetime, ..SendRequest::new(endpoint(3), payload(100)) });
+    world.settle();
+    for (a, b) in [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)] {
+        world.connect(a, b);
+        world.settle();
+        world.disconnect(a, b);
+        world.settle();
+    }
+    assert_eq!(taken(&world, 3), [payload(100)]);
+    // Neighbours do not tell each other what they have: one copy came in vain.
+    let statistics = world.nodes[2].agent.statistics();
+    assert_eq!((statistics.received, statistics.duplicates), (2, 1));
+    world.pass(secs(1001));
+    assert!(world.nodes.iter().all(|node| node.agent.statistics().bundles == 0));
+}
+
+#[test]
+fn requests_that_cannot_be_are_refused() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    let now = world.now;
+    let agent = &mut world.nodes[0].agent;
+    let mut refused = |request| agent.send(now, request).unwrap_err();
+    assert_eq!(refused(SendRequest::new(Eid::None, payload(1))), RequestError::NoDestination);
+    let foreign =
+        SendRequest { source: Some(endpoint(1)), ..SendRequest::new(endpoint(1), payload(1)) };
+    assert_eq!(refused(foreign), RequestError::NotOurs);
+    let nobody =
+        SendRequest { source: Some(Eid::None), ..SendRequest::new(endpoint(1), payload(1)) };
+    assert!(matches!(refused(nobody), RequestError::Conflict(_)));
+    let _ = Entry { to: Pattern::Any, via: node(1) };
+}

@@ -1,0 +1,89 @@
+//! Bundles over chains of nodes whose machines end and begin again, whose links break, and whose stores take their
+//! time, as chance has it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use wire::bp7::BundleId;
+
+use super::super::agent::{Indication, SendRequest};
+use super::world::{World, endpoint};
+
+fn story(seed: u64) -> Result<(), String> {
+    let count = 2 + (seed % 3) as usize;
+    let mut world = World::chain(count, true, seed);
+    world.piece = [1, 50, 1000, 100_000][(seed % 4) as usize];
+    world.settle();
+    let mut sent: BTreeMap<BundleId, (usize, Vec<u8>)> = BTreeMap::new();
+    let mut crashes = vec![0; count];
+    for step in 0..400u64 {
+        let chance = world.rng.below(100);
+        let n = world.rng.below(count as u64) as usize;
+        match chance {
+            0..3 if sent.len() < 12 => {
+                let len = world.rng.below(9000) as usize;
+                let content: Vec<u8> = (0..len).map(|k| (k as u64 * 31 + step) as u8).collect();
+                let to = (n + 1 + world.rng.below(count as u64 - 1) as usize) % count;
+                let request = SendRequest::new(endpoint(to), content.clone());
+                let now = world.now;
+                if let Ok(id) = world.nodes[n].agent.send(now, request) {
+                    sent.insert(id, (to, content));
+                }
+                world.drain(n);
+            }
+            3..5 => {
+                world.crash(n);
+                crashes[n] += 1;
+            }
+            5..9 => {
+                let a = world.rng.below(count as u64 - 1) as usize;
+                if chance % 2 == 0 { world.disconnect(a, a + 1) } else { world.connect(a, a + 1) }
+            }
+            9..12 => world.pass_a_little(Duration::from_millis(chance * 50)),
+            12..60 => {
+                world.carry(chance as usize);
+            }
+            _ => {
+                world.act(n, chance);
+            }
+        }
+    }
+    for a in 1..count {
+        world.connect(a - 1, a);
+    }
+    world.settle();
+    // Longer than any neighbour is left alone.
+    world.pass(Duration::from_secs(300));
+    for (id, (to, content)) in &sent {
+        let source = (0..count).find(|n| endpoint(*n).node() == id.source).expect("one of ours");
+        let stored = Indication::Stored { id: id.clone() };
+        let is_safe = world.nodes[source].heard.contains(&stored);
+        let times: Vec<_> = world.nodes[*to].taken.iter().filter(|(of, _)| of == id).collect();
+        if is_safe && times.is_empty() {
+            let all: Vec<_> = world.nodes.iter().map(|node| node.agent.statistics()).collect();
+            return Err(format!("{id:?} for {to} was stored and did not arrive: {all:#?}"));
+        }
+        // Who confirms and crashes before that is on disk is handed it once more.
+        if times.len() > 1 + crashes[*to] {
+            return Err(format!("{id:?} arrived {} times", times.len()));
+        }
+        if times.iter().any(|(_, got)| got != content) {
+            return Err(format!("{id:?} arrived with other content"));
+        }
+    }
+    for node in &world.nodes {
+        let statistics = node.agent.statistics();
+        if statistics.bundles > 0 || node.disk.files() > 0 {
+            return Err(format!("left: {statistics:?}, {} files", node.disk.files()));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_stored_arrives_whatever_ends_when() {
+    let seeds = std::env::var("SLOWLIGHT_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
+    for seed in 0..seeds {
+        story(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}

@@ -1,0 +1,5 @@
+mod agent;
+mod chance;
+mod contacts;
+mod routes;
+mod world;

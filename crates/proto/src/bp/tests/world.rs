@@ -1,0 +1,462 @@
+//! Agents, their stores, and layers without a protocol: what one is told to send comes to the other in pieces.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Effect, Engine as _, FileName, IndexRequest, Input, MemoryStore, Rng, StoreEffect, Time,
+};
+use wire::bp7::{BundleId, Eid};
+
+use super::super::agent::{Agent, Config, DeliveryId, Entry, Indication, Pattern, Routing};
+use super::super::layer::{
+    Command, Content, Event, LinkId, Neighbour, Outcome, Outgoing, Tag, TransferId,
+};
+
+/// A store that forgets in a crash what was not synced.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    live: MemoryStore,
+    /// What survives.
+    safe: BTreeMap<FileName, Bytes>,
+    records: BTreeMap<String, Bytes>,
+    pub(super) capacity: Option<u64>,
+}
+
+impl Disk {
+    fn execute(&mut self, effect: StoreEffect) -> Option<(engine::Ticket, Answer)> {
+        self.live.set_capacity(self.capacity);
+        match &effect {
+            StoreEffect::Sync { file, .. } => {
+                if let Some(name) = self.live.name_of(*file).cloned() {
+                    let content = Bytes::copy_from_slice(self.live.get(&name).unwrap_or(&[]));
+                    self.safe.insert(name, content);
+                }
+            }
+            StoreEffect::Index { request: IndexRequest::Put { key, value }, .. } => {
+                self.records.insert(key.clone(), value.clone());
+            }
+            StoreEffect::Index { request: IndexRequest::Remove { key }, .. } => {
+                self.records.remove(key);
+            }
+            StoreEffect::Filestore {
+                request: engine::FilestoreRequest::DeleteFile(name), ..
+            } => {
+                self.safe.remove(name);
+            }
+            _ => {}
+        }
+        self.live.execute(effect)
+    }
+
+    /// The process and the machine under it end.
+    fn crash(&mut self) {
+        let mut fresh = MemoryStore::new();
+        for (name, content) in &self.safe {
+            fresh.insert(name.clone(), content.clone());
+        }
+        for (n, (key, value)) in self.records.iter().enumerate() {
+            let ticket = engine::Ticket(n as u64);
+            let request = IndexRequest::Put { key: key.clone(), value: value.clone() };
+            fresh.execute(StoreEffect::Index { ticket, request });
+        }
+        self.live = fresh;
+    }
+
+    pub(super) fn files(&self) -> usize {
+        self.live.names(engine::Area::Spool).filter(|name| self.live.get(name).is_some()).count()
+    }
+
+    pub(super) fn insert(&mut self, name: FileName, content: Vec<u8>) {
+        self.safe.insert(name.clone(), content.clone().into());
+        self.live.insert(name, content);
+    }
+
+    fn content(&self, content: &Content) -> Option<Vec<u8>> {
+        match content {
+            Content::Octets(octets) => Some(octets.to_vec()),
+            Content::File { name, offset, len } => {
+                let all = self.live.get(name)?;
+                Some(all.get(*offset as usize..(*offset + *len) as usize)?.to_vec())
+            }
+        }
+    }
+}
+
+type Answer = Result<engine::Completion, engine::EffectError>;
+
+pub(super) struct Node {
+    pub(super) config: Config,
+    pub(super) agent: Agent,
+    pub(super) disk: Disk,
+    /// Effects that the store has not carried out.
+    effects: VecDeque<Effect>,
+    commands: VecDeque<Command>,
+    pub(super) heard: Vec<Indication>,
+    /// Bundles that users took, with what they carried.
+    pub(super) taken: Vec<(BundleId, Vec<u8>)>,
+    /// What users have been handed.
+    offered: VecDeque<(DeliveryId, BundleId, Content)>,
+    /// Endpoints that users take bundles of.
+    pub(super) endpoints: Vec<Eid>,
+    life: u64,
+}
+
+/// A bundle between two nodes.
+#[derive(Debug)]
+struct Transfer {
+    from: usize,
+    to: usize,
+    tag: Tag,
+    id: TransferId,
+    octets: Bytes,
+    at: usize,
+    begun: bool,
+    told: bool,
+}
+
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) nodes: Vec<Node>,
+    /// Pairs of nodes that reach each other.
+    pub(super) up: BTreeSet<(usize, usize)>,
+    transfers: Vec<Transfer>,
+    next: u64,
+    pub(super) rng: Rng,
+    /// Octets of a piece.
+    pub(super) piece: usize,
+}
+
+pub(super) fn node(number: usize) -> Eid {
+    Eid::ipn(number as u32 + 1, 0)
+}
+
+pub(super) fn endpoint(number: usize) -> Eid {
+    Eid::ipn(number as u32 + 1, 5)
+}
+
+/// A chain: bundles go to the left or to the right.
+pub(super) fn chain(count: usize, at: usize, persistent: bool) -> Config {
+    let entries = (0..count).filter(|to| *to != at).map(|to| {
+        let via = node(if to > at { at + 1 } else { at - 1 });
+        Entry { to: Pattern::Node(node(to)), via }
+    });
+    Config {
+        node: node(at),
+        clock: Some(800_000_000_000),
+        persistent,
+        routing: Routing::Static(entries.collect()),
+        ..Config::default()
+    }
+}
+
+impl World {
+    pub(super) fn new(configs: Vec<Config>, seed: u64) -> Self {
+        let rng = Rng::new(seed, "world");
+        let nodes = configs.into_iter().enumerate().map(|(n, config)| Node {
+            agent: Agent::new(config.clone(), Rng::new(seed, "agent")),
+            config,
+            disk: Disk::default(),
+            effects: VecDeque::new(),
+            commands: VecDeque::new(),
+            heard: Vec::new(),
+            taken: Vec::new(),
+            offered: VecDeque::new(),
+            endpoints: vec![endpoint(n)],
+            life: 0,
+        });
+        let mut world = Self {
+            now: Time::from_secs(10),
+            nodes: nodes.collect(),
+            up: BTreeSet::new(),
+            transfers: Vec::new(),
+            next: 0,
+            rng,
+            piece: 100,
+        };
+        for n in 0..world.nodes.len() {
+            world.register(n);
+        }
+        world
+    }
+
+    pub(super) fn chain(count: usize, persistent: bool, seed: u64) -> Self {
+        let configs = (0..count).map(|at| chain(count, at, persistent)).collect();
+        let mut world = Self::new(configs, seed);
+        for at in 1..count {
+            world.connect(at - 1, at);
+        }
+        world
+    }
+
+    fn register(&mut self, n: usize) {
+        let Node { agent, endpoints, .. } = &mut self.nodes[n];
+        for endpoint in endpoints.clone() {
+            agent.register(&endpoint).expect("it is nobody's");
+        }
+        self.drain(n);
+    }
+
+    pub(super) fn connect(&mut self, a: usize, b: usize) {
+        if self.up.insert((a.min(b), a.max(b))) {
+            for (at, to) in [(a, b), (b, a)] {
+                let neighbour = Neighbour {
+                    node: Some(node(to)),
+                    is_authenticated: false,
+                    bundle_max: u64::MAX,
+                    window: 2,
+                };
+                let link = LinkId(to as u32);
+                self.nodes[at].agent.handle_event(self.now, 0, Event::Up { link, neighbour });
+                self.drain(at);
+            }
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, a: usize, b: usize) {
+        if !self.up.remove(&(a.min(b), a.max(b))) {
+            return;
+        }
+        let cut: Vec<Transfer>;
+        (cut, self.transfers) = std::mem::take(&mut self.transfers)
+            .into_iter()
+            .partition(|t| (t.from, t.to) == (a, b) || (t.from, t.to) == (b, a));
+        for transfer in cut {
+            let (link, id) = (LinkId(transfer.from as u32), transfer.id);
+            if transfer.begun {
+                let broken = Event::Broken { link, transfer: id, keep: false };
+                self.nodes[transfer.to].agent.handle_event(self.now, 0, broken);
+            }
+            let outcome = Outcome::Failed { acknowledged: 0 };
+            let (link, tag) = (LinkId(transfer.to as u32), transfer.tag);
+            let sent = Event::Sent { link, tag, outcome };
+            self.nodes[transfer.from].agent.handle_event(self.now, 0, sent);
+        }
+        for (at, to) in [(a, b), (b, a)] {
+            let down = Event::Down { link: LinkId(to as u32), why: "a test" };
+            self.nodes[at].agent.handle_event(self.now, 0, down);
+            self.drain(at);
+        }
+    }
+
+    /// The machine of a node ends, and begins again.
+    pub(super) fn crash(&mut self, n: usize) {
+        let neighbours: Vec<usize> =
+            (0..self.nodes.len()).filter(|m| self.up.contains(&(n.min(*m), n.max(*m)))).collect();
+        for m in &neighbours {
+            self.disconnect(n, *m);
+        }
+        let node = &mut self.nodes[n];
+        node.disk.crash();
+        node.life += 1;
+        let rng = Rng::new(node.life, "agent after a crash");
+        node.agent = Agent::new(node.config.clone(), rng);
+        node.effects.clear();
+        node.commands.clear();
+        node.offered.clear();
+        self.register(n);
+        for m in neighbours {
+            self.connect(n, m);
+        }
+    }
+
+    /// Takes what an agent has to say and wants done.
+    pub(super) fn drain(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        loop {
+            let mut some = false;
+            while let Some(effect) = node.agent.poll_effect() {
+                node.effects.push_back(effect);
+                some = true;
+            }
+            while let Some((layer, command)) = node.agent.poll_command() {
+                assert_eq!(layer, 0);
+                node.commands.push_back(command);
+                some = true;
+            }
+            while let Some(indication) = node.agent.poll_indication() {
+                if let Indication::Delivered { delivery, id, payload, .. } = &indication {
+                    node.offered.push_back((*delivery, id.clone(), payload.clone()));
+                }
+                node.heard.push(indication);
+                some = true;
+            }
+            if !some {
+                return;
+            }
+        }
+    }
+
+    /// One thing happens at a node; whether there was one.
+    pub(super) fn act(&mut self, n: usize, choice: u64) -> bool {
+        let kinds = [0, 1, 2].map(|kind| (choice + kind) % 3);
+        kinds.into_iter().any(|kind| match kind {
+            0 => self.store(n),
+            1 => self.obey(n),
+            _ => self.take(n),
+        })
+    }
+
+    fn store(&mut self, n: usize) -> bool {
+        let node = &mut self.nodes[n];
+        let Some(effect) = node.effects.pop_front() else { return false };
+        let Effect::Store(effect) = effect else { panic!("{effect:?}") };
+        if let Some((ticket, answer)) = node.disk.execute(effect) {
+            node.agent.handle_input(self.now, Input::Done(ticket, answer));
+        }
+        self.drain(n);
+        true
+    }
+
+    /// A layer does what it was told.
+    fn obey(&mut self, n: usize) -> bool {
+        let Some(command) = self.nodes[n].commands.pop_front() else { return false };
+        match command {
+            Command::Send { link, tag, bundle } => {
+                let to = link.0 as usize;
+                if !self.up.contains(&(n.min(to), n.max(to))) {
+                    return true;
+                }
+                // A command may be older than the last end of its link, and the bundle gone since.
+                let Some(octets) = self.whole(n, &bundle) else {
+                    let outcome = Outcome::Failed { acknowledged: 0 };
+                    let sent = Event::Sent { link, tag, outcome };
+                    self.nodes[n].agent.handle_event(self.now, 0, sent);
+                    self.drain(n);
+                    return true;
+                };
+                let id = TransferId(self.next);
+                self.next += 1;
+                let transfer =
+                    Transfer { from: n, to, tag, id, octets, at: 0, begun: false, told: false };
+                self.transfers.push(transfer);
+            }
+            Command::Accept { transfer, .. } => self.answer(transfer, Outcome::Acknowledged),
+            Command::Refuse { transfer, why, .. } => self.answer(transfer, Outcome::Refused(why)),
+            Command::Cancel { link, tag } => {
+                let to = link.0 as usize;
+                let at = self.transfers.iter().position(|t| (t.from, t.to, t.tag) == (n, to, tag));
+                if let Some(at) = at {
+                    let transfer = self.transfers.remove(at);
+                    let link = LinkId(n as u32);
+                    let broken = Event::Broken { link, transfer: transfer.id, keep: false };
+                    self.nodes[to].agent.handle_event(self.now, 0, broken);
+                    self.drain(to);
+                }
+            }
+            Command::Open { .. } | Command::Close { .. } => {}
+            Command::Pause { .. } | Command::Resume { .. } => {}
+        }
+        true
+    }
+
+    fn whole(&self, n: usize, bundle: &Outgoing) -> Option<Bytes> {
+        let payload = self.nodes[n].disk.content(&bundle.payload)?;
+        Some([&bundle.head[..], &payload, &bundle.tail].concat().into())
+    }
+
+    fn answer(&mut self, id: TransferId, outcome: Outcome) {
+        let Some(at) = self.transfers.iter().position(|t| t.id == id) else { return };
+        let Transfer { from, to, tag, .. } = self.transfers.remove(at);
+        let sent = Event::Sent { link: LinkId(to as u32), tag, outcome };
+        self.nodes[from].agent.handle_event(self.now, 0, sent);
+        self.drain(from);
+    }
+
+    /// A user takes what it was handed.
+    fn take(&mut self, n: usize) -> bool {
+        let node = &mut self.nodes[n];
+        let Some((delivery, id, content)) = node.offered.pop_front() else { return false };
+        let content = node.disk.content(&content);
+        // It may have expired in the meantime.
+        if node.agent.confirm(self.now, delivery).is_ok() {
+            node.taken.push((id, content.expect("what was handed over is there until then")));
+        }
+        self.drain(n);
+        true
+    }
+
+    /// The next piece of a bundle crosses; whether there was one.
+    pub(super) fn carry(&mut self, choice: usize) -> bool {
+        let open: Vec<usize> =
+            (0..self.transfers.len()).filter(|n| !self.transfers[*n].told).collect();
+        let Some(&which) = open.get(choice % open.len().max(1)) else { return false };
+        let piece = self.piece;
+        let transfer = &mut self.transfers[which];
+        let (to, link, id) = (transfer.to, LinkId(transfer.from as u32), transfer.id);
+        let event = if !transfer.begun {
+            transfer.begun = true;
+            let octets = Some(transfer.octets.len() as u64).filter(|len| len % 2 == 0);
+            Event::Begins { link, transfer: id, octets }
+        } else if transfer.at < transfer.octets.len() {
+            let end = (transfer.at + piece).min(transfer.octets.len());
+            let octets = transfer.octets.slice(transfer.at..end);
+            transfer.at = end;
+            Event::Piece { link, transfer: id, octets }
+        } else {
+            transfer.told = true;
+            Event::Whole { link, transfer: id, file: None }
+        };
+        self.nodes[to].agent.handle_event(self.now, 0, event);
+        self.drain(to);
+        true
+    }
+
+    /// All that can happen without time passing does.
+    pub(super) fn settle(&mut self) {
+        for step in 0..1_000_000u64 {
+            let carried = self.carry(step as usize);
+            let acted = (0..self.nodes.len()).filter(|n| self.act(*n, step)).count() > 0;
+            if !carried && !acted {
+                return;
+            }
+        }
+        panic!("it does not end");
+    }
+
+    /// Time passes, and with it all that it brings about.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            self.settle();
+            let deadlines = self.nodes.iter().filter_map(|node| node.agent.poll_timeout());
+            let Some(next) = deadlines.map(|deadline| deadline.at).min() else { break };
+            if next > until {
+                break;
+            }
+            self.now = self.now.max(next);
+            for n in 0..self.nodes.len() {
+                self.nodes[n].agent.handle_timeout(self.now);
+                self.drain(n);
+                let after = self.nodes[n].agent.poll_timeout();
+                assert!(after.is_none_or(|deadline| deadline.at > self.now), "{after:?}");
+            }
+        }
+        self.now = until;
+    }
+
+    /// Time passes, and nothing else happens.
+    pub(super) fn pass_a_little(&mut self, time: Duration) {
+        self.now += time;
+        for n in 0..self.nodes.len() {
+            self.nodes[n].agent.handle_timeout(self.now);
+            self.drain(n);
+        }
+    }
+
+    /// Octets come to a node from a neighbour.
+    pub(super) fn hand_in(&mut self, to: usize, from: usize, octets: &[u8]) {
+        let (link, transfer) = (LinkId(from as u32), TransferId(1 << 40 | self.next));
+        self.next += 1;
+        let octets = Bytes::copy_from_slice(octets);
+        for event in [
+            Event::Begins { link, transfer, octets: None },
+            Event::Piece { link, transfer, octets },
+            Event::Whole { link, transfer, file: None },
+        ] {
+            self.nodes[to].agent.handle_event(self.now, 0, event);
+            self.drain(to);
+        }
+    }
+}
