@@ -4,5 +4,6 @@ pub mod agent;
 pub mod contacts;
 pub mod layer;
 pub mod routes;
+pub mod tcpcl;
 #[cfg(test)]
 mod tests;

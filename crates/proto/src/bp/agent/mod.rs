@@ -76,7 +76,7 @@ pub struct Agent {
     intakes: BTreeMap<u64, Intake>,
     transfers: BTreeMap<(usize, TransferId), u64>,
     /// Who waits for a bundle to be safe.
-    givers: BTreeMap<u64, Giver>,
+    givers: BTreeMap<u64, Vec<Giver>>,
     links: BTreeMap<LinkRef, Link>,
     /// Bundles that wait for a neighbour, the urgent ones first.
     queues: BTreeMap<Eid, BTreeSet<(std::cmp::Reverse<Priority>, u64)>>,
@@ -217,7 +217,7 @@ impl Agent {
         }
         self.by_id.insert(id, number);
         self.by_expiry.insert((held.expires, number));
-        self.givers.insert(number, giver);
+        self.givers.insert(number, vec![giver]);
         if self.config.persistent {
             let record = Record::Held(self.record(&held)).encode();
             self.store.put(number, record);
@@ -251,30 +251,27 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.storing = false;
         let id = held.id();
-        match self.givers.remove(&number) {
-            Some(Giver::Layer { layer, link, transfer }) => {
-                self.command(layer, Command::Accept { link, transfer });
-                self.report_reception(now, number);
+        for giver in self.givers.remove(&number).unwrap_or_default() {
+            match giver {
+                Giver::Layer { layer, link, transfer } => {
+                    self.command(layer, Command::Accept { link, transfer });
+                    self.report_reception(now, number);
+                }
+                Giver::User { .. } => self.user.indicate(Indication::Stored { id: id.clone() }),
+                Giver::Agent => {}
             }
-            Some(Giver::User { .. }) => self.user.indicate(Indication::Stored { id }),
-            Some(Giver::Agent) | None => {}
         }
         self.dispatch(now, number);
     }
 
     /// The store did not take it: it is as if it had never come.
     fn unsafe_to_keep(&mut self, now: Time, number: u64) {
-        let giver = self.givers.remove(&number);
+        let givers = self.givers.remove(&number).unwrap_or_default();
         if let Some(held) = self.forget(number) {
             self.leave_content(&held);
         }
-        match giver {
-            Some(Giver::Layer { layer, link, transfer }) => {
-                let why = Refusal::NoResources;
-                self.statistics.refused += 1;
-                self.command(layer, Command::Refuse { link, transfer, why });
-            }
-            Some(Giver::User { .. } | Giver::Agent) | None => {}
+        for giver in givers {
+            self.turn_away(giver, Refusal::NoResources);
         }
         self.arm_expiry();
         self.pump_all(now);

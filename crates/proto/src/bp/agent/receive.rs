@@ -328,7 +328,7 @@ impl Agent {
     }
 
     /// Tells whoever gave a bundle that it is not taken.
-    fn turn_away(&mut self, giver: Giver, why: Refusal) {
+    pub(super) fn turn_away(&mut self, giver: Giver, why: Refusal) {
         match giver {
             Giver::Layer { layer, link, transfer } => {
                 self.transfers.remove(&(layer, transfer));
@@ -406,10 +406,16 @@ impl Agent {
         if !is_ours {
             self.statistics.received += 1;
             let id = held.id();
-            if self.by_id.contains_key(&id) || self.gone.contains(&id) {
+            let known = self.by_id.get(&id);
+            if known.is_some() || self.gone.contains(&id) {
                 self.statistics.duplicates += 1;
-                self.leave_content(&held);
-                return self.say_accepted(giver);
+                // A copy of what is not safe yet is not safe either: both are answered at once.
+                let storing = known.and_then(|number| self.givers.get_mut(number));
+                match storing {
+                    Some(givers) => givers.push(giver),
+                    None => self.say_accepted(giver),
+                }
+                return self.leave_content(&held);
             }
             if held.expires <= now {
                 self.statistics.expired += 1;

@@ -1,0 +1,573 @@
+//! TCPCL, version 4 (RFC 9174): the convergence layer over streams.
+//!
+//! A [`Tcpcl`] is a [`Layer`]: it speaks with any number of neighbours, each over a stream that it opened or that came. Over what the
+//! stream runs it does not know; a simulator's TCP will do, or the kernel's, with TLS where both sides can.
+
+mod config;
+mod receiving;
+mod sending;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, Input, OpenMode, PathEvent, PathId, Receive,
+    StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
+};
+use wire::bp7::Eid;
+use wire::tcpcl4::{ContactHeader, Extensions, Message, SessionInit, TermReason};
+
+pub use self::config::{Config, Limits, Peer, Tls};
+
+use self::sending::Sending;
+use self::session::{Phase, Session};
+use super::layer::{Command, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
+
+/// Octets that wait to be sent of one session, beyond which no further segment is made.
+const OUT: usize = 128 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    /// A peer takes too long, or is silent.
+    Silence(PathId),
+    /// A sign of life is due.
+    Keepalive(PathId),
+    /// A connection is tried again.
+    Reconnect(LinkId),
+}
+
+/// A neighbour to which the layer connects.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    /// How long to wait before the next attempt.
+    pause: Duration,
+    is_opening: bool,
+}
+
+/// What a read or an opened file is for.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    path: PathId,
+    tag: Tag,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Sessions that were established.
+    pub sessions: u64,
+    /// Streams that were given up before.
+    pub failed: u64,
+    /// Bundles that neighbours acknowledged.
+    pub sent: u64,
+    /// Bundles that came whole.
+    pub received: u64,
+    /// Peers that did what they may not do.
+    pub faults: u64,
+}
+
+/// The convergence layer over streams.
+#[derive(Debug)]
+pub struct Tcpcl {
+    config: Config,
+    sessions: BTreeMap<PathId, Session>,
+    paths: BTreeMap<LinkId, PathId>,
+    wanted: BTreeMap<LinkId, Wanted>,
+    /// Sessions that may have something to send.
+    ready: BTreeSet<PathId>,
+    events: VecDeque<Event>,
+    effects: VecDeque<Effect>,
+    uses: BTreeMap<Ticket, Use>,
+    timers: Timers<Alarm>,
+    next_ticket: u64,
+    next_transfer: u64,
+    next_came: u32,
+    statistics: Statistics,
+}
+
+impl Tcpcl {
+    /// A layer with these settings.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            sessions: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            events: VecDeque::new(),
+            effects: VecDeque::new(),
+            uses: BTreeMap::new(),
+            timers: Timers::new(),
+            next_ticket: 0,
+            next_transfer: 0,
+            next_came: LinkId::CAME.0,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    fn ticket(&mut self, of: Use) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.uses.insert(ticket, of);
+        ticket
+    }
+
+    fn stream_up(&mut self, now: Time, path: PathId) {
+        if self.sessions.contains_key(&path) {
+            return;
+        }
+        let configured = self.config.peers.iter().find(|(_, peer)| peer.path == path);
+        let (link, is_active) = match configured.map(|(link, _)| *link) {
+            Some(link) => (link, true),
+            None => {
+                self.next_came = self.next_came.wrapping_add(1).max(LinkId::CAME.0);
+                (LinkId(self.next_came), false)
+            }
+        };
+        if let Some(wanted) = self.wanted.get_mut(&link) {
+            wanted.is_opening = false;
+        }
+        if self.sessions.len() >= self.config.limits.sessions {
+            self.effects.push_back(Effect::ResetPath { path });
+            return;
+        }
+        let mut session = Session::new(link, is_active, now);
+        if is_active {
+            self.contact(&mut session);
+        }
+        self.sessions.insert(path, session);
+        self.paths.insert(link, path);
+        self.ready.insert(path);
+        let at = now + self.config.patience;
+        self.timers.set(Alarm::Silence(path), at, "a session that begins");
+    }
+
+    fn contact(&self, session: &mut Session) {
+        let can_tls = self.config.tls != Tls::Never;
+        session.out.push_back(Bytes::copy_from_slice(&ContactHeader { can_tls }.encode()));
+    }
+
+    /// A stream is gone: so is all that was under way.
+    fn stream_down(&mut self, now: Time, path: PathId, why: &'static str) {
+        self.timers.cancel(Alarm::Silence(path));
+        self.timers.cancel(Alarm::Keepalive(path));
+        self.ready.remove(&path);
+        let opening = self.config.peers.iter().find(|(_, peer)| peer.path == path);
+        let link = opening.map(|(link, _)| *link);
+        if let Some(session) = self.sessions.remove(&path) {
+            self.paths.remove(&session.link);
+            if let Some(coming) = session.coming.filter(|coming| !coming.is_unwanted) {
+                let (link, transfer) = (session.link, coming.id);
+                self.events.push_back(Event::Broken { link, transfer, keep: false });
+            }
+            for sending in session.sending {
+                self.leave(&sending);
+                if !sending.is_dropped {
+                    let outcome = Outcome::Failed { acknowledged: 0 };
+                    self.tell_sent(session.link, sending.tag, outcome);
+                }
+            }
+            if session.phase == Phase::Established {
+                self.events.push_back(Event::Down { link: session.link, why });
+            } else {
+                self.statistics.failed += 1;
+            }
+        }
+        if let Some(link) = link {
+            self.try_later(now, link);
+        }
+    }
+
+    fn tell_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
+        self.events.push_back(Event::Sent { link, tag, outcome });
+    }
+
+    fn leave(&mut self, sending: &Sending) {
+        if let Some(file) = sending.payload.as_ref().and_then(|payload| payload.file) {
+            self.effects.push_back(StoreEffect::Close { file }.into());
+        }
+    }
+
+    fn try_later(&mut self, now: Time, link: LinkId) {
+        let (_, longest) = self.config.reconnect;
+        let Some(wanted) = self.wanted.get_mut(&link) else { return };
+        wanted.is_opening = false;
+        let at = now + wanted.pause;
+        wanted.pause = (2 * wanted.pause).min(longest);
+        self.timers.set(Alarm::Reconnect(link), at, "a connection that is tried again");
+    }
+
+    fn open(&mut self, link: LinkId) {
+        let Some(peer) = self.config.peers.get(&link) else { return };
+        let path = peer.path;
+        let Some(wanted) = self.wanted.get_mut(&link) else { return };
+        if !wanted.is_opening && !self.paths.contains_key(&link) {
+            wanted.is_opening = true;
+            self.effects.push_back(Effect::OpenPath { path });
+        }
+    }
+
+    fn send(&mut self, link: LinkId, tag: Tag, bundle: Outgoing) {
+        let session = self.paths.get(&link).and_then(|path| self.sessions.get_mut(path));
+        let open = |session: &&mut Session| {
+            session.phase == Phase::Established && session.ends == (false, false)
+        };
+        let Some(session) = session.filter(open) else {
+            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+            return;
+        };
+        let sending = Sending::new(tag, session.next_transfer, bundle);
+        session.next_transfer += 1;
+        let name = sending.payload.as_ref().map(|payload| payload.name.clone());
+        session.sending.push_back(sending);
+        let path = self.paths[&link];
+        self.ready.insert(path);
+        if let Some(name) = name {
+            let ticket = self.ticket(Use { path, tag });
+            let effect = StoreEffect::Open { ticket, name, mode: OpenMode::Read };
+            self.effects.push_back(effect.into());
+        }
+    }
+
+    fn cancel(&mut self, link: LinkId, tag: Tag) {
+        let Some(session) = self.paths.get(&link).and_then(|path| self.sessions.get_mut(path))
+        else {
+            return;
+        };
+        let of = |sending: &&mut Sending| sending.tag == tag && !sending.is_dropped;
+        let Some(sending) = session.sending.iter_mut().find(of) else { return };
+        if sending.sent == 0 {
+            let at = session.sending.iter().position(|sending| sending.tag == tag);
+            if let Some(sending) = at.and_then(|at| session.sending.remove(at)) {
+                self.leave(&sending);
+            }
+            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+        }
+        // What has begun is ended: a transfer cannot be taken back without the session.
+    }
+
+    /// Asks a peer to end the session.
+    fn end(&mut self, now: Time, path: PathId, reason: TermReason) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        if !session.ends.0 {
+            let is_reply = session.ends.1;
+            session.ends.0 = true;
+            session.say(&Message::Terminate { is_reply, reason });
+            let at = now + self.config.patience;
+            self.timers.set(Alarm::Silence(path), at, "a session that ends");
+        }
+        let (link, mut unsent) = (session.link, Vec::new());
+        // What has not begun goes another way.
+        session.sending.retain(|sending| {
+            let stays = sending.sent > 0;
+            if !stays {
+                unsent.push(sending.tag);
+            }
+            stays
+        });
+        for tag in unsent {
+            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+        }
+        self.ready.insert(path);
+        self.end_if_done(path);
+    }
+
+    /// Gives a stream up on which both sides have ended, once nothing is under way.
+    fn end_if_done(&mut self, path: PathId) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let quiet = session.sending.is_empty()
+            && session.answers.is_empty()
+            && session.coming.is_none_or(|coming| coming.is_unwanted);
+        if session.ends == (true, true) && quiet {
+            session.is_over = true;
+            self.ready.insert(path);
+        }
+    }
+
+    /// A peer did what it may not do.
+    fn fault(&mut self, path: PathId, what: &'static str) {
+        self.statistics.faults += 1;
+        if let Some(session) = self.sessions.get_mut(&path) {
+            session.is_over = true;
+            self.events.push_back(Event::PeerFault { link: session.link, what });
+            self.ready.insert(path);
+        }
+    }
+
+    fn init(&self, session: &mut Session) {
+        let node_id =
+            if self.config.node.is_none() { String::new() } else { self.config.node.to_string() };
+        let init = SessionInit {
+            keepalive_s: self.config.keepalive_s,
+            segment_mru: self.config.segment_mru,
+            transfer_mru: self.config.transfer_mru,
+            node_id: &node_id,
+            extensions: Extensions::NONE,
+        };
+        session.say(&Message::Init(init));
+        session.phase = Phase::Init;
+    }
+
+    fn established(&mut self, now: Time, path: PathId, init: &SessionInit<'_>) {
+        let window = self.config.limits.window.max(1);
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        session.phase = Phase::Established;
+        session.segment_mru = init.segment_mru;
+        session.keepalive_s = init.keepalive_s.min(self.config.keepalive_s);
+        let node: Option<Eid> = init.node_id.parse().ok();
+        let node = node.filter(|node| !node.is_none());
+        let said = init.node_id;
+        let is_authenticated = node.is_some() && session.names.iter().any(|name| name == said);
+        let bundle_max = init.transfer_mru;
+        let neighbour = Neighbour { node, is_authenticated, bundle_max, window };
+        self.events.push_back(Event::Up { link: session.link, neighbour });
+        self.statistics.sessions += 1;
+        let (shortest, _) = self.config.reconnect;
+        if let Some(wanted) = self.wanted.get_mut(&session.link) {
+            wanted.pause = shortest;
+        }
+        self.timers.cancel(Alarm::Silence(path));
+        self.watch(now, path);
+    }
+
+    /// Sets the alarms of a session that is established.
+    fn watch(&mut self, now: Time, path: PathId) {
+        let Some(session) = self.sessions.get(&path) else { return };
+        if session.keepalive_s == 0 || session.phase != Phase::Established || session.ends.0 {
+            return;
+        }
+        let interval = Duration::from_secs(u64::from(session.keepalive_s));
+        let due = (session.last_sent + interval).max(now);
+        let silent = (session.last_received + 2 * interval).max(now);
+        self.timers.set(Alarm::Keepalive(path), due, "a sign of life");
+        self.timers.set(Alarm::Silence(path), silent, "a silent peer");
+    }
+
+    fn keepalive(&mut self, now: Time, path: PathId) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let interval = Duration::from_secs(u64::from(session.keepalive_s));
+        if session.last_sent + interval <= now {
+            session.say(&Message::Keepalive);
+            session.last_sent = now;
+            self.ready.insert(path);
+        }
+        let at = self.sessions[&path].last_sent + interval;
+        self.timers.set(Alarm::Keepalive(path), at, "a sign of life");
+    }
+
+    fn silence(&mut self, now: Time, path: PathId) {
+        let Some(session) = self.sessions.get(&path) else { return };
+        if session.phase == Phase::Established && !session.ends.0 {
+            let interval = Duration::from_secs(u64::from(session.keepalive_s));
+            let silent = session.last_received + 2 * interval;
+            if silent > now {
+                self.timers.set(Alarm::Silence(path), silent, "a silent peer");
+                return;
+            }
+            self.timers.cancel(Alarm::Keepalive(path));
+            self.end(now, path, TermReason::IdleTimeout);
+            return;
+        }
+        // It had its time to begin, or to end.
+        self.effects.push_back(Effect::ResetPath { path });
+        self.stream_down(now, path, "the peer does not answer");
+    }
+
+    /// Makes the next segments of a session, as far as they are wanted.
+    fn fill(&mut self, path: PathId) {
+        let most = self.config.segment as u64;
+        let ahead = self.config.limits.read_ahead;
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        if session.phase != Phase::Established || session.is_over {
+            return;
+        }
+        let most = most.min(session.segment_mru).max(1);
+        let mut waiting = session.waiting();
+        let mut reads = Vec::new();
+        for sending in &mut session.sending {
+            while waiting < OUT && sending.next_segment(most, &mut session.out) {
+                waiting = session.out.iter().map(Bytes::len).sum();
+            }
+            if let Some(payload) = &mut sending.payload
+                && let Some(file) = payload.file
+                && let Some((at, len)) = payload.next_read(ahead)
+            {
+                reads.push((sending.tag, file, at, len));
+            }
+            // Segments of two bundles do not mix (RFC 9174 §5.2.2).
+            if !sending.is_out && !sending.is_dropped {
+                break;
+            }
+        }
+        for (tag, file, offset, len) in reads {
+            let ticket = self.ticket(Use { path, tag });
+            self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
+        }
+    }
+
+    fn done(&mut self, ticket: Ticket, answer: Result<Completion, EffectError>) {
+        let Some(Use { path, tag }) = self.uses.remove(&ticket) else { return };
+        let sending = self
+            .sessions
+            .get_mut(&path)
+            .and_then(|session| session.sending.iter_mut().find(|sending| sending.tag == tag));
+        let Some(payload) = sending.and_then(|sending| sending.payload.as_mut()) else {
+            if let Ok(Completion::Opened { file, .. }) = answer {
+                self.effects.push_back(StoreEffect::Close { file }.into());
+            }
+            return;
+        };
+        let is_good = match answer {
+            Ok(Completion::Opened { file, .. }) => {
+                payload.file = Some(file);
+                true
+            }
+            Ok(Completion::Read(octets)) => payload.read(octets),
+            Ok(_) | Err(_) => false,
+        };
+        if is_good {
+            self.ready.insert(path);
+        } else {
+            self.unreadable(path, tag);
+        }
+    }
+
+    /// The file of a bundle cannot be read. One that has begun cannot be ended but with the session.
+    fn unreadable(&mut self, path: PathId, tag: Tag) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let at = session.sending.iter().position(|sending| sending.tag == tag);
+        let Some(at) = at else { return };
+        if session.sending[at].sent > 0 {
+            session.is_over = true;
+            self.ready.insert(path);
+            return;
+        }
+        let link = session.link;
+        if let Some(sending) = session.sending.remove(at) {
+            self.leave(&sending);
+        }
+        self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+    }
+}
+
+impl Layer for Tcpcl {
+    fn command(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Open { link } => {
+                let (pause, _) = self.config.reconnect;
+                if self.config.peers.contains_key(&link) {
+                    self.wanted.entry(link).or_insert(Wanted { pause, is_opening: false });
+                    self.open(link);
+                }
+            }
+            Command::Close { link } => {
+                self.wanted.remove(&link);
+                self.timers.cancel(Alarm::Reconnect(link));
+                if let Some(path) = self.paths.get(&link).copied() {
+                    self.end(now, path, TermReason::Unknown);
+                }
+            }
+            Command::Send { link, tag, bundle } => self.send(link, tag, bundle),
+            Command::Cancel { link, tag } => self.cancel(link, tag),
+            Command::Accept { link, transfer } => self.decided(link, transfer, None),
+            Command::Refuse { link, transfer, why } => self.decided(link, transfer, Some(why)),
+            Command::Pause { link } => self.hold(link, true),
+            Command::Resume { link } => self.hold(link, false),
+        }
+    }
+}
+
+impl Engine for Tcpcl {
+    type Indication = Event;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(Receive { path, bytes, .. }) => self.receive(now, path, bytes),
+            Input::Path(path, event) => match event {
+                PathEvent::Up(_) => self.stream_up(now, path),
+                PathEvent::Down => self.stream_down(now, path, "the stream broke"),
+                PathEvent::Blocked | PathEvent::Writable => {
+                    if let Some(session) = self.sessions.get_mut(&path) {
+                        session.is_blocked = event == PathEvent::Blocked;
+                        self.ready.insert(path);
+                    }
+                }
+                PathEvent::ReadClosed => self.read_closed(now, path),
+                PathEvent::Secured(names) => self.secured(path, names),
+                // Nobody asked for best effort: a stream with a hole is of no use.
+                PathEvent::Missing { .. } => self.fault(path, "octets of the stream are missing"),
+            },
+            Input::Done(ticket, answer) => self.done(ticket, answer),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(alarm) = self.timers.pop_due(now) {
+            match alarm {
+                Alarm::Silence(path) => self.silence(now, path),
+                Alarm::Keepalive(path) => self.keepalive(now, path),
+                Alarm::Reconnect(link) => self.open(link),
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        while let Some(path) = self.ready.first().copied() {
+            self.fill(path);
+            let session = self.sessions.get_mut(&path).filter(|session| !session.is_blocked);
+            let Some(session) = session else {
+                self.ready.remove(&path);
+                continue;
+            };
+            let len = session.waiting().min(tx.longest()).min(Receive::PIECE_MAX);
+            if len == 0 {
+                self.ready.remove(&path);
+                if let Some((server_name, early)) = session.secures.take() {
+                    self.effects.push_back(Effect::StartTls { path, server_name, early });
+                }
+                if session.is_over {
+                    self.effects.push_back(Effect::ClosePath { path });
+                    self.stream_down(now, path, "the session ended");
+                }
+                continue;
+            }
+            let mut place = tx.push(len)?;
+            while !place.is_empty() {
+                let Some(octets) = session.out.front_mut() else { break };
+                let here = octets.len().min(place.len());
+                let (now_part, later) = place.split_at_mut(here);
+                now_part.copy_from_slice(&octets.split_to(here));
+                place = later;
+                if octets.is_empty() {
+                    session.out.pop_front();
+                }
+            }
+            session.last_sent = now;
+            return tx.transmit(path, now);
+        }
+        None
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next()
+    }
+}

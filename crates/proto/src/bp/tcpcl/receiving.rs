@@ -1,0 +1,393 @@
+//! What a peer sends.
+
+use bytes::Bytes;
+use engine::{Effect, PathId, Time};
+use wire::tcpcl4::{
+    CONTACT_LEN, ContactHeader, Message, RefuseReason, RejectReason, Segment, SegmentFlags,
+    SessionInit, TRANSFER_LENGTH, TermReason,
+};
+
+use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
+use super::session::{Answer, Coming, Phase, reason, refusal};
+use super::{Tcpcl, Tls};
+
+impl Tcpcl {
+    /// Takes a piece of a stream.
+    pub(super) fn receive(&mut self, now: Time, path: PathId, mut octets: &[u8]) {
+        if let Some(session) = self.sessions.get_mut(&path) {
+            session.last_received = now;
+        }
+        while !octets.is_empty() {
+            let Some(session) = self.sessions.get_mut(&path).filter(|session| !session.is_over)
+            else {
+                return;
+            };
+            let left = match session.segment {
+                Some((left, _)) => self.data(path, left, &mut octets),
+                None => self.message(now, path, &mut octets),
+            };
+            if !left {
+                return;
+            }
+        }
+    }
+
+    /// Data of the segment under way.
+    fn data(&mut self, path: PathId, left: u64, octets: &mut &[u8]) -> bool {
+        let here = octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let (data, rest) = octets.split_at(here);
+        *octets = rest;
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        let link = session.link;
+        if let Some((left, _)) = &mut session.segment {
+            *left -= here as u64;
+        }
+        if let Some(coming) = &mut session.coming {
+            coming.received += here as u64;
+            if !coming.is_unwanted && !data.is_empty() {
+                let octets = Bytes::copy_from_slice(data);
+                self.events.push_back(Event::Piece { link, transfer: coming.id, octets });
+            }
+        }
+        self.segment_ends(path);
+        true
+    }
+
+    /// The segment under way is whole, if nothing of it is to come.
+    fn segment_ends(&mut self, path: PathId) {
+        let most = self.config.limits.unanswered;
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let Some((0, flags)) = session.segment else { return };
+        session.segment = None;
+        let Some(coming) = session.coming else { return };
+        let Coming { id, transfer, received: length, is_unwanted } = coming;
+        if flags.end {
+            session.coming = None;
+        }
+        if !is_unwanted {
+            if flags.end {
+                session.answers.push_back(Answer::Whole { id, flags, transfer, length });
+                let (link, file) = (session.link, None);
+                self.events.push_back(Event::Whole { link, transfer: id, file });
+                self.statistics.received += 1;
+            } else {
+                session.answers.push_back(Answer::Ack { flags, transfer, length });
+            }
+            session.answer();
+            if session.answers.len() >= most && !session.is_paused {
+                session.is_paused = true;
+                self.effects.push_back(Effect::PauseRead { path });
+            }
+        }
+        self.ready.insert(path);
+        self.end_if_done(path);
+    }
+
+    /// A message, or the beginning of one; whether what follows can be read.
+    fn message(&mut self, now: Time, path: PathId, octets: &mut &[u8]) -> bool {
+        let bounds = self.config.limits.messages;
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        if session.phase == Phase::Contact {
+            return self.contact_header(path, octets);
+        }
+        if session.phase == Phase::Securing {
+            // It came in the clear behind the contact header, and is none of TLS.
+            return false;
+        }
+        let had = session.beginning.len();
+        // What begins a message is gathered; it is read where it is if it is whole.
+        let gathered: Vec<u8>;
+        let input: &[u8] = if had == 0 {
+            octets
+        } else {
+            session.beginning.extend_from_slice(octets);
+            gathered = std::mem::take(&mut session.beginning);
+            &gathered
+        };
+        match Message::decode(input, &bounds) {
+            Ok(Some((message, len))) => {
+                *octets = &octets[len - had..];
+                self.told(now, path, &message, input[0])
+            }
+            Ok(None) => {
+                let rest = input.to_vec();
+                *octets = &[];
+                if let Some(session) = self.sessions.get_mut(&path) {
+                    session.beginning = rest;
+                }
+                true
+            }
+            Err(_) => {
+                self.fault(path, "a message that cannot be read");
+                false
+            }
+        }
+    }
+
+    fn contact_header(&mut self, path: PathId, octets: &mut &[u8]) -> bool {
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        let had = session.beginning.len();
+        let missing = CONTACT_LEN - had;
+        let here = octets.len().min(missing);
+        session.beginning.extend_from_slice(&octets[..here]);
+        *octets = &octets[here..];
+        let header = match ContactHeader::decode(&session.beginning) {
+            Ok(Some(header)) => header,
+            Ok(None) => return true,
+            Err(_) => {
+                // A peer of another version is told ours (§4.3), a stranger nothing.
+                self.fault(path, "no contact header of version 4");
+                return false;
+            }
+        };
+        session.beginning.clear();
+        session.peer_can_tls = header.can_tls;
+        if !session.is_active {
+            let mut session = self.sessions.remove(&path).expect("it is here");
+            self.contact(&mut session);
+            self.sessions.insert(path, session);
+        }
+        self.ready.insert(path);
+        let both = header.can_tls && self.config.tls != Tls::Never;
+        if both {
+            return self.secure(path, octets);
+        }
+        if self.config.tls == Tls::Always {
+            self.fault(path, "a peer without TLS, which is demanded here");
+            return false;
+        }
+        self.begin_session(path);
+        true
+    }
+
+    fn begin_session(&mut self, path: PathId) {
+        if let Some(mut session) = self.sessions.remove(&path) {
+            self.init(&mut session);
+            self.sessions.insert(path, session);
+            self.ready.insert(path);
+        }
+    }
+
+    fn secure(&mut self, path: PathId, octets: &mut &[u8]) -> bool {
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        session.phase = Phase::Securing;
+        let peer = self.config.peers.get(&session.link);
+        let server_name = peer.filter(|_| session.is_active).map(|peer| peer.server_name.clone());
+        let early = Bytes::copy_from_slice(octets);
+        *octets = &[];
+        session.secures = Some((server_name, early));
+        true
+    }
+
+    /// TLS is established.
+    pub(super) fn secured(&mut self, path: PathId, names: Vec<String>) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        if session.phase == Phase::Securing {
+            session.names = names;
+            self.begin_session(path);
+        }
+    }
+
+    /// Takes a message; whether what follows can be read.
+    fn told(&mut self, now: Time, path: PathId, message: &Message<'_>, first: u8) -> bool {
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        match (session.phase, message) {
+            (Phase::Init, Message::Init(init)) => return self.init_came(now, path, init),
+            (Phase::Established, Message::Segment(segment)) => {
+                return self.segment_begins(path, segment);
+            }
+            (Phase::Established, Message::Ack { flags, transfer, .. }) => {
+                self.acknowledged(path, *flags, *transfer);
+            }
+            (Phase::Established, Message::Refuse { reason, transfer }) => {
+                self.refused(path, *reason, *transfer);
+            }
+            (_, Message::Keepalive) => {}
+            (_, Message::Terminate { reason, .. }) => {
+                session.ends.1 = true;
+                let reason = *reason;
+                if session.ends.0 {
+                    self.end_if_done(path);
+                } else {
+                    self.end(now, path, reason);
+                }
+            }
+            (_, Message::Reject { .. }) => {
+                self.fault(path, "the peer did not understand a message");
+                return false;
+            }
+            (_, Message::Unknown { .. }) => {
+                // Where it ends nobody knows, so nothing that follows can be read (§5.1.2).
+                let reason = RejectReason::TypeUnknown;
+                session.say(&Message::Reject { reason, header: first });
+                self.fault(path, "a message of an unknown type");
+                return false;
+            }
+            (
+                Phase::Contact | Phase::Securing | Phase::Init | Phase::Established,
+                Message::Init(_)
+                | Message::Segment(_)
+                | Message::Ack { .. }
+                | Message::Refuse { .. },
+            ) => {
+                let reason = RejectReason::Unexpected;
+                session.say(&Message::Reject { reason, header: first });
+                self.fault(path, "a message that does not belong there");
+                return false;
+            }
+        }
+        true
+    }
+
+    fn init_came(&mut self, now: Time, path: PathId, init: &SessionInit<'_>) -> bool {
+        // An extension that must be known is not known here: there are none yet.
+        if init.extensions.iter().any(|item| item.is_critical) || init.segment_mru == 0 {
+            self.end(now, path, TermReason::ContactFailure);
+            self.fault(path, "session parameters that do not fit");
+            return false;
+        }
+        self.established(now, path, init);
+        true
+    }
+
+    fn segment_begins(&mut self, path: PathId, segment: &Segment<'_>) -> bool {
+        let Segment { flags, transfer, extensions, length } = *segment;
+        let (mru, most) = (self.config.segment_mru, self.config.transfer_mru);
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        let follows = match session.coming {
+            // What was refused need not be ended (§5.2.4).
+            Some(coming) if flags.start => coming.is_unwanted,
+            Some(coming) => coming.transfer == transfer,
+            None => flags.start,
+        };
+        if !follows || length > mru {
+            self.fault(path, "a segment that does not belong there, or is too long");
+            return false;
+        }
+        if flags.start {
+            let id = TransferId(self.next_transfer);
+            self.next_transfer += 1;
+            let said = extensions.transfer_length();
+            let octets = said.or(flags.end.then_some(length));
+            let unknown = extensions.iter().any(|i| i.is_critical && i.kind != TRANSFER_LENGTH);
+            let refused = if unknown {
+                Some(RefuseReason::ExtensionFailure)
+            } else if octets.is_some_and(|octets| octets > most) {
+                Some(RefuseReason::NoResources)
+            } else if session.ends.0 {
+                Some(RefuseReason::SessionTerminating)
+            } else {
+                None
+            };
+            let is_unwanted = refused.is_some();
+            session.coming = Some(Coming { id, transfer, received: 0, is_unwanted });
+            let link = session.link;
+            match refused {
+                Some(reason) => {
+                    session.answers.push_back(Answer::Refuse { reason, transfer });
+                    session.answer();
+                    self.ready.insert(path);
+                }
+                None => self.events.push_back(Event::Begins { link, transfer: id, octets }),
+            }
+        }
+        self.segment_follows(path, flags, length, most)
+    }
+
+    fn segment_follows(
+        &mut self,
+        path: PathId,
+        flags: SegmentFlags,
+        length: u64,
+        most: u64,
+    ) -> bool {
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        if session.coming.is_some_and(|coming| coming.received.saturating_add(length) > most) {
+            self.fault(path, "a bundle that is longer than was agreed");
+            return false;
+        }
+        session.segment = Some((length, flags));
+        self.segment_ends(path);
+        true
+    }
+
+    fn acknowledged(&mut self, path: PathId, flags: SegmentFlags, transfer: u64) {
+        if !flags.end {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let link = session.link;
+        let of = |s: &super::Sending| s.transfer == transfer && s.is_out;
+        let Some(at) = session.sending.iter().position(of) else { return };
+        let Some(sending) = session.sending.remove(at) else { return };
+        self.leave(&sending);
+        self.statistics.sent += 1;
+        self.tell_sent(link, sending.tag, Outcome::Acknowledged);
+        self.ready.insert(path);
+        self.end_if_done(path);
+    }
+
+    fn refused(&mut self, path: PathId, reason: RefuseReason, transfer: u64) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let link = session.link;
+        let of = |s: &super::Sending| s.transfer == transfer && s.sent > 0;
+        let Some(at) = session.sending.iter().position(of) else { return };
+        // Nothing more of it is sent; the next transfer begins with a segment of its own (§5.2.4).
+        let Some(sending) = session.sending.remove(at) else { return };
+        self.leave(&sending);
+        self.tell_sent(link, sending.tag, Outcome::Refused(refusal(reason)));
+        self.ready.insert(path);
+        self.end_if_done(path);
+    }
+
+    /// The agent has decided on a bundle.
+    pub(super) fn decided(&mut self, link: LinkId, id: TransferId, why: Option<Refusal>) {
+        let Some(path) = self.paths.get(&link).copied() else { return };
+        let most = self.config.limits.unanswered;
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        if !session.decide(id, why)
+            && let Some(why) = why
+            && let Some(coming) = &mut session.coming
+            && coming.id == id
+            && !coming.is_unwanted
+        {
+            coming.is_unwanted = true;
+            let (reason, transfer) = (reason(why), coming.transfer);
+            session.answers.push_back(Answer::Refuse { reason, transfer });
+            session.answer();
+        }
+        if session.is_paused && !session.is_held && session.answers.len() < most / 2 {
+            session.is_paused = false;
+            self.effects.push_back(Effect::ResumeRead { path });
+        }
+        self.ready.insert(path);
+        self.end_if_done(path);
+    }
+
+    /// The agent wants nothing more of a peer for now, or something again.
+    pub(super) fn hold(&mut self, link: LinkId, is_held: bool) {
+        let Some(path) = self.paths.get(&link).copied() else { return };
+        let most = self.config.limits.unanswered;
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        session.is_held = is_held;
+        let pauses = is_held || session.answers.len() >= most;
+        if pauses != session.is_paused {
+            session.is_paused = pauses;
+            let effect =
+                if pauses { Effect::PauseRead { path } } else { Effect::ResumeRead { path } };
+            self.effects.push_back(effect);
+        }
+    }
+
+    /// A peer that sends no more has ended, whether it said so or not.
+    pub(super) fn read_closed(&mut self, now: Time, path: PathId) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        if session.ends.1 {
+            session.is_over = true;
+            self.ready.insert(path);
+            return;
+        }
+        self.effects.push_back(Effect::ClosePath { path });
+        self.stream_down(now, path, "the peer closed the stream");
+    }
+}

@@ -1,0 +1,181 @@
+//! A session over one stream.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use engine::Time;
+use wire::tcpcl4::{Message, RefuseReason, SegmentFlags};
+
+use super::super::layer::{LinkId, Refusal, TransferId};
+use super::sending::Sending;
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The peer's contact header is awaited.
+    Contact,
+    /// TLS is being established.
+    Securing,
+    /// The peer's SESS_INIT is awaited.
+    Init,
+    /// Bundles cross.
+    Established,
+}
+
+/// A bundle that comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coming {
+    pub(super) id: TransferId,
+    pub(super) transfer: u64,
+    pub(super) received: u64,
+    /// Nobody wants it: what still comes of it is thrown away.
+    pub(super) is_unwanted: bool,
+}
+
+/// An answer to a segment. They leave in the order of the segments (RFC 9174 §5.2.3).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    Ack {
+        flags: SegmentFlags,
+        transfer: u64,
+        length: u64,
+    },
+    /// It waits for the agent.
+    Whole {
+        id: TransferId,
+        flags: SegmentFlags,
+        transfer: u64,
+        length: u64,
+    },
+    Refuse {
+        reason: RefuseReason,
+        transfer: u64,
+    },
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) link: LinkId,
+    pub(super) is_active: bool,
+    pub(super) phase: Phase,
+    pub(super) peer_can_tls: bool,
+    /// The stream is to be secured when what is to be sent in the clear has gone: the name that the peer's certificate must carry,
+    /// and what came of TLS already.
+    pub(super) secures: Option<(Option<String>, Bytes)>,
+    /// What the peer's certificate names, once the stream is secured.
+    pub(super) names: Vec<String>,
+    /// The beginning of a message.
+    pub(super) beginning: Vec<u8>,
+    /// Octets of data that are still to come of the segment under way, and its flags.
+    pub(super) segment: Option<(u64, SegmentFlags)>,
+    pub(super) coming: Option<Coming>,
+    pub(super) answers: VecDeque<Answer>,
+    pub(super) sending: VecDeque<Sending>,
+    pub(super) next_transfer: u64,
+    /// Octets that are to be sent next.
+    pub(super) out: VecDeque<Bytes>,
+    pub(super) is_blocked: bool,
+    pub(super) is_paused: bool,
+    /// The agent wants nothing more for now.
+    pub(super) is_held: bool,
+    pub(super) segment_mru: u64,
+    pub(super) keepalive_s: u16,
+    pub(super) last_sent: Time,
+    pub(super) last_received: Time,
+    /// SESS_TERM was sent; was received.
+    pub(super) ends: (bool, bool),
+    /// What is to be sent goes out, and then the stream is given up.
+    pub(super) is_over: bool,
+}
+
+impl Session {
+    pub(super) fn new(link: LinkId, is_active: bool, now: Time) -> Self {
+        Self {
+            link,
+            is_active,
+            phase: Phase::Contact,
+            peer_can_tls: false,
+            secures: None,
+            names: Vec::new(),
+            beginning: Vec::new(),
+            segment: None,
+            coming: None,
+            answers: VecDeque::new(),
+            sending: VecDeque::new(),
+            next_transfer: 0,
+            out: VecDeque::new(),
+            is_blocked: false,
+            is_paused: false,
+            is_held: false,
+            segment_mru: 0,
+            keepalive_s: 0,
+            last_sent: now,
+            last_received: now,
+            ends: (false, false),
+            is_over: false,
+        }
+    }
+
+    /// Sends a message that has no data behind it.
+    pub(super) fn say(&mut self, message: &Message<'_>) {
+        let octets = message.to_vec().expect("a message without extensions has a form");
+        self.out.push_back(octets.into());
+    }
+
+    /// Sends the answers that nobody has to wait for any more.
+    pub(super) fn answer(&mut self) {
+        while let Some(answer) = self.answers.front() {
+            let message = match *answer {
+                Answer::Whole { .. } => return,
+                Answer::Ack { flags, transfer, length } => Message::Ack { flags, transfer, length },
+                Answer::Refuse { reason, transfer } => Message::Refuse { reason, transfer },
+            };
+            self.answers.pop_front();
+            self.say(&message);
+        }
+    }
+
+    /// The agent has decided on a bundle that came whole; whether there was one.
+    pub(super) fn decide(&mut self, id: TransferId, refusal: Option<Refusal>) -> bool {
+        let waits =
+            |answer: &&mut Answer| matches!(answer, Answer::Whole { id: of, .. } if *of == id);
+        let Some(answer) = self.answers.iter_mut().find(waits) else { return false };
+        if let Answer::Whole { flags, transfer, length, .. } = *answer {
+            *answer = match refusal {
+                None => Answer::Ack { flags, transfer, length },
+                Some(why) => Answer::Refuse { reason: reason(why), transfer },
+            };
+        }
+        self.answer();
+        true
+    }
+
+    /// Octets that wait to be sent.
+    pub(super) fn waiting(&self) -> usize {
+        self.out.iter().map(Bytes::len).sum()
+    }
+}
+
+/// The code of a refusal.
+pub(super) const fn reason(why: Refusal) -> RefuseReason {
+    match why {
+        Refusal::Completed => RefuseReason::Completed,
+        Refusal::NoResources => RefuseReason::NoResources,
+        Refusal::Retransmit => RefuseReason::Retransmit,
+        Refusal::NotAcceptable => RefuseReason::NotAcceptable,
+    }
+}
+
+/// What a code means for the bundle.
+pub(super) const fn refusal(reason: RefuseReason) -> Refusal {
+    match reason {
+        RefuseReason::Completed => Refusal::Completed,
+        RefuseReason::Retransmit => Refusal::Retransmit,
+        RefuseReason::NotAcceptable | RefuseReason::ExtensionFailure => Refusal::NotAcceptable,
+        RefuseReason::NoResources
+        | RefuseReason::Unknown
+        | RefuseReason::SessionTerminating
+        | RefuseReason::Other(_) => Refusal::NoResources,
+    }
+}
