@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod contacts;
 pub mod layer;
+pub mod node;
 pub mod routes;
 pub mod tcpcl;
 #[cfg(test)]

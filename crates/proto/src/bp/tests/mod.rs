@@ -1,5 +1,6 @@
 mod agent;
 mod chance;
 mod contacts;
+mod nodes;
 mod routes;
 mod world;

@@ -1,0 +1,229 @@
+//! Nodes with layers over streams that cut where they like, and break.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use engine::{
+    Effect, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
+};
+use wire::bp7::BundleId;
+
+use super::super::agent::{Agent, Config, DeliveryId, Indication, LinkRef, SendRequest};
+use super::super::layer::{Command, Content, LinkId};
+use super::super::node::{Node, Paths};
+use super::super::tcpcl::{self, Peer, Tcpcl};
+use super::world::{chain, endpoint, node};
+
+/// The stream from one node to another: who opened it calls it by the other's number, and so does the other.
+fn path(to: usize) -> PathId {
+    PathId(100 + to as u32)
+}
+
+struct Place {
+    node: Node,
+    store: MemoryStore,
+    taken: Vec<(BundleId, usize)>,
+    stored: Vec<BundleId>,
+    offered: Vec<(DeliveryId, BundleId, Content)>,
+}
+
+struct World {
+    now: Time,
+    places: Vec<Place>,
+    /// Octets on their way, by who sent them and to whom.
+    streams: BTreeMap<(usize, usize), VecDeque<u8>>,
+    /// Streams that are being opened, by who asked.
+    opening: Vec<(usize, usize)>,
+    rng: Rng,
+}
+
+impl World {
+    fn new(count: usize, seed: u64) -> Self {
+        let now = Time::from_secs(1);
+        let places = (0..count).map(|at| {
+            let mut layer = tcpcl::Config { node: node(at), ..tcpcl::Config::default() };
+            let mut links = BTreeMap::new();
+            let mut paths = Paths { streams: Some(0), ..Paths::default() };
+            // Each opens the stream to the one on its right.
+            if at + 1 < count {
+                let link = LinkId(at as u32 + 1);
+                let peer = Peer { path: path(at + 1), server_name: String::new() };
+                layer.peers.insert(link, peer);
+                links.insert(LinkRef { layer: 0, link }, node(at + 1));
+                paths.known.insert(path(at + 1), 0);
+            }
+            let config = Config { links, ..chain(count, at, true) };
+            let agent = Agent::new(config, Rng::new(seed, "agent"));
+            let node = Node::new(agent, vec![Box::new(Tcpcl::new(layer))], paths);
+            let store = MemoryStore::new();
+            let (taken, stored, offered) = (Vec::new(), Vec::new(), Vec::new());
+            Place { node, store, taken, stored, offered }
+        });
+        let places = places.collect();
+        let (streams, opening) = (BTreeMap::new(), Vec::new());
+        let rng = Rng::new(seed, "streams");
+        let mut world = Self { now, places, streams, opening, rng };
+        for at in 0..count {
+            let register = |agent: &mut Agent| agent.register(&endpoint(at));
+            world.places[at].node.with_agent(now, register).expect("it is nobody's");
+            let open = Command::Open { link: LinkId(at as u32 + 1) };
+            world.places[at].node.command(now, 0, open);
+            world.drain(at);
+        }
+        world
+    }
+
+    fn up(&mut self, a: usize, b: usize) {
+        for (at, to) in [(a, b), (b, a)] {
+            self.streams.insert((at, to), VecDeque::new());
+        }
+        for (at, to) in [(a, b), (b, a)] {
+            let up = PathEvent::Up(PathInfo::stream());
+            self.places[at].node.handle_input(self.now, Input::Path(path(to), up));
+            self.drain(at);
+        }
+    }
+
+    fn down(&mut self, a: usize, b: usize) {
+        if self.streams.remove(&(a, b)).is_none() {
+            return;
+        }
+        self.streams.remove(&(b, a));
+        for (at, to) in [(a, b), (b, a)] {
+            self.places[at].node.handle_input(self.now, Input::Path(path(to), PathEvent::Down));
+            self.drain(at);
+        }
+    }
+
+    fn drain(&mut self, at: usize) {
+        loop {
+            let mut some = false;
+            let mut tx = TxBuf::new(1);
+            let place = &mut self.places[at];
+            if let Some(transmit) = place.node.poll_transmit(self.now, &mut tx) {
+                some = true;
+                let to = (transmit.path.0 - 100) as usize;
+                if let Some(stream) = self.streams.get_mut(&(at, to)) {
+                    stream.extend(tx.bytes());
+                }
+            }
+            while let Some(effect) = place.node.poll_effect() {
+                some = true;
+                match effect {
+                    Effect::Store(effect) => {
+                        if let Some((ticket, answer)) = place.store.execute(effect) {
+                            place.node.handle_input(self.now, Input::Done(ticket, answer));
+                        }
+                    }
+                    Effect::OpenPath { path } => self.opening.push((at, (path.0 - 100) as usize)),
+                    Effect::ClosePath { path } | Effect::ResetPath { path } => {
+                        let to = (path.0 - 100) as usize;
+                        self.streams.remove(&(at, to));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            while let Some(indication) = place.node.poll_indication() {
+                some = true;
+                match indication {
+                    Indication::Delivered { delivery, id, payload, .. } => {
+                        place.offered.push((delivery, id, payload));
+                    }
+                    Indication::Stored { id } => place.stored.push(id),
+                    _ => {}
+                }
+            }
+            for (delivery, id, content) in std::mem::take(&mut place.offered) {
+                some = true;
+                let len = content.len() as usize;
+                let confirm = |agent: &mut Agent| agent.confirm(self.now, delivery);
+                place.node.with_agent(self.now, confirm).expect("it was handed over");
+                place.taken.push((id, len));
+            }
+            if !some {
+                return;
+            }
+        }
+    }
+
+    /// A piece of a stream arrives; whether there was one.
+    fn carry(&mut self) -> bool {
+        let full = self.streams.iter().filter(|(_, octets)| !octets.is_empty());
+        let full: Vec<(usize, usize)> = full.map(|(ends, _)| *ends).collect();
+        if full.is_empty() {
+            return false;
+        }
+        let (from, to) = full[self.rng.below(full.len() as u64) as usize];
+        let stream = self.streams.get_mut(&(from, to)).expect("it is there");
+        let most = stream.len().min(20_000) as u64;
+        let piece = 1 + self.rng.below(most) as usize;
+        let octets: Vec<u8> = stream.drain(..piece).collect();
+        let receive = Receive::datagram(path(from), &octets);
+        self.places[to].node.handle_input(self.now, Input::Receive(receive));
+        self.drain(to);
+        true
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        for (a, b) in std::mem::take(&mut self.opening) {
+            self.up(a, b);
+        }
+        for at in 0..self.places.len() {
+            self.places[at].node.handle_timeout(self.now);
+            self.drain(at);
+            let after = self.places[at].node.poll_timeout();
+            assert!(after.is_none_or(|deadline| deadline.at > self.now), "{after:?}");
+        }
+    }
+}
+
+#[test]
+fn bundles_cross_streams_that_break() {
+    for seed in 0..60 {
+        let count = 2 + (seed % 3) as usize;
+        let mut world = World::new(count, seed);
+        let mut lengths = BTreeMap::new();
+        for step in 0..300u64 {
+            match world.rng.below(40) {
+                0 | 1 => {
+                    let from = world.rng.below(count as u64) as usize;
+                    let to = (from + 1) % count;
+                    let len = world.rng.below(60_000) as usize;
+                    let request = SendRequest::new(endpoint(to), vec![step as u8; len]);
+                    let now = world.now;
+                    let send = |agent: &mut Agent| agent.send(now, request);
+                    let id = world.places[from].node.with_agent(now, send).unwrap();
+                    lengths.insert(id, (to, len));
+                    world.drain(from);
+                }
+                2 => {
+                    let a = world.rng.below(count as u64 - 1) as usize;
+                    world.down(a, a + 1);
+                }
+                3..6 => world.pass(Duration::from_millis(700)),
+                _ => {
+                    world.carry();
+                }
+            }
+        }
+        for _ in 0..120 {
+            while world.carry() {}
+            world.pass(Duration::from_secs(10));
+        }
+        for (id, (to, len)) in &lengths {
+            let taken: Vec<usize> = world.places[*to]
+                .taken
+                .iter()
+                .filter(|(of, _)| of == id)
+                .map(|(_, len)| *len)
+                .collect();
+            assert_eq!(taken, [*len], "seed {seed}: {id:?} to {to}");
+        }
+        let held: usize =
+            world.places.iter().map(|place| place.node.agent().statistics().bundles).sum();
+        assert_eq!(held, 0, "seed {seed}");
+        let stored: usize = world.places.iter().map(|place| place.stored.len()).sum();
+        assert_eq!(stored, lengths.len());
+    }
+}
