@@ -14,6 +14,12 @@ use crate::{Clock, TunStatistics};
 /// The most packets of a batch.
 pub(crate) const SEGMENTS_MAX: usize = 64;
 
+/// A buffer for what goes to an interface: a packet as long as IP has them fits, longer than any UDP
+/// datagram.
+pub(crate) fn batch() -> TxBuf {
+    TxBuf::with_limits(SEGMENTS_MAX, PACKET_MAX)
+}
+
 /// What reading gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {

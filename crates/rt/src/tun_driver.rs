@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{Effect, EffectError, Engine, Input, PathEvent, PathId, Time, Transmit, TxBuf};
 
 use crate::interface::Condition;
-use crate::port::{Port, Read, SEGMENTS_MAX};
+use crate::port::{self, Port, Read};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
 use crate::{Clock, Control, Ready, Waker};
@@ -77,7 +77,7 @@ impl<E: Engine> TunDriver<E> {
             clock: Clock::start(),
             port: Port::open(tun, name, Self::PATH)?,
             waker,
-            tx: TxBuf::new(SEGMENTS_MAX),
+            tx: port::batch(),
             held: None,
         })
     }
@@ -252,5 +252,16 @@ impl<E: Engine> TunDriver<E> {
             self.waker.wait_also(&self.port, news, interest, Some(until.since(now)))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_packet_of_ip_begins_a_batch() {
+        let mut tx = port::batch();
+        assert_eq!(tx.push(65_535).map(|packet| packet.len()), Some(65_535));
     }
 }
