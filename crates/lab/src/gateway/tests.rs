@@ -129,6 +129,7 @@ fn what_is_wrong_is_named_with_its_remedy() {
         ("[wan.kernel]\ncongestion = \"\"", "wan.kernel.congestion"),
         ("[wan.own]\nprofile = \"modem\"", "did you mean \"modern\"?"),
         ("[wan.own]\ntcp = { mss = 3 }", "tcp.mss"),
+        ("[wan.own]\ntcp = { rto = { min = \"2 s\", max = \"1 s\" } }", "tcp.rto.min is 2 s"),
         ("[wan.own]\nrate = \"8 Mbit/s\"", "scps-rate"),
         ("[wan.own]\ndevice = \"a b\"", "wan.own.device"),
         ("[wan.own]\n[wan.kernel]\nmss = 1000", "`kernel` and `own`"),

@@ -352,6 +352,13 @@ impl TcpSettings {
                 super::not_often(key, given)?;
             }
             rto.apply_fields(&mut options.timeouts);
+            let (min, max) = (Span(options.timeouts.min), Span(options.timeouts.max));
+            if min > max {
+                return Err(SpecError::invalid(format!(
+                    "tcp.rto.min is {min} and tcp.rto.max {max}; the least must not be above the \
+                     most: set both"
+                )));
+            }
         }
         match &self.scps {
             None => {}

@@ -19,9 +19,10 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
+    /// With a least time-out above the most, the least counts.
     pub(crate) fn new(timeouts: Timeouts) -> Self {
         Self {
-            timeouts,
+            timeouts: Timeouts { max: timeouts.max.max(timeouts.min), ..timeouts },
             smoothed: None,
             variation: Duration::ZERO,
             least: None,
@@ -74,7 +75,7 @@ impl Rtt {
     pub(crate) fn base(&self) -> Duration {
         let Some(smoothed) = self.smoothed else { return self.timeouts.initial };
         let margin = (self.variation * 4).max(self.timeouts.margin);
-        (smoothed + margin).clamp(self.timeouts.min, self.timeouts.max)
+        smoothed.saturating_add(margin).clamp(self.timeouts.min, self.timeouts.max)
     }
 
     /// Doubles the time-out.
@@ -180,6 +181,20 @@ mod tests {
         (0..50).for_each(|_| many.sample(millis(200), 50));
         let (one, many) = (one.smoothed().unwrap(), many.smoothed().unwrap());
         assert!(one.abs_diff(many) < millis(1), "{one:?} {many:?}");
+    }
+
+    #[test]
+    fn no_bounds_make_it_panic() {
+        let bounds = [Duration::ZERO, millis(1), millis(60_000), Duration::MAX];
+        for (min, max) in bounds.into_iter().flat_map(|min| bounds.map(|max| (min, max))) {
+            let mut rtt = Rtt::new(Timeouts { initial: max, min, max, margin: max });
+            for _ in 0..3 {
+                rtt.sample(millis(100), 1);
+                rtt.back_off();
+                let timeout = rtt.timeout();
+                assert!(min <= timeout && timeout <= min.max(max), "{min:?} {max:?} {timeout:?}");
+            }
+        }
     }
 
     #[test]

@@ -149,6 +149,11 @@ fn fate(rng: &mut Rng) -> Fate {
 
 /// One conversation. `Err` says what went wrong.
 pub(super) fn converse(seed: u64) -> Result<(), String> {
+    converse_with(seed, |_| {})
+}
+
+/// The same with options that `change` has changed, at both ends.
+fn converse_with(seed: u64, mut change: impl FnMut(&mut Options)) -> Result<(), String> {
     let mut rng = Rng::new(seed, "conversation");
     // A time-out may be longer than the usual 2 MSL, after which a FIN that is sent again is reset.
     let time_wait = Duration::from_secs(1000);
@@ -163,7 +168,9 @@ pub(super) fn converse(seed: u64) -> Result<(), String> {
     world.fate = fate(&mut rng);
     let mtu = pick(&mut rng, &[1500, 1500, 576, 9000, 200]);
     (0..2).for_each(|host| world.up(host, mtu));
-    let [first, second] = [options(&mut rng), options(&mut rng)];
+    let [mut first, mut second] = [options(&mut rng), options(&mut rng)];
+    change(&mut first);
+    change(&mut second);
     let cookies = pick(&mut rng, &[Cookies::Never, Cookies::WhenFull, Cookies::Always]);
     // Small windows carry little in a round trip.
     let small = [&first, &second]
@@ -211,6 +218,20 @@ fn converse_all(seeds: std::ops::Range<u64>) {
 #[test]
 fn any_conversation_ends_well() {
     converse_all(0..300);
+}
+
+#[test]
+fn conversations_whose_least_time_out_is_above_the_most_end_well() {
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed, "time-outs");
+        let ended = converse_with(seed, |options| {
+            options.timeouts.min = Duration::from_millis(pick(&mut rng, &[2_000, 12_000]));
+            options.timeouts.max = Duration::from_millis(pick(&mut rng, &[0, 100, 1_000]));
+            // A time-out that does not grow has many retries in the same time.
+            (options.syn_retries, options.retries) = (10_000, 10_000);
+        });
+        assert_eq!(ended, Ok(()), "seed {seed}");
+    }
 }
 
 /// A time-out shorter than the round trip that stays as it is; an acknowledgment that leaves a rate too
