@@ -67,6 +67,10 @@ fn unknown_names() {
     refused(&["emu", "compare", "--tool", "scpp"], &["no tool \"scpp\"", &scp, "sftp"]);
     let cfdp = did_you_mean("cfdp");
     refused(&["emu", "compare", "--protocol", "cfpd"], &["no protocol \"cfpd\"", &cfdp]);
+    let own = ["emu", "compare", "--protocol", "sftp"];
+    refused(&own, &["sftp runs in the simulator", "use --tool sftp"]);
+    let here = ["emu", "compare", "--protocol", "telnet"];
+    refused(&here, &["telnet runs in the simulator"]);
     refused(&["emu", "run", "/no/such.toml"], &["/no/such.toml: "]);
 }
 

@@ -80,6 +80,8 @@ fn files_arrive_whole_with_every_option_switched() {
         "--congestion reno",
         "--congestion newreno",
         "--congestion vegas",
+        "--congestion vegas-paper",
+        "--congestion vegas-scps",
         "--congestion bic",
         "--congestion cubic-rfc9438",
         "--congestion bbr",
@@ -92,11 +94,12 @@ fn files_arrive_whole_with_every_option_switched() {
         "--sack off",
         "--duplicate-sack off",
         "--rack off",
-        "--tail-loss-probe on",
+        "--tail-loss-probe off",
         "--limited-transmit off",
         "--undo off",
         "--ecn on",
         "--nagle off",
+        "--minshall off",
         "--pacing on",
         "--ack-every 1",
         "--quick-acks 0",
@@ -105,13 +108,19 @@ fn files_arrive_whole_with_every_option_switched() {
         "--after-pause restart",
         "--send-buffer 64KiB",
         "--receive-buffer 64KiB",
+        "--rto-min 1s",
+        "--rto-max 1s",
+        "--rto-initial 3s",
+        "--keep-alive 1s",
         "--robust off",
         "--ack-every 0",
         "--scps",
+        "--scps --snack off",
         "--scps --assume corruption",
         "--scps --compress-headers",
         "--scps --snack bits --route-rate 500Mbit/s",
         "--mtu 9000",
+        "--mtu 65535",
         "--mtu 576",
         "--timestamps off --sack off --window-scale off",
         "--address fd00:9::2/64 --kernel fd00:9::1",
@@ -295,6 +304,18 @@ fn what_cannot_be_is_said_with_its_remedy() {
     assert!(error.contains("same family"), "{error}");
     let (code, error) = said(&["send", "/there/is/none", "10.9.0.1:9"]);
     assert_eq!(code, Some(2), "{error}");
+    let (code, error) = said(&["listen", "9", "--rto-max", "100 ms"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("--rto-min 200 ms is above --rto-max 100 ms"), "{error}");
+    let (code, error) = said(&["listen", "9", "--json", "/there/is/none"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("/there/is/none"), "{error}");
+    let output = Command::new(SLOWLIGHT).args(["tcp", "send", "--help"]).output().unwrap();
+    let help = text(&output.stdout);
+    let (_, scps) = help.split_once("SCPS-TP:").unwrap();
+    for option in ["--robust", "--timeout", "--json", "--quiet"] {
+        assert!(help.contains(option) && !scps.contains(option), "{help}");
+    }
     if possible() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--clear-groups", SLOWLIGHT, "tcp", "listen", "9"]);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use emu::{Bounds, Stage, World};
 use lab::adapter::{Adapter, Adapters};
@@ -194,7 +194,13 @@ impl Args {
         for protocol in &self.protocol {
             let name = protocol.to_string();
             if protocol.kind.family() == Family::OverTcp {
-                bail!("{name} runs in the simulator: slowlight compare; here, use --tool ftp");
+                let kind = protocol.kind.name();
+                let instead = match adapters.find(kind) {
+                    Ok(_) => format!("; here, use --tool {kind}"),
+                    Err(_) => String::new(),
+                };
+                let message = format!("{name} runs in the simulator: slowlight compare{instead}");
+                return Err(Usage(message).into());
             }
             if let Some(Contender::Tool(_)) = contenders.get(&name) {
                 let message = format!("{name}: an adapter has the name of a protocol; rename it");

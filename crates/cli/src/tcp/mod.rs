@@ -10,7 +10,7 @@ mod streams;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -107,19 +107,19 @@ struct Common {
     tcp: TcpOptions,
 
     /// The checks of RFC 5961 on resets and SYNs within a connection
-    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    #[arg(long, value_name = "ON|OFF", default_value = "on", help_heading = "TCP")]
     robust: Switch,
 
     /// Reset the connection after so long
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = None::<&str>)]
     timeout: Option<Span>,
 
     /// Write the statistics as JSON into this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = None::<&str>)]
     json: Option<PathBuf>,
 
     /// Say nothing but errors
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = None::<&str>)]
     quiet: bool,
 }
 
@@ -161,6 +161,8 @@ fn both(waker: &Waker) -> Result<(Source, Sink)> {
 
 impl Common {
     fn carry_out(&self, mut relay: Relay, waker: Waker) -> Result<ExitCode> {
+        let options = self.tcp.options()?;
+        let json = self.json.as_deref().map(Report::open).transpose().map_err(transfer::usage)?;
         let stop = transfer::stop_flag()?;
         let tun = self.device.open()?;
         let own = self.device.address.address;
@@ -168,7 +170,7 @@ impl Common {
             Config { addresses: vec![own], robust: self.robust.into(), ..Config::default() };
         let stack = Stack::new(config, rt::entropy()?);
         let mut driver = TunDriver::new(tun, &self.device.device, stack, waker)?;
-        let (local, options) = (SocketAddr::new(own, 0), self.tcp.options());
+        let local = SocketAddr::new(own, 0);
         let mut refused = None;
         let (mut begun, mut stopped) = (false, false);
         let limit = self.timeout.map(Span::duration);
@@ -211,7 +213,9 @@ impl Common {
             outcome.reason = None;
         }
         self.say(&report::text(&outcome, &packets));
-        self.write_json(&report::value(&outcome, &packets, &statistics))?;
+        if let Some(json) = json {
+            json.write(&report::value(&outcome, &packets, &statistics))?;
+        }
         finish(&outcome)
     }
 
@@ -221,15 +225,26 @@ impl Common {
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
+}
 
-    fn write_json(&self, value: &serde_json::Value) -> Result<()> {
-        let Some(path) = &self.json else { return Ok(()) };
-        let written = || -> io::Result<()> {
-            let mut file = File::create(path)?;
-            serde_json::to_writer_pretty(&mut file, value)?;
-            file.write_all(b"\n")
+/// A file for the statistics, opened before there is a connection.
+struct Report<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> Report<'a> {
+    fn open(path: &'a Path) -> Result<Self> {
+        Ok(Self { path, file: streams::kept(path)? })
+    }
+
+    fn write(mut self, value: &serde_json::Value) -> Result<()> {
+        let mut written = || -> io::Result<()> {
+            streams::emptied(&self.file)?;
+            serde_json::to_writer_pretty(&mut self.file, value)?;
+            self.file.write_all(b"\n")
         };
-        written().with_context(|| path.display().to_string())
+        written().with_context(|| self.path.display().to_string())
     }
 }
 

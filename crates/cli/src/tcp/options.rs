@@ -6,9 +6,12 @@ use clap::ValueEnum;
 use lab::quantity::{Size, Span};
 use lab::settings::tcp::Congestion;
 use proto::tcp::cc::IdleRule;
-use proto::tcp::{AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Timeouts};
+use proto::tcp::{
+    AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Profile, Timeouts,
+};
 
 use super::scps::ScpsOptions;
+use crate::Usage;
 use crate::switch::{self, Switch};
 
 /// What is sent after a loss.
@@ -118,7 +121,7 @@ pub(crate) struct TcpOptions {
     rack: Switch,
 
     /// Tail loss probes (RFC 8985)
-    #[arg(long, value_name = "ON|OFF", default_value = "off")]
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
     tail_loss_probe: Switch,
 
     /// New data for the first duplicates (RFC 3042)
@@ -215,8 +218,23 @@ pub(crate) struct TcpOptions {
 
 impl TcpOptions {
     /// As the stack has them.
-    pub(crate) fn options(&self) -> Options {
-        let base = Options::default();
+    ///
+    /// # Errors
+    ///
+    /// When the least time-out is above the most.
+    pub(crate) fn options(&self) -> Result<Options, Usage> {
+        let (min, max) = (self.rto_min, self.rto_max);
+        if min > max {
+            let message = format!(
+                "--rto-min {min} is above --rto-max {max}: lower the one or raise the other"
+            );
+            return Err(Usage(message));
+        }
+        Ok(self.unchecked())
+    }
+
+    fn unchecked(&self) -> Options {
+        let base = Profile::Modern.options();
         let recovery = match self.recovery {
             Recovery::Newreno => LossRecovery::NewReno,
             Recovery::Sack => LossRecovery::Sack6675,

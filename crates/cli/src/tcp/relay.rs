@@ -29,8 +29,10 @@ pub(super) struct Outcome {
     pub(super) reason: Option<CloseReason>,
     /// What was wrong at our side.
     pub(super) fault: Option<String>,
-    /// Octets that were sent, and received.
+    /// Octets that the peer acknowledged, and octets received.
     pub(super) octets: (u64, u64),
+    /// Whether there was a connection.
+    pub(super) connected: bool,
     /// From the connection's beginning to the end of both directions.
     pub(super) lasted: Duration,
     /// Its condition at the last look.
@@ -53,6 +55,8 @@ pub(super) struct Relay {
     listener: Option<ListenerId>,
     phase: Phase,
     source: Option<Source>,
+    /// Octets that the connection took to send.
+    taken: u64,
     /// Where to; without one, what is received is counted and forgotten.
     sink: Option<Sink>,
     begun: Time,
@@ -69,6 +73,7 @@ impl Relay {
             reason: None,
             fault: None,
             octets: (0, 0),
+            connected: false,
             lasted: Duration::ZERO,
             info: None,
         };
@@ -77,6 +82,7 @@ impl Relay {
             listener: None,
             phase: Phase::Waiting,
             source,
+            taken: 0,
             sink,
             begun: Time::ZERO,
             ended: None,
@@ -133,6 +139,7 @@ impl Relay {
                 }
                 self.phase = Phase::Open(connection);
                 self.begun = now;
+                self.connected();
                 if let Some(listener) = self.listener.take() {
                     // Nobody else is waited for: a second peer is refused.
                     let _ = stack.unlisten(now, listener);
@@ -140,6 +147,7 @@ impl Relay {
                 Some(format!("connection from {remote}"))
             }
             Indication::Connected { connection } => {
+                self.connected();
                 let remote = stack.info(connection).ok()?.remote;
                 Some(format!("connected to {remote}"))
             }
@@ -166,12 +174,17 @@ impl Relay {
         }
     }
 
+    fn connected(&mut self) {
+        self.outcome.connected = true;
+        if let Some(sink) = &self.sink {
+            sink.begin();
+        }
+    }
+
     /// Moves what can be moved.
     pub(super) fn turn(&mut self, now: Time, stack: &mut Stack) {
         let Phase::Open(connection) = self.phase else { return };
-        if let Ok(info) = stack.info(connection) {
-            self.outcome.info = Some(info);
-        }
+        self.look(stack, connection);
         self.write(now, stack, connection);
         let emptied = self.read(now, stack, connection);
         if self.outcome.fault.is_some() {
@@ -184,6 +197,12 @@ impl Relay {
                 sink.end();
             }
             self.phase = Phase::Over { until: now + self.linger() };
+        }
+    }
+
+    fn look(&mut self, stack: &Stack, connection: ConnectionId) {
+        if let Ok(info) = stack.info(connection) {
+            self.outcome.info = Some(info);
         }
     }
 
@@ -220,7 +239,7 @@ impl Relay {
                     source.consume(taken);
                     moved += taken;
                 }
-                self.outcome.octets.0 += moved as u64;
+                self.taken += moved as u64;
                 source.is_over()
             }
         };
@@ -276,6 +295,7 @@ impl Relay {
     /// Ends it at once; the peer is reset.
     pub(super) fn stop(&mut self, now: Time, stack: &mut Stack) {
         if let Phase::Open(connection) = self.phase {
+            self.look(stack, connection);
             // One that has ended meanwhile needs no reset.
             let _ = stack.abort(now, connection);
         }
@@ -283,6 +303,18 @@ impl Relay {
 
     pub(super) fn outcome(self, now: Time) -> Outcome {
         let ended = self.ended.unwrap_or(now);
-        Outcome { lasted: ended.since(self.begun), ..self.outcome }
+        // After a graceful end the peer has all of it, which the last look did not know yet.
+        let acknowledged = match self.outcome.reason {
+            Some(CloseReason::Graceful) => self.taken,
+            Some(
+                CloseReason::Refused
+                | CloseReason::Reset
+                | CloseReason::TimedOut
+                | CloseReason::Aborted,
+            )
+            | None => self.outcome.info.as_ref().map_or(0, |info| info.counts.octets_acknowledged),
+        };
+        let octets = (acknowledged, self.outcome.octets.1);
+        Outcome { octets, lasted: ended.since(self.begun), ..self.outcome }
     }
 }

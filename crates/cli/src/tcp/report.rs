@@ -18,9 +18,12 @@ fn milliseconds(duration: Duration) -> f64 {
     seconds(duration) * 1e3
 }
 
-fn goodput_bps(octets: u64, lasted: Duration) -> f64 {
-    let seconds = seconds(lasted);
-    if seconds > 0.0 { octets as f64 * 8.0 / seconds } else { 0.0 }
+/// In the busier direction; without a connection there is none.
+fn goodput_bps(outcome: &Outcome) -> Option<f64> {
+    let (sent, received) = outcome.octets;
+    let seconds = seconds(outcome.lasted);
+    let some = outcome.connected && seconds > 0.0;
+    some.then(|| sent.max(received) as f64 * 8.0 / seconds)
 }
 
 /// How a connection ended, in words.
@@ -51,13 +54,14 @@ fn name(reason: Option<CloseReason>) -> &'static str {
 pub(super) fn text(outcome: &Outcome, packets: &TunStatistics) -> String {
     let (sent, received) = outcome.octets;
     let mut text = format!(
-        "{}; {sent} octets sent, {received} received in {:.3} s",
+        "{}; {sent} octets sent and acknowledged, {received} received in {:.3} s",
         reason(outcome.reason),
         seconds(outcome.lasted),
     );
-    let most = goodput_bps(sent.max(received), outcome.lasted) / 1e6;
     // Writing to a string cannot fail.
-    let _ = write!(text, ", {most:.3} Mbit/s");
+    if let Some(most) = goodput_bps(outcome) {
+        let _ = write!(text, ", {:.3} Mbit/s", most / 1e6);
+    }
     if let Some(info) = &outcome.info {
         let _ = write!(text, "\n  {}", line(info));
     }
@@ -118,7 +122,7 @@ pub(super) fn value(outcome: &Outcome, packets: &TunStatistics, stack: &Statisti
         "octets_sent": sent,
         "octets_received": received,
         "seconds": seconds(outcome.lasted),
-        "goodput_bps": goodput_bps(sent.max(received), outcome.lasted),
+        "goodput_bps": goodput_bps(outcome),
         "connection": outcome.info.as_ref().map(connection),
         "interface": {
             "packets_sent": packets.packets_sent,

@@ -92,19 +92,16 @@ impl Source {
 }
 
 impl Sink {
-    /// Writes a file, or the standard output (`-`).
+    /// Writes a file, or the standard output (`-`). What the file holds stays until
+    /// [`Sink::begin`].
     pub(super) fn open(path: &Path, waker: Waker) -> Result<Self> {
-        let mut to: Box<dyn Write + Send> = if is_standard(path) {
-            Box::new(io::stdout())
-        } else {
-            let file = File::create(path).with_context(|| path.display().to_string())?;
-            Box::new(file)
-        };
+        let file = (!is_standard(path)).then(|| kept(path)).transpose()?;
+        let mut to = Output { file, begun: false };
         let (sender, pieces) = crossbeam_channel::bounded::<Bytes>(QUEUE);
         let (end, ended) = crossbeam_channel::bounded(1);
         std::thread::Builder::new().name("sink".to_owned()).spawn(move || {
             let written = pieces.iter().try_for_each(|piece| {
-                let written = to.write_all(&piece).and_then(|()| to.flush());
+                let written = to.write(&piece);
                 waker.wake();
                 written
             });
@@ -114,6 +111,14 @@ impl Sink {
             waker.wake();
         })?;
         Ok(Self { pieces: Some(sender), ended })
+    }
+
+    /// There is a connection: what the file held goes.
+    pub(super) fn begin(&self) {
+        if let Some(pieces) = &self.pieces {
+            // The queue is empty before the first piece, and a writer that is gone says why.
+            let _ = pieces.try_send(Bytes::new());
+        }
     }
 
     /// Takes a piece as long as [`PIECE`] at most, if there is room; else it stays where it is.
@@ -140,7 +145,74 @@ impl Sink {
     }
 }
 
+/// Opens a file to write, and leaves what it holds.
+pub(super) fn kept(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false);
+    options.open(path).with_context(|| path.display().to_string())
+}
+
+/// Empties a file; a device or a pipe is left alone.
+pub(super) fn emptied(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+}
+
+/// Where pieces go.
+struct Output {
+    /// `None`: the standard output.
+    file: Option<File>,
+    begun: bool,
+}
+
+impl Output {
+    fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        match &mut self.file {
+            None => {
+                let mut to = io::stdout();
+                to.write_all(piece)?;
+                to.flush()
+            }
+            Some(file) => {
+                if first {
+                    emptied(file)?;
+                }
+                file.write_all(piece)
+            }
+        }
+    }
+}
+
 /// A path that may stand for a standard stream.
 pub(super) fn standard() -> PathBuf {
     PathBuf::from("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(mut sink: Sink) {
+        sink.end();
+        sink.ended.recv().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_file_stays_as_it_is_until_there_is_a_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let sink = || Sink::open(&path, Waker::new().unwrap()).unwrap();
+        std::fs::write(&path, "what was there").unwrap();
+        ended(sink());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "what was there");
+        let mut second = sink();
+        second.begin();
+        assert_eq!(second.take(b"ne", b"w"), 3);
+        ended(second);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        let empty = sink();
+        empty.begin();
+        ended(empty);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    }
 }

@@ -1,5 +1,5 @@
 use clap::Parser as _;
-use proto::tcp::{Buffer, InitialWindow, LossRecovery, Options};
+use proto::tcp::{Buffer, InitialWindow, LossRecovery, Options, Profile};
 
 use super::options::{Room, TcpOptions};
 
@@ -11,13 +11,12 @@ struct Line {
 
 fn options(line: &str) -> Options {
     let words = ["tcp"].into_iter().chain(line.split('|').filter(|word| !word.is_empty()));
-    Line::try_parse_from(words).unwrap().tcp.options()
+    Line::try_parse_from(words).unwrap().tcp.options().unwrap()
 }
 
 #[test]
-fn without_options_it_is_as_the_stack_has_it_with_cubic() {
-    let congestion = lab::settings::tcp::Congestion::Cubic.algorithm();
-    assert_eq!(options(""), Options { congestion, ..Options::default() });
+fn without_options_it_is_the_profile_of_today() {
+    assert_eq!(options(""), Profile::Modern.options());
 }
 
 #[test]
@@ -30,7 +29,7 @@ fn every_option_changes_something() {
         "--sack|off",
         "--duplicate-sack|off",
         "--rack|off",
-        "--tail-loss-probe|on",
+        "--tail-loss-probe|off",
         "--limited-transmit|off",
         "--undo|off",
         "--ecn|on",
@@ -73,6 +72,14 @@ fn every_option_changes_something() {
     assert_eq!(options("--recovery|rate-halving").recovery, LossRecovery::RateHalving);
     assert_eq!(options("--initial-window|4").initial_window, InitialWindow::Segments(4));
     assert_eq!(options("--send-buffer|64KiB").send_buffer, Buffer::Fixed(65_536));
+}
+
+#[test]
+fn the_least_time_out_is_not_above_the_most() {
+    let line = Line::try_parse_from(["tcp", "--rto-max", "100 ms"]).unwrap();
+    let said = line.tcp.options().unwrap_err().to_string();
+    assert!(said.contains("--rto-min 200 ms is above --rto-max 100 ms"), "{said}");
+    assert_eq!(options("--rto-max|100 ms|--rto-min|100 ms").timeouts.max.as_millis(), 100);
 }
 
 #[test]

@@ -148,7 +148,9 @@ def connect_receives() -> None:
 
 
 def refused_by_kernel() -> None:
-    ended(start("send", path("data", DATA), to(5999)), 1, "refused")
+    report = ended(start("send", path("data", DATA), to(5999)), 1, "refused")
+    assert report["octets_sent"] == 0, report
+    assert report["goodput_bps"] is None, report
 
 
 def refused_by_us() -> None:
