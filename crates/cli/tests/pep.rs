@@ -401,6 +401,42 @@ fn killed(more: &str) {
 }
 
 #[test]
+fn part_of_a_download_is_never_taken_for_all_of_it() {
+    if !possible() {
+        return;
+    }
+    for more in ["", OWN] {
+        killed_in_downloads(more);
+    }
+}
+
+/// The far gateway is killed while octets come from it over one connection, and over many.
+fn killed_in_downloads(more: &str) {
+    let mut networks = Networks::with_gateways(more);
+    let (_server, _lines) = networks.serve(&["flood", "5000"]);
+    for count in [1, 100] {
+        let mut drains = networks.start("client", &["drain", "5000", &count.to_string()]);
+        let mut lines = BufReader::new(drains.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "connected");
+        let all = |value: &Value| {
+            value["connections"].as_array().is_some_and(|connections| {
+                let carries = |one: &&Value| one["octets_to_client"].as_u64() > Some(0);
+                connections.iter().filter(carries).count() == count
+            })
+        };
+        networks.statistics(0, "octets cross", all);
+        networks.end_gateway(1, "-KILL");
+        let begun = Instant::now();
+        assert_eq!(lines.next().unwrap().unwrap(), format!("{count} reset"), "{more}");
+        eprintln!("{count} reset within {:?}", begun.elapsed());
+        assert!(drains.wait().unwrap().success());
+        networks.statistics(0, "nothing is open", |value| value["open"] == 0);
+        wait_for("the rules are gone", || networks.rules(1).is_empty());
+        networks.start_gateway(1, more);
+    }
+}
+
+#[test]
 fn ports_that_are_excepted_are_left_alone() {
     if !possible() {
         return;

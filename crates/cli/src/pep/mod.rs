@@ -152,6 +152,8 @@ fn options(kernel: &KernelTcp) -> StreamOptions {
         mss: kernel.mss,
         keep_alive: kernel.keep_alive.map(Span::duration),
         timeout: kernel.timeout.map(Span::duration),
+        // Whoever took part of a stream for all of it would be deceived by a gateway that died.
+        reset_on_death: true,
     }
 }
 

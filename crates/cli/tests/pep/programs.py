@@ -210,6 +210,39 @@ def pour(port: str) -> None:
     print(how, f"{time.monotonic() - begun:.1f}")
 
 
+def flood(port: str) -> None:
+    """Sends to each client until it cannot."""
+    listening = listener(int(port))
+    listening.settimeout(None)
+    print("listens", flush=True)
+    while True:
+        stream, _ = listening.accept()
+
+        def send(stream: socket.socket = stream) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    stream.sendall(content(1 << 16))
+
+        threading.Thread(target=send, daemon=True).start()
+
+
+def drain(port: str, count: str) -> None:
+    """Many connections, all of which take what comes; says how they ended, of each kind how many."""
+    streams = [connected(port) for _ in range(int(count))]
+    print("connected", flush=True)
+    hows: list[str] = []
+
+    def take(stream: socket.socket) -> None:
+        hows.append(ends_of(stream))
+
+    threads = [threading.Thread(target=take, args=[stream]) for stream in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(", ".join(f"{hows.count(how)} {how}" for how in sorted(set(hows))))
+
+
 def sink(port: str) -> None:
     """Takes what comes."""
     listening = listener(int(port))
@@ -233,4 +266,6 @@ def sink(port: str) -> None:
     "odd-client": odd_client,
     "pour": pour,
     "sink": sink,
+    "flood": flood,
+    "drain": drain,
 }[NAME](*ARGUMENTS)

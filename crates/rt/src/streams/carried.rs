@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use engine::Ticket;
 
-use super::options::reset_at_close;
+use super::options::{deliver_at_close, reset_at_close};
 
 /// How far a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +174,8 @@ impl Carried {
     fn end_if_written(&mut self) {
         if self.shut && !self.told_kernel && self.kept() == 0 {
             self.told_kernel = true;
+            // The kernel has all of it: who dies now leaves nothing out.
+            deliver_at_close(&self.socket);
             // A connection that is over needs no end; reading tells of it.
             let _ = self.socket.shutdown(Shutdown::Write);
         }

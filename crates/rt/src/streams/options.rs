@@ -32,6 +32,10 @@ pub struct StreamOptions {
     /// (`TCP_USER_TIMEOUT`); `None`: as the system has it, about two minutes for a SYN and a
     /// quarter of an hour later.
     pub timeout: Option<Duration>,
+    /// A stream whose direction from here has not ended in order, and that is closed, is a reset to
+    /// its peer (`SO_LINGER` of no time): also when the process dies, where the kernel would tell the
+    /// peer that all has come. A stream that was ended still delivers what was sent.
+    pub reset_on_death: bool,
 }
 
 /// Probes of an idle peer before it is given up.
@@ -111,6 +115,9 @@ impl StreamOptions {
             let how = TcpKeepalive::new().with_time(idle.max(second)).with_interval(every);
             socket.set_tcp_keepalive(&how.with_retries(PROBES))?;
         }
+        if self.reset_on_death {
+            socket.set_linger(Some(Duration::ZERO))?;
+        }
         socket.set_tcp_user_timeout(self.timeout)
     }
 
@@ -146,6 +153,12 @@ impl StreamOptions {
 pub(super) fn reset_at_close(socket: &std::net::TcpStream) {
     // It may be over already: then there is nobody to be reset.
     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+}
+
+/// Closing the socket from here on delivers what waits to be sent, and then the end.
+pub(super) fn deliver_at_close(socket: &std::net::TcpStream) {
+    // As above.
+    let _ = SockRef::from(socket).set_linger(None);
 }
 
 fn force_send_buffer(socket: &Socket, size: usize) -> io::Result<()> {

@@ -395,6 +395,35 @@ fn a_reset_that_the_engine_asks_for_is_one() {
 }
 
 #[test]
+fn who_dies_resets_what_has_not_ended_and_delivers_what_has() {
+    for (resets, ends) in [(false, false), (true, false), (true, true)] {
+        let options = StreamOptions { reset_on_death: resets, ..StreamOptions::default() };
+        let config = StreamConfig {
+            listen: vec![Listening { options, ..listening() }],
+            ..StreamConfig::default()
+        };
+        let (mut driver, mut peer, path) = pair(config);
+        let octets = content(100_000);
+        driver.engine_mut().send(path, &octets);
+        if ends {
+            driver.engine_mut().end(path);
+        }
+        let mut got = vec![0; 1000];
+        run_for(&mut driver, Duration::from_millis(50));
+        peer.read_exact(&mut got).unwrap();
+        // As the kernel does for a process that is no more.
+        drop(driver);
+        let end = peer.read_to_end(&mut got).map_err(|error| error.kind());
+        if resets && !ends {
+            assert_eq!(end, Err(ErrorKind::ConnectionReset));
+        } else {
+            assert_eq!(end, Ok(octets.len() - 1000));
+            assert!(got == octets);
+        }
+    }
+}
+
+#[test]
 fn a_peer_that_ends_and_then_resets_is_no_place_to_send_to_for_ever() {
     let (mut driver, peer, path) = pair(config());
     // Its end comes first; what is sent after that nobody takes, and is answered by a reset.
@@ -519,6 +548,7 @@ fn options_reach_the_kernel_and_wrong_ones_are_said() {
         keep_alive: Some(Duration::from_secs(60)),
         timeout: Some(Duration::from_secs(30)),
         transparent: false,
+        reset_on_death: true,
     };
     options.check(local()).unwrap();
     let socket = options.listen(local(), 1).unwrap();
