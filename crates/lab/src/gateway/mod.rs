@@ -13,6 +13,7 @@ use proto::tcp;
 use serde::{Deserialize, Serialize};
 
 pub use self::ports::Ports;
+use crate::over_tcp::OverTcpConfig;
 use crate::quantity::{Rate, Size, Span};
 use crate::settings::tcp::TcpSettings;
 use crate::text::{self, SpecError};
@@ -69,7 +70,8 @@ pub struct Wan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OwnTcp {
-    /// With whose settings it begins.
+    /// With whose settings it begins: a profile of TCP, or a congestion control's name for TCP of
+    /// today with that.
     pub profile: String,
     /// What all connections together send, where the profile's TCP is SCPS-TP, which has rates.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -244,16 +246,16 @@ impl Gateway {
     /// When a value is out of its range.
     pub fn own_options(&self) -> Result<Option<tcp::Options>, SpecError> {
         let Some(own) = &self.wan.own else { return Ok(None) };
-        let profile = tcp::Profile::from_name(&own.profile).ok_or_else(|| {
-            let names = tcp::Profile::ALL.map(tcp::Profile::name);
-            let near = text::did_you_mean(&own.profile, names.into_iter());
+        let profile = OverTcpConfig::of_profile(Some(&own.profile)).ok_or_else(|| {
+            let names = OverTcpConfig::profiles();
+            let near = text::did_you_mean(&own.profile, names.iter().copied());
             SpecError::invalid(format!(
                 "wan.own.profile: there is no profile {:?}{near}; there are {}",
                 own.profile,
                 names.join(", ")
             ))
         })?;
-        let mut options = profile.options();
+        let mut options = profile.streams.options;
         own.tcp.apply(&mut options)?;
         if let Some(rate) = own.rate {
             let Some(scps) = &mut options.scps else {
@@ -264,6 +266,17 @@ impl Gateway {
             };
             let before = scps.rate.unwrap_or_default();
             scps.rate = Some(tcp::scps::RateControl { bps: Some(rate.bps()), ..before });
+        }
+        // A TUN device has no rate to go by.
+        let has_rate = |scps: tcp::scps::Scps| scps.rate.is_some_and(|rate| rate.bps.is_some());
+        if options.congestion == (tcp::cc::Algorithm::None { window: None })
+            && options.scps.is_some_and(|scps| !has_rate(scps))
+        {
+            return Err(SpecError::invalid(format!(
+                "wan.own: {} sends at a rate that has to be said; set wan.own.rate to the share of \
+                 the link that it may fill, as rate = \"7.6 Mbit/s\" of 8 Mbit/s",
+                own.profile
+            )));
         }
         Ok(Some(options))
     }

@@ -128,6 +128,8 @@ fn what_is_wrong_is_named_with_its_remedy() {
         ("[wan.kernel]\ntimeout = \"1 ms\"", "wan.kernel.timeout"),
         ("[wan.kernel]\ncongestion = \"\"", "wan.kernel.congestion"),
         ("[wan.own]\nprofile = \"modem\"", "did you mean \"modern\"?"),
+        ("[wan.own]\nprofile = \"scps-rate\"", "set wan.own.rate"),
+        ("[wan.own]\nprofile = \"scps\"\ntcp = { congestion = \"none\" }", "set wan.own.rate"),
         ("[wan.own]\ntcp = { mss = 3 }", "tcp.mss"),
         ("[wan.own]\ntcp = { rto = { min = \"2 s\", max = \"1 s\" } }", "tcp.rto.min is 2 s"),
         ("[wan.own]\nrate = \"8 Mbit/s\"", "scps-rate"),
@@ -165,6 +167,18 @@ fn the_wan_may_have_our_own_tcp() {
     let text = format!("{LEAST}[wan.own]\nprofile = \"scps-rate\"\nrate = \"8 Mbit/s\"");
     let options = Gateway::parse(&text, "g.toml").unwrap().own_options().unwrap().unwrap();
     assert_eq!(options.scps.unwrap().rate.unwrap().bps, Some(8_000_000));
+}
+
+#[test]
+fn the_wan_has_the_profiles_of_the_simulator() {
+    for name in OverTcpConfig::profiles() {
+        let text = format!("{LEAST}[wan.own]\nprofile = \"{name}\"\n");
+        let parsed = Gateway::parse(&text, "g.toml")
+            .or_else(|_| Gateway::parse(&format!("{text}rate = \"8 Mbit/s\""), "g.toml"));
+        let options = parsed.unwrap().own_options().unwrap().unwrap();
+        let simulated = OverTcpConfig::of_profile(Some(name)).unwrap().streams.options;
+        assert_eq!(options.congestion, simulated.congestion, "{name}");
+    }
 }
 
 proptest! {
