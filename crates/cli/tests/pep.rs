@@ -563,6 +563,14 @@ fn what_cannot_be_is_said_with_its_remedy() {
     let output = Command::new(SLOWLIGHT).args(["pep", "/there/is/none.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("cannot read /there/is/none.toml"));
+    for json in ["/there/is/none.json", "/tmp"] {
+        let mut command = Command::new(SLOWLIGHT);
+        let output =
+            command.args(["pep", path.to_str().unwrap(), "--json", json]).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("--json") && error.contains("cannot be written"), "{error}");
+    }
     if !possible() {
         return;
     }
@@ -580,6 +588,51 @@ fn what_cannot_be_is_said_with_its_remedy() {
     // Where the program lies in a folder of root's it does not even start.
     let starts = !error.contains("setpriv");
     assert!(!starts || error.contains("only root") || error.contains("cannot read"), "{error}");
+}
+
+#[test]
+fn statistics_that_cannot_be_written_do_not_end_a_gateway() {
+    if !possible() {
+        return;
+    }
+    let networks = Networks::with_gateways("");
+    let (json, in_the_way) = (networks.path("gate-a.json"), networks.path("gate-a.json.new"));
+    // It writes that file, and then gives it its name.
+    wait_for("there is a folder in its place", || fs::create_dir(&in_the_way).is_ok());
+    let _ = fs::remove_file(&json);
+    let (_server, _lines) = networks.serve(&["echo", "5000"]);
+    // Several round trips of 600 ms, while statistics are due every 200 ms.
+    networks.client(&["many", "5000", "2", "20000"]);
+    assert!(!json.exists());
+    fs::remove_dir(&in_the_way).unwrap();
+    networks.statistics(0, "they are written again", |value| value["completed"] == 2);
+}
+
+#[test]
+fn a_gateway_may_come_as_soon_as_the_one_before_has_ended() {
+    if !possible() {
+        return;
+    }
+    for more in ["", OWN] {
+        let mut networks = Networks::with_gateways(more);
+        let (_server, _lines) = networks.serve(&["echo", "5000"]);
+        networks.client(&["many", "5000", "2", "20000"]);
+        networks.statistics(0, "both are complete", |value| value["completed"] == 2);
+        assert_eq!(networks.world.told("gate-a", &["kill", "-TERM", &networks.pid(0)]), "");
+        let mut before = networks.gateways[0].take().unwrap();
+        let names = ["grep", "-o", "slowlight/pep/pep", "/proc/net/unix"];
+        wait_for("its name is free", || networks.world.told("gate-a", &names).is_empty());
+        networks.start_gateway(0, more);
+        // The one before takes nothing away that is not its own.
+        assert!(before.wait().unwrap().success());
+        networks.client(&["many", "5000", "3", "20000"]);
+        networks.statistics(0, "it carries", |value| value["completed"] == 3);
+        assert!(networks.rules(0).contains("changed_early_demux") == !more.is_empty());
+        assert_eq!(networks.end_gateway(0, "-TERM"), Some(0));
+        assert_eq!(networks.rules(0), "");
+        let demux = ["cat", "/proc/sys/net/ipv4/tcp_early_demux"];
+        assert_eq!(networks.world.told("gate-a", &demux).trim(), "1");
+    }
 }
 
 #[test]

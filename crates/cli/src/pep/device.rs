@@ -27,15 +27,32 @@ pub(super) fn open(own: &OwnTcp, gateway: &Gateway) -> Result<Tun> {
     })?;
     let loose = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
     std::fs::write(&loose, "0").with_context(|| loose.clone())?;
-    for line in [
-        format!("link set {device} mtu {mtu} txqueuelen 10000 addrgenmode none"),
-        format!("link set {device} up"),
-    ] {
+    for line in lines(device, &mtu.to_string()) {
         let output = Command::new("ip").args(line.split(' ')).output().context("ip")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "ip {line}: {}", said.trim());
     }
     Ok(tun)
+}
+
+/// The arguments of `ip` that set it up.
+fn lines(device: &str, mtu: &str) -> [String; 2] {
+    [
+        format!("link set {device} mtu {mtu} txqueuelen 10000 addrgenmode none"),
+        format!("link set {device} up"),
+    ]
+}
+
+/// What [`open`] does, as commands of a shell.
+pub(super) fn shell(own: &OwnTcp, gateway: &Gateway) -> String {
+    let device = &own.device;
+    let wan = gateway.wan.interfaces.iter().map(|name| format!(" /sys/class/net/{name}/mtu"));
+    let mtu = format!("\"$(sort -n{} | head -n 1)\"", wan.collect::<String>());
+    let lines = lines(device, &mtu).map(|line| format!("ip {line}\n")).concat();
+    format!(
+        "ip tuntap add dev {device} mode tun\n\
+         echo 0 > /proc/sys/net/ipv4/conf/{device}/rp_filter\n{lines}"
+    )
 }
 
 const EBUSY: i32 = 16;

@@ -9,6 +9,7 @@ mod tests;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -66,20 +67,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let rules = Rules::of(&gateway);
     if args.print_rules {
         return crate::told(
-            io::stdout().write_all(rules.shell().as_bytes()).map_err(Into::into),
+            io::stdout().write_all(rules.shell(&gateway).as_bytes()).map_err(Into::into),
             true,
         );
     }
+    if let Some(path) = &args.json {
+        report::check(path)?;
+    }
     rules::check_programs()?;
     check_network(&gateway)?;
-    let _lock = rules::lock(&gateway)?;
+    let lock = rules::lock(&gateway)?;
     let stop = transfer::stop_flag()?;
     let dump = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&dump))?;
     prepare(&gateway)?;
     let pep = Pep::new(gateway.proxy());
     match gateway.own_options()? {
-        None => Running::start(args, &gateway, pep)?.carry_out(rules, &stop, &dump),
+        None => Running::start(args, &gateway, pep)?.carry_out(rules, lock, &stop, &dump),
         Some(options) => {
             let own = gateway.wan.own.as_ref().expect("there are options for it");
             // Before the rest: routes lead to it.
@@ -87,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             let engine = proxy::over_own_tcp(&gateway, options, pep)?;
             let mut running = Running::start(args, &gateway, engine)?;
             running.driver.add_interface(tun, &own.device)?;
-            running.carry_out(rules, &stop, &dump)
+            running.carry_out(rules, lock, &stop, &dump)
         }
     }
 }
@@ -188,6 +192,8 @@ struct Running<'a, E: Proxy> {
     shows: bool,
     /// When a connection was over last.
     last_end: Option<Time>,
+    /// Statistics could not be written the last time, and the user was told.
+    unwritten: bool,
 }
 
 impl<'a, E: Proxy> Running<'a, E> {
@@ -205,19 +211,29 @@ impl<'a, E: Proxy> Running<'a, E> {
             ))
         })?;
         let shows = !args.quiet && io::stderr().is_terminal();
-        Ok(Self { args, gateway, driver, installed: None, shows, last_end: None })
+        Ok(Self { args, gateway, driver, installed: None, shows, last_end: None, unwritten: false })
     }
 
     /// Runs with its rules set, from the first connection to the last.
-    fn carry_out(mut self, rules: Rules, stop: &AtomicBool, dump: &AtomicBool) -> Result<ExitCode> {
+    fn carry_out(
+        mut self,
+        rules: Rules,
+        lock: UnixListener,
+        stop: &AtomicBool,
+        dump: &AtomicBool,
+    ) -> Result<ExitCode> {
         let linger = self.gateway.limits.linger.duration();
         self.installed = Some(rules.set(linger)?);
         self.say("the gateway is ready");
         let ended = self.run(stop, dump);
         let now = self.driver.now();
         let over = self.last_end.map_or(Duration::ZERO, |at| (at + linger).since(now));
-        if let Some(installed) = self.installed.take() {
-            installed.remove(over)?;
+        let installed = self.installed.take();
+        let gateway = self.gateway;
+        // Its ports and its device are free for who comes next.
+        drop(self);
+        if let Some(installed) = installed {
+            installed.remove(gateway, lock, over)?;
         }
         ended.map(|()| ExitCode::SUCCESS)
     }
@@ -253,7 +269,7 @@ impl<'a, E: Proxy> Running<'a, E> {
             })?;
             let now = self.driver.now();
             if due {
-                self.report(dump.swap(false, Ordering::Relaxed))?;
+                self.report(dump.swap(false, Ordering::Relaxed));
                 next = self.driver.now() + interval;
             }
             match draining {
@@ -298,7 +314,7 @@ impl<'a, E: Proxy> Running<'a, E> {
             }
             StreamEvent::Turn => Control::Stop,
         })?;
-        self.report(false)?;
+        self.report(false);
         let now = self.driver.now();
         let line = report::line(now, self.driver.engine_mut().pep());
         self.say(&line);
@@ -306,14 +322,20 @@ impl<'a, E: Proxy> Running<'a, E> {
     }
 
     /// Tells how it goes; also to who asked by a signal.
-    fn report(&mut self, asked: bool) -> Result<()> {
+    fn report(&mut self, asked: bool) {
         let (now, streams) = (self.driver.now(), self.driver.statistics());
         let interface = self.driver.interface();
         let engine = self.driver.engine_mut();
         if self.args.json.is_some() || asked {
             let value = report::value(now, engine, &streams, interface.as_ref());
             match &self.args.json {
-                Some(path) => report::write(path, &value)?,
+                Some(path) => {
+                    let failed = report::write(path, &value).err();
+                    if let Some(error) = failed.as_ref().filter(|_| !self.unwritten) {
+                        tracing::warn!("the statistics cannot be written: {error:#}");
+                    }
+                    self.unwritten = failed.is_some();
+                }
                 // Nobody reads it any more: the gateway goes on.
                 None => _ = writeln!(io::stdout(), "{value}"),
             }
@@ -322,7 +344,6 @@ impl<'a, E: Proxy> Running<'a, E> {
             let line = report::line(now, engine.pep());
             self.say(&line);
         }
-        Ok(())
     }
 }
 

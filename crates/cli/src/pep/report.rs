@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -14,6 +14,7 @@ use rt::streams::StreamStatistics;
 use serde_json::{Value, json};
 
 use super::proxy::Proxy;
+use crate::Usage;
 
 /// Everything that is known, as JSON: times in seconds, what is held in octets.
 pub(super) fn value(
@@ -153,12 +154,36 @@ fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
 }
 
+/// Whether a file can be written at this place: by writing beside it, as is done later.
+pub(super) fn check(path: &Path) -> Result<()> {
+    let tried = || -> io::Result<()> {
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let new = beside(path);
+        std::fs::write(&new, "")?;
+        std::fs::remove_file(&new)
+    };
+    tried().map_err(|error| {
+        let path = path.display();
+        Usage(format!(
+            "--json: {path} cannot be written: {error}; name a file in a folder that is there and \
+             that this user may write to"
+        ))
+        .into()
+    })
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
 /// Writes a value into a file, which has either the old content or all of the new one.
 pub(super) fn write(path: &Path, value: &Value) -> Result<()> {
     let written = || -> io::Result<()> {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let new = path.with_file_name(name);
+        let new = beside(path);
         // In one piece: connections wait meanwhile.
         std::fs::write(&new, format!("{value:#}\n"))?;
         std::fs::rename(&new, path)

@@ -11,6 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use lab::gateway::{Gateway, OwnTcp};
 
+use super::device;
+
 /// The rules of a gateway, as commands.
 pub(super) struct Rules {
     /// The name of the table.
@@ -23,7 +25,7 @@ pub(super) struct Rules {
     ip: Vec<String>,
     /// The commands of a shell that take all of it away, and do nothing where there is none.
     remove: String,
-    /// Those that have new connections pass.
+    /// Those of nftables that have new connections pass.
     pass: String,
 }
 
@@ -60,34 +62,57 @@ impl Rules {
             remove += &format!("ip {family} route flush table {number} 2>/dev/null\n");
         }
         remove += "true\n";
-        let mut pass = format!("nft flush chain inet {table} new 2>/dev/null\n");
+        let mut pass = format!("flush chain inet {table} new");
         if own.is_some() {
             // Connections of our own TCP are gone with it: who sends on them has to be told.
-            pass += &format!("nft flush chain inet {table} own 2>/dev/null\n");
-            pass += &format!("nft add rule inet {table} own goto gone 2>/dev/null\n");
+            pass += &format!("; flush chain inet {table} own; add rule inet {table} own goto gone");
         }
         Self { table, has_own: own.is_some(), nft, ip, remove, pass }
     }
 
     /// The commands, for people.
-    pub(super) fn shell(&self) -> String {
+    pub(super) fn shell(&self, gateway: &Gateway) -> String {
         let ip: String = self.ip.iter().map(|line| format!("ip {line}\n")).collect();
         let (nft, remove) = (&self.nft, &self.remove);
-        format!("# set\n{ip}nft -f - <<'END'\n{nft}END\n\n# remove\n{remove}")
+        let (mut before, mut after) = (String::new(), String::new());
+        if let Some(own) = &gateway.wan.own {
+            before = device::shell(own, gateway);
+            before += &format!("echo 0 > {EARLY_DEMUX}\n");
+            // The device goes with the process that has it; by hand, by a command.
+            after = format!(
+                "ip link del {}\n# if it was 1 before\necho 1 > {EARLY_DEMUX}\n",
+                own.device
+            );
+        }
+        format!("# set\n{before}{ip}nft -f - <<'END'\n{nft}END\n\n# remove\n{remove}{after}")
     }
 
-    /// Takes away what a gateway of this name has left behind that was killed, and sets them. They
+    fn has_changed_demux(&self) -> bool {
+        let mut list = Command::new("nft");
+        run(list.args(["list", "chain", "inet", &self.table, CHANGED_DEMUX]), None).is_ok()
+    }
+
+    /// Takes away what a gateway of this name has left behind, and sets them. They
     /// are gone when what is returned is dropped, or this process is no more.
     pub(super) fn set(mut self, linger: Duration) -> Result<Installed> {
+        let mut changed = self.has_changed_demux();
         shell(&self.remove).context("removing rules that were left behind")?;
-        if self.has_own && std::fs::read_to_string(EARLY_DEMUX)?.trim() != "0" {
+        if self.has_own {
             // Where the kernel looks for a packet's stream before it looks where it goes, it drops
             // those of our own TCP: their addresses are those of a stream.
-            std::fs::write(EARLY_DEMUX, "0").context(EARLY_DEMUX)?;
+            changed |= std::fs::read_to_string(EARLY_DEMUX)?.trim() != "0";
+        }
+        if changed {
+            let value = if self.has_own { "0" } else { "1" };
+            std::fs::write(EARLY_DEMUX, value).context(EARLY_DEMUX)?;
+        }
+        if changed && self.has_own {
             self.remove += &format!("echo 1 > {EARLY_DEMUX}\n");
+            self.nft += &format!("add chain inet {} {CHANGED_DEMUX}\n", self.table);
         }
         let keeper = Keeper::start(&self, linger)?;
-        let installed = Installed { table: self.table, has_own: self.has_own, keeper };
+        let installed =
+            Installed { table: self.table, has_own: self.has_own, pass: self.pass, keeper };
         for line in &self.ip {
             let mut command = Command::new("ip");
             run(command.args(line.split(' ')), None).with_context(|| format!("ip {line}"))?;
@@ -100,6 +125,10 @@ impl Rules {
         Ok(installed)
     }
 }
+
+/// The name of a chain that says that [`EARLY_DEMUX`] is to be 1 again at the end: to a gateway that
+/// comes next, before that was done.
+const CHANGED_DEMUX: &str = "changed_early_demux";
 
 fn nft(gateway: &Gateway, table: &str) -> String {
     let mark = |next| format!("meta mark set {:#x}", gateway.rules.mark + next);
@@ -166,6 +195,7 @@ fn set(interfaces: &[String]) -> String {
 pub(super) struct Installed {
     table: String,
     has_own: bool,
+    pass: String,
     keeper: Keeper,
 }
 
@@ -182,11 +212,29 @@ impl Installed {
     }
 
     /// Takes them away, after a time: what the kernel still has to send for connections that are over
-    /// needs them.
-    pub(super) fn remove(self, after: Duration) -> Result<()> {
-        self.keeper.end(after)
+    /// needs them. Meanwhile another of its name may come, whose rules serve as well.
+    pub(super) fn remove(
+        self,
+        gateway: &Gateway,
+        held: UnixListener,
+        after: Duration,
+    ) -> Result<()> {
+        if after.is_zero() {
+            return self.keeper.end(after);
+        }
+        let pass = self.keeper.only_own(&self.table, &self.pass);
+        run(Command::new("nft").arg(pass), None).context("letting new connections pass")?;
+        drop(held);
+        std::thread::sleep(after);
+        // Nobody may set rules while these are taken away. Who has come and is about to is given
+        // time for it, after which there are none of ours any more.
+        let held = lock(gateway);
+        self.keeper.end(if held.is_ok() { Duration::ZERO } else { TO_START })
     }
 }
+
+/// How long a gateway may take from its beginning until its rules are set.
+const TO_START: Duration = Duration::from_secs(10);
 
 /// A process that takes the rules away when this one is no more, whatever became of it.
 struct Keeper(Option<Child>);
@@ -194,12 +242,14 @@ struct Keeper(Option<Child>);
 impl Keeper {
     fn start(rules: &Rules, linger: Duration) -> Result<Self> {
         // What a terminal says to all of its processes is not for this one: it waits until nobody
-        // has the other end of its input. A gateway that comes after one that was killed ends it,
-        // and removes the rules itself.
+        // has the other end of its input. A gateway of the same name that comes meanwhile removes the
+        // rules itself, and sets its own, which are not this one's to change: nftables does all of
+        // a line or nothing.
         let Rules { remove, pass, table, .. } = rules;
         let linger = linger.as_secs_f64();
         let script = format!(
-            "trap '' HUP INT QUIT TERM\nread -r after || after={linger}\n{pass}\
+            "trap '' HUP INT QUIT TERM\nread -r after || after={linger}\n\
+             nft \"flush chain inet {table} of_$$; {pass}\" 2>/dev/null\n\
              [ \"$after\" = 0 ] || sleep \"$after\"\n\
              nft list chain inet {table} of_$$ >/dev/null 2>&1 || exit 0\n{remove}"
         );
@@ -212,6 +262,11 @@ impl Keeper {
     /// Its number, which names the rules that are its own to remove.
     fn number(&self) -> u32 {
         self.0.as_ref().map_or(0, Child::id)
+    }
+
+    /// A line for nftables that does nothing where the rules are another gateway's.
+    fn only_own(&self, table: &str, line: &str) -> String {
+        format!("flush chain inet {table} of_{}; {line}", self.number())
     }
 
     fn end(mut self, after: Duration) -> Result<()> {
@@ -247,8 +302,8 @@ pub(super) fn lock(gateway: &Gateway) -> Result<UnixListener> {
     let address = SocketAddr::from_abstract_name(name.as_bytes())?;
     UnixListener::bind_addr(&address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
-            "a gateway of the name {:?} runs in this network namespace; stop it, or give this one \
-             another `name`, and other `rules`",
+            "a gateway of the name {:?} runs in this network namespace, or waits for its connections \
+             to end (limits.drain); stop it, or give this one another `name`, and other `rules`",
             gateway.name
         ),
         _ => anyhow!(error).context("the gateway's lock"),

@@ -25,9 +25,27 @@ fn rules_take_what_is_to_be_taken_and_nothing_else() {
     assert!(!rules.nft.contains("ip6"));
     let six = Rules::of(&gateway("[intercept]\nipv6 = true\n"));
     assert!(six.nft.contains("tproxy ip6 to [::1]:7430"), "{}", six.nft);
-    let shell = six.shell();
+    let shell = six.shell(&gateway("[intercept]\nipv6 = true\n"));
     assert!(shell.contains("ip -6 rule add priority 1513 fwmark 0x5e9 lookup 1513"), "{shell}");
     assert!(shell.contains("nft delete table inet slowlight_pep"), "{shell}");
+}
+
+#[test]
+fn all_that_is_done_in_the_kernel_is_printed() {
+    let gateway = gateway("[wan.own]\ndevice = \"far\"\n");
+    let shell = Rules::of(&gateway).shell(&gateway);
+    let (set, remove) = shell.split_once("# remove\n").unwrap();
+    for line in [
+        "ip tuntap add dev far mode tun\n",
+        "ip link set far mtu \"$(sort -n /sys/class/net/sat0/mtu | head -n 1)\"",
+        "ip link set far up\n",
+        "echo 0 > /proc/sys/net/ipv4/tcp_early_demux\n",
+        "ip -4 route replace 0.0.0.0/0 dev far table 1514\n",
+    ] {
+        assert!(set.contains(line), "{line}: {set}");
+    }
+    assert!(remove.contains("ip link del far\n"), "{remove}");
+    assert!(remove.contains("echo 1 > /proc/sys/net/ipv4/tcp_early_demux\n"), "{remove}");
 }
 
 #[test]
