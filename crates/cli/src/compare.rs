@@ -13,13 +13,14 @@ use lab::SpecError;
 use lab::compare::{self, Between, Plan, Row};
 use lab::link_spec::{Framing, LinkSpec, Window};
 use lab::preset::Preset;
-use lab::protocol::{Carried, Kind, Protocol};
+use lab::protocol::{Carried, Family, Kind, Protocol};
 use lab::quantity::{Size, Span};
 use lab::records::Record;
 use lab::settings::tcp::{Congestion, TcpSettings};
 use lab::stats::Summary;
 use serde::Serialize;
 
+use crate::Usage;
 use crate::link_options::LinkOptions;
 use crate::show;
 use crate::switch::{self, Switch};
@@ -136,7 +137,27 @@ impl Args {
         })
     }
 
+    /// Whether what was said of TCP is for any of the protocols that were named.
+    fn check(&self) -> anyhow::Result<()> {
+        let is_over_tcp = |protocol: &Protocol| protocol.kind.family() == Family::OverTcp;
+        let none = !self.protocol.is_empty() && !self.protocol.iter().any(is_over_tcp);
+        let said = [
+            ("--congestion", self.congestion.is_some()),
+            ("--timestamps", self.timestamps.is_some()),
+        ];
+        match said.iter().find(|(_, given)| none && *given) {
+            Some((option, _)) => {
+                let message = format!(
+                    "{option} is for protocols over TCP, such as ftp, and --protocol names none"
+                );
+                Err(Usage(message).into())
+            }
+            None => Ok(()),
+        }
+    }
+
     fn plan(&self) -> anyhow::Result<Plan> {
+        self.check()?;
         let (name, content) = self.content()?;
         let is_usual = |kind: &&Kind| {
             kind.is_reliable() && kind.program().is_none() && kind.carries() == Carried::File

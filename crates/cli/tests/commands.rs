@@ -68,6 +68,25 @@ fn three_protocols_are_ranked_over_every_link_with_a_name() {
 }
 
 #[test]
+fn options_for_no_protocol_of_a_comparison_are_refused() {
+    for (option, value) in [("--congestion", "vegas"), ("--timestamps", "off")] {
+        let said = misused(&["compare", "--protocol", "cfdp,ltp", option, value]);
+        assert!(said.contains(option) && said.contains("over TCP"), "{said}");
+        done(&[
+            "compare",
+            "--protocol",
+            "cfdp,ftp",
+            option,
+            value,
+            "--size",
+            "10 kB",
+            "--runs",
+            "1",
+        ]);
+    }
+}
+
+#[test]
 fn compare_prints_a_table_or_json() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), vec![7; 50_000]).unwrap();

@@ -190,6 +190,11 @@ fn mistakes_are_named() {
     let above = wrong("tcp.rto.min = \"130 s\"");
     assert!(above.contains("tcp.rto.min is 130 s and tcp.rto.max 2 min"), "{above}");
     assert!(wrong("timeout = \"0 s\"").contains("timeout is 0 s"));
+    assert!(wrong("tcp.initial_window = 0").contains("tcp.initial_window is 0"));
+    assert!(wrong("tcp.keep_alive.idle = \"0 s\"").contains("tcp.keep_alive.idle is 0 s"));
+    assert!(wrong("tcp.keep_alive.probes = 0").contains("tcp.keep_alive.probes is 0"));
+    assert!(wrong("host.half_open = 0").contains("host.half_open is 0"));
+    assert!(wrong("host.cookies = \"sometimes\"").contains("when-full"));
     let profile = "ftp/cubik".parse::<lab::protocol::Protocol>().unwrap_err().to_string();
     assert!(profile.contains("did you mean \"cubic\"?"), "{profile}");
 }

@@ -83,8 +83,11 @@ impl FromStr for Initial {
         if text == "rfc3390" {
             return Ok(Self(InitialWindow::Rfc3390));
         }
-        let count: u32 = text.parse().map_err(|_| "a number of segments, or rfc3390".to_owned())?;
-        Ok(Self(InitialWindow::Segments(count)))
+        match text.parse() {
+            Ok(0) => Err("a connection sends one segment at least".to_owned()),
+            Ok(count) => Ok(Self(InitialWindow::Segments(count))),
+            Err(_) => Err("a number of segments, or rfc3390".to_owned()),
+        }
     }
 }
 

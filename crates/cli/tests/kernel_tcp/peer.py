@@ -1,5 +1,6 @@
 """The kernel's side of tests of `slowlight tcp`: PROGRAM FOLDER WHAT OCTETS [OPTION ...]."""
 
+import errno
 import json
 import os
 import signal
@@ -279,10 +280,18 @@ def forwards() -> None:
 
 def far_opens_too() -> None:
     subprocess.run(["ip", "route", "add", "10.9.0.0/24", "dev", "near"], check=True)
-    connection = socket.socket()
-    connection.settimeout(LIMIT)
-    connection.bind((FAR, 5000))
-    connection.connect((OURS, 6000))
+    # The near end's interface may not be there yet: then its kernel says that nothing is.
+    for _ in range(10):
+        connection = socket.socket()
+        connection.settimeout(LIMIT)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        connection.bind((FAR, 5000))
+        try:
+            connection.connect((OURS, 6000))
+            break
+        except OSError as error:
+            assert error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}, error
+            connection.close()
     got = everything(connection)
     connection.sendall(b"yes" if got == DATA else b"no")
     connection.close()

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::ports::Ports;
 use crate::over_tcp::OverTcpConfig;
 use crate::quantity::{Rate, Size, Span};
+use crate::settings::form::Switch;
 use crate::settings::tcp::TcpSettings;
 use crate::text::{self, SpecError};
 
@@ -93,6 +94,11 @@ impl Default for OwnTcp {
     }
 }
 
+/// How a gateway asks idle peers whether they are there. One that only receives does not hear otherwise
+/// that its peer has died and that the reset which said so was lost.
+pub const KEEP_ALIVE: tcp::KeepAlive =
+    tcp::KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(15), probes: 4 };
+
 /// How the kernel's TCP is set; what is left out stays as the network namespace has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -115,9 +121,9 @@ pub struct KernelTcp {
     /// The longest segment, in octets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
-    /// Asking an idle peer after so long whether it is there.
+    /// Asking an idle peer after so long whether it is there, or `off`; as [`KEEP_ALIVE`] if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_alive: Option<Span>,
+    pub keep_alive: Option<Switch<Span>>,
     /// Giving up a peer that acknowledges nothing for so long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
@@ -256,6 +262,7 @@ impl Gateway {
             ))
         })?;
         let mut options = profile.streams.options;
+        options.keep_alive = Some(KEEP_ALIVE);
         own.tcp.apply(&mut options)?;
         if let Some(rate) = own.rate {
             let Some(scps) = &mut options.scps else {
@@ -357,6 +364,12 @@ fn is_interface(key: &str, name: &str) -> Result<(), SpecError> {
 }
 
 impl KernelTcp {
+    /// After how long an idle peer is asked whether it is there.
+    #[must_use]
+    pub fn keep_alive(&self) -> Option<Duration> {
+        self.keep_alive.map_or(Some(KEEP_ALIVE.idle), |said| said.on().map(Span::duration))
+    }
+
     fn is_untouched(&self) -> bool {
         *self == Self::default()
     }
@@ -385,7 +398,8 @@ impl KernelTcp {
         if self.congestion.as_ref().is_some_and(|name| !(1..=15).contains(&name.len())) {
             return invalid(format!("{table}.congestion is no name of a congestion control"));
         }
-        let times = [("keep_alive", self.keep_alive), ("timeout", self.timeout)];
+        let keep_alive = self.keep_alive.and_then(Switch::on);
+        let times = [("keep_alive", keep_alive), ("timeout", self.timeout)];
         for (key, time) in times {
             let second = Duration::from_secs(1);
             let (least, most) = (second, 32_767 * second);

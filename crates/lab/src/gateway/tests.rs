@@ -16,8 +16,30 @@ fn the_least_that_is_said_is_the_interfaces() {
     let pep = gateway.proxy();
     let default = proto::pep::Config::default();
     assert_eq!((pep.connections, pep.buffer), (default.connections, default.buffer));
+    for kernel in [&gateway.lan.kernel, &gateway.wan.kernel] {
+        assert_eq!(kernel.keep_alive(), Some(Duration::from_secs(60)));
+    }
     let own: Vec<_> = gateway.listening().collect();
     assert_eq!(pep, proto::pep::Config { own, ..default });
+}
+
+#[test]
+fn idle_peers_are_asked_unless_that_is_off() {
+    let kernel = |said: &str| {
+        let text = format!("{LEAST}[wan.kernel]\nkeep_alive = \"{said}\"");
+        Gateway::parse(&text, "g.toml").unwrap().wan.kernel.keep_alive()
+    };
+    assert_eq!(kernel("5 s"), Some(Duration::from_secs(5)));
+    assert_eq!(kernel("off"), None);
+    let own = |said: &str| {
+        let text = format!("{LEAST}[wan.own]\n{said}");
+        Gateway::parse(&text, "g.toml").unwrap().own_options().unwrap().unwrap().keep_alive
+    };
+    assert_eq!(own(""), Some(KEEP_ALIVE));
+    assert_eq!(own("tcp = { keep_alive = \"off\" }"), None);
+    let idle = Duration::from_secs(5);
+    let said = own("tcp = { keep_alive = { idle = \"5 s\" } }");
+    assert_eq!(said, Some(tcp::KeepAlive { idle, ..KEEP_ALIVE }));
 }
 
 #[test]

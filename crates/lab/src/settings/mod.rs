@@ -3,7 +3,7 @@
 //! One file or table is for one protocol, and does not say which: whoever reads it knows. In a
 //! scenario that is so once all of it is read, so a table may wait there to be interpreted.
 
-mod form;
+pub(crate) mod form;
 mod keys;
 pub mod ltp;
 pub mod norm;

@@ -1,7 +1,7 @@
 //! The settings of what runs over TCP: FTP (see [`ftp::Config`]), SCPS-FP and programs that are
 //! modelled.
 
-use proto::{ftp, programs};
+use proto::{ftp, programs, stack, tcp};
 use serde::{Deserialize, Serialize};
 
 use super::at_least;
@@ -53,6 +53,81 @@ pub struct OverTcpSettings {
     /// TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSettings>,
+    /// What of TCP is the host's, not a connection's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostSettings>,
+}
+
+/// What a user says about the TCP of a host; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostSettings {
+    /// The checks of RFC 5961 on resets, SYNs and acknowledgments within a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub robust: Option<bool>,
+    /// Connections that may wait to be established.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_open: Option<usize>,
+    /// When connections are made of SYN cookies (RFC 4987 §3.6).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cookies: Option<Cookies>,
+    /// How long a closed connection is remembered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_wait: Option<Span>,
+}
+
+impl HostSettings {
+    fn apply(&self, streams: &mut stack::Config) -> Result<(), SpecError> {
+        if self.half_open == Some(0) {
+            return Err(SpecError::invalid("host.half_open is 0; it must be at least 1"));
+        }
+        let backlog = &mut streams.backlog;
+        backlog.half_open = self.half_open.unwrap_or(backlog.half_open);
+        backlog.cookies = self.cookies.as_ref().map_or(backlog.cookies, Form::value);
+        let tcp = &mut streams.tcp;
+        tcp.robust = self.robust.unwrap_or(tcp.robust);
+        tcp.time_wait = self.time_wait.map_or(tcp.time_wait, Span::duration);
+        Ok(())
+    }
+
+    fn of(streams: &stack::Config) -> Self {
+        Self {
+            robust: Some(streams.tcp.robust),
+            half_open: Some(streams.backlog.half_open),
+            cookies: Cookies::of(&streams.backlog.cookies),
+            time_wait: Some(Span(streams.tcp.time_wait)),
+        }
+    }
+}
+
+/// When connections are made of SYN cookies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cookies {
+    /// Never: a SYN beyond `half_open` is dropped.
+    Never,
+    /// For a SYN beyond `half_open`.
+    WhenFull,
+    /// For each.
+    Always,
+}
+
+impl Form<tcp::Cookies> for Cookies {
+    fn of(value: &tcp::Cookies) -> Option<Self> {
+        Some(match value {
+            tcp::Cookies::Never => Self::Never,
+            tcp::Cookies::WhenFull => Self::WhenFull,
+            tcp::Cookies::Always => Self::Always,
+        })
+    }
+
+    fn value(&self) -> tcp::Cookies {
+        match self {
+            Self::Never => tcp::Cookies::Never,
+            Self::WhenFull => tcp::Cookies::WhenFull,
+            Self::Always => tcp::Cookies::Always,
+        }
+    }
 }
 
 /// What a user says about a program that is modelled; what is left out stays as it is.
@@ -125,6 +200,9 @@ impl OverTcpSettings {
             super::not_often(key, given)?;
         }
         self.apply_program(config)?;
+        if let Some(host) = &self.host {
+            host.apply(&mut config.streams)?;
+        }
         let ftp = &mut config.ftp;
         if let Some(data) = &self.data {
             ftp.client.data = data.value();
@@ -226,6 +304,7 @@ impl OverTcpSettings {
                     costs: Some(program.costs != programs::Costs::none()),
                 }),
                 tcp: Some(TcpSettings::of(&config.streams.options)),
+                host: Some(HostSettings::of(&config.streams)),
                 ..Self::default()
             };
         }
@@ -246,6 +325,36 @@ impl OverTcpSettings {
             idle: Some(Span(ftp.server.idle)),
             data_timeout: Some(Span(ftp.server.data_timeout)),
             tcp: Some(TcpSettings::of(&config.streams.options)),
+            host: Some(HostSettings::of(&config.streams)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_reaches_the_stack_and_is_told_again() {
+        let text = "[tcp]\nkeep_alive = { idle = \"10 s\", probes = 3 }\n[host]\nrobust = false\n\
+                    half_open = 7\ncookies = \"always\"\ntime_wait = \"5 s\"\n";
+        let settings: OverTcpSettings = toml::from_str(text).unwrap();
+        let mut config = OverTcpConfig::of_profile(None).unwrap();
+        settings.apply(&mut config).unwrap();
+        let streams = &config.streams;
+        let backlog = tcp::Backlog { half_open: 7, cookies: tcp::Cookies::Always };
+        assert_eq!(streams.backlog, backlog);
+        assert!(!streams.tcp.robust);
+        assert_eq!(streams.tcp.time_wait.as_secs(), 5);
+        let keep_alive = streams.options.keep_alive.unwrap();
+        assert_eq!((keep_alive.idle.as_secs(), keep_alive.interval.as_secs()), (10, 75));
+        assert_eq!(keep_alive.probes, 3);
+        let mut again = OverTcpConfig::of_profile(None).unwrap();
+        OverTcpSettings::of(&config).apply(&mut again).unwrap();
+        assert_eq!(again.streams.options, streams.options);
+        assert_eq!(again.streams.backlog, streams.backlog);
+        let off: OverTcpSettings = toml::from_str("[tcp]\nkeep_alive = \"off\"\n").unwrap();
+        off.apply(&mut again).unwrap();
+        assert_eq!(again.streams.options.keep_alive, None);
     }
 }

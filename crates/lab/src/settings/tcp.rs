@@ -74,6 +74,9 @@ table! {
         /// The retransmission time-out.
         #[serde(skip_serializing_if = "Option::is_none")]
         rto: Option<Rto>,
+        /// Asking an idle peer whether it is still there, or `off`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        keep_alive: Option<Switch<KeepAlive>>,
         /// SCPS-TP, or `off`.
         #[serde(skip_serializing_if = "Option::is_none")]
         scps: Option<Switch<ScpsSettings>>,
@@ -103,6 +106,31 @@ table! {
         max: Span,
         /// The least allowance beyond the smoothed round trip.
         margin: Span,
+    }
+}
+
+table! {
+    /// Asking an idle peer whether it is still there (see [`tcp::KeepAlive`]).
+    KeepAlive: tcp::KeepAlive {
+        /// After so long without a segment of it.
+        idle: Span,
+        /// Again after so long.
+        interval: Span,
+        /// And so often, before the connection is given up.
+        probes: u32,
+    }
+}
+
+impl KeepAlive {
+    fn apply(&self, before: Option<tcp::KeepAlive>) -> Result<tcp::KeepAlive, SpecError> {
+        super::not_often("tcp.keep_alive.idle", self.idle)?;
+        super::not_often("tcp.keep_alive.interval", self.interval)?;
+        if self.probes == Some(0) {
+            return Err(SpecError::invalid("tcp.keep_alive.probes is 0; it must be at least 1"));
+        }
+        let mut keep_alive = before.unwrap_or_default();
+        self.apply_fields(&mut keep_alive);
+        Ok(keep_alive)
     }
 }
 
@@ -360,6 +388,11 @@ impl TcpSettings {
                 )));
             }
         }
+        match &self.keep_alive {
+            None => {}
+            Some(Switch::Off) => options.keep_alive = None,
+            Some(Switch::On(said)) => options.keep_alive = Some(said.apply(options.keep_alive)?),
+        }
         match &self.scps {
             None => {}
             Some(Switch::Off) => options.scps = None,
@@ -367,6 +400,9 @@ impl TcpSettings {
         }
         if options.mss.is_some_and(|mss| mss < 64) {
             return Err(SpecError::invalid("tcp.mss is less than 64"));
+        }
+        if options.initial_window == tcp::InitialWindow::Segments(0) {
+            return Err(SpecError::invalid("tcp.initial_window is 0; it must be at least 1"));
         }
         Ok(())
     }
@@ -381,6 +417,10 @@ impl TcpSettings {
             receive_buffer_initial,
             ack: Some(Ack::of_fields(&options.acks)),
             rto: Some(Rto::of_fields(&options.timeouts)),
+            keep_alive: Some(match &options.keep_alive {
+                None => Switch::Off,
+                Some(keep_alive) => Switch::On(KeepAlive::of_fields(keep_alive)),
+            }),
             scps: Some(
                 options
                     .scps
