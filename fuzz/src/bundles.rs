@@ -2,6 +2,8 @@
 
 use wire::bpsec::{AesGcm, HmacSha2, SecurityBlock};
 use wire::eid::Eid;
+use wire::mtcp::Framing;
+use wire::udpcl::{Datagram, Fragment};
 use wire::{bp6, bp7, bpsec, tcpcl3, tcpcl4};
 
 /// A bundle of version 7, from a prefix on, and an administrative record in it; or an endpoint as text.
@@ -122,6 +124,41 @@ pub fn bpsec_block(data: &[u8]) {
         assert_eq!(AesGcm::from_block(&made), Ok(parameters));
         for target in &block.targets {
             let _ = AesGcm::tag(&block, target.target);
+        }
+    }
+}
+
+/// The lengths before bundles of MTCP, or of STCP if the first octet is odd.
+///
+/// # Panics
+/// If a length does not survive being written, or is read differently from a prefix.
+pub fn mtcp(data: &[u8]) {
+    let Some((first, mut rest)) = data.split_first() else { return };
+    let framing = if first % 2 == 0 { Framing::Mtcp } else { Framing::Stcp };
+    while let Ok(Some((length, len))) = framing.decode(rest) {
+        assert_eq!(framing.decode(&rest[..len - 1]), Ok(None));
+        let octets = framing.to_vec(length).expect("what was read can be written");
+        assert!(octets.len() <= len, "lengths are written in their shortest form");
+        assert_eq!(framing.decode(&octets), Ok(Some((length, octets.len()))));
+        let Some(next) = behind(rest, len, length) else { return };
+        rest = next;
+    }
+}
+
+/// A datagram of UDPCL.
+///
+/// # Panics
+/// If a fragment is not within its bundle, or does not survive being written.
+pub fn udpcl(data: &[u8]) {
+    let Ok(datagram) = Datagram::decode(data) else { return };
+    assert!(!datagram.to_string().is_empty());
+    match datagram {
+        Datagram::Keepalive => assert_eq!(data, [0; 4]),
+        Datagram::Bundle(octets) => assert_eq!(octets, data),
+        Datagram::Fragment(fragment) => {
+            let Fragment { length, offset, data: part, .. } = fragment;
+            assert!(u64::from(offset) + part.len() as u64 <= u64::from(length));
+            assert_eq!([&fragment.header(), part].concat(), data);
         }
     }
 }

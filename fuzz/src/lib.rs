@@ -18,7 +18,7 @@ mod specs;
 mod tcp;
 mod texts;
 
-pub use bundles::{bp6_bundle, bp7_bundle, bpsec_block, tcpcl};
+pub use bundles::{bp6_bundle, bp7_bundle, bpsec_block, mtcp, tcpcl, udpcl};
 pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
     capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, norm_message, saratoga_v0,
@@ -55,6 +55,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ltp_node", ltp_node),
     ("ltp_segment", ltp_segment),
     ("mib", mib),
+    ("mtcp", mtcp),
     ("norm_message", norm_message),
     ("norm_node", norm_node),
     ("ppp_frames", ppp_frames),
@@ -67,5 +68,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tcp_segment", tcp_segment),
     ("tcp_stack", tcp_stack),
     ("tcpcl", tcpcl),
+    ("udpcl", udpcl),
     ("vj", vj),
 ];

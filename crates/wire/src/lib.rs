@@ -19,6 +19,7 @@ pub mod ip;
 pub mod ipv6;
 pub mod ltp;
 pub mod ltpt;
+pub mod mtcp;
 pub mod norm;
 pub mod ppp;
 pub mod saratoga;
@@ -28,6 +29,7 @@ pub mod tcpcl;
 pub mod tcpcl3;
 pub mod tcpcl4;
 pub mod udp;
+pub mod udpcl;
 pub mod vj;
 
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};

@@ -5,6 +5,8 @@ pub mod contacts;
 pub mod layer;
 pub mod node;
 pub mod routes;
+mod source;
 pub mod tcpcl;
 #[cfg(test)]
 mod tests;
+pub mod udpcl;

@@ -8,6 +8,7 @@ use wire::bp7::Eid;
 use wire::tcpcl4::Bounds;
 
 use super::super::layer::LinkId;
+use super::protocol::Protocol;
 
 /// Settings of a [`Tcpcl`](super::Tcpcl).
 #[derive(Clone, Debug)]
@@ -16,9 +17,12 @@ pub struct Config {
     pub node: Eid,
     /// Neighbours to which it connects, and the paths to them.
     pub peers: BTreeMap<LinkId, Peer>,
-    /// Whether streams are secured.
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Whether streams are secured. Only version 4 of TCPCL can that.
     pub tls: Tls,
-    /// Seconds between signs of life; 0 for none. The lesser of both sides' holds (RFC 9174 §5.1.1).
+    /// Seconds between signs of life; 0 for none. The lesser of both sides' holds (RFC 9174 §5.1.1). Over
+    /// MTCP and STCP only who connects gives such signs, and nobody waits for them.
     pub keepalive_s: u16,
     /// Octets of data in a segment that is sent, at most: what else is to be sent waits so long.
     pub segment: usize,
@@ -39,6 +43,7 @@ impl Default for Config {
         Self {
             node: Eid::None,
             peers: BTreeMap::new(),
+            protocol: Protocol::Tcpcl4,
             tls: Tls::Never,
             keepalive_s: 30,
             segment: 64 << 10,
@@ -80,6 +85,8 @@ pub struct Limits {
     pub window: usize,
     /// Bundles and parts of bundles of a peer that are not acknowledged, before it is held back.
     pub unanswered: usize,
+    /// Octets of data of a session that are sent and not acknowledged, beyond which no segment is.
+    pub unacknowledged: u64,
     /// Octets that are read ahead of a bundle that is in a file.
     pub read_ahead: usize,
     /// Of messages.
@@ -92,6 +99,7 @@ impl Default for Limits {
             sessions: 1024,
             window: 64,
             unanswered: 4096,
+            unacknowledged: u64::MAX,
             read_ahead: 512 << 10,
             messages: Bounds::default(),
         }

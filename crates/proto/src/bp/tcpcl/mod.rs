@@ -1,9 +1,11 @@
-//! TCPCL, version 4 (RFC 9174): the convergence layer over streams.
+//! The convergence layers over streams: TCPCL, versions 4 (RFC 9174) and 3 (RFC 7242), MTCP and STCP.
 //!
 //! A [`Tcpcl`] is a [`Layer`]: it speaks with any number of neighbours, each over a stream that it opened or that came. Over what the
 //! stream runs it does not know; a simulator's TCP will do, or the kernel's, with TLS where both sides can.
 
 mod config;
+mod out;
+mod protocol;
 mod receiving;
 mod sending;
 mod session;
@@ -15,17 +17,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, OpenMode, PathEvent, PathId, Receive,
-    StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Receive, Ticket,
+    Time, Timers, Transmit, TxBuf,
 };
 use wire::bp7::Eid;
+use wire::tcpcl3;
 use wire::tcpcl4::{ContactHeader, Extensions, Message, SessionInit, TermReason};
 
 pub use self::config::{Config, Limits, Peer, Tls};
+pub use self::protocol::{Protocol, Version3};
+pub use wire::mtcp::Framing;
 
 use self::sending::Sending;
 use self::session::{Phase, Session};
 use super::layer::{Command, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
+use super::source::Files;
 
 /// Octets that wait to be sent of one session, beyond which no further segment is made.
 const OUT: usize = 128 << 10;
@@ -62,7 +68,7 @@ pub struct Statistics {
     pub sessions: u64,
     /// Streams that were given up before.
     pub failed: u64,
-    /// Bundles that neighbours acknowledged.
+    /// Bundles that neighbours acknowledged, or that have left where nobody does.
     pub sent: u64,
     /// Bundles that came whole.
     pub received: u64,
@@ -81,9 +87,8 @@ pub struct Tcpcl {
     ready: BTreeSet<PathId>,
     events: VecDeque<Event>,
     effects: VecDeque<Effect>,
-    uses: BTreeMap<Ticket, Use>,
+    files: Files<Use>,
     timers: Timers<Alarm>,
-    next_ticket: u64,
     next_transfer: u64,
     next_came: u32,
     statistics: Statistics,
@@ -101,9 +106,8 @@ impl Tcpcl {
             ready: BTreeSet::new(),
             events: VecDeque::new(),
             effects: VecDeque::new(),
-            uses: BTreeMap::new(),
+            files: Files::default(),
             timers: Timers::new(),
-            next_ticket: 0,
             next_transfer: 0,
             next_came: LinkId::CAME.0,
             statistics: Statistics::default(),
@@ -114,13 +118,6 @@ impl Tcpcl {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
-    }
-
-    fn ticket(&mut self, of: Use) -> Ticket {
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        self.uses.insert(ticket, of);
-        ticket
     }
 
     fn stream_up(&mut self, now: Time, path: PathId) {
@@ -142,8 +139,10 @@ impl Tcpcl {
             self.effects.push_back(Effect::ResetPath { path });
             return;
         }
-        let mut session = Session::new(link, is_active, now);
-        if is_active {
+        let protocol = self.config.protocol;
+        let mut session = Session::new(link, is_active, protocol, now);
+        // Of version 4 who listens waits for the header of who connects (RFC 9174 §4.3).
+        if is_active || matches!(protocol, Protocol::Tcpcl3(_)) {
             self.contact(&mut session);
         }
         self.sessions.insert(path, session);
@@ -151,11 +150,35 @@ impl Tcpcl {
         self.ready.insert(path);
         let at = now + self.config.patience;
         self.timers.set(Alarm::Silence(path), at, "a session that begins");
+        if self.config.tls == Tls::Always && protocol != Protocol::Tcpcl4 {
+            self.fault(path, "TLS is demanded, and the protocol that is spoken here has none");
+        } else if let Protocol::Framed(framing) = protocol {
+            self.established_framed(now, path, framing);
+        }
     }
 
     fn contact(&self, session: &mut Session) {
-        let can_tls = self.config.tls != Tls::Never;
-        session.out.push_back(Bytes::copy_from_slice(&ContactHeader { can_tls }.encode()));
+        let octets = match self.config.protocol {
+            Protocol::Tcpcl4 => {
+                let can_tls = self.config.tls != Tls::Never;
+                Bytes::copy_from_slice(&ContactHeader { can_tls }.encode())
+            }
+            Protocol::Tcpcl3(settings) => self.contact_3(settings).into(),
+            Protocol::Framed(_) => return,
+        };
+        session.out.push(octets);
+    }
+
+    fn contact_3(&self, settings: Version3) -> Vec<u8> {
+        let Version3 { acks, reactive_fragmentation, refusals, lengths, .. } = settings;
+        let flags = tcpcl3::Flags { acks, reactive_fragmentation, refusals, lengths };
+        let (keepalive_s, eid) = (self.config.keepalive_s, self.node_id());
+        tcpcl3::ContactHeader { version: tcpcl3::VERSION, flags, keepalive_s, eid: &eid }.to_vec()
+    }
+
+    /// This node, as its peers are told.
+    fn node_id(&self) -> String {
+        if self.config.node.is_none() { String::new() } else { self.config.node.to_string() }
     }
 
     /// A stream is gone: so is all that was under way.
@@ -169,12 +192,15 @@ impl Tcpcl {
             self.paths.remove(&session.link);
             if let Some(coming) = session.coming.filter(|coming| !coming.is_unwanted) {
                 let (link, transfer) = (session.link, coming.id);
-                self.events.push_back(Event::Broken { link, transfer, keep: false });
+                let keep = session.voice.reactive && coming.received > 0;
+                self.events.push_back(Event::Broken { link, transfer, keep });
             }
             for sending in session.sending {
                 self.leave(&sending);
                 if !sending.is_dropped {
-                    let outcome = Outcome::Failed { acknowledged: 0 };
+                    let acknowledged =
+                        if session.voice.reactive { sending.acknowledged } else { 0 };
+                    let outcome = Outcome::Failed { acknowledged };
                     self.tell_sent(session.link, sending.tag, outcome);
                 }
             }
@@ -194,9 +220,7 @@ impl Tcpcl {
     }
 
     fn leave(&mut self, sending: &Sending) {
-        if let Some(file) = sending.payload.as_ref().and_then(|payload| payload.file) {
-            self.effects.push_back(StoreEffect::Close { file }.into());
-        }
+        sending.source.close(&mut self.effects);
     }
 
     fn try_later(&mut self, now: Time, link: LinkId) {
@@ -221,7 +245,9 @@ impl Tcpcl {
     fn send(&mut self, link: LinkId, tag: Tag, bundle: Outgoing) {
         let session = self.paths.get(&link).and_then(|path| self.sessions.get_mut(path));
         let open = |session: &&mut Session| {
-            session.phase == Phase::Established && session.ends == (false, false)
+            let is_open = session.phase == Phase::Established && session.ends == (false, false);
+            // MTCP and STCP go one way.
+            is_open && (session.is_active || !session.voice.is_framed())
         };
         let Some(session) = session.filter(open) else {
             self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
@@ -229,15 +255,10 @@ impl Tcpcl {
         };
         let sending = Sending::new(tag, session.next_transfer, bundle);
         session.next_transfer += 1;
-        let name = sending.payload.as_ref().map(|payload| payload.name.clone());
-        session.sending.push_back(sending);
         let path = self.paths[&link];
+        self.files.open(Use { path, tag }, &sending.source, &mut self.effects);
+        session.sending.push_back(sending);
         self.ready.insert(path);
-        if let Some(name) = name {
-            let ticket = self.ticket(Use { path, tag });
-            let effect = StoreEffect::Open { ticket, name, mode: OpenMode::Read };
-            self.effects.push_back(effect.into());
-        }
     }
 
     fn cancel(&mut self, link: LinkId, tag: Tag) {
@@ -263,7 +284,13 @@ impl Tcpcl {
         if !session.ends.0 {
             let is_reply = session.ends.1;
             session.ends.0 = true;
-            session.say(&Message::Terminate { is_reply, reason });
+            match session.voice.protocol {
+                Protocol::Tcpcl4 => session.say(&Message::Terminate { is_reply, reason }),
+                // The last word is said at the end, and not answered.
+                Protocol::Tcpcl3(_) | Protocol::Framed(_) => {
+                    (session.ends.1, session.end_reason) = (true, reason);
+                }
+            }
             let at = now + self.config.patience;
             self.timers.set(Alarm::Silence(path), at, "a session that ends");
         }
@@ -289,7 +316,11 @@ impl Tcpcl {
         let quiet = session.sending.is_empty()
             && session.answers.is_empty()
             && session.coming.is_none_or(|coming| coming.is_unwanted);
-        if session.ends == (true, true) && quiet {
+        if session.ends == (true, true) && quiet && !session.is_over {
+            if matches!(session.voice.protocol, Protocol::Tcpcl3(_)) {
+                let reason = session.end_reason;
+                session.say(&Message::Terminate { is_reply: false, reason });
+            }
             session.is_over = true;
             self.ready.insert(path);
         }
@@ -306,8 +337,7 @@ impl Tcpcl {
     }
 
     fn init(&self, session: &mut Session) {
-        let node_id =
-            if self.config.node.is_none() { String::new() } else { self.config.node.to_string() };
+        let node_id = self.node_id();
         let init = SessionInit {
             keepalive_s: self.config.keepalive_s,
             segment_mru: self.config.segment_mru,
@@ -325,6 +355,7 @@ impl Tcpcl {
         session.phase = Phase::Established;
         session.segment_mru = init.segment_mru;
         session.keepalive_s = init.keepalive_s.min(self.config.keepalive_s);
+        session.last_sent = now;
         let node: Option<Eid> = init.node_id.parse().ok();
         let node = node.filter(|node| !node.is_none());
         let said = init.node_id;
@@ -341,6 +372,21 @@ impl Tcpcl {
         self.watch(now, path);
     }
 
+    /// A session that needs no words: who connects sends, who listens receives.
+    fn established_framed(&mut self, now: Time, path: PathId, framing: Framing) {
+        let is_active = self.sessions.get(&path).is_some_and(|session| session.is_active);
+        let (keepalive_s, transfer_mru) =
+            if is_active { (self.config.keepalive_s, framing.bundle_max()) } else { (0, 0) };
+        let init = SessionInit {
+            keepalive_s,
+            segment_mru: u64::MAX,
+            transfer_mru,
+            node_id: "",
+            extensions: Extensions::NONE,
+        };
+        self.established(now, path, &init);
+    }
+
     /// Sets the alarms of a session that is established.
     fn watch(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get(&path) else { return };
@@ -351,7 +397,9 @@ impl Tcpcl {
         let due = (session.last_sent + interval).max(now);
         let silent = (session.last_received + 2 * interval).max(now);
         self.timers.set(Alarm::Keepalive(path), due, "a sign of life");
-        self.timers.set(Alarm::Silence(path), silent, "a silent peer");
+        if !session.voice.is_framed() {
+            self.timers.set(Alarm::Silence(path), silent, "a silent peer");
+        }
     }
 
     fn keepalive(&mut self, now: Time, path: PathId) {
@@ -393,50 +441,56 @@ impl Tcpcl {
             return;
         }
         let most = most.min(session.segment_mru).max(1);
-        let mut waiting = session.waiting();
-        let mut reads = Vec::new();
+        let window = self.config.limits.unacknowledged;
+        let mut room = if window == u64::MAX || !session.voice.acks {
+            u64::MAX
+        } else {
+            window.saturating_sub(session.unacknowledged())
+        };
         for sending in &mut session.sending {
-            while waiting < OUT && sending.next_segment(most, &mut session.out) {
-                waiting = session.out.iter().map(Bytes::len).sum();
+            while session.out.waiting() < OUT && room > 0 {
+                let before = sending.sent;
+                if !sending.next_segment(most.min(room), session.voice, &mut session.out) {
+                    break;
+                }
+                room -= sending.sent - before;
             }
-            if let Some(payload) = &mut sending.payload
-                && let Some(file) = payload.file
-                && let Some((at, len)) = payload.next_read(ahead)
-            {
-                reads.push((sending.tag, file, at, len));
-            }
+            let of = Use { path, tag: sending.tag };
+            self.files.read(of, &mut sending.source, ahead, &mut self.effects);
             // Segments of two bundles do not mix (RFC 9174 §5.2.2).
             if !sending.is_out && !sending.is_dropped {
                 break;
             }
         }
-        for (tag, file, offset, len) in reads {
-            let ticket = self.ticket(Use { path, tag });
-            self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
+    }
+
+    /// Bundles that nobody acknowledges are done with when their last octet has left.
+    fn left(&mut self, path: PathId) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let (link, taken) = (session.link, session.out.taken());
+        let mut left = Vec::new();
+        while session.sending.front().is_some_and(|first| first.is_out && first.ends_at <= taken) {
+            left.extend(session.sending.pop_front());
         }
+        for sending in left {
+            self.leave(&sending);
+            self.statistics.sent += 1;
+            self.tell_sent(link, sending.tag, Outcome::Left);
+        }
+        self.end_if_done(path);
     }
 
     fn done(&mut self, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some(Use { path, tag }) = self.uses.remove(&ticket) else { return };
+        let Some(Use { path, tag }) = self.files.answered(ticket) else { return };
         let sending = self
             .sessions
             .get_mut(&path)
             .and_then(|session| session.sending.iter_mut().find(|sending| sending.tag == tag));
-        let Some(payload) = sending.and_then(|sending| sending.payload.as_mut()) else {
-            if let Ok(Completion::Opened { file, .. }) = answer {
-                self.effects.push_back(StoreEffect::Close { file }.into());
-            }
+        let Some(sending) = sending else {
+            Files::<Use>::orphaned(&answer, &mut self.effects);
             return;
         };
-        let is_good = match answer {
-            Ok(Completion::Opened { file, .. }) => {
-                payload.file = Some(file);
-                true
-            }
-            Ok(Completion::Read(octets)) => payload.read(octets),
-            Ok(_) | Err(_) => false,
-        };
-        if is_good {
+        if sending.source.answered(answer) {
             self.ready.insert(path);
         } else {
             self.unreadable(path, tag);
@@ -530,7 +584,7 @@ impl Engine for Tcpcl {
                 self.ready.remove(&path);
                 continue;
             };
-            let len = session.waiting().min(tx.longest()).min(Receive::PIECE_MAX);
+            let len = session.out.waiting().min(tx.longest()).min(Receive::PIECE_MAX);
             if len == 0 {
                 self.ready.remove(&path);
                 if let Some((server_name, early)) = session.secures.take() {
@@ -542,18 +596,11 @@ impl Engine for Tcpcl {
                 }
                 continue;
             }
-            let mut place = tx.push(len)?;
-            while !place.is_empty() {
-                let Some(octets) = session.out.front_mut() else { break };
-                let here = octets.len().min(place.len());
-                let (now_part, later) = place.split_at_mut(here);
-                now_part.copy_from_slice(&octets.split_to(here));
-                place = later;
-                if octets.is_empty() {
-                    session.out.pop_front();
-                }
-            }
+            session.out.fill(tx.push(len)?);
             session.last_sent = now;
+            if !session.voice.acks {
+                self.left(path);
+            }
             return tx.transmit(path, now);
         }
         None

@@ -1,13 +1,17 @@
 //! What a peer sends.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use engine::{Effect, PathId, Time};
+use wire::tcpcl3;
 use wire::tcpcl4::{
-    CONTACT_LEN, ContactHeader, Message, RefuseReason, RejectReason, Segment, SegmentFlags,
-    SessionInit, TRANSFER_LENGTH, TermReason,
+    CONTACT_LEN, ContactHeader, Extensions, Message, RefuseReason, RejectReason, Segment,
+    SegmentFlags, SessionInit, TRANSFER_LENGTH, TermReason,
 };
 
 use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
+use super::protocol::{self, Heard, Protocol, Version3};
 use super::session::{Answer, Coming, Phase, reason, refusal};
 use super::{Tcpcl, Tls};
 
@@ -78,6 +82,10 @@ impl Tcpcl {
                 session.is_paused = true;
                 self.effects.push_back(Effect::PauseRead { path });
             }
+        } else if session.voice.acks && !session.voice.refusals {
+            // It could not be refused, so it is acknowledged and thrown away.
+            session.answers.push_back(Answer::Ack { flags, transfer, length });
+            session.answer();
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -88,7 +96,11 @@ impl Tcpcl {
         let bounds = self.config.limits.messages;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         if session.phase == Phase::Contact {
-            return self.contact_header(path, octets);
+            return match session.voice.protocol {
+                Protocol::Tcpcl4 => self.contact_header(path, octets),
+                Protocol::Tcpcl3(ours) => self.contact_header_3(now, path, ours, octets),
+                Protocol::Framed(_) => false,
+            };
         }
         if session.phase == Phase::Securing {
             // It came in the clear behind the contact header, and is none of TLS.
@@ -104,10 +116,20 @@ impl Tcpcl {
             gathered = std::mem::take(&mut session.beginning);
             &gathered
         };
-        match Message::decode(input, &bounds) {
-            Ok(Some((message, len))) => {
+        match protocol::read(session, input, &bounds) {
+            Ok(Some((heard, len))) => {
                 *octets = &octets[len - had..];
-                self.told(now, path, &message, input[0])
+                match heard {
+                    Heard::Message(message) => self.told(now, path, &message, input[0]),
+                    Heard::Length(length) => {
+                        session.next_length = Some(length);
+                        true
+                    }
+                    Heard::Shutdown(reconnect_s) => {
+                        self.shut_down(path, reconnect_s);
+                        false
+                    }
+                }
             }
             Ok(None) => {
                 let rest = input.to_vec();
@@ -160,6 +182,69 @@ impl Tcpcl {
         true
     }
 
+    /// The header of version 3, behind which the session is established (RFC 7242 §4.2).
+    fn contact_header_3(
+        &mut self,
+        now: Time,
+        path: PathId,
+        ours: Version3,
+        octets: &mut &[u8],
+    ) -> bool {
+        let eid_max = self.config.limits.messages.node_id_max;
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        let had = session.beginning.len();
+        session.beginning.extend_from_slice(octets);
+        let gathered = std::mem::take(&mut session.beginning);
+        let (header, len) = match tcpcl3::ContactHeader::decode(&gathered, eid_max) {
+            Ok(Some(header)) => header,
+            Ok(None) => {
+                session.beginning = gathered;
+                *octets = &[];
+                return true;
+            }
+            Err(_) => {
+                let reason = TermReason::VersionMismatch;
+                session.say(&Message::Terminate { is_reply: false, reason });
+                self.fault(path, "no contact header of version 3");
+                return false;
+            }
+        };
+        *octets = &octets[len - had..];
+        session.voice.agree(ours, header.flags);
+        let init = SessionInit {
+            keepalive_s: header.keepalive_s,
+            segment_mru: u64::MAX,
+            transfer_mru: u64::MAX,
+            node_id: header.eid,
+            extensions: Extensions::NONE,
+        };
+        self.established(now, path, &init);
+        self.ready.insert(path);
+        true
+    }
+
+    /// The peer has said its last word.
+    fn shut_down(&mut self, path: PathId, reconnect_s: Option<u64>) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        session.is_over = true;
+        self.ready.insert(path);
+        let link = session.link;
+        match reconnect_s {
+            None => {}
+            // It is not to be connected to again (RFC 7242 §6.1), until the agent wants it anew.
+            Some(0) => {
+                self.wanted.remove(&link);
+            }
+            Some(seconds) => {
+                let (_, longest) = self.config.reconnect;
+                if let Some(wanted) = self.wanted.get_mut(&link) {
+                    let said = Duration::from_secs(seconds).min(longest);
+                    wanted.pause = wanted.pause.max(said);
+                }
+            }
+        }
+    }
+
     fn begin_session(&mut self, path: PathId) {
         if let Some(mut session) = self.sessions.remove(&path) {
             self.init(&mut session);
@@ -196,8 +281,8 @@ impl Tcpcl {
             (Phase::Established, Message::Segment(segment)) => {
                 return self.segment_begins(path, segment);
             }
-            (Phase::Established, Message::Ack { flags, transfer, .. }) => {
-                self.acknowledged(path, *flags, *transfer);
+            (Phase::Established, Message::Ack { flags, transfer, length }) => {
+                self.acknowledged(path, *flags, *transfer, *length);
             }
             (Phase::Established, Message::Refuse { reason, transfer }) => {
                 self.refused(path, *reason, *transfer);
@@ -267,7 +352,7 @@ impl Tcpcl {
         if flags.start {
             let id = TransferId(self.next_transfer);
             self.next_transfer += 1;
-            let said = extensions.transfer_length();
+            let said = extensions.transfer_length().or(session.next_length.take());
             let octets = said.or(flags.end.then_some(length));
             let unknown = extensions.iter().any(|i| i.is_critical && i.kind != TRANSFER_LENGTH);
             let refused = if unknown {
@@ -280,6 +365,11 @@ impl Tcpcl {
                 None
             };
             let is_unwanted = refused.is_some();
+            let voice = session.voice;
+            if is_unwanted && voice.acks && !voice.refusals {
+                self.fault(path, "a bundle that is not wanted, from a peer that cannot be told so");
+                return false;
+            }
             session.coming = Some(Coming { id, transfer, received: 0, is_unwanted });
             let link = session.link;
             match refused {
@@ -302,7 +392,9 @@ impl Tcpcl {
         most: u64,
     ) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
-        if session.coming.is_some_and(|coming| coming.received.saturating_add(length) > most) {
+        let is_long =
+            |coming: Coming| !coming.is_unwanted && coming.received.saturating_add(length) > most;
+        if session.coming.is_some_and(is_long) {
             self.fault(path, "a bundle that is longer than was agreed");
             return false;
         }
@@ -311,12 +403,17 @@ impl Tcpcl {
         true
     }
 
-    fn acknowledged(&mut self, path: PathId, flags: SegmentFlags, transfer: u64) {
-        if !flags.end {
-            return;
-        }
+    fn acknowledged(&mut self, path: PathId, flags: SegmentFlags, transfer: u64, length: u64) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let link = session.link;
+        if !flags.end {
+            let mut sending = session.sending.iter_mut();
+            if let Some(sending) = sending.find(|sending| sending.transfer == transfer) {
+                sending.acknowledged = length.clamp(sending.acknowledged, sending.sent);
+                self.ready.insert(path);
+            }
+            return;
+        }
         let of = |s: &super::Sending| s.transfer == transfer && s.is_out;
         let Some(at) = session.sending.iter().position(of) else { return };
         let Some(sending) = session.sending.remove(at) else { return };
@@ -345,6 +442,22 @@ impl Tcpcl {
         let Some(path) = self.paths.get(&link).copied() else { return };
         let most = self.config.limits.unanswered;
         let Some(session) = self.sessions.get_mut(&path) else { return };
+        let why = match why {
+            // What cannot be refused and must not be acknowledged is not answered: the session ends, and the peer tries again.
+            Some(Refusal::NoResources | Refusal::Retransmit)
+                if session.voice.acks && !session.voice.refusals =>
+            {
+                session.is_over = true;
+                self.ready.insert(path);
+                return;
+            }
+            Some(Refusal::Completed | Refusal::NotAcceptable) if !session.voice.refusals => {
+                session.drop_coming(id);
+                None
+            }
+            Some(why) => Some(why),
+            None => None,
+        };
         if !session.decide(id, why)
             && let Some(why) = why
             && let Some(coming) = &mut session.coming

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use engine::Time;
-use wire::tcpcl4::{Message, RefuseReason, SegmentFlags};
+use wire::tcpcl4::{Message, RefuseReason, SegmentFlags, TermReason};
 
 use super::super::layer::{LinkId, Refusal, TransferId};
+use super::out::Out;
+use super::protocol::{Protocol, Voice};
 use super::sending::Sending;
 
 /// How far a session is.
@@ -59,6 +61,7 @@ pub(super) struct Session {
     pub(super) link: LinkId,
     pub(super) is_active: bool,
     pub(super) phase: Phase,
+    pub(super) voice: Voice,
     pub(super) peer_can_tls: bool,
     /// The stream is to be secured when what is to be sent in the clear has gone: the name that the peer's certificate must carry,
     /// and what came of TLS already.
@@ -70,11 +73,15 @@ pub(super) struct Session {
     /// Octets of data that are still to come of the segment under way, and its flags.
     pub(super) segment: Option<(u64, SegmentFlags)>,
     pub(super) coming: Option<Coming>,
+    /// Bundles that began to come, where they have no numbers.
+    pub(super) transfers_begun: u64,
+    /// Octets of the bundle that comes next, if the peer said that beforehand.
+    pub(super) next_length: Option<u64>,
     pub(super) answers: VecDeque<Answer>,
     pub(super) sending: VecDeque<Sending>,
     pub(super) next_transfer: u64,
     /// Octets that are to be sent next.
-    pub(super) out: VecDeque<Bytes>,
+    pub(super) out: Out,
     pub(super) is_blocked: bool,
     pub(super) is_paused: bool,
     /// The agent wants nothing more for now.
@@ -85,26 +92,31 @@ pub(super) struct Session {
     pub(super) last_received: Time,
     /// SESS_TERM was sent; was received.
     pub(super) ends: (bool, bool),
+    /// Why it ends, where that is said at the end.
+    pub(super) end_reason: TermReason,
     /// What is to be sent goes out, and then the stream is given up.
     pub(super) is_over: bool,
 }
 
 impl Session {
-    pub(super) fn new(link: LinkId, is_active: bool, now: Time) -> Self {
+    pub(super) fn new(link: LinkId, is_active: bool, protocol: Protocol, now: Time) -> Self {
         Self {
             link,
             is_active,
             phase: Phase::Contact,
+            voice: Voice::new(protocol),
             peer_can_tls: false,
             secures: None,
             names: Vec::new(),
             beginning: Vec::new(),
             segment: None,
             coming: None,
+            transfers_begun: 0,
+            next_length: None,
             answers: VecDeque::new(),
             sending: VecDeque::new(),
             next_transfer: 0,
-            out: VecDeque::new(),
+            out: Out::default(),
             is_blocked: false,
             is_paused: false,
             is_held: false,
@@ -113,14 +125,16 @@ impl Session {
             last_sent: now,
             last_received: now,
             ends: (false, false),
+            end_reason: TermReason::Unknown,
             is_over: false,
         }
     }
 
-    /// Sends a message that has no data behind it.
+    /// Sends a message that has no data behind it, if it can be said.
     pub(super) fn say(&mut self, message: &Message<'_>) {
-        let octets = message.to_vec().expect("a message without extensions has a form");
-        self.out.push_back(octets.into());
+        if let Some(octets) = self.voice.write(message) {
+            self.out.push(octets.into());
+        }
     }
 
     /// Sends the answers that nobody has to wait for any more.
@@ -151,9 +165,16 @@ impl Session {
         true
     }
 
-    /// Octets that wait to be sent.
-    pub(super) fn waiting(&self) -> usize {
-        self.out.iter().map(Bytes::len).sum()
+    /// What still comes of a bundle is thrown away.
+    pub(super) fn drop_coming(&mut self, id: TransferId) {
+        if let Some(coming) = self.coming.as_mut().filter(|coming| coming.id == id) {
+            coming.is_unwanted = true;
+        }
+    }
+
+    /// Octets of data that were sent and are not acknowledged.
+    pub(super) fn unacknowledged(&self) -> u64 {
+        self.sending.iter().map(|sending| sending.sent - sending.acknowledged).sum()
     }
 }
 

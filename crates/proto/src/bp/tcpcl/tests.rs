@@ -16,6 +16,9 @@ use crate::bp::layer::{
     Command, Content, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
 
+mod framed;
+mod version3;
+
 const LINK: LinkId = LinkId(1);
 const ACTIVE: PathId = PathId(1);
 const PASSIVE: PathId = PathId(7);

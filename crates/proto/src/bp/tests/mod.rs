@@ -2,5 +2,6 @@ mod agent;
 mod chance;
 mod contacts;
 mod nodes;
+pub(crate) mod pair;
 mod routes;
 mod world;

@@ -1,0 +1,236 @@
+//! A bundle that a layer sends: octets, and a part of a file that is read as it leaves.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket};
+
+use super::layer::{Content, Outgoing};
+
+/// Octets of a file that are read at one time.
+const READ: u64 = 256 << 10;
+
+/// A part of a bundle that lies in one place.
+#[derive(Debug)]
+enum Part {
+    Octets(Bytes),
+    /// The payload, as far as it is not read.
+    File,
+}
+
+/// The file that a payload is in.
+#[derive(Debug)]
+struct Payload {
+    name: FileName,
+    file: Option<FileId>,
+    /// Up to here it was asked for.
+    at: u64,
+    end: u64,
+    /// What was read and not sent, in order.
+    ready: VecDeque<Bytes>,
+    held: usize,
+    reading: bool,
+    /// What is to be sent of it.
+    left: u64,
+}
+
+/// The octets of a bundle that are still to leave.
+#[derive(Debug)]
+pub(super) struct Source {
+    parts: VecDeque<Part>,
+    payload: Option<Payload>,
+}
+
+impl Source {
+    pub(super) fn new(bundle: Outgoing) -> Self {
+        let mut parts = VecDeque::from([Part::Octets(bundle.head)]);
+        let mut payload = None;
+        match bundle.payload {
+            Content::Octets(octets) => parts.push_back(Part::Octets(octets)),
+            Content::File { name, offset, len } => {
+                parts.push_back(Part::File);
+                let end = offset.saturating_add(len);
+                let (ready, held) = (VecDeque::new(), 0);
+                let (file, at, left, reading) = (None, offset, len, false);
+                payload = Some(Payload { name, file, at, end, ready, held, reading, left });
+            }
+        }
+        parts.push_back(Part::Octets(bundle.tail));
+        Self { parts, payload }
+    }
+
+    /// Octets that can leave now.
+    pub(super) fn available(&self) -> u64 {
+        let mut sum = 0;
+        for part in &self.parts {
+            match part {
+                Part::Octets(octets) => sum += octets.len() as u64,
+                Part::File => {
+                    let Some(payload) = &self.payload else { break };
+                    sum += payload.held as u64;
+                    if (payload.held as u64) < payload.left {
+                        break;
+                    }
+                }
+            }
+        }
+        sum
+    }
+
+    /// Whether nothing was read of a file yet, of which something is to be read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.payload.as_ref().is_some_and(|payload| payload.held == 0 && payload.left > 0)
+    }
+
+    /// Takes the next octets out, not more than there are.
+    pub(super) fn take(&mut self, mut count: u64, mut out: impl FnMut(Bytes)) {
+        while count > 0 {
+            let Some(part) = self.parts.front_mut() else { return };
+            match part {
+                Part::Octets(octets) => {
+                    let here = octets.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+                    out(octets.split_to(here));
+                    count -= here as u64;
+                    if octets.is_empty() {
+                        self.parts.pop_front();
+                    }
+                }
+                Part::File => {
+                    let Some(payload) = &mut self.payload else { return };
+                    let taken = payload.take(count, &mut out);
+                    count -= taken;
+                    if payload.left == 0 {
+                        self.parts.pop_front();
+                    } else if taken == 0 {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fills `place` with the next octets, which are there.
+    pub(super) fn fill(&mut self, place: &mut [u8]) {
+        let mut at = 0;
+        self.take(place.len() as u64, |octets| {
+            place[at..at + octets.len()].copy_from_slice(&octets);
+            at += octets.len();
+        });
+    }
+
+    /// Lets go of the file.
+    pub(super) fn close(&self, effects: &mut VecDeque<Effect>) {
+        if let Some(file) = self.payload.as_ref().and_then(|payload| payload.file) {
+            effects.push_back(StoreEffect::Close { file }.into());
+        }
+    }
+
+    /// Takes what the store answered; whether the bundle can still be sent.
+    pub(super) fn answered(&mut self, answer: Result<Completion, EffectError>) -> bool {
+        let Some(payload) = &mut self.payload else { return true };
+        match answer {
+            Ok(Completion::Opened { file, .. }) => {
+                payload.file = Some(file);
+                true
+            }
+            Ok(Completion::Read(octets)) => payload.read(octets),
+            Ok(_) | Err(_) => false,
+        }
+    }
+}
+
+impl Payload {
+    /// Takes what was read; whether it is what was to be there.
+    fn read(&mut self, octets: Bytes) -> bool {
+        self.reading = false;
+        if octets.is_empty() {
+            return false;
+        }
+        self.at += octets.len() as u64;
+        self.held += octets.len();
+        self.ready.push_back(octets);
+        true
+    }
+
+    fn take(&mut self, count: u64, out: &mut impl FnMut(Bytes)) -> u64 {
+        let mut taken = 0;
+        while taken < count {
+            let Some(octets) = self.ready.front_mut() else { break };
+            let left = usize::try_from(count - taken).unwrap_or(usize::MAX);
+            let here = octets.len().min(left);
+            out(octets.split_to(here));
+            if octets.is_empty() {
+                self.ready.pop_front();
+            }
+            self.held -= here;
+            self.left -= here as u64;
+            taken += here as u64;
+        }
+        taken
+    }
+}
+
+/// Asks the store for the files of sources, and knows whose its answers are.
+#[derive(Debug)]
+pub(super) struct Files<K> {
+    uses: BTreeMap<Ticket, K>,
+    next_ticket: u64,
+}
+
+impl<K> Default for Files<K> {
+    fn default() -> Self {
+        Self { uses: BTreeMap::new(), next_ticket: 0 }
+    }
+}
+
+impl<K> Files<K> {
+    fn ticket(&mut self, of: K) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.uses.insert(ticket, of);
+        ticket
+    }
+
+    /// Opens the file of a source, if it has one.
+    pub(super) fn open(&mut self, of: K, source: &Source, effects: &mut VecDeque<Effect>) {
+        if let Some(payload) = &source.payload {
+            let (name, ticket) = (payload.name.clone(), self.ticket(of));
+            let mode = OpenMode::Read;
+            effects.push_back(StoreEffect::Open { ticket, name, mode }.into());
+        }
+    }
+
+    /// Reads on in the file of a source, unless `ahead` octets wait already.
+    pub(super) fn read(
+        &mut self,
+        of: K,
+        source: &mut Source,
+        ahead: usize,
+        effects: &mut VecDeque<Effect>,
+    ) {
+        let Some(payload) = &mut source.payload else { return };
+        let Some(file) = payload.file else { return };
+        if payload.reading || payload.at >= payload.end || payload.held >= ahead {
+            return;
+        }
+        payload.reading = true;
+        let (offset, len) = (payload.at, (payload.end - payload.at).min(READ) as usize);
+        let ticket = self.ticket(of);
+        effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
+    }
+
+    /// Whose answer it is.
+    pub(super) fn answered(&mut self, ticket: Ticket) -> Option<K> {
+        self.uses.remove(&ticket)
+    }
+
+    /// Nobody waits for this answer any more.
+    pub(super) fn orphaned(
+        answer: &Result<Completion, EffectError>,
+        effects: &mut VecDeque<Effect>,
+    ) {
+        if let Ok(Completion::Opened { file, .. }) = answer {
+            effects.push_back(StoreEffect::Close { file: *file }.into());
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What is spoken over a stream. Sessions think in the messages of version 4, which has all that the others have; what the others
+//! lack is read into them, and left out of what is said.
+
+use wire::mtcp::Framing;
+use wire::tcpcl4::{Bounds, Extensions, Message, RefuseReason, Segment, SegmentFlags, TermReason};
+use wire::{DecodeError, tcpcl3};
+
+use super::session::Session;
+
+/// The protocol of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCPCL version 4 (RFC 9174).
+    Tcpcl4,
+    /// TCPCL version 3 (RFC 7242).
+    Tcpcl3(Version3),
+    /// MTCP or STCP: lengths and bundles, from who connects to who listens. Nothing is acknowledged and nothing refused.
+    Framed(Framing),
+}
+
+/// What this side of a session of version 3 can and wants (RFC 7242 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version3 {
+    /// Segments are acknowledged, if the other side wants that, too. Without that a bundle that was sent has only left.
+    pub acks: bool,
+    /// What was acknowledged of a bundle when its stream breaks is kept, as a fragment, if the other side does so, too. The
+    /// receiver tells of it before it is on disk: who crashes at the same time loses it.
+    pub reactive_fragmentation: bool,
+    /// Bundles may be refused, if the other side can that, too.
+    pub refusals: bool,
+    /// The other side is to tell how long bundles are.
+    pub lengths: bool,
+    /// Seconds after which a peer may connect again that is shut down, 0 for never; `None` leaves it to the peer.
+    pub reconnect_s: Option<u64>,
+}
+
+impl Default for Version3 {
+    fn default() -> Self {
+        Self {
+            acks: true,
+            reactive_fragmentation: false,
+            refusals: true,
+            lengths: true,
+            reconnect_s: None,
+        }
+    }
+}
+
+/// How a session is spoken, as both sides agreed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Voice {
+    pub(super) protocol: Protocol,
+    /// Segments are acknowledged.
+    pub(super) acks: bool,
+    /// Bundles can be refused.
+    pub(super) refusals: bool,
+    /// What was acknowledged of a bundle is kept when the stream breaks.
+    pub(super) reactive: bool,
+    /// The peer is told how long bundles are.
+    pub(super) lengths: bool,
+}
+
+impl Voice {
+    /// Before anything is agreed.
+    pub(super) const fn new(protocol: Protocol) -> Self {
+        let has_acks = matches!(protocol, Protocol::Tcpcl4);
+        Self { protocol, acks: has_acks, refusals: has_acks, reactive: false, lengths: has_acks }
+    }
+
+    /// What both sides of a session of version 3 can (RFC 7242 §4.2).
+    pub(super) const fn agree(&mut self, ours: Version3, theirs: tcpcl3::Flags) {
+        self.acks = ours.acks && theirs.acks;
+        self.reactive = self.acks && ours.reactive_fragmentation && theirs.reactive_fragmentation;
+        // Refusals only go with acknowledgments (§5.4), and lengths to who asked for them (§5.5).
+        self.refusals = self.acks && ours.refusals && theirs.refusals;
+        self.lengths = theirs.lengths;
+    }
+
+    /// Whether the whole of a bundle is one segment, whose data goes out as it is read.
+    pub(super) const fn is_framed(self) -> bool {
+        match self.protocol {
+            Protocol::Framed(_) => true,
+            Protocol::Tcpcl4 | Protocol::Tcpcl3(_) => false,
+        }
+    }
+
+    /// The octets of a message, as far as there is one for that.
+    pub(super) fn write(self, message: &Message<'_>) -> Option<Vec<u8>> {
+        match self.protocol {
+            Protocol::Tcpcl4 => {
+                Some(message.to_vec().expect("sessions make messages that have a form"))
+            }
+            Protocol::Tcpcl3(settings) => self.write_3(settings, message),
+            Protocol::Framed(framing) => {
+                let length = match message {
+                    Message::Segment(segment) => segment.length,
+                    Message::Keepalive => 0,
+                    Message::Ack { .. }
+                    | Message::Refuse { .. }
+                    | Message::Terminate { .. }
+                    | Message::Reject { .. }
+                    | Message::Init(_)
+                    | Message::Unknown { .. } => return None,
+                };
+                Some(framing.to_vec(length).expect("neighbours are not handed longer bundles"))
+            }
+        }
+    }
+
+    fn write_3(self, settings: Version3, message: &Message<'_>) -> Option<Vec<u8>> {
+        use tcpcl3::Message as Three;
+        let octets = |message: Three| message.to_vec().expect("all reasons are known ones");
+        match *message {
+            Message::Segment(Segment { flags, extensions, length, .. }) => {
+                let said = extensions.transfer_length().filter(|_| self.lengths);
+                let mut out = said.map_or_else(Vec::new, |length| octets(Three::Length { length }));
+                let SegmentFlags { start, end } = flags;
+                out.extend(octets(Three::Segment { start, end, length }));
+                Some(out)
+            }
+            Message::Ack { length, .. } => self.acks.then(|| octets(Three::Ack { length })),
+            Message::Refuse { reason, .. } => {
+                let reason = match reason {
+                    RefuseReason::Completed => tcpcl3::RefuseReason::Completed,
+                    RefuseReason::NoResources => tcpcl3::RefuseReason::NoResources,
+                    RefuseReason::Retransmit => tcpcl3::RefuseReason::Retransmit,
+                    RefuseReason::Unknown
+                    | RefuseReason::NotAcceptable
+                    | RefuseReason::ExtensionFailure
+                    | RefuseReason::SessionTerminating
+                    | RefuseReason::Other(_) => tcpcl3::RefuseReason::Unknown,
+                };
+                self.refusals.then(|| octets(Three::Refuse { reason }))
+            }
+            Message::Keepalive => Some(octets(Three::Keepalive)),
+            Message::Terminate { reason, .. } => {
+                let reason = match reason {
+                    TermReason::IdleTimeout => Some(tcpcl3::ShutdownReason::IdleTimeout),
+                    TermReason::VersionMismatch => Some(tcpcl3::ShutdownReason::VersionMismatch),
+                    TermReason::Busy | TermReason::ResourceExhaustion => {
+                        Some(tcpcl3::ShutdownReason::Busy)
+                    }
+                    TermReason::Unknown | TermReason::ContactFailure | TermReason::Other(_) => None,
+                };
+                Some(octets(Three::Shutdown { reason, reconnect_s: settings.reconnect_s }))
+            }
+            Message::Reject { .. } | Message::Init(_) | Message::Unknown { .. } => None,
+        }
+    }
+}
+
+/// What was read from the beginning of a stream.
+#[derive(Debug)]
+pub(super) enum Heard<'a> {
+    /// A message of version 4, or what is the same.
+    Message(Message<'a>),
+    /// The next bundle has so many octets.
+    Length(u64),
+    /// No session goes on. Seconds after which the peer may be connected to again, if it said that.
+    Shutdown(Option<u64>),
+}
+
+/// Reads a message: it and its octets. `None` if more of them are needed.
+pub(super) fn read<'a>(
+    session: &mut Session,
+    octets: &'a [u8],
+    bounds: &Bounds,
+) -> Result<Option<(Heard<'a>, usize)>, DecodeError> {
+    match session.voice.protocol {
+        Protocol::Tcpcl4 => {
+            let read = Message::decode(octets, bounds)?;
+            Ok(read.map(|(message, len)| (Heard::Message(message), len)))
+        }
+        Protocol::Tcpcl3(_) => {
+            let read = tcpcl3::Message::decode(octets)?;
+            Ok(read.map(|(message, len)| (heard_3(session, message), len)))
+        }
+        Protocol::Framed(framing) => {
+            let read = framing.decode(octets)?;
+            Ok(read.map(|(length, len)| {
+                let flags = SegmentFlags { start: true, end: true };
+                let message = match length {
+                    0 => Message::Keepalive,
+                    _ => segment(session, flags, length),
+                };
+                (Heard::Message(message), len)
+            }))
+        }
+    }
+}
+
+/// A segment of the bundle that comes. Where transfers have no numbers they are counted.
+fn segment<'a>(session: &mut Session, flags: SegmentFlags, length: u64) -> Message<'a> {
+    session.transfers_begun += u64::from(flags.start);
+    let transfer = session.transfers_begun;
+    Message::Segment(Segment { flags, transfer, extensions: Extensions::NONE, length })
+}
+
+/// A message of version 3, as it is in version 4. What it is an answer to has no number: it is the first bundle that was begun and is not answered
+/// for (RFC 7242 §5.3 and §5.4).
+fn heard_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Heard<'a> {
+    let first = session.sending.iter().find(|sending| sending.sent > 0 || sending.is_out);
+    let message = match message {
+        tcpcl3::Message::Segment { start, end, length } => {
+            segment(session, SegmentFlags { start, end }, length)
+        }
+        tcpcl3::Message::Ack { length } => {
+            let end = first.is_some_and(|sending| sending.is_out && length >= sending.len);
+            let transfer = first.map_or(u64::MAX, |sending| sending.transfer);
+            Message::Ack { flags: SegmentFlags { start: false, end }, transfer, length }
+        }
+        tcpcl3::Message::Refuse { reason } => {
+            let transfer = first.map_or(u64::MAX, |sending| sending.transfer);
+            let reason = match reason {
+                tcpcl3::RefuseReason::Completed => RefuseReason::Completed,
+                tcpcl3::RefuseReason::NoResources => RefuseReason::NoResources,
+                tcpcl3::RefuseReason::Retransmit => RefuseReason::Retransmit,
+                tcpcl3::RefuseReason::Unknown | tcpcl3::RefuseReason::Other(_) => {
+                    RefuseReason::Unknown
+                }
+            };
+            Message::Refuse { reason, transfer }
+        }
+        tcpcl3::Message::Keepalive => Message::Keepalive,
+        tcpcl3::Message::Shutdown { reconnect_s, .. } => return Heard::Shutdown(reconnect_s),
+        tcpcl3::Message::Length { length } => return Heard::Length(length),
+        tcpcl3::Message::Unknown { first } => Message::Unknown { kind: first },
+    };
+    Heard::Message(message)
+}

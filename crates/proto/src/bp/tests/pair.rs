@@ -1,0 +1,307 @@
+//! Two layers over paths of datagrams, which get lost where a test says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Effect, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
+};
+
+use super::super::layer::{
+    Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Tag, TransferId,
+};
+
+/// The neighbour, for both.
+pub(crate) const LINK: LinkId = LinkId(1);
+/// The path to it, for both.
+pub(crate) const PATH: PathId = PathId(1);
+
+/// One of the two.
+pub(crate) struct End {
+    pub(crate) layer: Box<dyn Layer>,
+    pub(crate) store: MemoryStore,
+    pub(crate) events: Vec<Event>,
+    /// Datagrams that it has sent.
+    pub(crate) said: Vec<Vec<u8>>,
+    /// When it has sent them.
+    pub(crate) times: Vec<Time>,
+    /// Of these, by their places, those that do not arrive.
+    pub(crate) lost: BTreeSet<usize>,
+    pub(crate) is_paused: bool,
+    waiting: Vec<Vec<u8>>,
+}
+
+/// What chance does to datagrams, in thousandths.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Chance {
+    pub(crate) loss: u64,
+    pub(crate) doubled: u64,
+    pub(crate) late: u64,
+}
+
+/// Two layers.
+pub(crate) struct Pair {
+    pub(crate) now: Time,
+    pub(crate) ends: [End; 2],
+    pub(crate) delay: Duration,
+    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
+    /// What came whole is accepted.
+    pub(crate) accepts: bool,
+    pub(crate) is_up: bool,
+    /// Datagrams that are pulled at one time.
+    pub(crate) batch: usize,
+    flying: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    number: u64,
+    info: PathInfo,
+}
+
+impl Pair {
+    pub(crate) fn new(layers: [Box<dyn Layer>; 2], info: PathInfo, seed: u64) -> Self {
+        let end = |layer| End {
+            layer,
+            store: MemoryStore::new(),
+            events: Vec::new(),
+            said: Vec::new(),
+            times: Vec::new(),
+            lost: BTreeSet::new(),
+            is_paused: false,
+            waiting: Vec::new(),
+        };
+        let mut pair = Self {
+            now: Time::from_secs(1),
+            ends: layers.map(end),
+            delay: Duration::from_millis(10),
+            chance: Chance::default(),
+            rng: Rng::new(seed, "pair"),
+            accepts: true,
+            is_up: false,
+            batch: 8,
+            flying: BTreeMap::new(),
+            number: 0,
+            info,
+        };
+        for n in 0..2 {
+            pair.command(n, Command::Open { link: LINK });
+        }
+        pair.up();
+        pair
+    }
+
+    pub(crate) fn up(&mut self) {
+        if !std::mem::replace(&mut self.is_up, true) {
+            self.path_event(&PathEvent::Up(self.info.clone()));
+        }
+    }
+
+    pub(crate) fn down(&mut self) {
+        if std::mem::take(&mut self.is_up) {
+            self.flying.clear();
+            self.path_event(&PathEvent::Down);
+        }
+    }
+
+    fn path_event(&mut self, event: &PathEvent) {
+        for n in 0..2 {
+            self.ends[n].layer.handle_input(self.now, Input::Path(PATH, event.clone()));
+            self.drain(n);
+        }
+    }
+
+    pub(crate) fn command(&mut self, n: usize, command: Command) {
+        self.ends[n].layer.command(self.now, command);
+        self.drain(n);
+    }
+
+    /// Sends a bundle from the first to the second.
+    pub(crate) fn send(&mut self, tag: u64, payload: Content) {
+        self.send_from(0, tag, payload, true);
+    }
+
+    pub(crate) fn send_from(&mut self, n: usize, tag: u64, payload: Content, reliable: bool) {
+        // What begins like a bundle of version 7.
+        let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"!"));
+        let bundle = Outgoing { head, payload, tail, reliable };
+        self.command(n, Command::Send { link: LINK, tag: Tag(tag), bundle });
+    }
+
+    fn fly(&mut self, from: usize, datagram: &[u8]) {
+        let end = &mut self.ends[from];
+        let place = end.said.len();
+        end.said.push(datagram.to_vec());
+        end.times.push(self.now);
+        let is_lost = end.lost.contains(&place) || self.rng.below(1000) < self.chance.loss;
+        if is_lost || !self.is_up {
+            return;
+        }
+        let copies = 1 + u64::from(self.rng.below(1000) < self.chance.doubled);
+        for _ in 0..copies {
+            let is_late = self.rng.below(1000) < self.chance.late;
+            let late = if is_late { self.delay.mul_f64(3.0) } else { Duration::ZERO };
+            self.number += 1;
+            let at = self.now + self.delay + late;
+            self.flying.insert((at, self.number), (1 - from, datagram.to_vec()));
+        }
+    }
+
+    pub(crate) fn drain(&mut self, n: usize) {
+        loop {
+            let mut some = false;
+            let mut tx = TxBuf::new(self.batch);
+            let end = &mut self.ends[n];
+            if self.is_up
+                && let Some(transmit) = end.layer.poll_transmit(self.now, &mut tx)
+            {
+                some = true;
+                assert_eq!(transmit.path, PATH);
+                // The pace is kept by whoever drives the layer.
+                let before = self.now;
+                self.now = self.now.max(transmit.not_before);
+                let datagrams: Vec<Vec<u8>> = tx.datagrams().map(<[u8]>::to_vec).collect();
+                for datagram in datagrams {
+                    self.fly(n, &datagram);
+                }
+                if self.now > before {
+                    return self.drain(n);
+                }
+            }
+            some |= self.drain_effects(n);
+            some |= self.drain_events(n);
+            if !some {
+                return;
+            }
+        }
+    }
+
+    fn drain_effects(&mut self, n: usize) -> bool {
+        let mut some = false;
+        let end = &mut self.ends[n];
+        while let Some(effect) = end.layer.poll_effect() {
+            some = true;
+            match effect {
+                Effect::Store(effect) => {
+                    if let Some((ticket, answer)) = end.store.execute(effect) {
+                        end.layer.handle_input(self.now, Input::Done(ticket, answer));
+                    }
+                }
+                Effect::PauseRead { .. } => end.is_paused = true,
+                Effect::ResumeRead { .. } => end.is_paused = false,
+                other => panic!("{other:?}"),
+            }
+        }
+        some
+    }
+
+    fn drain_events(&mut self, n: usize) -> bool {
+        let mut some = false;
+        while let Some(event) = self.ends[n].layer.poll_indication() {
+            some = true;
+            self.ends[n].events.push(event.clone());
+            if let Event::Whole { link, transfer, .. } = event
+                && self.accepts
+            {
+                self.ends[n].layer.command(self.now, Command::Accept { link, transfer });
+            }
+        }
+        some
+    }
+
+    /// Time passes, and with it all that it brings about.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            for n in 0..2 {
+                if !self.ends[n].is_paused {
+                    for datagram in std::mem::take(&mut self.ends[n].waiting) {
+                        self.arrive(n, datagram);
+                    }
+                }
+            }
+            let flying = self.flying.first_key_value().map(|((at, _), _)| *at);
+            let due = self.ends.iter().filter_map(|end| end.layer.poll_timeout()).map(|d| d.at);
+            let next = flying.into_iter().chain(due).min();
+            let Some(next) = next.filter(|next| *next <= until.max(self.now)) else { break };
+            self.now = self.now.max(next);
+            while let Some(entry) = self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
+                let (to, datagram) = entry.remove();
+                self.arrive(to, datagram);
+            }
+            for n in 0..2 {
+                self.ends[n].layer.handle_timeout(self.now);
+                self.drain(n);
+                let after = self.ends[n].layer.poll_timeout();
+                assert!(after.is_none_or(|deadline| deadline.at > self.now), "{after:?}");
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn arrive(&mut self, to: usize, datagram: Vec<u8>) {
+        if self.ends[to].is_paused {
+            self.ends[to].waiting.push(datagram);
+            return;
+        }
+        let receive = Receive::datagram(PATH, &datagram);
+        self.ends[to].layer.handle_input(self.now, Input::Receive(receive));
+        self.drain(to);
+    }
+
+    /// The bundles that came whole, in the order in which they did.
+    pub(crate) fn came(&self, n: usize) -> Vec<Vec<u8>> {
+        let mut parts: BTreeMap<TransferId, Vec<u8>> = BTreeMap::new();
+        let mut whole = Vec::new();
+        for event in &self.ends[n].events {
+            match event {
+                Event::Begins { transfer, .. } => {
+                    assert!(parts.insert(*transfer, Vec::new()).is_none(), "it began twice");
+                }
+                Event::Piece { transfer, octets, .. } => {
+                    parts.get_mut(transfer).expect("it began").extend_from_slice(octets);
+                }
+                Event::Whole { transfer, file, .. } => {
+                    let octets = parts.remove(transfer).expect("it began");
+                    whole.push(file.as_ref().map_or(octets, |(name, len)| {
+                        let octets = self.ends[n].store.get(name).expect("it is there");
+                        assert_eq!(octets.len() as u64, *len);
+                        octets.to_vec()
+                    }));
+                }
+                Event::Broken { transfer, .. } => {
+                    parts.remove(transfer).expect("it began");
+                }
+                _ => {}
+            }
+        }
+        whole
+    }
+
+    pub(crate) fn outcomes(&self, n: usize) -> Vec<(u64, Outcome)> {
+        let sent = self.ends[n].events.iter().filter_map(|event| match event {
+            Event::Sent { tag, outcome, .. } => Some((tag.0, *outcome)),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ends.iter().all(|end| end.layer.poll_timeout().is_none())
+    }
+}
+
+/// A payload.
+pub(crate) fn octets(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 11 + n / 256) as u8).collect()
+}
+
+/// The bundle that has it.
+pub(crate) fn whole(len: usize) -> Vec<u8> {
+    [b"\x9fhead", &octets(len)[..], b"!"].concat()
+}
+
+/// A payload in a file, in the store of the first.
+pub(crate) fn in_file(pair: &mut Pair, len: usize) -> Content {
+    let name = FileName::spool(&format!("bp/{len}")).expect("it is a name");
+    pair.ends[0].store.insert(name.clone(), octets(len));
+    Content::File { name, offset: 0, len: len as u64 }
+}

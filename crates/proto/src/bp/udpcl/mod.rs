@@ -1,0 +1,398 @@
+//! UDPCL (RFC 7122): the convergence layer over datagrams.
+//!
+//! One bundle is one datagram. Nothing is acknowledged, nothing is sent again, and nothing says how fast to send but the path's
+//! rate and the settings: what has left is [`Outcome::Left`]. Longer bundles go in fragments of the layer where both sides are
+//! told so ([`Fragmentation::OfLayer`]).
+//!
+//! A neighbour can be reached while its path is up and the agent has opened it. Peers that are not configured are told of when
+//! their path comes up, and can be answered there.
+
+mod config;
+mod receiving;
+mod sending;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use engine::{
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathKind, Time, Timers, Transmit, TxBuf,
+};
+use wire::udpcl::{DATAGRAM_MAX, FRAGMENT_HEADER_LEN};
+
+pub use self::config::{Config, Fragmentation, Limits};
+
+use self::receiving::Coming;
+use self::sending::Sending;
+use super::layer::{Command, Event, Layer, LinkId, Neighbour, Outcome, Tag, TransferId};
+use super::source::Files;
+use crate::path::{Pacing, Path};
+use crate::recent::Recent;
+
+/// The least time between signs of life (RFC 7122 §3.5.1).
+const KEEPALIVE_LEAST: Duration = Duration::from_secs(15);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    /// A sign of life is due.
+    Keepalive(LinkId),
+    /// A bundle is given up whose fragments do not come.
+    Incoming(PathId, u32),
+}
+
+/// A neighbour.
+#[derive(Debug)]
+struct Link {
+    path: PathId,
+    /// The agent wants it to be reached.
+    is_wanted: bool,
+    /// The agent knows that it can be.
+    is_up: bool,
+    sending: VecDeque<Sending>,
+    /// The agent wants nothing of it for now.
+    is_held: bool,
+    /// The driver was asked to keep back what comes.
+    is_paused: bool,
+    last_sent: Time,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bundles that have left.
+    pub sent: u64,
+    /// Bundles that came whole.
+    pub received: u64,
+    /// Bundles of which fragments were missing.
+    pub broken: u64,
+    /// Fragments that brought nothing new, or for which there was no room.
+    pub fragments_dropped: u64,
+    /// Datagrams that were none.
+    pub faults: u64,
+}
+
+/// The convergence layer over datagrams.
+#[derive(Debug)]
+pub struct Udpcl {
+    config: Config,
+    paths: BTreeMap<PathId, Path>,
+    links: BTreeMap<LinkId, Link>,
+    by_path: BTreeMap<PathId, LinkId>,
+    /// Paths that may have something to send.
+    ready: BTreeSet<PathId>,
+    /// The path that had the last turn.
+    turn: PathId,
+    /// Neighbours that are due a sign of life.
+    signs: BTreeSet<LinkId>,
+    coming: BTreeMap<(PathId, u32), Coming>,
+    /// Bundles that were put together, so that late copies of their fragments begin nothing.
+    over: Recent<(PathId, u32), ()>,
+    /// Octets of fragments that came early.
+    early: usize,
+    /// Bundles that came whole, for which the agent has not answered.
+    unanswered: BTreeMap<TransferId, LinkId>,
+    events: VecDeque<Event>,
+    effects: VecDeque<Effect>,
+    files: Files<(LinkId, Tag)>,
+    timers: Timers<Alarm>,
+    next_transfer: u64,
+    next_came: u32,
+    next_bundle: u32,
+    statistics: Statistics,
+}
+
+impl Udpcl {
+    /// A layer with these settings.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let link = |path: &PathId| Link {
+            path: *path,
+            is_wanted: false,
+            is_up: false,
+            sending: VecDeque::new(),
+            is_held: false,
+            is_paused: false,
+            last_sent: Time::ZERO,
+        };
+        let links = config.peers.iter().map(|(id, path)| (*id, link(path))).collect();
+        let by_path = config.peers.iter().map(|(id, path)| (*path, *id)).collect();
+        Self {
+            config,
+            paths: BTreeMap::new(),
+            links,
+            by_path,
+            ready: BTreeSet::new(),
+            turn: PathId(0),
+            signs: BTreeSet::new(),
+            coming: BTreeMap::new(),
+            over: Recent::new(),
+            early: 0,
+            unanswered: BTreeMap::new(),
+            events: VecDeque::new(),
+            effects: VecDeque::new(),
+            files: Files::default(),
+            timers: Timers::new(),
+            next_transfer: 0,
+            next_came: LinkId::CAME.0,
+            next_bundle: 0,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Octets of memory held on account of peers.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.early
+            + self.coming.len() * size_of::<Coming>()
+            + self.unanswered.len() * size_of::<(TransferId, LinkId)>()
+            + self.links.len() * size_of::<Link>()
+    }
+
+    fn path_event(&mut self, now: Time, path: PathId, event: PathEvent) {
+        if let PathEvent::Up(info) = &event
+            && info.kind == PathKind::Stream
+        {
+            return;
+        }
+        let pacing = Pacing {
+            rate_bps: self.config.rate_bps,
+            interval: self.config.interval,
+            pace_as: None,
+            catch_up: self.config.catch_up,
+        };
+        let came_up = matches!(event, PathEvent::Up(_));
+        if came_up && !self.know(path) {
+            return;
+        }
+        let Some(link) = self.by_path.get(&path).copied() else { return };
+        let known = self.paths.entry(path).or_insert_with(|| Path::new(pacing.catch_up));
+        known.event(event, pacing);
+        let is_up = known.is_up();
+        self.ready.insert(path);
+        if came_up {
+            self.link_up(now, link);
+        } else if !is_up {
+            self.path_down(link, path);
+        }
+    }
+
+    /// Whether the peer of a path is a neighbour now.
+    fn know(&mut self, path: PathId) -> bool {
+        if self.by_path.contains_key(&path) {
+            return true;
+        }
+        let strangers = self.links.range(LinkId::CAME..).count();
+        if strangers >= self.config.limits.strangers {
+            return false;
+        }
+        self.next_came = self.next_came.wrapping_add(1).max(LinkId::CAME.0);
+        let link = LinkId(self.next_came);
+        let stranger = Link {
+            path,
+            is_wanted: true,
+            is_up: false,
+            sending: VecDeque::new(),
+            is_held: false,
+            is_paused: false,
+            last_sent: Time::ZERO,
+        };
+        self.links.insert(link, stranger);
+        self.by_path.insert(path, link);
+        true
+    }
+
+    /// Tells that a neighbour can be reached, if that is so.
+    fn link_up(&mut self, now: Time, link: LinkId) {
+        let bundle_max = self.bundle_max(link);
+        let window = self.config.limits.window.max(1);
+        let Some(neighbour) = self.links.get_mut(&link) else { return };
+        let path_is_up = self.paths.get(&neighbour.path).is_some_and(Path::is_up);
+        if !neighbour.is_wanted || !path_is_up {
+            return;
+        }
+        neighbour.is_up = true;
+        neighbour.last_sent = now;
+        let neighbour = Neighbour { node: None, is_authenticated: false, bundle_max, window };
+        self.events.push_back(Event::Up { link, neighbour });
+        if let Some(interval) = self.config.keepalive
+            && link < LinkId::CAME
+        {
+            let at = now + interval.max(KEEPALIVE_LEAST);
+            self.timers.set(Alarm::Keepalive(link), at, "a sign of life");
+        }
+    }
+
+    /// Octets of the longest datagram to a neighbour.
+    fn datagram_max(&self, path: PathId) -> usize {
+        let mtu = self.paths.get(&path).map_or(0, Path::mtu).min(DATAGRAM_MAX);
+        self.config.datagram_max.map_or(mtu, |most| most.min(mtu))
+    }
+
+    fn bundle_max(&self, link: LinkId) -> u64 {
+        let Some(neighbour) = self.links.get(&link) else { return 0 };
+        let datagram = self.datagram_max(neighbour.path);
+        match self.config.fragmentation {
+            Fragmentation::OfLayer if datagram > FRAGMENT_HEADER_LEN => {
+                u64::from(self.config.limits.bundle)
+            }
+            Fragmentation::Never | Fragmentation::OfLayer => datagram as u64,
+        }
+    }
+
+    /// The path of a neighbour cannot be used.
+    fn path_down(&mut self, link: LinkId, path: PathId) {
+        self.link_down(link, "the path is down");
+        let keys: Vec<_> =
+            self.coming.range((path, 0)..=(path, u32::MAX)).map(|(k, _)| *k).collect();
+        for key in keys {
+            self.give_up(key);
+        }
+        if link >= LinkId::CAME {
+            self.links.remove(&link);
+            self.by_path.remove(&path);
+            self.unanswered.retain(|_, of| *of != link);
+        }
+        self.paths.remove(&path);
+        self.ready.remove(&path);
+    }
+
+    /// A neighbour cannot be reached any more.
+    fn link_down(&mut self, link: LinkId, why: &'static str) {
+        self.timers.cancel(Alarm::Keepalive(link));
+        self.signs.remove(&link);
+        let Some(neighbour) = self.links.get_mut(&link) else { return };
+        let was_up = std::mem::take(&mut neighbour.is_up);
+        for sending in std::mem::take(&mut neighbour.sending) {
+            sending.source.close(&mut self.effects);
+            self.tell_sent(link, sending.tag, Outcome::Failed { acknowledged: 0 });
+        }
+        if was_up {
+            self.events.push_back(Event::Down { link, why });
+        }
+    }
+
+    fn tell_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
+        self.events.push_back(Event::Sent { link, tag, outcome });
+    }
+
+    /// A neighbour was sent nothing for long.
+    fn keepalive(&mut self, now: Time, link: LinkId) {
+        let Some(interval) = self.config.keepalive else { return };
+        let Some(neighbour) = self.links.get(&link).filter(|link| link.is_up) else { return };
+        let mut at = neighbour.last_sent + interval.max(KEEPALIVE_LEAST);
+        if at <= now {
+            self.signs.insert(link);
+            self.ready.insert(neighbour.path);
+            at = now + interval.max(KEEPALIVE_LEAST);
+        }
+        self.timers.set(Alarm::Keepalive(link), at, "a sign of life");
+    }
+
+    /// The agent has answered for a bundle, or wants to hear of a peer again or not.
+    fn answered(&mut self, transfer: TransferId) {
+        self.unanswered.remove(&transfer);
+        let few = self.unanswered.len() <= self.config.limits.unanswered / 2;
+        if few {
+            self.hold_back();
+        }
+    }
+
+    /// Has the driver keep back what nobody can take now, and hand in what somebody can.
+    fn hold_back(&mut self) {
+        let is_full = self.unanswered.len() >= self.config.limits.unanswered;
+        for neighbour in self.links.values_mut() {
+            let pauses = is_full || neighbour.is_held;
+            if pauses != neighbour.is_paused && self.paths.contains_key(&neighbour.path) {
+                neighbour.is_paused = pauses;
+                let path = neighbour.path;
+                let effect =
+                    if pauses { Effect::PauseRead { path } } else { Effect::ResumeRead { path } };
+                self.effects.push_back(effect);
+            }
+        }
+    }
+}
+
+impl Layer for Udpcl {
+    fn command(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Open { link } => {
+                if let Some(neighbour) = self.links.get_mut(&link) {
+                    let was_wanted = std::mem::replace(&mut neighbour.is_wanted, true);
+                    if !was_wanted || !neighbour.is_up {
+                        self.link_up(now, link);
+                    }
+                }
+            }
+            Command::Close { link } => {
+                if let Some(neighbour) = self.links.get_mut(&link) {
+                    neighbour.is_wanted = false;
+                    self.link_down(link, "the contact ended");
+                }
+            }
+            Command::Send { link, tag, bundle } => self.send(link, tag, bundle),
+            Command::Cancel { link, tag } => self.cancel(link, tag),
+            Command::Accept { transfer, .. } => self.answered(transfer),
+            Command::Refuse { transfer, .. } => self.refused(transfer),
+            Command::Pause { link } | Command::Resume { link } => {
+                let is_held = matches!(command, Command::Pause { .. });
+                if let Some(neighbour) = self.links.get_mut(&link) {
+                    neighbour.is_held = is_held;
+                    self.hold_back();
+                }
+            }
+        }
+    }
+}
+
+impl Engine for Udpcl {
+    type Indication = Event;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(receive) => {
+                let Some(link) = self.by_path.get(&receive.from).copied() else { return };
+                for datagram in receive.datagrams() {
+                    self.receive(now, link, receive.from, datagram);
+                }
+                if self.unanswered.len() >= self.config.limits.unanswered {
+                    self.hold_back();
+                }
+            }
+            Input::Path(path, event) => self.path_event(now, path, event),
+            Input::Done(ticket, answer) => self.done(ticket, answer),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(alarm) = self.timers.pop_due(now) {
+            match alarm {
+                Alarm::Keepalive(link) => self.keepalive(now, link),
+                Alarm::Incoming(path, bundle) => self.give_up((path, bundle)),
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        self.next_transmit(now, tx)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next()
+    }
+}

@@ -1,0 +1,186 @@
+//! What peers send.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use engine::{PathId, Time};
+use wire::udpcl::{Datagram, Fragment};
+
+use super::super::layer::{Event, LinkId, TransferId};
+use super::{Alarm, Udpcl};
+
+/// Bundles that were put together, of which late fragments may come.
+const OVER: usize = 1024;
+
+/// Octets that a fragment takes that came early, beside its data.
+const KEPT: usize = 96;
+
+/// A bundle that is put together.
+#[derive(Debug)]
+pub(super) struct Coming {
+    link: LinkId,
+    id: TransferId,
+    length: u32,
+    /// Octets that were handed to the agent.
+    next: u32,
+    /// Fragments that came before those in front of them.
+    early: BTreeMap<u32, Bytes>,
+    /// Octets that these take.
+    held: usize,
+    /// The agent wants nothing more of it.
+    is_unwanted: bool,
+    last: Time,
+}
+
+impl Udpcl {
+    pub(super) fn receive(&mut self, now: Time, link: LinkId, path: PathId, datagram: &[u8]) {
+        match Datagram::decode(datagram) {
+            Ok(Datagram::Keepalive) => {}
+            Ok(Datagram::Bundle(octets)) => {
+                let transfer = self.transfer();
+                let said = Some(octets.len() as u64);
+                self.events.push_back(Event::Begins { link, transfer, octets: said });
+                let octets = Bytes::copy_from_slice(octets);
+                self.events.push_back(Event::Piece { link, transfer, octets });
+                self.whole(link, transfer);
+            }
+            Ok(Datagram::Fragment(fragment)) => self.fragment(now, link, path, &fragment),
+            Err(_) => {
+                self.statistics.faults += 1;
+                self.events
+                    .push_back(Event::PeerFault { link, what: "a datagram without a bundle" });
+            }
+        }
+    }
+
+    fn transfer(&mut self) -> TransferId {
+        let transfer = TransferId(self.next_transfer);
+        self.next_transfer += 1;
+        transfer
+    }
+
+    fn whole(&mut self, link: LinkId, transfer: TransferId) {
+        self.statistics.received += 1;
+        self.unanswered.insert(transfer, link);
+        self.events.push_back(Event::Whole { link, transfer, file: None });
+    }
+
+    fn fragment(&mut self, now: Time, link: LinkId, path: PathId, fragment: &Fragment<'_>) {
+        let key = (path, fragment.bundle);
+        if self.coming.get(&key).is_some_and(|coming| coming.length != fragment.length) {
+            // The peer has begun to count anew.
+            self.give_up(key);
+            self.over.forget(&key);
+        }
+        if !self.coming.contains_key(&key) && !self.begin(now, link, key, fragment) {
+            self.statistics.fragments_dropped += 1;
+            return;
+        }
+        let patience = self.config.limits.patience;
+        let room = self.config.limits.early.saturating_sub(self.early);
+        let Some(coming) = self.coming.get_mut(&key) else { return };
+        coming.last = now;
+        let alarm = Alarm::Incoming(key.0, key.1);
+        self.timers.set(alarm, now + patience, "fragments that do not come");
+        let before = coming.held;
+        let Some(data) = coming.take(fragment, room) else {
+            self.statistics.fragments_dropped += 1;
+            return;
+        };
+        self.early = self.early + coming.held - before;
+        let (transfer, is_unwanted) = (coming.id, coming.is_unwanted);
+        let is_whole = coming.next == coming.length;
+        for octets in data {
+            if !is_unwanted {
+                self.events.push_back(Event::Piece { link, transfer, octets });
+            }
+        }
+        if is_whole {
+            self.coming.remove(&key);
+            self.timers.cancel(alarm);
+            self.over.insert_within(OVER, key, ());
+            if !is_unwanted {
+                self.whole(link, transfer);
+            }
+        }
+    }
+
+    /// Begins a bundle; whether it is a new one.
+    fn begin(&mut self, now: Time, link: LinkId, key: (PathId, u32), part: &Fragment<'_>) -> bool {
+        let limits = self.config.limits;
+        if self.over.contains(&key) || part.length > limits.bundle || limits.incoming == 0 {
+            return false;
+        }
+        if self.coming.len() >= limits.incoming {
+            let oldest = self.coming.iter().min_by_key(|(_, coming)| coming.last);
+            if let Some(key) = oldest.map(|(key, _)| *key) {
+                self.give_up(key);
+            }
+        }
+        let id = self.transfer();
+        let (length, early) = (part.length, BTreeMap::new());
+        let coming =
+            Coming { link, id, length, next: 0, early, held: 0, is_unwanted: false, last: now };
+        self.coming.insert(key, coming);
+        let octets = Some(u64::from(length));
+        self.events.push_back(Event::Begins { link, transfer: id, octets });
+        true
+    }
+
+    /// A bundle does not come whole.
+    pub(super) fn give_up(&mut self, key: (PathId, u32)) {
+        let Some(coming) = self.coming.remove(&key) else { return };
+        self.timers.cancel(Alarm::Incoming(key.0, key.1));
+        self.early -= coming.held;
+        self.over.insert_within(OVER, key, ());
+        if !coming.is_unwanted {
+            self.statistics.broken += 1;
+            let (link, transfer) = (coming.link, coming.id);
+            self.events.push_back(Event::Broken { link, transfer, keep: false });
+        }
+    }
+
+    /// The agent does not want a bundle. Nobody can be told so.
+    pub(super) fn refused(&mut self, transfer: TransferId) {
+        if let Some(coming) = self.coming.values_mut().find(|coming| coming.id == transfer) {
+            self.early -= std::mem::take(&mut coming.held);
+            coming.early.clear();
+            coming.is_unwanted = true;
+        }
+        self.answered(transfer);
+    }
+}
+
+impl Coming {
+    /// Takes a fragment, and gives what can be handed on; `None` if it brings nothing, or nothing that there is room for.
+    fn take(&mut self, fragment: &Fragment<'_>, room: usize) -> Option<Vec<Bytes>> {
+        let end = fragment.offset + fragment.data.len() as u32;
+        if end <= self.next {
+            return None;
+        }
+        if fragment.offset > self.next {
+            let is_known = self.early.contains_key(&fragment.offset);
+            let takes = fragment.data.len() + KEPT;
+            if is_known || self.is_unwanted || takes > room {
+                return None;
+            }
+            self.held += takes;
+            self.early.insert(fragment.offset, Bytes::copy_from_slice(fragment.data));
+            return Some(Vec::new());
+        }
+        // What came already is not handed on again.
+        let known = (self.next - fragment.offset) as usize;
+        let mut data = vec![Bytes::copy_from_slice(&fragment.data[known..])];
+        self.next = end;
+        while let Some(entry) = self.early.first_entry().filter(|entry| *entry.key() <= self.next) {
+            let (offset, mut octets) = entry.remove_entry();
+            self.held -= octets.len() + KEPT;
+            let end = offset + octets.len() as u32;
+            if end > self.next {
+                data.push(octets.split_off((self.next - offset) as usize));
+                self.next = end;
+            }
+        }
+        Some(data)
+    }
+}

@@ -1,0 +1,163 @@
+//! Bundles that leave.
+
+use std::ops::Bound;
+
+use engine::{Completion, EffectError, PathId, Ticket, Time, Transmit, TxBuf};
+use wire::udpcl::{FRAGMENT_HEADER_LEN, Fragment, KEEPALIVE};
+
+use super::super::layer::{LinkId, Outcome, Outgoing, Tag};
+use super::super::source::{Files, Source};
+use super::{Link, Udpcl};
+use crate::path::Burst;
+
+/// A bundle on its way.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) tag: Tag,
+    pub(super) source: Source,
+    len: u64,
+    sent: u64,
+    /// What its fragments call it.
+    bundle: u32,
+}
+
+impl Udpcl {
+    pub(super) fn send(&mut self, link: LinkId, tag: Tag, bundle: Outgoing) {
+        let most = self.bundle_max(link);
+        let neighbour = self.links.get_mut(&link).filter(|neighbour| neighbour.is_up);
+        let Some(neighbour) = neighbour.filter(|_| bundle.len() <= most) else {
+            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+            return;
+        };
+        let (len, number) = (bundle.len(), self.next_bundle);
+        self.next_bundle = self.next_bundle.wrapping_add(1);
+        let sending = Sending { tag, source: Source::new(bundle), len, sent: 0, bundle: number };
+        self.files.open((link, tag), &sending.source, &mut self.effects);
+        neighbour.sending.push_back(sending);
+        self.ready.insert(neighbour.path);
+    }
+
+    pub(super) fn cancel(&mut self, link: LinkId, tag: Tag) {
+        let Some(neighbour) = self.links.get_mut(&link) else { return };
+        let at = neighbour.sending.iter().position(|sending| sending.tag == tag);
+        if let Some(sending) = at.and_then(|at| neighbour.sending.remove(at)) {
+            sending.source.close(&mut self.effects);
+            self.ready.insert(neighbour.path);
+            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+        }
+    }
+
+    pub(super) fn done(&mut self, ticket: Ticket, answer: Result<Completion, EffectError>) {
+        let Some((link, tag)) = self.files.answered(ticket) else { return };
+        let neighbour = self.links.get_mut(&link);
+        let path = neighbour.as_ref().map(|neighbour| neighbour.path);
+        let sending = neighbour
+            .and_then(|neighbour| neighbour.sending.iter_mut().find(|sending| sending.tag == tag));
+        let Some(sending) = sending else {
+            Files::<(LinkId, Tag)>::orphaned(&answer, &mut self.effects);
+            return;
+        };
+        if sending.source.answered(answer) {
+            self.ready.extend(path);
+        } else {
+            self.cancel(link, tag);
+        }
+    }
+
+    /// The next datagrams, of the paths in turn.
+    pub(super) fn next_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        loop {
+            let behind = (Bound::Excluded(self.turn), Bound::Unbounded);
+            let next = self.ready.range(behind).next().or_else(|| self.ready.first());
+            let path = *next?;
+            self.turn = path;
+            let transmit = self.burst(now, path, tx);
+            if transmit.is_some() {
+                return transmit;
+            }
+            self.ready.remove(&path);
+        }
+    }
+
+    /// A batch of datagrams on a path.
+    fn burst(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
+        let link = *self.by_path.get(&id)?;
+        let most = self.datagram_max(id);
+        let path = self.paths.get(&id).filter(|path| path.can_send())?;
+        let mut burst = path.burst(now, tx);
+        let neighbour = self.links.get_mut(&link)?;
+        let mut left = Vec::new();
+        while let Some(sending) = neighbour.sending.front_mut() {
+            let ahead = self.config.limits.read_ahead.max(most);
+            self.files.read((link, sending.tag), &mut sending.source, ahead, &mut self.effects);
+            if !sending.push(most, &mut burst) {
+                break;
+            }
+            if sending.sent == sending.len {
+                left.extend(neighbour.sending.pop_front());
+            }
+        }
+        Self::prefetch(neighbour, link, most, &mut self.files, &mut self.effects);
+        if self.signs.contains(&link) && burst.is_empty() {
+            // Signs of life are for when there is nothing else.
+            if let Some(place) = burst.push(KEEPALIVE.len()) {
+                place.copy_from_slice(&KEEPALIVE);
+            }
+        }
+        if burst.is_empty() {
+            return None;
+        }
+        self.signs.remove(&link);
+        neighbour.last_sent = now;
+        for sending in left {
+            sending.source.close(&mut self.effects);
+            self.statistics.sent += 1;
+            self.tell_sent(link, sending.tag, Outcome::Left);
+        }
+        self.paths.get_mut(&id)?.finish(id, &burst)
+    }
+
+    /// Reads the beginning of the bundles behind the first, so that none of them waits for the store alone.
+    fn prefetch(
+        neighbour: &mut Link,
+        link: LinkId,
+        most: usize,
+        files: &mut Files<(LinkId, Tag)>,
+        effects: &mut std::collections::VecDeque<engine::Effect>,
+    ) {
+        for sending in neighbour.sending.iter_mut().skip(1) {
+            files.read((link, sending.tag), &mut sending.source, most, effects);
+        }
+    }
+}
+
+impl Sending {
+    /// Puts the next datagram of the bundle into the batch; whether that could be.
+    fn push(&mut self, most: usize, burst: &mut Burst<'_>) -> bool {
+        if self.sent == 0 && self.len <= most as u64 {
+            let len = self.len as usize;
+            if self.source.available() < self.len {
+                return false;
+            }
+            let Some(place) = burst.push(len) else { return false };
+            self.source.fill(place);
+            self.sent = self.len;
+            return true;
+        }
+        let rest = self.len - self.sent;
+        let data = rest.min((most - FRAGMENT_HEADER_LEN) as u64);
+        if self.source.available() < data {
+            return false;
+        }
+        let data = data as usize;
+        let Some(place) = burst.push(FRAGMENT_HEADER_LEN + data) else { return false };
+        // The bundle was not taken unless its length fits four octets.
+        let (length, offset) = (self.len as u32, self.sent as u32);
+        let header = Fragment { bundle: self.bundle, length, offset, data: &[] }.header();
+        let (head, body) = place.split_at_mut(FRAGMENT_HEADER_LEN);
+        head.copy_from_slice(&header);
+        self.source.fill(body);
+        self.sent += data as u64;
+        true
+    }
+}

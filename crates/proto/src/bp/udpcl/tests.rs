@@ -1,0 +1,299 @@
+//! Two layers over a path that loses what the tests say.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Engine as _, FileName, Input, PathEvent, PathInfo, Receive, Time};
+use proptest::prelude::*;
+
+use super::{Config, Fragmentation, Limits, Udpcl};
+use crate::bp::layer::{Command, Content, Event, Layer as _, LinkId, Outcome, Refusal, TransferId};
+use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, in_file, octets, whole};
+
+const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
+
+fn config() -> Config {
+    Config { peers: [(LINK, PATH)].into(), ..Config::default() }
+}
+
+fn cutting() -> Config {
+    Config { fragmentation: Fragmentation::OfLayer, ..config() }
+}
+
+fn pair_of(configs: [Config; 2], info: PathInfo, seed: u64) -> Pair {
+    Pair::new(configs.map(|config| Box::new(Udpcl::new(config)) as _), info, seed)
+}
+
+fn pair(config: Config) -> Pair {
+    pair_of([config.clone(), config], PathInfo::datagram(1472), 1)
+}
+
+fn content(len: usize) -> Content {
+    Content::Octets(octets(len).into())
+}
+
+#[test]
+fn a_bundle_is_a_datagram() {
+    let mut pair = pair(config());
+    let Some(Event::Up { neighbour, .. }) = pair.ends[0].events.first() else { panic!("no link") };
+    assert_eq!(neighbour.bundle_max, 1472);
+    pair.send(1, content(10));
+    pair.send(2, content(1466));
+    let file = in_file(&mut pair, 700);
+    pair.send(3, file);
+    pair.send(4, content(1467));
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.ends[0].said, [whole(10), whole(1466), whole(700)]);
+    assert_eq!(pair.came(1), [whole(10), whole(1466), whole(700)]);
+    let left = Outcome::Left;
+    let mut outcomes = pair.outcomes(0);
+    outcomes.sort_by_key(|(tag, _)| *tag);
+    assert_eq!(outcomes, [(1, left), (2, left), (3, left), (4, FAILED)]);
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn what_is_lost_has_left() {
+    let mut pair = pair(config());
+    pair.ends[0].lost = [1].into();
+    for tag in 0..3 {
+        pair.send(tag, content(tag as usize));
+    }
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.came(1), [whole(0), whole(2)]);
+    assert_eq!(pair.outcomes(0), [(0, Outcome::Left), (1, Outcome::Left), (2, Outcome::Left)]);
+}
+
+#[test]
+fn a_path_has_its_rate_and_a_profile_its_ticks() {
+    // 147,200 bit/s: 1,472 octets take 80 ms.
+    let info = PathInfo { rate_bps: Some(147_200), ..PathInfo::datagram(1472) };
+    let mut pair = pair_of([config(), config()], info.clone(), 1);
+    for tag in 0..4 {
+        pair.send(tag, content(1466));
+    }
+    pair.pass(Duration::from_secs(1));
+    let since = |pair: &Pair| -> Vec<u64> {
+        let times = pair.ends[0].times.iter();
+        times.map(|at| (*at - Time::from_secs(1)).as_millis() as u64).collect()
+    };
+    assert_eq!(since(&pair)[..3], [0, 80, 160]);
+    let tick = Config { peers: [(LINK, PATH)].into(), ..Config::dtn2_2007() };
+    let mut pair = pair_of([tick.clone(), tick], info, 1);
+    pair.batch = 1;
+    pair.send(1, content(4 << 10));
+    pair.pass(Duration::from_secs(1));
+    // 4,096 + 6 octets, 1,459 in a fragment: three.
+    assert_eq!(since(&pair), [0, 20, 40]);
+    assert_eq!(pair.came(1), [whole(4 << 10)]);
+}
+
+#[test]
+fn longer_bundles_are_cut_and_put_together() {
+    let mut pair = pair(cutting());
+    pair.send(1, content(10));
+    pair.send(2, content(100_000));
+    let file = in_file(&mut pair, 1_000_000);
+    pair.send(3, file);
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.ends[0].said[0], whole(10));
+    assert_eq!(pair.ends[0].said[1][..13], [0x46, 0, 0, 0, 1, 0, 1, 0x86, 0xa6, 0, 0, 0, 0]);
+    let came = pair.came(1);
+    assert!(came == [whole(10), whole(100_000), whole(1_000_000)]);
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn a_fragment_that_is_lost_loses_the_bundle() {
+    let mut pair = pair(cutting());
+    pair.ends[0].lost = [2].into();
+    pair.send(1, content(10_000));
+    pair.send(2, content(20_000));
+    pair.pass(Duration::from_secs(59));
+    assert_eq!(pair.came(1), [whole(20_000)]);
+    let is_broken =
+        |pair: &Pair| pair.ends[1].events.iter().any(|event| matches!(event, Event::Broken { .. }));
+    assert!(!is_broken(&pair));
+    pair.pass(Duration::from_secs(2));
+    assert!(is_broken(&pair));
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn fragments_come_in_any_order_and_more_than_once() {
+    for seed in 0..50 {
+        let info = PathInfo { rate_bps: Some(10_000_000), ..PathInfo::datagram(500) };
+        let mut pair = pair_of([cutting(), cutting()], info, seed);
+        pair.chance = Chance { loss: 0, doubled: 300, late: 300 };
+        for (tag, len) in [30_000, 700, 12_000].into_iter().enumerate() {
+            pair.send(tag as u64, content(len));
+        }
+        pair.pass(Duration::from_secs(100));
+        let mut came = pair.came(1);
+        came.sort_by_key(Vec::len);
+        assert_eq!(came, [whole(700), whole(12_000), whole(30_000)], "seed {seed}");
+        assert!(pair.is_idle());
+    }
+}
+
+#[test]
+fn what_waits_when_the_path_ends_goes_another_way() {
+    let info = PathInfo { rate_bps: Some(8_000), ..PathInfo::datagram(1000) };
+    let mut pair = pair_of([config(), config()], info, 1);
+    pair.ends[0].layer.handle_input(pair.now, Input::Path(PATH, PathEvent::Blocked));
+    pair.send(1, content(900));
+    pair.down();
+    assert_eq!(pair.outcomes(0), [(1, FAILED)]);
+    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
+    pair.send(2, content(1));
+    assert_eq!(pair.outcomes(0), [(1, FAILED), (2, FAILED)]);
+    pair.up();
+    pair.send(3, content(900));
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.came(1), [whole(900)]);
+    // The contact ends, and begins again.
+    pair.command(0, Command::Close { link: LINK });
+    pair.send(4, content(900));
+    pair.command(0, Command::Open { link: LINK });
+    pair.send(5, content(800));
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.outcomes(0)[2..], [(3, Outcome::Left), (4, FAILED), (5, Outcome::Left)]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_fails_and_others_go_on() {
+    let mut pair = pair(cutting());
+    let name = FileName::spool("bp/none").unwrap();
+    pair.send(1, Content::File { name, offset: 0, len: 9000 });
+    let file = in_file(&mut pair, 9000);
+    pair.send(2, file);
+    pair.send(3, content(50));
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.outcomes(0), [(1, FAILED), (2, Outcome::Left), (3, Outcome::Left)]);
+    assert_eq!(pair.came(1), [whole(9000), whole(50)]);
+}
+
+#[test]
+fn strangers_are_neighbours_and_there_are_not_too_many() {
+    let limits = Limits { strangers: 1, ..Limits::default() };
+    let listening = Config { limits, ..Config::default() };
+    let mut pair = pair_of([config(), listening], PathInfo::datagram(1472), 1);
+    pair.send(1, content(9));
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.came(1), [whole(9)]);
+    let Some(Event::Up { link, .. }) = pair.ends[1].events.first() else { panic!("no link") };
+    assert!(*link > LinkId::CAME);
+    let events = pair.ends[1].events.len();
+    let up = PathEvent::Up(PathInfo::datagram(1472));
+    let other = engine::PathId(9);
+    pair.ends[1].layer.handle_input(pair.now, Input::Path(other, up));
+    let receive = Receive::datagram(other, b"\x9fx");
+    pair.ends[1].layer.handle_input(pair.now, Input::Receive(receive));
+    pair.drain(1);
+    assert_eq!(pair.ends[1].events.len(), events);
+}
+
+#[test]
+fn signs_of_life_are_sent_when_nothing_else_is() {
+    let keepalive = Some(Duration::from_secs(1));
+    let mut pair = pair(Config { keepalive, ..config() });
+    pair.pass(Duration::from_secs(20));
+    pair.send(1, content(1));
+    pair.pass(Duration::from_secs(20));
+    // At 15 s, which is the least, and 15 s after the bundle.
+    assert_eq!(pair.ends[0].said, [vec![0; 4], whole(1), vec![0; 4]]);
+    assert_eq!(pair.came(1), [whole(1)]);
+    pair.down();
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn what_is_not_answered_for_holds_back_what_comes() {
+    let limits = Limits { unanswered: 4, ..Limits::default() };
+    let mut pair = pair(Config { limits, ..config() });
+    pair.accepts = false;
+    for tag in 0..6 {
+        pair.send(tag, content(9));
+    }
+    pair.pass(Duration::from_secs(1));
+    assert!(pair.ends[1].is_paused);
+    assert_eq!(pair.came(1).len(), 4);
+    for transfer in 0..2 {
+        let (link, transfer) = (LINK, TransferId(transfer));
+        pair.command(1, Command::Refuse { link, transfer, why: Refusal::NoResources });
+    }
+    assert!(!pair.ends[1].is_paused);
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.came(1).len(), 6);
+    pair.command(1, Command::Pause { link: LINK });
+    assert!(pair.ends[1].is_paused);
+}
+
+#[test]
+fn bundles_that_never_end_are_bounded() {
+    let limits = Limits { incoming: 3, early: 10_000, ..Limits::default() };
+    let mut layer = Udpcl::new(Config { limits, ..cutting() });
+    let mut now = Time::from_secs(1);
+    layer.handle_input(now, Input::Path(PATH, PathEvent::Up(PathInfo::datagram(1472))));
+    layer.command(now, Command::Open { link: LINK });
+    let mut begun = 0;
+    for bundle in 0..1000u32 {
+        for offset in [100u32, 900, 500] {
+            let fragment = wire::udpcl::Fragment { bundle, length: 1 << 20, offset, data: &[] };
+            let datagram = [&fragment.header()[..], &[7; 300]].concat();
+            layer.handle_input(now, Input::Receive(Receive::datagram(PATH, &datagram)));
+            now += Duration::from_micros(1);
+            while let Some(event) = layer.poll_indication() {
+                begun += i32::from(matches!(event, Event::Begins { .. }));
+                begun -= i32::from(matches!(event, Event::Broken { .. }));
+            }
+            assert!(layer.memory() < 20_000, "{}", layer.memory());
+            assert!(begun <= 3);
+        }
+    }
+    layer.handle_input(now, Input::Path(PATH, PathEvent::Down));
+    assert_eq!(layer.early, 0);
+    assert_eq!(layer.poll_timeout(), None);
+}
+
+proptest! {
+    /// Any datagrams, whole or cut: nothing panics, and what came whole is told once.
+    #[test]
+    fn anything_may_come(
+        datagrams in prop::collection::vec((any::<bool>(), 0u8..3, 0u8..4, 0u8..3, prop::collection::vec(any::<u8>(), 0..20)), 0..60),
+    ) {
+        let mut pair = pair(cutting());
+        for (is_fragment, bundle, offset, length, data) in datagrams {
+            let datagram = if is_fragment {
+                let (bundle, offset, length) =
+                    (u32::from(bundle), u32::from(offset) * 7, u32::from(length) * 10 + 15);
+                let fragment = wire::udpcl::Fragment { bundle, length, offset, data: &[] };
+                [&fragment.header()[..], &data].concat()
+            } else {
+                data
+            };
+            let receive = Receive::datagram(PATH, &datagram);
+            pair.ends[1].layer.handle_input(pair.now, Input::Receive(receive));
+            pair.drain(1);
+        }
+        pair.pass(Duration::from_secs(120));
+        for bundle in pair.came(1) {
+            prop_assert!(!bundle.is_empty());
+        }
+        prop_assert!(pair.is_idle());
+    }
+}
+
+/// What is in memory and what is in a file leave as the same datagrams.
+#[test]
+fn a_file_leaves_as_octets_do() {
+    let bundle = |content: fn(&mut Pair) -> Content| {
+        let mut pair = pair(cutting());
+        let payload = content(&mut pair);
+        pair.send(1, payload);
+        pair.pass(Duration::from_secs(1));
+        pair.ends[0].said.clone()
+    };
+    let there = bundle(|pair| in_file(pair, 300_000));
+    assert!(there == bundle(|_| Content::Octets(Bytes::from(octets(300_000)))));
+}
