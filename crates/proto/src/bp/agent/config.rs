@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::{FileName, Time};
+use engine::FileName;
 use wire::bp7::{Bounds, CrcType, Eid};
 
 use super::super::layer::LinkId;
@@ -16,6 +16,16 @@ pub struct LinkRef {
     pub layer: usize,
     /// Which neighbour of it.
     pub link: LinkId,
+}
+
+/// A version of the Bundle Protocol. Nothing is translated from one to the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// RFC 5050.
+    Six,
+    /// RFC 9171.
+    #[default]
+    Seven,
 }
 
 /// Settings of an [`Agent`](super::Agent).
@@ -42,6 +52,8 @@ pub struct Config {
     pub hop_limit: Option<u8>,
     /// What is reported of bundles that ask for it.
     pub reports: Reports,
+    /// Custody of bundles of version 6.
+    pub custody: Custody,
     /// Bounds.
     pub limits: Limits,
 }
@@ -59,6 +71,7 @@ impl Default for Config {
             crc: Checks::default(),
             hop_limit: Some(30),
             reports: Reports::default(),
+            custody: Custody::default(),
             limits: Limits::default(),
         }
     }
@@ -133,12 +146,39 @@ pub struct Reports {
     pub delivery: bool,
     /// Of deletion.
     pub deletion: bool,
+    /// Of custody that was taken, in version 6.
+    pub custody: bool,
 }
 
 impl Default for Reports {
     /// Reports cost more than they tell, and can be asked for by anybody: none but of delivery.
     fn default() -> Self {
-        Self { reception: false, forwarding: false, delivery: true, deletion: false }
+        Self {
+            reception: false,
+            forwarding: false,
+            delivery: true,
+            deletion: false,
+            custody: false,
+        }
+    }
+}
+
+/// What a node does about custody (RFC 5050 §5.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Custody {
+    /// Whether it takes custody of bundles that ask for it.
+    pub accept: bool,
+    /// How long it waits for the next custodian to say so, before it sends a bundle again. Longer than signals take, at
+    /// best: each time that is too short costs a copy.
+    pub retransmit_after: Duration,
+    /// Bundles that it has custody of carry a number, and it tells custodians of bundles with numbers of several at one time,
+    /// no later than this; `None`: of each at once, and without numbers. (CCSDS 734.2-B, aggregate custody signals.)
+    pub aggregate_after: Option<Duration>,
+}
+
+impl Default for Custody {
+    fn default() -> Self {
+        Self { accept: true, retransmit_after: Duration::from_secs(60), aggregate_after: None }
     }
 }
 
@@ -162,6 +202,10 @@ pub struct Limits {
     pub gone: usize,
     /// Deliveries that an endpoint's user has not confirmed.
     pub delivering: usize,
+    /// Fragments of one bundle that are held until it is whole, at its destination.
+    pub fragments: usize,
+    /// Octets of payload that a fragment has at least, if it is made here; neighbours that take less get no fragments.
+    pub fragment_min: u64,
     /// Milliseconds that a bundle may live, whatever it says.
     pub lifetime_ms: u64,
     /// Of the head of a bundle.
@@ -179,16 +223,13 @@ impl Default for Limits {
             write_ahead: 1 << 20,
             gone: 1_000_000,
             delivering: 1024,
+            fragments: 1 << 17,
+            fragment_min: 64,
             // Ten years.
             lifetime_ms: 315_360_000_000,
             head: Bounds::default(),
         }
     }
-}
-
-/// A DTN time of a moment.
-pub(super) fn dtn_time(clock: Option<u64>, at: Time) -> Option<u64> {
-    clock.map(|clock| clock.saturating_add(at.as_nanos() / 1_000_000))
 }
 
 /// A span of milliseconds.

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use engine::Time;
+use wire::bp6;
 use wire::bp7::{AdministrativeRecord, BundleFlags, Eid, Reason};
 
 use super::super::layer::Content;
+use super::head::{Head, bounds_of_six};
 use super::{Agent, DeliveryId, Indication, RequestError};
 
 impl Agent {
@@ -61,8 +63,16 @@ impl Agent {
     /// Hands a bundle to its user, or keeps it until there is one.
     pub(super) fn deliver(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
+        if held.head.fragment().is_some() {
+            return self.collect(now, number);
+        }
+        if !self.fragments.is_empty() {
+            let key = held.key();
+            self.joined(now, &key);
+        }
+        let Some(held) = self.bundles.get_mut(&number) else { return };
         if held.asks(BundleFlags::ADMINISTRATIVE) {
-            self.administrative(now, number);
+            self.administrative(number);
             return;
         }
         held.waits = true;
@@ -94,21 +104,45 @@ impl Agent {
     }
 
     /// A record for this node.
-    fn administrative(&mut self, _now: Time, number: u64) {
+    fn administrative(&mut self, number: u64) {
         let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get(&number) else { return };
-        let from = held.head.primary().source.clone();
-        let record = match &held.payload {
-            Content::Octets(octets) => AdministrativeRecord::decode(octets, &bounds).ok(),
-            // No record of RFC 9171 is so long.
-            Content::File { .. } => None,
+        let from = held.head.source().clone();
+        let (octets, head) = match &held.payload {
+            Content::Octets(octets) => (octets.clone(), held.head.clone()),
+            // No record is so long.
+            Content::File { .. } => return self.no_record(number),
         };
-        match record {
-            Some(AdministrativeRecord::StatusReport(report)) => {
-                self.user.indicate(Indication::Report { from, report });
+        match head {
+            Head::Seven(_) => match AdministrativeRecord::decode(&octets, &bounds) {
+                Ok(AdministrativeRecord::StatusReport(report)) => {
+                    self.user.indicate(Indication::Report { from, report });
+                }
+                Ok(AdministrativeRecord::Other { .. }) | Err(_) => return self.no_record(number),
+            },
+            Head::Six(_) => {
+                match bp6::AdministrativeRecord::decode(&octets, &bounds_of_six(&bounds)) {
+                    Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
+                        let report = super::reports::of_six(&report);
+                        self.user.indicate(Indication::Report { from, report });
+                    }
+                    Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
+                        self.custody_signal(&from, &signal);
+                    }
+                    Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
+                        self.aggregate_signal(&from, &signal);
+                    }
+                    Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
+                        return self.no_record(number);
+                    }
+                }
             }
-            Some(AdministrativeRecord::Other { .. }) | None => self.statistics.malformed += 1,
         }
+        self.settle(number);
+    }
+
+    fn no_record(&mut self, number: u64) {
+        self.statistics.malformed += 1;
         self.settle(number);
     }
 }

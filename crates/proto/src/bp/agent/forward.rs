@@ -10,6 +10,8 @@ use wire::bp7::{BundleFlags, Eid, Reason};
 use super::super::layer::{Command, Neighbour, Outcome, Refusal, Tag};
 use super::super::routes::{Route, Wanted};
 use super::config::Routing;
+use super::held::Sending;
+use super::outgoing::Load;
 use super::{Agent, Alarm, Held, Indication, LinkRef};
 
 /// A neighbour over a layer.
@@ -100,6 +102,19 @@ impl Agent {
         }
     }
 
+    /// Whether nodes get copies of their own.
+    pub(super) const fn is_copying(&self) -> bool {
+        match self.config.routing {
+            Routing::Epidemic => true,
+            Routing::Static(_) | Routing::ContactGraph(..) => false,
+        }
+    }
+
+    /// The node, if it gets a copy of its own.
+    pub(super) fn copy_for<'a>(&self, node: &'a Eid) -> Option<&'a Eid> {
+        self.is_copying().then_some(node)
+    }
+
     fn nodes_up(&self) -> BTreeSet<Eid> {
         let up = self.links.values().filter(|link| link.up.is_some());
         up.filter_map(|link| link.node.clone()).collect()
@@ -148,7 +163,14 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.waits = false;
         self.waiting.remove(&number);
-        held.queued.insert(node.clone(), route);
+        // Its parts may have failed one after the other.
+        if let Some(before) = held.queued.insert(node.clone(), route).flatten() {
+            let (octets, priority) = (held.octets(), held.priority);
+            if let Routing::ContactGraph(router, _) = &mut self.config.routing {
+                router.release(&before, octets, priority);
+            }
+        }
+        let Some(held) = self.bundles.get(&number) else { return };
         let place = (Reverse(held.priority), number);
         self.queues.entry(node.clone()).or_default().insert(place);
         self.pump(now, node);
@@ -179,35 +201,44 @@ impl Agent {
             let Some((&at, link)) = free else { return };
             let most = link.up.as_ref().map_or(0, |up| up.bundle_max);
             let Some(queue) = self.queues.get(node) else { return };
-            let fits =
-                |number: &u64| self.bundles.get(number).is_some_and(|held| held.octets() <= most);
-            let Some(&place) = queue.iter().find(|(_, number)| fits(number)) else { return };
-            self.send_next(now, at, node, place);
+            let mut loads = queue.iter().filter_map(|place| {
+                let load = self.load(now, place.1, node, most)?;
+                Some((*place, load))
+            });
+            let Some((place, load)) = loads.next() else { return };
+            drop(loads);
+            self.send_next(at, node, place, load);
         }
     }
 
     fn send_next(
         &mut self,
-        now: Time,
         at: LinkRef,
         node: &Eid,
         place: (Reverse<super::Priority>, u64),
+        load: Load,
     ) {
         let (_, number) = place;
-        if let Some(queue) = self.queues.get_mut(node) {
-            queue.remove(&place);
-        }
+        let copy_for = self.copy_for(node).cloned();
         let tag = Tag(self.next_tag);
         self.next_tag += 1;
-        let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get_mut(&number) else { return };
-        let route = held.queued.remove(node).flatten();
-        held.sending.insert((at, tag), (node.clone(), route));
-        let bundle = held.outgoing(now, &self.config.node, &bounds);
+        let (part, head_len) = (load.part, load.head.encoded_len());
+        let sending = Sending { to: node.clone(), route: None, part, head_len };
+        held.sending.insert((at, tag), sending);
+        if part.is_none() || held.gap(copy_for.as_ref()).is_none() {
+            let route = held.queued.remove(node).flatten();
+            if let Some(sending) = held.sending.get_mut(&(at, tag)) {
+                sending.route = route;
+            }
+            if let Some(queue) = self.queues.get_mut(node) {
+                queue.remove(&place);
+            }
+        }
         if let Some(link) = self.links.get_mut(&at) {
             link.sending.insert(tag, number);
         }
-        self.command(at.layer, Command::Send { link: at.link, tag, bundle });
+        self.load_up(at, tag, number, load);
     }
 
     /// A layer tells how sending a bundle ended.
@@ -227,7 +258,10 @@ impl Agent {
                 self.arm_rests();
                 self.not_sent(now, at, tag, number, true);
             }
-            Outcome::Failed { .. } => self.not_sent(now, at, tag, number, true),
+            Outcome::Failed { acknowledged } => {
+                self.is_kept(at, tag, number, acknowledged);
+                self.not_sent(now, at, tag, number, true);
+            }
         }
         if let Some(node) = node {
             self.pump(now, &node);
@@ -257,23 +291,44 @@ impl Agent {
     }
 
     fn is_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64) {
+        let copies = self.is_copying();
         let Some(held) = self.bundles.get_mut(&number) else { return };
-        let Some((node, _)) = held.sending.remove(&(at, tag)) else { return };
+        let Some(sending) = held.sending.remove(&(at, tag)) else { return };
+        let node = sending.to;
+        if let Some((start, end)) = sending.part {
+            held.parts.entry(node.clone()).or_default().insert(start, end);
+            let copy_for = copies.then_some(&node);
+            if !held.has_gone(copy_for) {
+                let is_under_way = held.queued.contains_key(&node)
+                    || held.sending.values().any(|sending| sending.to == node);
+                // Parts that failed meanwhile, which others were under way then.
+                if !is_under_way && held.gap(copy_for).is_some() {
+                    self.route(now, number);
+                }
+                return;
+            }
+        }
+        if copies {
+            held.parts.remove(&node);
+        } else {
+            held.parts.clear();
+        }
         held.sent.insert(node.clone());
         let id = held.id();
         self.statistics.forwarded += 1;
+        self.has_left(now, number);
         self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
         self.user.indicate(Indication::Forwarded { id, to: node });
         self.settle(number);
     }
 
     /// It goes another way, or the same one again; a neighbour that will never take it is not asked again.
-    fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, again: bool) {
+    pub(super) fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, again: bool) {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
-        let Some((_, route)) = held.sending.remove(&(at, tag)) else { return };
+        let Some(sending) = held.sending.remove(&(at, tag)) else { return };
         let held = held.clone();
-        self.give_back(route.as_ref(), &held);
+        self.give_back(sending.route.as_ref(), &held);
         if again {
             self.route(now, number);
         } else {
@@ -309,8 +364,8 @@ impl Agent {
         let has = held.sent.contains(node)
             || held.from.as_ref() == Some(node)
             || held.queued.contains_key(node)
-            || held.sending.values().any(|(to, _)| to == node)
-            || held.head.primary().source.node() == *node;
+            || held.sending.values().any(|sending| sending.to == *node)
+            || held.head.source().node() == *node;
         if !has {
             held.queued.insert(node.clone(), None);
             let place = (Reverse(held.priority), number);

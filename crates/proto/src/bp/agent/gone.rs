@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::head::Key;
 use engine::Time;
-use wire::bp7::BundleId;
 
 /// Bundles that are gone, until they expire.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    by_id: BTreeMap<BundleId, (Time, u64)>,
-    by_expiry: BTreeSet<(Time, u64, BundleId)>,
+    by_key: BTreeMap<Key, (Time, u64)>,
+    by_expiry: BTreeSet<(Time, u64, Key)>,
 }
 
 impl Gone {
-    pub(super) fn contains(&self, id: &BundleId) -> bool {
-        self.by_id.contains_key(id)
+    pub(super) fn contains(&self, key: &Key) -> bool {
+        self.by_key.contains_key(key)
     }
 
     /// Remembers a bundle of this number. What is forgotten for it, if there are more than `max`: the number of
@@ -22,15 +22,15 @@ impl Gone {
     pub(super) fn insert(
         &mut self,
         max: usize,
-        id: BundleId,
+        key: Key,
         number: u64,
         expires: Time,
     ) -> Option<u64> {
-        if let Some((at, old)) = self.by_id.insert(id.clone(), (expires, number)) {
-            self.by_expiry.remove(&(at, old, id.clone()));
+        if let Some((at, old)) = self.by_key.insert(key.clone(), (expires, number)) {
+            self.by_expiry.remove(&(at, old, key.clone()));
         }
-        self.by_expiry.insert((expires, number, id));
-        (self.by_id.len() > max).then(|| self.pop()).flatten()
+        self.by_expiry.insert((expires, number, key));
+        (self.by_key.len() > max).then(|| self.pop()).flatten()
     }
 
     /// When the next one expires.
@@ -47,8 +47,8 @@ impl Gone {
     }
 
     fn pop(&mut self) -> Option<u64> {
-        let (_, number, id) = self.by_expiry.pop_first()?;
-        self.by_id.remove(&id);
+        let (_, number, key) = self.by_expiry.pop_first()?;
+        self.by_key.remove(&key);
         Some(number)
     }
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use engine::{FileName, Time};
-use wire::bp7::{
-    BUNDLE_AGE, BlockFlags, Bounds, BundleFlags, BundleId, CrcType, Eid, Extension, HOP_COUNT,
-    Head, HopCount, PREVIOUS_NODE,
-};
+use wire::bp7::{Bounds, BundleFlags, BundleId, Eid};
 
-use super::super::layer::{Content, Outgoing, Tag};
+use super::super::layer::{Content, Tag};
 use super::super::routes::{Priority, Route};
-use super::config::{LinkRef, dtn_time};
+use super::clock::Clock;
+use super::config::LinkRef;
+use super::head::{Head, Key};
+use crate::ranges::Ranges;
 
 /// A bundle, and what is to become of it.
 #[derive(Clone, Debug)]
@@ -29,16 +29,42 @@ pub(super) struct Held {
     pub(super) from: Option<Eid>,
     /// Nodes in whose queues it waits, with the way by which it is to go, if there is a plan.
     pub(super) queued: BTreeMap<Eid, Option<Route>>,
-    /// It is on its way there.
-    pub(super) sending: BTreeMap<(LinkRef, Tag), (Eid, Option<Route>)>,
+    /// It is on its way there, or a part of it.
+    pub(super) sending: BTreeMap<(LinkRef, Tag), Sending>,
+    /// Which parts of its payload nodes have, that do not have all of it.
+    pub(super) parts: BTreeMap<Eid, Ranges>,
     /// Nodes that have it.
     pub(super) sent: BTreeSet<Eid>,
+    /// This node has custody.
+    pub(super) custody: Option<Custody>,
+    /// Who had custody before, and is to be told that it is here, with the number that it gave the bundle.
+    pub(super) predecessor: Option<(Eid, Option<u64>)>,
     /// It was handed to a user, who has not confirmed.
     pub(super) delivering: bool,
     /// It waits for a route, or for those who have not had it.
     pub(super) waits: bool,
     /// The store is being told.
     pub(super) storing: bool,
+}
+
+/// A bundle on its way to a neighbour.
+#[derive(Clone, Debug)]
+pub(super) struct Sending {
+    pub(super) to: Eid,
+    pub(super) route: Option<Route>,
+    /// Where the part begins and ends that goes, if it is not all of the payload.
+    pub(super) part: Option<(u64, u64)>,
+    /// Octets before the payload.
+    pub(super) head_len: usize,
+}
+
+/// Custody of a bundle, until others have it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Custody {
+    /// The parts of the payload of which others have taken custody.
+    pub(super) taken: Ranges,
+    /// When it is sent again, once it has been sent.
+    pub(super) again: Option<Time>,
 }
 
 impl Held {
@@ -56,15 +82,22 @@ impl Held {
             from: None,
             queued: BTreeMap::new(),
             sending: BTreeMap::new(),
+            parts: BTreeMap::new(),
             sent: BTreeSet::new(),
+            custody: None,
+            predecessor: None,
             delivering: false,
             waits: false,
             storing: false,
         }
     }
 
+    pub(super) fn key(&self) -> Key {
+        self.head.key()
+    }
+
     pub(super) fn id(&self) -> BundleId {
-        self.head.primary().id()
+        self.key().id()
     }
 
     /// The file that goes with the bundle.
@@ -75,83 +108,69 @@ impl Held {
         }
     }
 
-    pub(super) fn destination(&self) -> &Eid {
-        &self.head.primary().destination
+    pub(super) const fn destination(&self) -> &Eid {
+        self.head.destination()
     }
 
-    pub(super) fn asks(&self, flag: BundleFlags) -> bool {
-        self.head.primary().flags.contains(flag)
+    pub(super) const fn asks(&self, flag: BundleFlags) -> bool {
+        self.head.flags().contains(flag)
     }
 
     /// Octets that it takes in the store.
     pub(super) fn octets(&self) -> u64 {
-        self.payload.len() + self.head.encoded_len() as u64
+        self.payload.len().saturating_add(self.head.encoded_len() as u64)
     }
 
     /// Nobody wants anything of it any more.
     pub(super) fn is_done(&self) -> bool {
         self.queued.is_empty()
             && self.sending.is_empty()
+            && self.custody.is_none()
             && !self.delivering
             && !self.waits
             && !self.storing
     }
 
     /// Milliseconds from its making on.
-    fn age_ms(&self, now: Time) -> u64 {
+    pub(super) fn age_ms(&self, now: Time) -> u64 {
         let here = now.since(self.received).as_millis();
         self.age_ms.saturating_add(u64::try_from(here).unwrap_or(u64::MAX))
     }
 
     /// Whether it was forwarded as often as it may be.
     pub(super) fn is_at_its_hop_limit(&self, bounds: &Bounds) -> bool {
-        self.hop_count(bounds).is_some_and(|hops| hops.count >= hops.limit)
+        self.head.hop_count(bounds).is_some_and(|hops| hops.count >= hops.limit)
     }
 
-    fn hop_count(&self, bounds: &Bounds) -> Option<HopCount> {
-        match self.head.block_of(HOP_COUNT)?.extension(bounds) {
-            Ok(Extension::HopCount(hops)) => Some(hops),
-            Ok(_) | Err(_) => None,
+    /// Whether a part of it has gone, or is going, and the rest has not.
+    pub(super) fn is_cut(&self) -> bool {
+        !self.parts.is_empty() || self.sending.values().any(|sending| sending.part.is_some())
+    }
+
+    /// The first part of the payload that has not gone and is not going: to this node, if each gets a copy of its
+    /// own, or else to anybody.
+    pub(super) fn gap(&self, copy_for: Option<&Eid>) -> Option<(u64, u64)> {
+        let len = self.payload.len();
+        let counts = |node: &Eid| copy_for.is_none_or(|copy| copy == node);
+        let mut gone = Ranges::new();
+        for (_, parts) in self.parts.iter().filter(|(node, _)| counts(node)) {
+            parts.iter().for_each(|(start, end)| gone.insert(start, end));
         }
-    }
-
-    /// The bundle as it leaves this node (RFC 9171 §5.4): previous node, hop count and age are this node's.
-    pub(super) fn outgoing(&self, now: Time, node: &Eid, bounds: &Bounds) -> Outgoing {
-        let mut head = self.head.clone();
-        replace(&mut head, PREVIOUS_NODE, &Extension::PreviousNode(node.clone()), true);
-        let age_ms = self.age_ms(now);
-        replace(&mut head, BUNDLE_AGE, &Extension::BundleAge { age_ms }, false);
-        if let Some(HopCount { limit, count }) = self.hop_count(bounds) {
-            let hops = HopCount { limit, count: count.saturating_add(1) };
-            replace(&mut head, HOP_COUNT, &Extension::HopCount(hops), false);
+        for sending in self.sending.values().filter(|sending| counts(&sending.to)) {
+            let (start, end) = sending.part.unwrap_or((0, len));
+            gone.insert(start, end);
         }
-        Outgoing {
-            head: head.encode().into(),
-            payload: self.payload.clone(),
-            tail: self.tail.clone(),
-            reliable: true,
+        gone.gaps(0, len).next()
+    }
+
+    /// Whether nodes have all parts: this one, or all together.
+    pub(super) fn has_gone(&self, copy_for: Option<&Eid>) -> bool {
+        let mut gone = Ranges::new();
+        let counts = |node: &Eid| copy_for.is_none_or(|copy| copy == node);
+        for (_, parts) in self.parts.iter().filter(|(node, _)| counts(node)) {
+            parts.iter().for_each(|(start, end)| gone.insert(start, end));
         }
-    }
-}
-
-/// Puts an extension in the place of the one of its type; where there is none, only if it belongs there `always`.
-fn replace(head: &mut Head, kind: u64, extension: &Extension, always: bool) {
-    let old = head.block_of(kind).map(|block| (block.number(), block.flags(), block.crc()));
-    if old.is_none() && !always {
-        return;
-    }
-    let new = (head.free_number(), BlockFlags::default(), CrcType::Crc16);
-    let (number, flags, crc) = old.unwrap_or(new);
-    if let Ok(block) = extension.to_block(number, flags, crc) {
-        head.put_block(block);
-    }
-}
-
-/// Who sent a bundle here, as it says.
-pub(super) fn previous_node(head: &Head, bounds: &Bounds) -> Option<Eid> {
-    match head.block_of(PREVIOUS_NODE)?.extension(bounds) {
-        Ok(Extension::PreviousNode(node)) => Some(node),
-        Ok(_) | Err(_) => None,
+        gone.covered() == self.payload.len()
     }
 }
 
@@ -160,20 +179,16 @@ pub(super) fn previous_node(head: &Head, bounds: &Bounds) -> Option<Eid> {
 pub(super) fn ages(
     head: &Head,
     now: Time,
-    clock: Option<u64>,
+    clock: Clock,
     lifetime_max_ms: u64,
     bounds: &Bounds,
 ) -> (u64, Time) {
-    let primary = head.primary();
-    let said = match head.block_of(BUNDLE_AGE).map(|block| block.extension(bounds)) {
-        Some(Ok(Extension::BundleAge { age_ms })) => Some(age_ms),
-        Some(Ok(_) | Err(_)) | None => None,
-    };
-    let by_clock = dtn_time(clock, now)
-        .filter(|_| primary.creation.time_ms > 0)
-        .map(|now_ms| now_ms.saturating_sub(primary.creation.time_ms));
+    let made_ms = head.creation().time_ms;
+    let said = head.age_ms(bounds);
+    let by_clock =
+        clock.dtn_time(now).filter(|_| made_ms > 0).map(|now_ms| now_ms.saturating_sub(made_ms));
     let age_ms = by_clock.or(said).unwrap_or(0);
-    let lifetime_ms = primary.lifetime_ms.min(lifetime_max_ms);
+    let lifetime_ms = head.lifetime_ms().min(lifetime_max_ms);
     let left = super::config::millis(lifetime_ms.saturating_sub(age_ms));
     (said.unwrap_or(age_ms), now + left)
 }

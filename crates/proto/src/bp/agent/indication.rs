@@ -37,6 +37,13 @@ pub enum Indication {
         /// Whereto.
         to: Eid,
     },
+    /// Another node has taken custody of a bundle that this one had, of version 6, which is gone from here.
+    CustodyTaken {
+        /// Which.
+        id: BundleId,
+        /// Who.
+        by: Eid,
+    },
     /// A bundle was deleted before it went where it should.
     Deleted {
         /// Which.
@@ -84,6 +91,8 @@ pub enum Limit {
     Octets,
     /// [`Limits::incoming`](super::Limits::incoming).
     Incoming,
+    /// [`Limits::fragments`](super::Limits::fragments).
+    Fragments,
 }
 
 /// Why an agent does not take a bundle from a user.
@@ -133,6 +142,8 @@ pub struct Statistics {
     pub expired: u64,
     /// Bundles that were deleted for another reason.
     pub deleted: u64,
+    /// Bundles that were sent again, because nobody had taken custody of them.
+    pub resent: u64,
     /// Attempts to forward that failed.
     pub failed: u64,
     /// Bundles that are held.

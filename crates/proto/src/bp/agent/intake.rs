@@ -4,16 +4,14 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName};
-use wire::bp7::{Bounds, Head, PayloadCrc};
+use wire::bp7::{Bounds, BundleId};
 
 use super::super::layer::{Content, LinkId, TransferId};
 use super::super::routes::Priority;
+use super::head::{Check, Head};
 
 /// Octets of a working file that are read at one time.
 pub(super) const READ: usize = 256 << 10;
-
-/// Octets behind a payload: a check and the ends of block and bundle are seven, in their longest form a few more.
-const TAIL_MAX: usize = 32;
 
 /// Who waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +26,20 @@ pub(super) enum Giver {
     },
     /// The agent itself, a report.
     Agent,
+    /// Nobody: what came of a bundle before its link broke is kept.
+    Remains,
+    /// The agent, of the fragments of a bundle.
+    Fragments,
+}
+
+impl Giver {
+    /// Whether the bundle is from this node.
+    pub(super) const fn is_here(self) -> bool {
+        match self {
+            Self::User { .. } | Self::Agent | Self::Fragments => true,
+            Self::Layer { .. } | Self::Remains => false,
+        }
+    }
 }
 
 /// Where the payload goes, or is.
@@ -75,13 +87,26 @@ pub(super) struct Intake {
     beginning: Vec<u8>,
     /// The head is looked for again when so much has come.
     next_look: usize,
-    head: Option<(Head, PayloadCrc)>,
+    head: Option<(Head, Check)>,
     payload: u64,
     tail: Vec<u8>,
     /// All of it has come.
     pub(super) is_whole: bool,
     /// Its peer is held back.
     pub(super) is_paused: bool,
+    /// What it is joined of.
+    pub(super) join: Option<Join>,
+}
+
+/// Fragments that are put together.
+#[derive(Debug, Default)]
+pub(super) struct Join {
+    /// The parts that are to come, in order.
+    pub(super) parts: VecDeque<Content>,
+    /// The file of the first of them, once it is open, and up to where it was read.
+    pub(super) reading: Option<(FileId, u64)>,
+    /// The store is being asked.
+    pub(super) asks: bool,
 }
 
 /// What the last octets made clear.
@@ -109,13 +134,69 @@ impl Intake {
             tail: Vec::new(),
             is_whole: false,
             is_paused: false,
+            join: None,
         }
     }
 
     /// One whose head is known, and of which the payload alone comes.
     pub(super) fn with_head(giver: Giver, body: Body, head: Head) -> Self {
-        let crc = PayloadCrc::new(&head);
-        Self { head: Some((head, crc)), ..Self::new(giver, body) }
+        let check = Check::new(&head);
+        Self { head: Some((head, check)), ..Self::new(giver, body) }
+    }
+
+    /// One that is joined of fragments, and ends with these blocks.
+    pub(super) fn of_fragments(head: Head, join: Join, tail: Vec<u8>) -> Self {
+        let intake = Self::with_head(Giver::Fragments, Body::Memory(BytesMut::new()), head);
+        Self { join: Some(join), tail, ..intake }
+    }
+
+    /// Makes a fragment of what has come, if it may be one and something of the payload has (RFC 5050 §5.8).
+    /// Version 7 makes fragments only of what goes out.
+    pub(super) fn cut(&mut self) -> bool {
+        let cut = match &self.head {
+            Some((head @ Head::Six(_), _)) if head.may_be_cut() && self.payload > 0 => {
+                // Of one that lacks nothing but what follows the payload, that is asked for again with the last octet.
+                let end = self.payload.min(head.payload_len() - 1);
+                (end > 0).then(|| head.of_part(0, end).ok()).flatten().zip(Some(end))
+            }
+            Some(_) | None => None,
+        };
+        let Some((head, end)) = cut else { return false };
+        if let Body::Memory(octets) = &mut self.body {
+            octets.truncate(usize::try_from(end).unwrap_or(usize::MAX));
+        }
+        let check = Check::new(&head);
+        (self.head, self.payload) = (Some((head, check)), end);
+        self.tail.clear();
+        self.giver = Giver::Remains;
+        self.is_whole = true;
+        true
+    }
+
+    /// Octets that the store has not written.
+    pub(super) fn unwritten(&self) -> usize {
+        match &self.body {
+            Body::File(filing) => filing.unwritten,
+            Body::Memory(_) | Body::There(_) => 0,
+        }
+    }
+
+    /// Whether its peer is to be held back, or may go on, if that is not so already; with so many octets that wait.
+    pub(super) fn flow(&mut self, write_ahead: usize) -> Option<bool> {
+        let Body::File(filing) = &self.body else { return None };
+        let holds_back = match self.is_paused {
+            true => filing.unwritten > write_ahead / 2,
+            false => filing.unwritten > write_ahead,
+        };
+        (holds_back != self.is_paused).then(|| {
+            self.is_paused = holds_back;
+            holds_back
+        })
+    }
+
+    /// What tells the bundle from others, once its head has come.
+    pub(super) fn id(&self) -> Option<BundleId> {
+        self.head().map(|head| head.key().id())
     }
 
     /// The head, once it has come.
@@ -126,7 +207,7 @@ impl Intake {
     /// Takes the next octets of the bundle.
     pub(super) fn feed(&mut self, octets: &Bytes, bounds: &Bounds) -> Fed {
         if self.head.is_some() {
-            return self.feed_payload(octets.clone()).map_or(Fed::Malformed, Fed::Payload);
+            return self.feed_payload(octets.clone(), bounds).map_or(Fed::Malformed, Fed::Payload);
         }
         self.beginning.extend_from_slice(octets);
         if self.beginning.len() < self.next_look {
@@ -136,9 +217,9 @@ impl Intake {
             Ok(Some(head)) => {
                 let mut beginning = Bytes::from(std::mem::take(&mut self.beginning));
                 let rest = beginning.split_off(head.payload_offset().min(beginning.len()));
-                let crc = PayloadCrc::new(&head);
-                self.head = Some((head, crc));
-                self.feed_payload(rest).map_or(Fed::Malformed, Fed::Begins)
+                let check = Check::new(&head);
+                self.head = Some((head, check));
+                self.feed_payload(rest, bounds).map_or(Fed::Malformed, Fed::Begins)
             }
             Ok(None) => {
                 // Reading begins anew each time, so what comes octet by octet costs no square of it.
@@ -159,18 +240,18 @@ impl Intake {
         self.feed(&Bytes::new(), bounds)
     }
 
-    fn feed_payload(&mut self, mut octets: Bytes) -> Option<Vec<(u64, Bytes)>> {
-        let (head, crc) = self.head.as_mut()?;
-        let left = head.payload().len - self.payload;
+    fn feed_payload(&mut self, mut octets: Bytes, bounds: &Bounds) -> Option<Vec<(u64, Bytes)>> {
+        let (head, check) = self.head.as_mut()?;
+        let left = head.payload_len() - self.payload;
         let here = octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let rest = octets.split_off(here);
         let mut pieces = Vec::new();
         if !octets.is_empty() {
-            crc.update(&octets);
+            check.update(&octets);
             pieces.push((self.payload, octets));
             self.payload += here as u64;
         }
-        if self.tail.len() + rest.len() > TAIL_MAX {
+        if !rest.is_empty() && self.tail.len() + rest.len() > check.tail_max(bounds) {
             return None;
         }
         self.tail.extend_from_slice(&rest);
@@ -178,28 +259,25 @@ impl Intake {
     }
 
     /// The head and what follows the payload, if it is a bundle and all of it came.
-    pub(super) fn finish(&mut self) -> Option<(Head, Bytes)> {
-        let (head, crc) = self.head.take()?;
-        if self.payload != head.payload().len {
+    pub(super) fn finish(&mut self, bounds: &Bounds) -> Option<(Head, Bytes)> {
+        let (head, check) = self.head.take()?;
+        if self.payload != head.payload_len() {
             return None;
         }
         let makes_tail = match &self.body {
             Body::There(reading) => reading.payload_only,
-            Body::Memory(_) | Body::File(_) => {
-                matches!(self.giver, Giver::User { .. } | Giver::Agent)
-            }
+            Body::Memory(_) | Body::File(_) => self.giver.is_here() || self.giver == Giver::Remains,
         };
+        let tail = std::mem::take(&mut self.tail);
         if makes_tail {
-            return Some((head, crc.tail().into()));
+            return Some((head, check.tail(tail)));
         }
-        let len = crc.verify(&self.tail).ok().flatten()?;
-        // What stands behind a bundle is none of it, and nobody asked for it.
-        (len == self.tail.len()).then(|| (head, std::mem::take(&mut self.tail).into()))
+        check.is_sound(&tail, bounds).then(|| (head, tail.into()))
     }
 
     /// The payload, where it is now.
     pub(super) fn content(&mut self, head: &Head) -> (Content, bool) {
-        let len = head.payload().len;
+        let len = head.payload_len();
         match &mut self.body {
             Body::Memory(octets) => (Content::Octets(std::mem::take(octets).freeze()), false),
             Body::File(filing) => {

@@ -6,13 +6,18 @@
 //! [`Config::persistent`] a bundle is acknowledged when its record is synced and not before, and it is
 //! remembered after it has gone until it expires, so that it is taken once, whatever is killed when.
 
+mod clock;
 mod config;
+mod custody;
 mod deliver;
 mod forward;
 mod gone;
+mod head;
 mod held;
 mod indication;
 mod intake;
+mod join;
+mod outgoing;
 mod receive;
 mod record;
 mod reports;
@@ -27,18 +32,25 @@ use engine::{
 };
 use wire::bp7::{BundleFlags, BundleId, Eid, Reason};
 
-pub use self::config::{Checks, Config, Entry, Limits, LinkRef, Pattern, Reports, Routing};
+pub use self::config::{
+    Checks, Config, Custody, Entry, Limits, LinkRef, Pattern, Reports, Routing, Version,
+};
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
 pub use self::source::SendRequest;
 
-use self::config::{dtn_time, millis};
+use self::clock::Clock;
+use self::config::millis;
+use self::custody::Signals;
 use self::forward::Link;
 use self::gone::Gone;
+use self::head::Key;
 use self::held::Held;
 use self::intake::{Giver, Intake};
+use self::join::{Fragments, Whole};
+use self::outgoing::Summing;
 use self::record::{HeldRecord, Record};
 use self::store::{Job, Store};
-use super::layer::{Command, Content, Refusal, TransferId};
+use super::layer::{Command, Content, LinkId, Refusal, Tag, TransferId};
 use super::routes::Priority;
 use crate::kernel::User;
 
@@ -53,6 +65,23 @@ enum Alarm {
     Contact,
     /// A neighbour that had no room is asked again.
     Rest,
+    /// The store had no room for what was joined, and is asked again.
+    Join,
+    /// Nobody has taken custody of what was sent.
+    Custody,
+    /// Custody signals that wait for others.
+    Signals,
+}
+
+/// What whoever gave a bundle is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// It is in the store.
+    Safe,
+    /// It is not needed here; its giver is rid of it.
+    NotNeeded,
+    /// It is not taken.
+    Refused(Refusal),
 }
 
 /// A bundle protocol agent.
@@ -69,12 +98,22 @@ pub struct Agent {
     /// Links whose contact goes on.
     open: BTreeSet<LinkRef>,
     bundles: BTreeMap<u64, Held>,
-    by_id: BTreeMap<BundleId, u64>,
+    by_key: BTreeMap<Key, u64>,
     by_expiry: BTreeSet<(Time, u64)>,
     gone: Gone,
     /// Bundles that come.
     intakes: BTreeMap<u64, Intake>,
     transfers: BTreeMap<(usize, TransferId), u64>,
+    /// Neighbours that are held back, and the bundles because of which they are.
+    held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
+    /// Fragments for this node, those of a bundle together; and what is joined later.
+    fragments: BTreeMap<Whole, Fragments>,
+    join_later: BTreeSet<Whole>,
+    /// Parts of files that go out when their checks are made.
+    summing: BTreeMap<Tag, Summing>,
+    /// Bundles that were sent and of which this node has custody, by when they go again.
+    by_custody: BTreeSet<(Time, u64)>,
+    signals: Signals,
     /// Who waits for a bundle to be safe.
     givers: BTreeMap<u64, Vec<Giver>>,
     links: BTreeMap<LinkRef, Link>,
@@ -119,11 +158,17 @@ impl Agent {
             store,
             config,
             bundles: BTreeMap::new(),
-            by_id: BTreeMap::new(),
+            by_key: BTreeMap::new(),
             by_expiry: BTreeSet::new(),
             gone: Gone::default(),
             intakes: BTreeMap::new(),
             transfers: BTreeMap::new(),
+            held_back: BTreeMap::new(),
+            fragments: BTreeMap::new(),
+            join_later: BTreeSet::new(),
+            summing: BTreeMap::new(),
+            by_custody: BTreeSet::new(),
+            signals: Signals::new(),
             givers: BTreeMap::new(),
             links: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -182,15 +227,45 @@ impl Agent {
         self.next_number - 1
     }
 
-    /// Milliseconds by which times are kept over a restart: of the DTN epoch, if there is a clock.
-    fn kept_ms(&self, at: Time) -> u64 {
-        dtn_time(self.config.clock, at).unwrap_or(at.as_nanos() / 1_000_000)
+    const fn clock(&self) -> Clock {
+        Clock(self.config.clock)
     }
 
-    /// The moment of such milliseconds; the past is now.
-    fn moment(&self, now: Time, kept_ms: u64) -> Time {
-        let offset = self.config.clock.unwrap_or(0);
-        (Time::ZERO + millis(kept_ms.saturating_sub(offset))).max(now)
+    /// Whether bundles for an endpoint stay here.
+    fn is_for_us(&self, eid: &Eid) -> bool {
+        self.is_ours(eid) || self.endpoints.contains_key(eid)
+    }
+
+    /// Tells whoever gave a bundle what becomes of it.
+    fn answer(&mut self, giver: Giver, id: Option<BundleId>, answer: Answer) {
+        match giver {
+            Giver::Layer { layer, link, transfer } => {
+                let command = match answer {
+                    Answer::Safe | Answer::NotNeeded => Command::Accept { link, transfer },
+                    Answer::Refused(why) => {
+                        self.transfers.remove(&(layer, transfer));
+                        self.statistics.refused += 1;
+                        Command::Refuse { link, transfer, why }
+                    }
+                };
+                self.command(layer, command);
+            }
+            Giver::User { .. } => {
+                let Some(id) = id else { return };
+                self.user.indicate(match answer {
+                    Answer::Safe => Indication::Stored { id },
+                    Answer::NotNeeded => return,
+                    Answer::Refused(Refusal::NoResources) => {
+                        Indication::Deleted { id, reason: Reason::DepletedStorage }
+                    }
+                    // Its file is not as long as was said.
+                    Answer::Refused(_) => {
+                        Indication::Deleted { id, reason: Reason::BlockUnintelligible }
+                    }
+                });
+            }
+            Giver::Agent | Giver::Remains | Giver::Fragments => {}
+        }
     }
 
     /// Whether so much more has room.
@@ -209,13 +284,15 @@ impl Agent {
 
     /// Takes a bundle that is sound, and makes it safe.
     fn admit(&mut self, now: Time, number: u64, mut held: Held, giver: Giver) {
-        let id = held.id();
+        if giver != Giver::Fragments {
+            self.take_custody(&mut held);
+        }
         held.storing = self.config.persistent;
         self.octets = self.octets.saturating_add(held.octets());
         if let Content::Octets(octets) = &held.payload {
             self.memory += octets.len();
         }
-        self.by_id.insert(id, number);
+        self.by_key.insert(held.key(), number);
         self.by_expiry.insert((held.expires, number));
         self.givers.insert(number, vec![giver]);
         if self.config.persistent {
@@ -238,8 +315,8 @@ impl Agent {
             tail: held.tail.clone(),
             payload: held.payload.clone(),
             owns_file: held.owns_file,
-            received_ms: self.kept_ms(held.received),
-            expires_ms: self.kept_ms(held.expires),
+            received_ms: self.clock().kept_ms(held.received),
+            expires_ms: self.clock().kept_ms(held.expires),
             age_ms: held.age_ms,
             priority: held.priority as u8,
             sent: held.sent.iter().cloned().collect(),
@@ -252,26 +329,25 @@ impl Agent {
         held.storing = false;
         let id = held.id();
         for giver in self.givers.remove(&number).unwrap_or_default() {
-            match giver {
-                Giver::Layer { layer, link, transfer } => {
-                    self.command(layer, Command::Accept { link, transfer });
-                    self.report_reception(now, number);
-                }
-                Giver::User { .. } => self.user.indicate(Indication::Stored { id: id.clone() }),
-                Giver::Agent => {}
+            self.answer(giver, Some(id.clone()), Answer::Safe);
+            if matches!(giver, Giver::Layer { .. }) {
+                self.report_reception(now, number);
             }
         }
+        self.tell_predecessor(now, number);
         self.dispatch(now, number);
     }
 
     /// The store did not take it: it is as if it had never come.
     fn unsafe_to_keep(&mut self, now: Time, number: u64) {
         let givers = self.givers.remove(&number).unwrap_or_default();
-        if let Some(held) = self.forget(number) {
-            self.leave_content(&held);
-        }
+        let Some(held) = self.forget(number) else { return };
+        self.leave_content(&held);
         for giver in givers {
-            self.turn_away(giver, Refusal::NoResources);
+            self.answer(giver, Some(held.id()), Answer::Refused(Refusal::NoResources));
+            if giver == Giver::Fragments {
+                self.join_failed(now, number);
+            }
         }
         self.arm_expiry();
         self.pump_all(now);
@@ -280,7 +356,7 @@ impl Agent {
     /// Sends a bundle on its way (RFC 9171 §5.3).
     fn dispatch(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get(&number) else { return };
-        if self.is_ours(held.destination()) || self.endpoints.contains_key(held.destination()) {
+        if self.is_for_us(held.destination()) {
             self.deliver(now, number);
         } else {
             self.route(now, number);
@@ -297,17 +373,17 @@ impl Agent {
     /// A bundle goes; what is remembered of it stays until it expires.
     fn let_go(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
-        let (id, expires) = (held.id(), held.expires);
+        let (key, expires) = (held.key(), held.expires);
         if self.config.persistent {
-            let expires_ms = self.kept_ms(expires);
-            let record = Record::Gone { id: id.clone(), expires_ms }.encode();
+            let expires_ms = self.clock().kept_ms(expires);
+            let record = Record::Gone { key: key.clone(), expires_ms }.encode();
             let file = held.own_file().cloned();
             self.store.put_gone(number, record, file);
         } else {
             self.leave_content(&held);
         }
         let max = self.config.limits.gone;
-        if let Some(oldest) = self.gone.insert(max, id, number, expires)
+        if let Some(oldest) = self.gone.insert(max, key, number, expires)
             && self.config.persistent
         {
             self.store.remove(oldest);
@@ -318,7 +394,11 @@ impl Agent {
     /// Takes a bundle out of all lists.
     fn forget(&mut self, number: u64) -> Option<Held> {
         let held = self.bundles.remove(&number)?;
-        self.by_id.remove(&held.id());
+        self.by_key.remove(&held.key());
+        self.leave_fragments(number, &held);
+        if let Some(again) = held.custody.as_ref().and_then(|custody| custody.again) {
+            self.by_custody.remove(&(again, number));
+        }
         self.by_expiry.remove(&(held.expires, number));
         self.waiting.remove(&number);
         self.octets = self.octets.saturating_sub(held.octets());
@@ -419,6 +499,8 @@ impl Agent {
             Job::Write { intake, octets } => self.intake_written(now, intake, octets, answer),
             Job::Sync { intake } => self.intake_synced(now, intake, answer),
             Job::Read { intake } => self.intake_read(now, intake, answer),
+            Job::Part { intake } => self.part_answered(now, intake, answer),
+            Job::Sum { tag } => self.summed(now, tag, answer),
             Job::Put { number } => match answer {
                 Ok(_) => self.safe(now, number),
                 Err(error) => {
@@ -458,6 +540,9 @@ impl Engine for Agent {
                 Alarm::Gone => self.forget_gone(now),
                 Alarm::Contact => self.contacts(now),
                 Alarm::Rest => self.rested(now),
+                Alarm::Join => self.join_others(now),
+                Alarm::Custody => self.custody_due(now),
+                Alarm::Signals => self.send_signals(now),
             }
         }
     }

@@ -4,16 +4,13 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use engine::{Completion, EffectError, FileName, OpenMode, Time};
-use wire::bp7::{BUNDLE_AGE, BlockFlags, BundleFlags, HOP_COUNT, Head, PREVIOUS_NODE, Reason};
+use wire::bp7::{BundleFlags, Reason};
 
 use super::super::layer::{Command, Event, LinkId, Refusal, TransferId};
-use super::held::{ages, previous_node};
+use super::head::{Head, Unknown};
+use super::held::ages;
 use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
-use super::{Agent, Held, Indication, Limit, LinkRef, Priority};
-
-/// What is processed before unknown blocks are: types of RFC 9171, and the security blocks of RFC 9172, which
-/// are kept as they are.
-const KNOWN: [u64; 5] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, 11, 12];
+use super::{Agent, Answer, Held, Indication, Limit, LinkRef, Priority};
 
 /// Where a bundle comes from.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +35,9 @@ impl Agent {
             Event::Whole { link, transfer, file } => {
                 self.whole(now, Origin { layer, link, transfer }, file);
             }
-            Event::Broken { transfer, .. } => {
+            Event::Broken { transfer, keep, .. } => {
                 if let Some(number) = self.transfers.remove(&(layer, transfer)) {
-                    self.drop_intake(number);
+                    self.broken(now, number, keep);
                 }
             }
             Event::Sent { link, tag, outcome } => {
@@ -68,26 +65,37 @@ impl Agent {
 
     fn refuse(&mut self, origin: Origin, why: Refusal) {
         let Origin { layer, link, transfer } = origin;
-        self.statistics.refused += 1;
-        self.command(layer, Command::Refuse { link, transfer, why });
+        self.answer(Giver::Layer { layer, link, transfer }, None, Answer::Refused(why));
     }
 
     fn piece(&mut self, origin: Origin, octets: &Bytes) {
         let Some(&number) = self.transfers.get(&(origin.layer, origin.transfer)) else { return };
-        if !self.take_in(number, octets) {
-            self.transfers.remove(&(origin.layer, origin.transfer));
-            self.statistics.malformed += 1;
-            self.drop_intake(number);
-            self.refuse(origin, Refusal::NotAcceptable);
+        let bounds = self.config.limits.head;
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let fed = intake.feed(octets, &bounds);
+        if !self.take(number, fed) {
+            self.is_malformed(number);
         }
     }
 
-    /// Takes the next octets of a bundle; whether it may be one still.
-    fn take_in(&mut self, number: u64, octets: &Bytes) -> bool {
-        let bounds = self.config.limits.head;
-        let Some(intake) = self.intakes.get_mut(&number) else { return true };
-        let fed = intake.feed(octets, &bounds);
-        self.take(number, fed)
+    /// What comes, or came, is no bundle.
+    fn is_malformed(&mut self, number: u64) {
+        let Some(intake) = self.intakes.get(&number) else { return };
+        let (giver, id) = (intake.giver, intake.id());
+        self.statistics.malformed += 1;
+        self.drop_intake(number);
+        self.answer(giver, id, Answer::Refused(Refusal::NotAcceptable));
+    }
+
+    /// A link broke while a bundle came. What has come is kept as a fragment, if the layer told its sender so.
+    fn broken(&mut self, now: Time, number: u64, keep: bool) {
+        self.let_flow(number);
+        let is_cut = keep && self.intakes.get_mut(&number).is_some_and(Intake::cut);
+        if is_cut {
+            self.finish_if_written(now, number);
+        } else {
+            self.drop_intake(number);
+        }
     }
 
     /// Keeps what was made clear of a bundle; whether it may be one still.
@@ -109,7 +117,7 @@ impl Agent {
     pub(super) fn place(&mut self, number: u64) {
         let limits = self.config.limits;
         let Some(intake) = self.intakes.get(&number) else { return };
-        let Some(len) = intake.head().map(|head| head.payload().len) else { return };
+        let Some(len) = intake.head().map(Head::payload_len) else { return };
         let is_short = len <= limits.inline as u64;
         let fits = self.memory.saturating_add(len as usize) <= limits.memory;
         if !matches!(intake.body, Body::Memory(_)) || (is_short && fits) {
@@ -127,7 +135,6 @@ impl Agent {
 
     /// Keeps pieces of a payload.
     pub(super) fn keep(&mut self, number: u64, pieces: Vec<(u64, Bytes)>) {
-        let write_ahead = self.config.limits.write_ahead;
         let Some(intake) = self.intakes.get_mut(&number) else { return };
         match &mut intake.body {
             Body::Memory(octets) => {
@@ -143,16 +150,39 @@ impl Agent {
                         None => filing.waiting.push_back((offset, piece)),
                     }
                 }
-                let is_ahead = filing.unwritten > write_ahead;
-                if let Giver::Layer { layer, link, .. } = intake.giver
-                    && is_ahead
-                    && !intake.is_paused
-                {
-                    intake.is_paused = true;
-                    self.commands.push_back((layer, Command::Pause { link }));
-                }
+                self.throttle(number);
             }
             Body::There(_) => {}
+        }
+    }
+
+    /// Holds a neighbour back while too much waits for the store, of one of the bundles that come from it at least.
+    fn throttle(&mut self, number: u64) {
+        let write_ahead = self.config.limits.write_ahead;
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Giver::Layer { layer, link, .. } = intake.giver else { return };
+        match intake.flow(write_ahead) {
+            Some(true) => {
+                let held_back = self.held_back.entry((layer, link)).or_default();
+                if held_back.is_empty() {
+                    self.commands.push_back((layer, Command::Pause { link }));
+                }
+                held_back.insert(number);
+            }
+            Some(false) => self.let_flow(number),
+            None => {}
+        }
+    }
+
+    /// A bundle holds its neighbour back no longer.
+    fn let_flow(&mut self, number: u64) {
+        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        intake.is_paused = false;
+        let Giver::Layer { layer, link, .. } = intake.giver else { return };
+        let Some(held_back) = self.held_back.get_mut(&(layer, link)) else { return };
+        if held_back.remove(&number) && held_back.is_empty() {
+            self.held_back.remove(&(layer, link));
+            self.command(layer, Command::Resume { link });
         }
     }
 
@@ -167,8 +197,11 @@ impl Agent {
         let Some(intake) = self.intakes.get_mut(&number) else { return };
         let Some((name, end)) = file else {
             let fed = intake.feed_last(&bounds);
-            self.take(number, fed);
-            self.finish_if_written(now, number);
+            if self.take(number, fed) {
+                self.finish_if_written(now, number);
+            } else {
+                self.is_malformed(number);
+            }
             return;
         };
         intake.is_whole = true;
@@ -241,18 +274,12 @@ impl Agent {
         if let Err(error) = answer {
             return self.fail_intake(now, number, error);
         }
-        let write_ahead = self.config.limits.write_ahead;
         let Some(intake) = self.intakes.get_mut(&number) else { return };
         if let Body::File(filing) = &mut intake.body {
             filing.unwritten = filing.unwritten.saturating_sub(octets);
-            if let Giver::Layer { layer, link, .. } = intake.giver
-                && intake.is_paused
-                && filing.unwritten <= write_ahead / 2
-            {
-                intake.is_paused = false;
-                self.commands.push_back((layer, Command::Resume { link }));
-            }
+            self.throttle(number);
         }
+        self.join_on(now, number);
         self.finish_if_written(now, number);
     }
 
@@ -305,43 +332,35 @@ impl Agent {
         }
         let bounds = self.config.limits.head;
         if intake.feed(&octets, &bounds) == Fed::Malformed {
-            let giver = intake.giver;
-            self.statistics.malformed += 1;
-            self.drop_intake(number);
-            self.turn_away(giver, Refusal::NotAcceptable);
-            return;
+            return self.is_malformed(number);
         }
         self.read_on(now, number);
     }
 
     /// The store failed: the bundle cannot be taken.
-    fn fail_intake(&mut self, now: Time, number: u64, error: EffectError) {
-        let Some(giver) = self.intakes.get(&number).map(|intake| intake.giver) else { return };
+    pub(super) fn fail_intake(&mut self, now: Time, number: u64, error: EffectError) {
+        let Some(intake) = self.intakes.get(&number) else { return };
+        let (giver, id) = (intake.giver, intake.id());
         if error == EffectError::NoSpace {
             self.user.limit_reached(Limit::Octets);
         } else {
             self.user.indicate(Indication::StoreFailed(error));
         }
         self.drop_intake(number);
-        self.turn_away(giver, Refusal::NoResources);
+        self.answer(giver, id, Answer::Refused(Refusal::NoResources));
+        if giver == Giver::Fragments {
+            self.join_failed(now, number);
+        }
         self.pump_all(now);
     }
 
-    /// Tells whoever gave a bundle that it is not taken.
-    pub(super) fn turn_away(&mut self, giver: Giver, why: Refusal) {
-        match giver {
-            Giver::Layer { layer, link, transfer } => {
-                self.transfers.remove(&(layer, transfer));
-                self.refuse(Origin { layer, link, transfer }, why);
-            }
-            Giver::User { .. } | Giver::Agent => {}
-        }
-    }
-
     /// Forgets a bundle that came in part, and what was written of it.
-    fn drop_intake(&mut self, number: u64) {
+    pub(super) fn drop_intake(&mut self, number: u64) {
+        self.let_flow(number);
         let Some(intake) = self.intakes.remove(&number) else { return };
-        self.resume(&intake);
+        if let Some((file, _)) = intake.join.as_ref().and_then(|join| join.reading) {
+            self.store.close(file);
+        }
         // A file that is being opened goes when it is open.
         if let Some((Some(file), name)) = intake.leaves() {
             self.store.close(file);
@@ -350,19 +369,11 @@ impl Agent {
         self.user.limit_left(Limit::Incoming);
     }
 
-    fn resume(&mut self, intake: &Intake) {
-        if let Giver::Layer { layer, link, .. } = intake.giver
-            && intake.is_paused
-        {
-            self.command(layer, Command::Resume { link });
-        }
-    }
-
     /// All of a bundle is here.
     fn finish_intake(&mut self, now: Time, number: u64) {
+        self.let_flow(number);
         let Some(mut intake) = self.intakes.remove(&number) else { return };
         self.user.limit_left(Limit::Incoming);
-        self.resume(&intake);
         if let Giver::Layer { layer, transfer, .. } = intake.giver {
             self.transfers.remove(&(layer, transfer));
         }
@@ -374,112 +385,93 @@ impl Agent {
         if let Some(file) = file {
             self.store.close(file);
         }
-        let finished = intake.finish();
-        let Some((head, tail)) = finished else {
+        let (bounds, id) = (self.config.limits.head, intake.id());
+        let Some((head, tail)) = intake.finish(&bounds) else {
             self.statistics.malformed += 1;
-            self.leave_intake(&intake);
-            return self.turn_away(intake.giver, Refusal::NotAcceptable);
+            if let Some((_, name)) = intake.leaves() {
+                self.store.delete(name);
+            }
+            let refused = Answer::Refused(Refusal::NotAcceptable);
+            return self.answer(intake.giver, id, refused);
         };
         let (payload, owns_file) = intake.content(&head);
         let priority = match intake.giver {
             Giver::User { priority } => priority,
-            Giver::Layer { .. } | Giver::Agent => Priority::Normal,
+            Giver::Layer { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => {
+                head.priority().unwrap_or(Priority::Normal)
+            }
         };
-        let bounds = self.config.limits.head;
         let max = self.config.limits.lifetime_ms;
-        let (age_ms, expires) = ages(&head, now, self.config.clock, max, &bounds);
-        let from = previous_node(&head, &bounds);
+        let (age_ms, expires) = ages(&head, now, self.clock(), max, &bounds);
+        let from = head.previous_node(&bounds);
         let content = Held::new(head, tail, (payload, owns_file));
         let held = Held { received: now, age_ms, expires, priority, from, ..content };
         self.judge(now, number, held, intake.giver);
     }
 
-    fn leave_intake(&mut self, intake: &Intake) {
-        if let Some((_, name)) = intake.leaves() {
-            self.store.delete(name);
-        }
-    }
-
     /// Whether a bundle that is whole is taken.
     fn judge(&mut self, now: Time, number: u64, mut held: Held, giver: Giver) {
-        let is_ours = matches!(giver, Giver::User { .. } | Giver::Agent);
-        if !is_ours {
+        let verdict = if giver == Giver::Fragments {
+            self.weigh_joined(&held)
+        } else if giver.is_here() {
+            Ok(())
+        } else {
             self.statistics.received += 1;
-            let id = held.id();
-            let known = self.by_id.get(&id);
-            if known.is_some() || self.gone.contains(&id) {
-                self.statistics.duplicates += 1;
-                // A copy of what is not safe yet is not safe either: both are answered at once.
-                let storing = known.and_then(|number| self.givers.get_mut(number));
-                match storing {
-                    Some(givers) => givers.push(giver),
-                    None => self.say_accepted(giver),
-                }
-                return self.leave_content(&held);
-            }
-            if held.expires <= now {
-                self.statistics.expired += 1;
+            self.weigh(now, &mut held, giver)
+        };
+        match verdict {
+            Ok(()) => self.admit(now, number, held, giver),
+            Err(answer) => {
                 self.leave_content(&held);
-                return self.say_accepted(giver);
-            }
-            if !self.has_room(held.octets()) {
-                self.leave_content(&held);
-                return self.turn_away(giver, Refusal::NoResources);
-            }
-            match process_blocks(&mut held.head) {
-                Blocks::Fine => {}
-                Blocks::Report => {
-                    let flag = BundleFlags::REPORT_RECEPTION;
-                    self.report_of(now, &held, flag, Reason::BlockUnsupported);
-                }
-                Blocks::Delete => {
-                    self.statistics.deleted += 1;
-                    let flag = BundleFlags::REPORT_DELETION;
-                    self.report_of(now, &held, flag, Reason::BlockUnsupported);
-                    self.leave_content(&held);
-                    return self.say_accepted(giver);
+                if let Some(answer) = answer {
+                    self.answer(giver, Some(held.id()), answer);
                 }
             }
         }
-        self.admit(now, number, held, giver);
     }
 
-    /// The peer is rid of a bundle that is not needed here.
-    fn say_accepted(&mut self, giver: Giver) {
-        match giver {
-            Giver::Layer { layer, link, transfer } => {
-                self.command(layer, Command::Accept { link, transfer });
+    /// Whether a bundle that came is to be kept; if not, what its giver is told, unless that is told later.
+    fn weigh(&mut self, now: Time, held: &mut Held, giver: Giver) -> Result<(), Option<Answer>> {
+        let key = held.key();
+        let total = held.head.fragment().map(|fragment| fragment.total);
+        if let (Some((offset, len)), Some(total)) = (key.fragment, total)
+            && offset.checked_add(len).is_none_or(|end| end > total)
+        {
+            self.statistics.malformed += 1;
+            return Err(Some(Answer::Refused(Refusal::NotAcceptable)));
+        }
+        let known = self.by_key.get(&key);
+        if known.is_some() || self.gone.contains(&key) || self.is_redundant(held) {
+            self.statistics.duplicates += 1;
+            // A copy of what is not safe yet is not safe either: both are answered at once.
+            if let Some(givers) = known.and_then(|number| self.givers.get_mut(number)) {
+                givers.push(giver);
+                return Err(None);
             }
-            Giver::User { .. } | Giver::Agent => {}
+            self.custody_is_known(now, held);
+            return Err(Some(Answer::NotNeeded));
         }
+        if held.expires <= now {
+            self.statistics.expired += 1;
+            return Err(Some(Answer::NotNeeded));
+        }
+        if !self.has_room(held.octets()) || !self.has_place(held) {
+            return Err(Some(Answer::Refused(Refusal::NoResources)));
+        }
+        let bounds = self.config.limits.head;
+        match held.head.process_unknown(&mut held.tail, &bounds) {
+            Unknown::Nothing => {}
+            Unknown::Report => {
+                let flag = BundleFlags::REPORT_RECEPTION;
+                self.report_of(now, held, flag, Reason::BlockUnsupported);
+            }
+            Unknown::Delete => {
+                self.statistics.deleted += 1;
+                let flag = BundleFlags::REPORT_DELETION;
+                self.report_of(now, held, flag, Reason::BlockUnsupported);
+                return Err(Some(Answer::NotNeeded));
+            }
+        }
+        Ok(())
     }
-}
-
-/// What blocks that nobody here knows ask for.
-enum Blocks {
-    Fine,
-    Report,
-    Delete,
-}
-
-/// Does with unknown blocks what their flags say (RFC 9171 §5.6 step 4).
-fn process_blocks(head: &mut Head) -> Blocks {
-    let mut found = Blocks::Fine;
-    let mut discarded = Vec::new();
-    for block in head.blocks().iter().filter(|block| !KNOWN.contains(&block.kind())) {
-        let flags = block.flags();
-        if flags.contains(BlockFlags::DELETE_BUNDLE) {
-            return Blocks::Delete;
-        }
-        if flags.contains(BlockFlags::REPORT) {
-            found = Blocks::Report;
-        }
-        if flags.contains(BlockFlags::DISCARD) {
-            discarded.push(block.number());
-        }
-    }
-    for number in discarded {
-        head.remove_block(number);
-    }
-    found
 }

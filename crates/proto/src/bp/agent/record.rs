@@ -1,17 +1,19 @@
 //! What an agent keeps in its store of each bundle, so that it knows after a restart what it had.
 //!
 //! ```text
-//! version 1 | kind | fields: numbers of 8 octets, octets with their length of 4 before them | CRC-32C of it all
+//! version 2 | kind | fields: numbers of 8 octets, octets with their length of 4 before them | CRC-32C of it all
 //! ```
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use engine::{Area, FileName};
-use wire::bp7::{BundleId, CreationTimestamp, Eid};
+use wire::bp7::{CreationTimestamp, Eid};
 use wire::cfdp::{Checksum, ChecksumType};
 
 use super::super::layer::Content;
+use super::Version;
+use super::head::Key;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HELD: u8 = 1;
 const GONE: u8 = 2;
 
@@ -21,7 +23,7 @@ pub(super) enum Record {
     Held(HeldRecord),
     /// It was delivered, forwarded or deleted.
     Gone {
-        id: BundleId,
+        key: Key,
         expires_ms: u64,
     },
 }
@@ -51,13 +53,19 @@ impl Record {
         out.put_u8(VERSION);
         match self {
             Self::Held(held) => held.encode(&mut out),
-            Self::Gone { id, expires_ms } => {
+            Self::Gone { key, expires_ms } => {
                 out.put_u8(GONE);
-                put(&mut out, id.source.to_string().as_bytes());
-                out.put_u64(id.creation.time_ms);
-                out.put_u64(id.creation.sequence);
-                out.put_u8(u8::from(id.offset.is_some()));
-                out.put_u64(id.offset.unwrap_or(0));
+                out.put_u8(match key.version {
+                    Version::Six => 6,
+                    Version::Seven => 7,
+                });
+                put(&mut out, key.source.to_string().as_bytes());
+                out.put_u64(key.creation.time_ms);
+                out.put_u64(key.creation.sequence);
+                out.put_u8(u8::from(key.fragment.is_some()));
+                let (offset, len) = key.fragment.unwrap_or((0, 0));
+                out.put_u64(offset);
+                out.put_u64(len);
                 out.put_u64(*expires_ms);
             }
         }
@@ -80,15 +88,21 @@ impl Record {
         let record = match take_u8(&mut rest)? {
             HELD => Self::Held(HeldRecord::decode(&mut rest)?),
             GONE => {
+                let version = match take_u8(&mut rest)? {
+                    6 => Version::Six,
+                    7 => Version::Seven,
+                    _ => return None,
+                };
                 let source = eid(&take(&mut rest)?)?;
                 let creation = CreationTimestamp {
                     time_ms: take_u64(&mut rest)?,
                     sequence: take_u64(&mut rest)?,
                 };
-                let has_offset = take_u8(&mut rest)? != 0;
-                let offset = take_u64(&mut rest)?;
-                let id = BundleId { source, creation, offset: has_offset.then_some(offset) };
-                Self::Gone { id, expires_ms: take_u64(&mut rest)? }
+                let is_fragment = take_u8(&mut rest)? != 0;
+                let fragment = (take_u64(&mut rest)?, take_u64(&mut rest)?);
+                let fragment = is_fragment.then_some(fragment);
+                let key = Key { version, source, creation, fragment };
+                Self::Gone { key, expires_ms: take_u64(&mut rest)? }
             }
             _ => return None,
         };

@@ -1,19 +1,27 @@
-//! Status reports (RFC 9171 §6.1.1).
+//! Status reports (RFC 9171 §6.1.1, RFC 5050 §6.1.1). A report is of the version of the bundle that it is about.
 
 use engine::Time;
+use wire::bp6::{self, DtnTime, Subject};
 use wire::bp7::{
-    AdministrativeRecord, BlockFlags, BundleFlags, Head, Payload, Primary, Reason, Status,
-    StatusReport,
+    AdministrativeRecord, BundleFlags, CreationTimestamp, Eid, Reason, Status, StatusReport,
 };
 
 use super::super::layer::Content;
-use super::config::dtn_time;
+use super::head::Head;
 use super::intake::Giver;
-use super::{Agent, Held};
+use super::source::Plan;
+use super::{Agent, Held, Priority, Version};
+
+/// A report of custody is asked for, in version 6.
+const REPORT_CUSTODY: BundleFlags = BundleFlags(bp6::BundleFlags::REPORT_CUSTODY.0);
 
 impl Agent {
     pub(super) fn report_reception(&mut self, now: Time, number: u64) {
         self.report(now, number, BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
+    }
+
+    pub(super) fn report_custody(&mut self, now: Time, number: u64) {
+        self.report(now, number, REPORT_CUSTODY, Reason::NoInformation);
     }
 
     /// Tells who asked for it what became of a bundle that is held.
@@ -27,57 +35,158 @@ impl Agent {
 
     /// The same, of one that is not.
     pub(super) fn report_of(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
-        let primary = held.head.primary();
+        let head = &held.head;
         let policy = self.config.reports;
         let wanted = match flag {
             BundleFlags::REPORT_RECEPTION => policy.reception,
             BundleFlags::REPORT_FORWARDING => policy.forwarding,
             BundleFlags::REPORT_DELIVERY => policy.delivery,
             BundleFlags::REPORT_DELETION => policy.deletion,
+            REPORT_CUSTODY => policy.custody,
             _ => false,
         };
         // Nobody is told of records, so that reports beget no reports.
-        let is_record = primary.flags.contains(BundleFlags::ADMINISTRATIVE);
-        let nowhere = primary.report_to.is_none();
-        if !wanted || !primary.flags.contains(flag) || is_record || nowhere || !self.has_room(256) {
+        let is_record = head.flags().contains(BundleFlags::ADMINISTRATIVE);
+        let nowhere = head.report_to().is_none();
+        if !wanted || !head.flags().contains(flag) || is_record || nowhere {
             return;
         }
-        let time = dtn_time(self.config.clock, now)
-            .filter(|_| primary.flags.contains(BundleFlags::STATUS_TIME));
+        let octets = match head {
+            Head::Six(head) => {
+                let len = held.payload.len();
+                let report = self.report_of_six(now, head.primary(), len, flag, reason);
+                bp6::AdministrativeRecord::StatusReport(report).to_vec()
+            }
+            Head::Seven(_) => {
+                let report = self.report_of_seven(now, held, flag, reason);
+                AdministrativeRecord::StatusReport(report).to_vec()
+            }
+        };
+        if let Ok(octets) = octets {
+            self.send_record(now, head.version(), head.report_to(), head.lifetime_ms(), octets);
+        }
+    }
+
+    fn report_of_seven(
+        &self,
+        now: Time,
+        held: &Held,
+        flag: BundleFlags,
+        reason: Reason,
+    ) -> StatusReport {
+        let head = &held.head;
+        let time = self.clock().dtn_time(now);
+        let time = time.filter(|_| head.flags().contains(BundleFlags::STATUS_TIME));
         let status = |of| match (of == flag, time) {
             (false, _) => Status::NotAsserted,
             (true, None) => Status::Asserted,
             (true, Some(time)) => Status::At(time),
         };
-        let report = StatusReport {
+        StatusReport {
             received: status(BundleFlags::REPORT_RECEPTION),
             forwarded: status(BundleFlags::REPORT_FORWARDING),
             delivered: status(BundleFlags::REPORT_DELIVERY),
             deleted: status(BundleFlags::REPORT_DELETION),
             reason,
-            source: primary.source.clone(),
-            creation: primary.creation,
-            fragment: primary.fragment.map(|fragment| (fragment.offset, held.payload.len())),
-        };
-        let Ok(record) = AdministrativeRecord::StatusReport(report).to_vec() else { return };
-        let about = Primary {
-            flags: BundleFlags::ADMINISTRATIVE,
-            crc: self.config.crc.primary,
-            destination: primary.report_to.clone(),
-            source: self.config.node.clone(),
-            report_to: wire::bp7::Eid::None,
-            creation: self.creation(now),
-            lifetime_ms: primary.lifetime_ms,
-            fragment: None,
-        };
-        let payload = Payload {
-            flags: BlockFlags::default(),
-            crc: self.config.crc.payload,
-            len: record.len() as u64,
-        };
-        let blocks = self.first_blocks(about.creation.time_ms == 0);
-        if let Ok(head) = Head::new(about, blocks, payload) {
-            self.begin(now, Giver::Agent, head, Content::Octets(record.into()), false);
+            source: head.source().clone(),
+            creation: head.creation(),
+            fragment: head.key().fragment,
         }
+    }
+
+    fn report_of_six(
+        &self,
+        now: Time,
+        primary: &bp6::Primary,
+        len: u64,
+        flag: BundleFlags,
+        reason: Reason,
+    ) -> bp6::StatusReport {
+        let time = self.dtn_time_six(now);
+        let status = |of| (of == flag).then_some(time);
+        bp6::StatusReport {
+            subject: Subject {
+                source: primary.source.clone(),
+                creation: primary.creation,
+                fragment: primary.fragment.map(|fragment| (fragment.offset, len)),
+            },
+            received: status(BundleFlags::REPORT_RECEPTION),
+            custody: status(REPORT_CUSTODY),
+            forwarded: status(BundleFlags::REPORT_FORWARDING),
+            delivered: status(BundleFlags::REPORT_DELIVERY),
+            deleted: status(BundleFlags::REPORT_DELETION),
+            reason: match u8::try_from(reason.code()) {
+                Ok(code @ 0..=8) => bp6::Reason::from_code(code),
+                // What has a name in version 7 only is not told.
+                Ok(_) | Err(_) => bp6::Reason::NoInformation,
+            },
+        }
+    }
+
+    /// The time as version 6 tells it; 0 from a node without a clock.
+    pub(super) fn dtn_time_six(&self, now: Time) -> DtnTime {
+        let ms = self.clock().dtn_time(now).unwrap_or(0);
+        DtnTime { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 }
+    }
+
+    pub(super) fn send_record_six(
+        &mut self,
+        now: Time,
+        to: &Eid,
+        lifetime_ms: u64,
+        record: &bp6::AdministrativeRecord,
+    ) {
+        if let Ok(octets) = record.to_vec() {
+            self.send_record(now, Version::Six, to, lifetime_ms, octets);
+        }
+    }
+
+    /// Sends a record, if there is room for it.
+    fn send_record(
+        &mut self,
+        now: Time,
+        version: Version,
+        to: &Eid,
+        lifetime_ms: u64,
+        octets: Vec<u8>,
+    ) {
+        if !self.has_room(octets.len() as u64 + 256) {
+            return;
+        }
+        let plan = Plan {
+            version,
+            flags: BundleFlags::ADMINISTRATIVE,
+            destination: to.clone(),
+            source: self.config.node.clone(),
+            report_to: Eid::None,
+            lifetime_ms,
+            priority: Priority::Normal,
+            custody: false,
+            len: octets.len() as u64,
+        };
+        if let Ok(head) = self.head(now, plan) {
+            self.begin(now, Giver::Agent, head, Content::Octets(octets.into()), false);
+        }
+    }
+}
+
+/// A report of version 6, in the words of version 7.
+pub(super) fn of_six(report: &bp6::StatusReport) -> StatusReport {
+    let status = |time: Option<DtnTime>| {
+        time.map_or(Status::NotAsserted, |time| {
+            let ms = time.seconds.saturating_mul(1000);
+            Status::At(ms.saturating_add(time.nanoseconds / 1_000_000))
+        })
+    };
+    let bp6::CreationTimestamp { time_s, sequence } = report.subject.creation;
+    StatusReport {
+        received: status(report.received),
+        forwarded: status(report.forwarded),
+        delivered: status(report.delivered),
+        deleted: status(report.deleted),
+        reason: Reason::from_code(u64::from(report.reason.code())),
+        source: report.subject.source.clone(),
+        creation: CreationTimestamp { time_ms: time_s.saturating_mul(1000), sequence },
+        fragment: report.subject.fragment,
     }
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use engine::{Completion, EffectError, EntryKind, FileName, Time};
 
-use super::held::previous_node;
+use super::head::{Head, Key};
+use super::held::Custody;
 use super::record::{HeldRecord, Record};
+use super::source::SEQUENCES;
 use super::store::{Job, Store};
-use super::{Agent, Content, Held, Indication, Priority};
-use wire::bp7::{BundleId, Head, Reason};
+use super::{Agent, Content, Held, Indication, Priority, Version};
+use wire::bp7::Reason;
 
 impl Agent {
     /// Takes back what an earlier run held, and removes files of bundles that it did not have whole.
@@ -30,10 +32,10 @@ impl Agent {
                     self.next_number = self.next_number.max(number.saturating_add(1));
                     match Record::decode(&value) {
                         Some(Record::Held(record)) => self.take_back(now, number, record),
-                        Some(Record::Gone { id, expires_ms }) => {
-                            self.note_made(&id);
-                            let expires = self.moment(now, expires_ms);
-                            self.gone.insert(self.config.limits.gone, id, number, expires);
+                        Some(Record::Gone { key, expires_ms }) => {
+                            self.note_made(&key);
+                            let expires = self.clock().moment(now, expires_ms);
+                            self.gone.insert(self.config.limits.gone, key, number, expires);
                         }
                         // What cannot be read is of no use, and of no harm.
                         None => self.store.remove(number),
@@ -63,34 +65,44 @@ impl Agent {
             1 => Priority::Normal,
             _ => Priority::Expedited,
         };
-        let from = previous_node(&head, &bounds);
+        let from = head.previous_node(&bounds);
         let received_ms = record.received_ms;
-        let here = self.kept_ms(now).saturating_sub(received_ms);
+        let here = self.clock().kept_ms(now).saturating_sub(received_ms);
+        let is_for_us = self.is_ours(head.destination());
+        let has_custody = head.asks_custody() && self.is_ours(head.custodian()) && !is_for_us;
         let content = Held::new(head, record.tail, (record.payload, record.owns_file));
         let held = Held {
             received: now,
             age_ms: record.age_ms.saturating_add(here),
-            expires: self.moment(now, record.expires_ms),
+            expires: self.clock().moment(now, record.expires_ms),
             priority,
             from,
             sent: record.sent.into_iter().collect(),
+            custody: has_custody.then(Custody::default),
             ..content
         };
         self.octets = self.octets.saturating_add(held.octets());
         if let Content::Octets(octets) = &held.payload {
             self.memory += octets.len();
         }
-        self.note_made(&held.id());
-        self.by_id.insert(held.id(), number);
+        let key = held.key();
+        self.note_made(&key);
+        self.by_key.insert(key, number);
         self.by_expiry.insert((held.expires, number));
         self.bundles.insert(number, held);
     }
 
     /// What is made from now on has another time or number than what an earlier run made, even if the clock was set
     /// back.
-    fn note_made(&mut self, id: &BundleId) {
-        if self.is_ours(&id.source) {
-            self.made = self.made.max((id.creation.time_ms, id.creation.sequence));
+    fn note_made(&mut self, key: &Key) {
+        if self.is_ours(&key.source) {
+            let (time_ms, sequence) = (key.creation.time_ms, key.creation.sequence);
+            self.made = self.made.max(match key.version {
+                Version::Six => {
+                    (time_ms.saturating_add(sequence / SEQUENCES), sequence % SEQUENCES)
+                }
+                Version::Seven => (time_ms, sequence),
+            });
         }
     }
 

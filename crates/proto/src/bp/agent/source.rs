@@ -4,15 +4,20 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use engine::{OpenMode, Time};
+use wire::bp6;
 use wire::bp7::{
-    Block, BlockFlags, BundleFlags, BundleId, CrcType, CreationTimestamp, Eid, Extension, Head,
+    self, Block, BlockFlags, BundleFlags, BundleId, CrcType, CreationTimestamp, Eid, Extension,
     HopCount, Payload, Primary,
 };
 
 use super::super::layer::Content;
-use super::config::dtn_time;
+use super::head::Head;
 use super::intake::{Body, Giver, Intake, Reading};
-use super::{Agent, Limit, Priority, RequestError};
+use super::{Agent, Limit, Priority, RequestError, Version};
+
+/// Bundles that have different numbers within a millisecond, in version 6: its times are seconds, so that the milliseconds go into
+/// the sequence number.
+pub(super) const SEQUENCES: u64 = 1_000_000;
 
 /// What a user wants sent.
 #[derive(Clone, Debug)]
@@ -27,8 +32,12 @@ pub struct SendRequest {
     pub lifetime: Duration,
     /// Which reports are asked for, and whether it may be fragmented.
     pub flags: BundleFlags,
-    /// In this node's own queues.
+    /// In version 6 its class of service, in version 7 in this node's own queues.
     pub priority: Priority,
+    /// Of which version it is.
+    pub version: Version,
+    /// Whether custody is asked for, which version 6 has.
+    pub custody: bool,
     /// What it carries. A file must stay as it is until the bundle has gone.
     pub payload: Content,
     /// Whether the file goes with the bundle.
@@ -46,10 +55,26 @@ impl SendRequest {
             lifetime: Duration::from_secs(86_400),
             flags: BundleFlags::default(),
             priority: Priority::Normal,
+            version: Version::Seven,
+            custody: false,
             payload: Content::Octets(payload.into()),
             owns_file: false,
         }
     }
+}
+
+/// What the head of a bundle says that is made here.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) version: Version,
+    pub(super) flags: BundleFlags,
+    pub(super) destination: Eid,
+    pub(super) source: Eid,
+    pub(super) report_to: Eid,
+    pub(super) lifetime_ms: u64,
+    pub(super) priority: Priority,
+    pub(super) custody: bool,
+    pub(super) len: u64,
 }
 
 impl Agent {
@@ -75,8 +100,20 @@ impl Agent {
             self.user.limit_reached(Limit::Incoming);
             return Err(RequestError::Full);
         }
-        let head = self.head(now, source, &request)?;
-        let id = head.primary().id();
+        let report_to = request.report_to.clone().unwrap_or_else(|| self.config.node.clone());
+        let plan = Plan {
+            version: request.version,
+            flags: request.flags,
+            destination: request.destination.clone(),
+            source,
+            report_to,
+            lifetime_ms: u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX),
+            priority: request.priority,
+            custody: request.custody,
+            len: request.payload.len(),
+        };
+        let head = self.head(now, plan)?;
+        let id = head.key().id();
         let giver = Giver::User { priority: request.priority };
         self.statistics.sourced += 1;
         self.begin(now, giver, head, request.payload, request.owns_file);
@@ -84,35 +121,81 @@ impl Agent {
     }
 
     /// The head of a bundle that is made here.
-    fn head(
-        &mut self,
-        now: Time,
-        source: Eid,
-        request: &SendRequest,
-    ) -> Result<Head, RequestError> {
+    pub(super) fn head(&mut self, now: Time, plan: Plan) -> Result<Head, RequestError> {
+        match plan.version {
+            Version::Six => self.head_of_six(now, plan),
+            Version::Seven => self.head_of_seven(now, plan),
+        }
+    }
+
+    fn head_of_seven(&mut self, now: Time, plan: Plan) -> Result<Head, RequestError> {
+        if plan.custody {
+            return Err(RequestError::Conflict("custody is asked for in version 6 only"));
+        }
         let creation = self.creation(now);
-        let report_to = request.report_to.clone().unwrap_or_else(|| self.config.node.clone());
         let primary = Primary {
-            flags: request.flags,
+            flags: plan.flags,
             crc: self.config.crc.primary,
-            destination: request.destination.clone(),
-            source,
-            report_to,
+            destination: plan.destination,
+            source: plan.source,
+            report_to: plan.report_to,
             creation,
-            lifetime_ms: u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX),
+            lifetime_ms: plan.lifetime_ms,
             fragment: None,
         };
         if let Some(conflict) = primary.conflict() {
             return Err(RequestError::Conflict(conflict));
         }
         let blocks = self.first_blocks(creation.time_ms == 0);
-        let payload = Payload {
-            flags: BlockFlags::default(),
-            crc: self.config.crc.payload,
-            len: request.payload.len(),
-        };
-        Head::new(primary, blocks, payload)
+        let crc = self.config.crc.payload;
+        let payload = Payload { flags: BlockFlags::default(), crc, len: plan.len };
+        bp7::Head::new(primary, blocks, payload)
+            .map(Into::into)
             .map_err(|_| RequestError::Conflict("an endpoint has no form in version 7"))
+    }
+
+    fn head_of_six(&mut self, now: Time, plan: Plan) -> Result<Head, RequestError> {
+        if self.config.clock.is_none() {
+            let why = "bundles of version 6 say when they were made, and this node has no clock";
+            return Err(RequestError::Conflict(why));
+        }
+        let CreationTimestamp { time_ms, sequence } = self.creation(now);
+        let sequence = (time_ms % 1000).saturating_mul(SEQUENCES).saturating_add(sequence);
+        let mut flags = bp6::BundleFlags(plan.flags.without(BundleFlags::STATUS_TIME).0);
+        flags = flags.with_priority(match plan.priority {
+            Priority::Bulk => bp6::Priority::Bulk,
+            Priority::Normal => bp6::Priority::Normal,
+            Priority::Expedited => bp6::Priority::Expedited,
+        });
+        if plan.custody {
+            flags = flags.with(bp6::BundleFlags::CUSTODY);
+        }
+        if plan.destination.is_singleton() {
+            flags = flags.with(bp6::BundleFlags::SINGLETON);
+        }
+        // Endpoints that all have numbers need no dictionary (RFC 6260 §2.2).
+        let has_numbers = |eid: &&Eid| matches!(eid, Eid::None | Eid::Ipn { .. });
+        let named = [&plan.destination, &plan.source, &plan.report_to, &self.config.node];
+        let dictionary = (!named.iter().all(has_numbers)).then(Box::default);
+        let primary = bp6::Primary {
+            flags,
+            destination: plan.destination,
+            source: plan.source,
+            report_to: plan.report_to,
+            custodian: Eid::None,
+            creation: bp6::CreationTimestamp { time_s: time_ms / 1000, sequence },
+            lifetime_s: plan.lifetime_ms.div_ceil(1000),
+            dictionary,
+            fragment: None,
+        };
+        if let Some(conflict) = primary.conflict() {
+            return Err(RequestError::Conflict(conflict));
+        }
+        let payload =
+            bp6::Payload { flags: bp6::BlockFlags::LAST, len: plan.len, ..bp6::Payload::default() };
+        bp6::Head::new(primary, Vec::new(), payload)
+            .map(Into::into)
+            .map_err(|_| RequestError::Conflict("an endpoint has no form in version 6"))
     }
 
     /// The extension blocks of a bundle that is made here.
@@ -131,7 +214,7 @@ impl Agent {
 
     /// When a bundle is made, and its number among those made then (RFC 9171 §4.2.7).
     pub(super) fn creation(&mut self, now: Time) -> CreationTimestamp {
-        let time_ms = dtn_time(self.config.clock, now).unwrap_or(0);
+        let time_ms = self.clock().dtn_time(now).unwrap_or(0);
         let (last, sequence) = self.made;
         let sequence = if time_ms > last { 0 } else { sequence.wrapping_add(1) };
         self.made = (time_ms.max(last), sequence);

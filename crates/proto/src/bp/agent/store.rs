@@ -7,6 +7,8 @@ use engine::{
     Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, StoreEffect, Ticket,
 };
 
+use super::super::layer::Tag;
+
 /// What an effect was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
@@ -22,6 +24,10 @@ pub(super) enum Job {
     Sync { intake: u64 },
     /// It is read, to see whether it is sound.
     Read { intake: u64 },
+    /// The file of a fragment that is joined is opened, or read.
+    Part { intake: u64 },
+    /// The file of a part that goes out is opened, or read.
+    Sum { tag: Tag },
     /// The record of a bundle is kept.
     Put { number: u64 },
     /// It is kept that a bundle is gone: then its file may go, too, and not before, for whoever finds the record of a bundle
@@ -114,6 +120,24 @@ impl Store {
 
     pub(super) fn read(&mut self, intake: u64, file: FileId, offset: u64, len: usize) {
         self.ask(Job::Read { intake }, |ticket| StoreEffect::Read { ticket, file, offset, len });
+    }
+
+    pub(super) fn open_part(&mut self, intake: u64, name: FileName) {
+        let mode = OpenMode::Read;
+        self.ask(Job::Part { intake }, |ticket| StoreEffect::Open { ticket, name, mode });
+    }
+
+    pub(super) fn read_part(&mut self, intake: u64, file: FileId, offset: u64, len: usize) {
+        self.ask(Job::Part { intake }, |ticket| StoreEffect::Read { ticket, file, offset, len });
+    }
+
+    pub(super) fn open_sum(&mut self, tag: Tag, name: FileName) {
+        let mode = OpenMode::Read;
+        self.ask(Job::Sum { tag }, |ticket| StoreEffect::Open { ticket, name, mode });
+    }
+
+    pub(super) fn read_sum(&mut self, tag: Tag, file: FileId, offset: u64, len: usize) {
+        self.ask(Job::Sum { tag }, |ticket| StoreEffect::Read { ticket, file, offset, len });
     }
 
     pub(super) fn close(&mut self, file: FileId) {

@@ -2,32 +2,32 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use engine::{FileName, Time};
 use wire::bp7::{
-    Block, BlockFlags, BundleFlags, CrcType, Eid, Head, Payload, Primary, Reason, Status,
+    BUNDLE_AGE, Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, Eid, Extension, HOP_COUNT,
+    Head, HopCount, PREVIOUS_NODE, Payload, Primary, Reason, Status,
 };
 
-use super::super::agent::{
-    Entry, Indication, Limit, Limits, Pattern, Reports, RequestError, Routing, SendRequest,
-};
+use super::super::agent::{Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest};
 use super::super::contacts::{Contact, ContactPlan};
-use super::super::layer::Content;
+use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
 use super::super::routes::{Limits as RouteLimits, Router};
 use super::world::{World, chain, endpoint, node};
 
-fn secs(seconds: u64) -> Duration {
+pub(super) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn payload(len: usize) -> Vec<u8> {
+pub(super) fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 256) as u8).collect()
 }
 
-fn taken(world: &World, n: usize) -> Vec<Vec<u8>> {
+pub(super) fn taken(world: &World, n: usize) -> Vec<Vec<u8>> {
     world.nodes[n].taken.iter().map(|(_, content)| content.clone()).collect()
 }
 
-fn send(world: &mut World, n: usize, request: SendRequest) {
+pub(super) fn send(world: &mut World, n: usize, request: SendRequest) {
     let now = world.now;
     world.nodes[n].agent.send(now, request).unwrap();
     world.drain(n);
@@ -68,12 +68,21 @@ fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
     world.connect(1, 2);
     world.settle();
     assert_eq!(taken(&world, 2).len(), 1);
-    let Some(Indication::Delivered { id, .. }) =
-        world.nodes[2].heard.iter().find(|i| matches!(i, Indication::Delivered { .. }))
-    else {
-        panic!("nothing was delivered");
+    let crossed = |from| {
+        let found = world.crossed.iter().find(|(n, ..)| *n == from).expect("it crossed");
+        Bundle::decode(&found.2, &Bounds::default()).unwrap().head
     };
-    assert_eq!(id.creation.time_ms, 0);
+    let extension = |head: &Head, kind| {
+        head.block_of(kind).expect("the block").extension(&Bounds::default()).unwrap()
+    };
+    for (from, count, age_ms) in [(0, 1, 0), (1, 2, 100_000)] {
+        let head = crossed(from);
+        assert_eq!(head.primary().creation.time_ms, 0);
+        assert_eq!(extension(&head, PREVIOUS_NODE), Extension::PreviousNode(node(from)));
+        let hops = HopCount { limit: 2, count };
+        assert_eq!(extension(&head, HOP_COUNT), Extension::HopCount(hops));
+        assert_eq!(extension(&head, BUNDLE_AGE), Extension::BundleAge { age_ms });
+    }
 }
 
 #[test]
@@ -256,11 +265,11 @@ fn unknown_blocks_do_what_their_flags_say() {
         (BlockFlags::DELETE_BUNDLE, 0, 0),
     ];
     for (flags, arrives, kept) in cases {
-        let mut world = World::chain(2, false, 1);
+        let mut world = World::chain(3, false, 1);
         world.settle();
         let primary = Primary {
             crc: CrcType::Crc32c,
-            destination: endpoint(1),
+            destination: endpoint(2),
             source: Eid::ipn(9, 9),
             lifetime_ms: 1_000_000_000_000,
             ..Primary::default()
@@ -271,8 +280,14 @@ fn unknown_blocks_do_what_their_flags_say() {
         let octets = [&head.encode()[..], b"hi", &[0xff]].concat();
         world.hand_in(1, 0, &octets);
         world.settle();
-        assert_eq!(world.nodes[1].taken.len(), arrives, "{flags:?}");
-        let _ = kept;
+        assert_eq!(world.nodes[2].taken.len(), arrives, "{flags:?}");
+        let crossed: Vec<_> = world.crossed.iter().filter(|(from, ..)| *from == 1).collect();
+        assert_eq!(crossed.len(), arrives, "{flags:?}");
+        for (_, _, octets) in crossed {
+            let head = Bundle::decode(octets, &Bounds::default()).unwrap().head;
+            let there = head.block_of(200).map(|block| block.data().to_vec());
+            assert_eq!(there, (kept == 1).then(|| b"what".to_vec()), "{flags:?}");
+        }
     }
 }
 
@@ -287,6 +302,30 @@ fn what_is_no_bundle_is_refused_and_counted() {
     let statistics = world.nodes[1].agent.statistics();
     assert_eq!((statistics.malformed, statistics.received, statistics.refused), (3, 0, 3));
     assert_eq!(world.nodes[1].disk.files(), 0);
+}
+
+/// A head that lacks nothing but what a longer one would have is looked at once more when all has come.
+#[test]
+fn what_is_found_malformed_at_its_end_is_refused_at_once() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    // Its first octets may be a head still; with the last it is clear that they are none.
+    let octets = [&[0x9f, 0x88, 7, 0, 0, 0x82, 1, 0, 0x82, 1, 0][..], &[0xff; 3]].concat();
+    let (link, transfer) = (LinkId(0), TransferId(1 << 50));
+    let now = world.now;
+    for event in [
+        Event::Begins { link, transfer, octets: None },
+        Event::Piece { link, transfer, octets: Bytes::copy_from_slice(&octets[..11]) },
+        Event::Piece { link, transfer, octets: Bytes::copy_from_slice(&octets[11..]) },
+        Event::Whole { link, transfer, file: None },
+    ] {
+        world.nodes[1].agent.handle_event(now, 0, event);
+    }
+    let command = world.nodes[1].agent.poll_command();
+    let why = Refusal::NotAcceptable;
+    assert_eq!(command, Some((0, Command::Refuse { link, transfer, why })));
+    assert_eq!(world.nodes[1].agent.poll_command(), None);
+    assert_eq!(world.nodes[1].agent.statistics().malformed, 1);
 }
 
 #[test]
@@ -368,5 +407,7 @@ fn requests_that_cannot_be_are_refused() {
     let nobody =
         SendRequest { source: Some(Eid::None), ..SendRequest::new(endpoint(1), payload(1)) };
     assert!(matches!(refused(nobody), RequestError::Conflict(_)));
-    let _ = Entry { to: Pattern::Any, via: node(1) };
+    let custody = SendRequest { custody: true, ..SendRequest::new(endpoint(1), payload(1)) };
+    assert!(matches!(refused(custody), RequestError::Conflict(_)));
+    assert_eq!(world.nodes[0].agent.statistics().bundles, 0);
 }

@@ -1,6 +1,8 @@
 mod agent;
 mod chance;
 mod contacts;
+mod custody;
+mod fragments;
 mod nodes;
 pub(crate) mod pair;
 mod routes;

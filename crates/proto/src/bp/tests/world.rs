@@ -126,6 +126,12 @@ pub(super) struct World {
     pub(super) rng: Rng,
     /// Octets of a piece.
     pub(super) piece: usize,
+    /// Octets of the longest bundle that neighbours take.
+    pub(super) bundle_max: u64,
+    /// Whether what came of a bundle before its link broke is kept.
+    pub(super) reactive: bool,
+    /// Bundles that set out: from where, whereto, and what.
+    pub(super) crossed: Vec<(usize, usize, Bytes)>,
 }
 
 pub(super) fn node(number: usize) -> Eid {
@@ -174,6 +180,9 @@ impl World {
             next: 0,
             rng,
             piece: 100,
+            bundle_max: u64::MAX,
+            reactive: false,
+            crossed: Vec::new(),
         };
         for n in 0..world.nodes.len() {
             world.register(n);
@@ -204,7 +213,7 @@ impl World {
                 let neighbour = Neighbour {
                     node: Some(node(to)),
                     is_authenticated: false,
-                    bundle_max: u64::MAX,
+                    bundle_max: self.bundle_max,
                     window: 2,
                 };
                 let link = LinkId(to as u32);
@@ -225,10 +234,11 @@ impl World {
         for transfer in cut {
             let (link, id) = (LinkId(transfer.from as u32), transfer.id);
             if transfer.begun {
-                let broken = Event::Broken { link, transfer: id, keep: false };
+                let broken = Event::Broken { link, transfer: id, keep: self.reactive };
                 self.nodes[transfer.to].agent.handle_event(self.now, 0, broken);
             }
-            let outcome = Outcome::Failed { acknowledged: 0 };
+            let acknowledged = if self.reactive { transfer.at as u64 } else { 0 };
+            let outcome = Outcome::Failed { acknowledged };
             let (link, tag) = (LinkId(transfer.to as u32), transfer.tag);
             let sent = Event::Sent { link, tag, outcome };
             self.nodes[transfer.from].agent.handle_event(self.now, 0, sent);
@@ -244,9 +254,12 @@ impl World {
     pub(super) fn crash(&mut self, n: usize) {
         let neighbours: Vec<usize> =
             (0..self.nodes.len()).filter(|m| self.up.contains(&(n.min(*m), n.max(*m)))).collect();
+        // What was not stored is lost, whatever was acknowledged.
+        let reactive = std::mem::replace(&mut self.reactive, false);
         for m in &neighbours {
             self.disconnect(n, *m);
         }
+        self.reactive = reactive;
         let node = &mut self.nodes[n];
         node.disk.crash();
         node.life += 1;
@@ -328,6 +341,8 @@ impl World {
                 };
                 let id = TransferId(self.next);
                 self.next += 1;
+                assert!(octets.len() as u64 <= self.bundle_max, "{} octets", octets.len());
+                self.crossed.push((n, to, octets.clone()));
                 let transfer =
                     Transfer { from: n, to, tag, id, octets, at: 0, begun: false, told: false };
                 self.transfers.push(transfer);

@@ -1,0 +1,528 @@
+//! What stands before the payload of a bundle of either version, as far as an agent has to understand it.
+//!
+//! Flags are told as version 7 has them: those that both versions know have the same place in both.
+
+use bytes::Bytes;
+use wire::bp6::{self, Trailer};
+use wire::bp7::{
+    self, BUNDLE_AGE, Bounds, BundleFlags, BundleId, CrcType, CreationTimestamp, Eid, Extension,
+    Fragment, HOP_COUNT, HopCount, PREVIOUS_NODE, PayloadCrc,
+};
+use wire::{DecodeError, EncodeError};
+
+use super::super::routes::Priority;
+use super::config::Version;
+
+/// What is processed before unknown blocks are: types of RFC 9171, and the security blocks of RFC 9172, which
+/// are kept as they are.
+const KNOWN: [u64; 5] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, 11, 12];
+/// Those of version 6: security (RFC 6257), the previous hop, custody under a number.
+const KNOWN_SIX: [u8; 6] = [2, 3, 4, 9, bp6::PREVIOUS_HOP, bp6::CUSTODY_ENHANCEMENT];
+
+/// Octets behind a payload of version 7: a check and the ends of block and bundle are seven, in their longest form a
+/// few more.
+const TAIL_MAX: usize = 32;
+
+/// What tells a bundle from all others, fragments of different lengths and bundles of other versions, too.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) version: Version,
+    pub(super) source: Eid,
+    pub(super) creation: CreationTimestamp,
+    /// Offset and length of a fragment.
+    pub(super) fragment: Option<(u64, u64)>,
+}
+
+impl Key {
+    /// As users know it.
+    pub(super) fn id(&self) -> BundleId {
+        BundleId {
+            source: self.source.clone(),
+            creation: self.creation,
+            offset: self.fragment.map(|(offset, _)| offset),
+        }
+    }
+
+    /// That of the bundle of which it is a part, or itself.
+    pub(super) fn whole(&self) -> Self {
+        Self { fragment: None, ..self.clone() }
+    }
+}
+
+/// What stands before the payload.
+#[derive(Clone, Debug)]
+pub(super) enum Head {
+    Six(Box<bp6::Head>),
+    Seven(Box<bp7::Head>),
+}
+
+/// What blocks that nobody here knows ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    Nothing,
+    Report,
+    Delete,
+}
+
+/// What a bundle says of the node that forwards it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure<'a> {
+    pub(super) node: &'a Eid,
+    pub(super) age_ms: u64,
+    /// The number of the bundle, if this node has custody and wants to hear of it by number.
+    pub(super) custody: Option<u64>,
+    pub(super) bounds: &'a Bounds,
+}
+
+impl From<bp7::Head> for Head {
+    fn from(head: bp7::Head) -> Self {
+        Self::Seven(Box::new(head))
+    }
+}
+
+impl From<bp6::Head> for Head {
+    fn from(head: bp6::Head) -> Self {
+        Self::Six(Box::new(head))
+    }
+}
+
+/// The bounds of version 6 that follow from those of version 7.
+pub(super) fn bounds_of_six(bounds: &Bounds) -> bp6::Bounds {
+    let Bounds { head_max, blocks_max, eid_max } = *bounds;
+    bp6::Bounds { head_max, blocks_max, eid_max, ..bp6::Bounds::default() }
+}
+
+impl Head {
+    /// Reads a head from the beginning of a bundle; `None` if more of it is needed.
+    pub(super) fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
+        match prefix.first() {
+            None => Ok(None),
+            Some(&bp6::VERSION) => {
+                let head = bp6::Head::decode(prefix, &bounds_of_six(bounds))?;
+                Ok(head.map(Into::into))
+            }
+            Some(_) => Ok(bp7::Head::decode(prefix, bounds)?.map(Into::into)),
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Six(head) => head.encode(),
+            Self::Seven(head) => head.encode(),
+        }
+    }
+
+    pub(super) fn encoded_len(&self) -> usize {
+        match self {
+            Self::Six(head) => head.encoded_len(),
+            Self::Seven(head) => head.encoded_len(),
+        }
+    }
+
+    /// Where the payload begins in what the head was read from.
+    pub(super) fn payload_offset(&self) -> usize {
+        match self {
+            Self::Six(head) => head.encoded_len(),
+            Self::Seven(head) => head.payload_offset(),
+        }
+    }
+
+    pub(super) fn payload_len(&self) -> u64 {
+        match self {
+            Self::Six(head) => head.payload().len,
+            Self::Seven(head) => head.payload().len,
+        }
+    }
+
+    pub(super) const fn version(&self) -> Version {
+        match self {
+            Self::Six(_) => Version::Six,
+            Self::Seven(_) => Version::Seven,
+        }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        let fragment = self.fragment().map(|fragment| (fragment.offset, self.payload_len()));
+        let (version, source) = (self.version(), self.source().clone());
+        Key { version, source, creation: self.creation(), fragment }
+    }
+
+    pub(super) const fn source(&self) -> &Eid {
+        match self {
+            Self::Six(head) => &head.primary().source,
+            Self::Seven(head) => &head.primary().source,
+        }
+    }
+
+    pub(super) const fn destination(&self) -> &Eid {
+        match self {
+            Self::Six(head) => &head.primary().destination,
+            Self::Seven(head) => &head.primary().destination,
+        }
+    }
+
+    pub(super) const fn report_to(&self) -> &Eid {
+        match self {
+            Self::Six(head) => &head.primary().report_to,
+            Self::Seven(head) => &head.primary().report_to,
+        }
+    }
+
+    pub(super) const fn flags(&self) -> BundleFlags {
+        match self {
+            Self::Six(head) => BundleFlags(head.primary().flags.0),
+            Self::Seven(head) => head.primary().flags,
+        }
+    }
+
+    /// When it was made; 0 if its node had no clock.
+    pub(super) const fn creation(&self) -> CreationTimestamp {
+        match self {
+            Self::Six(head) => {
+                let bp6::CreationTimestamp { time_s, sequence } = head.primary().creation;
+                CreationTimestamp { time_ms: time_s.saturating_mul(1000), sequence }
+            }
+            Self::Seven(head) => head.primary().creation,
+        }
+    }
+
+    pub(super) const fn lifetime_ms(&self) -> u64 {
+        match self {
+            Self::Six(head) => head.primary().lifetime_s.saturating_mul(1000),
+            Self::Seven(head) => head.primary().lifetime_ms,
+        }
+    }
+
+    pub(super) fn fragment(&self) -> Option<Fragment> {
+        match self {
+            Self::Six(head) => head
+                .primary()
+                .fragment
+                .map(|bp6::Fragment { offset, total }| Fragment { offset, total }),
+            Self::Seven(head) => head.primary().fragment,
+        }
+    }
+
+    /// The class of service, which version 6 has.
+    pub(super) const fn priority(&self) -> Option<Priority> {
+        match self {
+            Self::Six(head) => Some(match head.primary().flags.priority() {
+                bp6::Priority::Bulk => Priority::Bulk,
+                bp6::Priority::Normal => Priority::Normal,
+                bp6::Priority::Expedited | bp6::Priority::Reserved => Priority::Expedited,
+            }),
+            Self::Seven(_) => None,
+        }
+    }
+
+    pub(super) const fn asks_custody(&self) -> bool {
+        match self {
+            Self::Six(head) => head.primary().flags.contains(bp6::BundleFlags::CUSTODY),
+            Self::Seven(_) => false,
+        }
+    }
+
+    /// Who has custody.
+    pub(super) const fn custodian(&self) -> &Eid {
+        const NOBODY: &Eid = &Eid::None;
+        match self {
+            Self::Six(head) => &head.primary().custodian,
+            Self::Seven(_) => NOBODY,
+        }
+    }
+
+    /// Names another custodian (RFC 5050 §5.10.1).
+    pub(super) fn set_custodian(&mut self, custodian: &Eid) -> Result<(), EncodeError> {
+        match self {
+            Self::Six(head) => {
+                let custodian = custodian.clone();
+                head.set_primary(bp6::Primary { custodian, ..head.primary().clone() })
+            }
+            Self::Seven(_) => Err(EncodeError::Conflict("version 7 knows no custody")),
+        }
+    }
+
+    /// Custody under a number of the custodian's, if the bundle carries one that its custodian gave.
+    pub(super) fn custody_number(&self) -> Option<u64> {
+        match self {
+            Self::Six(head) => {
+                let block = head.block_of(bp6::CUSTODY_ENHANCEMENT)?;
+                let custody = bp6::CustodyEnhancement::from_block(block).ok()?;
+                (custody.custodian == head.primary().custodian).then_some(custody.id)
+            }
+            Self::Seven(_) => None,
+        }
+    }
+
+    /// Who sent the bundle here, as it says.
+    pub(super) fn previous_node(&self, bounds: &Bounds) -> Option<Eid> {
+        match self {
+            Self::Six(head) => {
+                let block = head.block_of(bp6::PREVIOUS_HOP)?;
+                block.to_previous_hop(head.primary()).ok()
+            }
+            Self::Seven(head) => match head.block_of(PREVIOUS_NODE)?.extension(bounds) {
+                Ok(Extension::PreviousNode(node)) => Some(node),
+                Ok(_) | Err(_) => None,
+            },
+        }
+    }
+
+    /// How old it was when it was last forwarded, as it says.
+    pub(super) fn age_ms(&self, bounds: &Bounds) -> Option<u64> {
+        let Self::Seven(head) = self else { return None };
+        match head.block_of(BUNDLE_AGE)?.extension(bounds) {
+            Ok(Extension::BundleAge { age_ms }) => Some(age_ms),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    pub(super) fn hop_count(&self, bounds: &Bounds) -> Option<HopCount> {
+        let Self::Seven(head) = self else { return None };
+        match head.block_of(HOP_COUNT)?.extension(bounds) {
+            Ok(Extension::HopCount(hops)) => Some(hops),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    /// The head as it leaves this node (RFC 9171 §5.4): previous node, hop count and age are this node's.
+    pub(super) fn departing(&self, departure: &Departure<'_>) -> Self {
+        let mut head = self.clone();
+        match &mut head {
+            Self::Six(head) => depart_six(head, departure),
+            Self::Seven(head) => {
+                let previous = Extension::PreviousNode(departure.node.clone());
+                replace(head, PREVIOUS_NODE, &previous, true);
+                let age = Extension::BundleAge { age_ms: departure.age_ms };
+                replace(head, BUNDLE_AGE, &age, false);
+                if let Some(HopCount { limit, count }) = self.hop_count(departure.bounds) {
+                    let hops = HopCount { limit, count: count.saturating_add(1) };
+                    replace(head, HOP_COUNT, &Extension::HopCount(hops), false);
+                }
+            }
+        }
+        head
+    }
+
+    /// Whether it may be cut in parts.
+    pub(super) const fn may_be_cut(&self) -> bool {
+        !self.flags().contains(BundleFlags::MUST_NOT_FRAGMENT)
+    }
+
+    /// The head of a fragment with a part of the payload (RFC 9171 §5.8, RFC 5050 §5.8): what goes into every one goes
+    /// into it, the rest into the first.
+    pub(super) fn of_part(&self, start: u64, end: u64) -> Result<Self, EncodeError> {
+        let (base, total) = match self.fragment() {
+            Some(Fragment { offset, total }) => (offset, total),
+            None => (0, self.payload_len()),
+        };
+        let (offset, len) = (base.saturating_add(start), end - start);
+        match self {
+            Self::Six(head) => {
+                let fragment = Some(bp6::Fragment { offset, total });
+                let primary = bp6::Primary { fragment, ..head.primary().clone() };
+                let replicate = bp6::BlockFlags::REPLICATE;
+                let goes = |block: &&bp6::Block| start == 0 || block.flags().contains(replicate);
+                let blocks = head.blocks().iter().filter(goes).cloned().collect();
+                let mut payload = bp6::Payload { len, ..head.payload().clone() };
+                if end < self.payload_len() {
+                    payload.flags = payload.flags.with(bp6::BlockFlags::LAST);
+                }
+                bp6::Head::new(primary, blocks, payload).map(Into::into)
+            }
+            Self::Seven(head) => {
+                let fragment = Some(Fragment { offset, total });
+                let primary = bp7::Primary { fragment, ..head.primary().clone() };
+                let replicate = bp7::BlockFlags::REPLICATE;
+                let goes = |block: &&bp7::Block| start == 0 || block.flags().contains(replicate);
+                let blocks = head.blocks().iter().filter(goes).cloned().collect();
+                let payload = bp7::Payload { len, ..head.payload() };
+                bp7::Head::new(primary, blocks, payload).map(Into::into)
+            }
+        }
+    }
+
+    /// The head of the whole bundle, of which this is the first fragment (RFC 9171 §5.9).
+    pub(super) fn of_whole(&self, has_tail: bool) -> Result<Self, EncodeError> {
+        let len = self.fragment().map_or(self.payload_len(), |fragment| fragment.total);
+        match self {
+            Self::Six(head) => {
+                let primary = bp6::Primary { fragment: None, ..head.primary().clone() };
+                let mut payload = bp6::Payload { len, ..head.payload().clone() };
+                payload.flags = match has_tail {
+                    true => payload.flags.without(bp6::BlockFlags::LAST),
+                    false => payload.flags.with(bp6::BlockFlags::LAST),
+                };
+                bp6::Head::new(primary, head.blocks().to_vec(), payload).map(Into::into)
+            }
+            Self::Seven(head) => {
+                let primary = bp7::Primary { fragment: None, ..head.primary().clone() };
+                let payload = bp7::Payload { len, ..head.payload() };
+                bp7::Head::new(primary, head.blocks().to_vec(), payload).map(Into::into)
+            }
+        }
+    }
+
+    /// Does with unknown blocks what their flags say (RFC 9171 §5.6 step 4, RFC 5050 §5.6 step 3). Blocks of version 6 may stand
+    /// behind the payload, too.
+    pub(super) fn process_unknown(&mut self, tail: &mut Bytes, bounds: &Bounds) -> Unknown {
+        match self {
+            Self::Six(head) => process_six(head, tail, bounds),
+            Self::Seven(head) => process_seven(head),
+        }
+    }
+}
+
+fn process_seven(head: &mut bp7::Head) -> Unknown {
+    let mut found = Unknown::Nothing;
+    let mut discarded = Vec::new();
+    for block in head.blocks().iter().filter(|block| !KNOWN.contains(&block.kind())) {
+        let flags = block.flags();
+        if flags.contains(bp7::BlockFlags::DELETE_BUNDLE) {
+            return Unknown::Delete;
+        }
+        if flags.contains(bp7::BlockFlags::REPORT) {
+            found = Unknown::Report;
+        }
+        if flags.contains(bp7::BlockFlags::DISCARD) {
+            discarded.push(block.number());
+        }
+    }
+    for number in discarded {
+        head.remove_block(number);
+    }
+    found
+}
+
+fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unknown {
+    let behind = match head.payload().is_last() {
+        true => Vec::new(),
+        false => match Trailer::decode(tail, &bounds_of_six(bounds)) {
+            Ok(Some((trailer, _))) => trailer.blocks().to_vec(),
+            // It was read when it came.
+            Ok(None) | Err(_) => return Unknown::Nothing,
+        },
+    };
+    if head.blocks().is_empty() && behind.is_empty() {
+        return Unknown::Nothing;
+    }
+    let mut found = Unknown::Nothing;
+    let mut keep = |blocks: &[bp6::Block]| -> Option<Vec<bp6::Block>> {
+        let mut kept = Vec::new();
+        for block in blocks {
+            let flags = block.flags();
+            if KNOWN_SIX.contains(&block.kind()) {
+                kept.push(block.clone());
+                continue;
+            }
+            if flags.contains(bp6::BlockFlags::DELETE_BUNDLE) {
+                return None;
+            }
+            if flags.contains(bp6::BlockFlags::REPORT) {
+                found = Unknown::Report;
+            }
+            if !flags.contains(bp6::BlockFlags::DISCARD) {
+                kept.push(block.forwarded());
+            }
+        }
+        Some(kept)
+    };
+    let (Some(before), Some(behind)) = (keep(head.blocks()), keep(&behind)) else {
+        return Unknown::Delete;
+    };
+    let mut payload = head.payload().clone();
+    if behind.is_empty() {
+        payload.flags = payload.flags.with(bp6::BlockFlags::LAST);
+    }
+    if let Ok(new) = bp6::Head::new(head.primary().clone(), before, payload) {
+        *head = new;
+        *tail = Trailer::new(behind).encode().into();
+    }
+    found
+}
+
+fn depart_six(head: &mut bp6::Head, departure: &Departure<'_>) {
+    let is_replaced = |block: &&bp6::Block| match block.kind() {
+        bp6::PREVIOUS_HOP => true,
+        // A number that another custodian gave says nothing any more.
+        bp6::CUSTODY_ENHANCEMENT => departure.custody.is_some(),
+        _ => false,
+    };
+    let mut blocks: Vec<_> =
+        head.blocks().iter().filter(|block| !is_replaced(block)).cloned().collect();
+    blocks.extend(bp6::Block::previous_hop(departure.node));
+    if let Some(id) = departure.custody {
+        let custody = bp6::CustodyEnhancement { id, custodian: departure.node.clone() };
+        let flags = bp6::BlockFlags::DISCARD.with(bp6::BlockFlags::REPLICATE);
+        blocks.extend(custody.to_block(flags));
+    }
+    head.set_blocks(blocks);
+}
+
+/// Puts an extension in the place of the one of its type; where there is none, only if it belongs there `always`.
+fn replace(head: &mut bp7::Head, kind: u64, extension: &Extension, always: bool) {
+    let old = head.block_of(kind).map(|block| (block.number(), block.flags(), block.crc()));
+    if old.is_none() && !always {
+        return;
+    }
+    let new = (head.free_number(), bp7::BlockFlags::default(), CrcType::Crc16);
+    let (number, flags, crc) = old.unwrap_or(new);
+    if let Ok(block) = extension.to_block(number, flags, crc) {
+        head.put_block(block);
+    }
+}
+
+/// What follows a payload, while the payload passes by.
+#[derive(Clone, Debug)]
+pub(super) enum Check {
+    /// Blocks, unless the payload's is the last.
+    Six { is_last: bool },
+    /// The payload's check.
+    Seven(PayloadCrc),
+}
+
+impl Check {
+    pub(super) fn new(head: &Head) -> Self {
+        match head {
+            Head::Six(head) => Self::Six { is_last: head.payload().is_last() },
+            Head::Seven(head) => Self::Seven(PayloadCrc::new(head)),
+        }
+    }
+
+    pub(super) fn update(&mut self, octets: &[u8]) {
+        match self {
+            Self::Six { .. } => {}
+            Self::Seven(crc) => crc.update(octets),
+        }
+    }
+
+    /// Octets that can follow.
+    pub(super) const fn tail_max(&self, bounds: &Bounds) -> usize {
+        match self {
+            Self::Six { is_last: true } => 0,
+            Self::Six { is_last: false } => bounds.head_max,
+            Self::Seven(_) => TAIL_MAX,
+        }
+    }
+
+    /// What follows in a bundle that is made here, with these blocks if it is of version 6.
+    pub(super) fn tail(self, blocks: Vec<u8>) -> Bytes {
+        match self {
+            Self::Six { .. } => blocks.into(),
+            Self::Seven(crc) => crc.tail().into(),
+        }
+    }
+
+    /// Whether that which followed is what should. What stands behind a bundle is none of it, and nobody asked
+    /// for it.
+    pub(super) fn is_sound(&self, tail: &[u8], bounds: &Bounds) -> bool {
+        match self {
+            Self::Six { is_last: true } => tail.is_empty(),
+            Self::Six { is_last: false } => {
+                let read = Trailer::decode(tail, &bounds_of_six(bounds));
+                matches!(read, Ok(Some((_, len))) if len == tail.len())
+            }
+            Self::Seven(crc) => matches!(crc.verify(tail), Ok(Some(len)) if len == tail.len()),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What goes to a neighbour: all of a bundle, or as much of it as the neighbour takes at one time (RFC 9171 §5.8).
+//!
+//! What is held stays whole here; it is cut as it leaves, so that nothing has to be stored anew, and after a
+//! restart or over another neighbour it is cut anew as that one wants it.
+
+use bytes::{Bytes, BytesMut};
+use engine::{Completion, EffectError, FileId, Time};
+use wire::bp7::{CrcType, Eid};
+
+use super::super::layer::{Command, Content, Outgoing, Tag};
+use super::head::{Check, Departure, Head};
+use super::intake::READ;
+use super::join::part as part_of;
+use super::{Agent, Held, LinkRef};
+
+/// What goes next of a bundle.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) head: Head,
+    /// Where the part begins and ends, if it is not all of the payload.
+    pub(super) part: Option<(u64, u64)>,
+}
+
+/// A part of a file of which the check is made before it goes.
+#[derive(Debug)]
+pub(super) struct Summing {
+    at: LinkRef,
+    number: u64,
+    head: Head,
+    check: Check,
+    part: Content,
+    file: Option<FileId>,
+    read: u64,
+    /// What was read, if it is not much.
+    octets: Option<BytesMut>,
+}
+
+impl Agent {
+    /// What goes of a bundle to a neighbour that takes so many octets; nothing if it has no use for any part.
+    pub(super) fn load(&self, now: Time, number: u64, node: &Eid, most: u64) -> Option<Load> {
+        let held = self.bundles.get(&number)?;
+        let may_be_cut = held.head.may_be_cut() && !held.payload.is_empty();
+        // Nothing becomes shorter on its way.
+        if held.payload.len() > most && !may_be_cut {
+            return None;
+        }
+        let departure = Departure {
+            node: &self.config.node,
+            age_ms: held.age_ms(now),
+            custody: self.custody_number_for(number, held),
+            bounds: &self.config.limits.head,
+        };
+        let head = held.head.departing(&departure);
+        let tail = held.tail.len() as u64;
+        let len = (head.encoded_len() as u64).saturating_add(held.payload.len()) + tail;
+        if !held.is_cut() && len <= most {
+            return Some(Load { head, part: None });
+        }
+        let (start, end) = held.gap(self.copy_for(node)).filter(|_| may_be_cut)?;
+        // The numbers in the head are the shorter the shorter the part is.
+        let whole = head.of_part(start, end).ok()?;
+        let room = most.checked_sub(whole.encoded_len() as u64 + tail)?;
+        if room >= end - start {
+            return Some(Load { head: whole, part: Some((start, end)) });
+        }
+        if room < self.config.limits.fragment_min.max(1) {
+            return None;
+        }
+        let end = start + room;
+        Some(Load { head: head.of_part(start, end).ok()?, part: Some((start, end)) })
+    }
+
+    /// Has a layer send it, once its check is known.
+    pub(super) fn load_up(
+        &mut self,
+        at: LinkRef,
+        tag: Tag,
+        number: u64,
+        Load { head, part }: Load,
+    ) {
+        let Some(held) = self.bundles.get(&number) else { return };
+        let Some((start, end)) = part else {
+            let (payload, tail) = (held.payload.clone(), held.tail.clone());
+            return self.hand_over(at, tag, &head, payload, tail);
+        };
+        let payload = part_of(&held.payload, start, end - start);
+        let is_last = end == held.payload.len();
+        let mut check = Check::new(&head);
+        match (&payload, &head) {
+            (Content::File { name, len, .. }, Head::Seven(of))
+                if of.payload().crc != CrcType::None =>
+            {
+                let octets = (*len <= READ as u64).then(BytesMut::new);
+                let name = name.clone();
+                let summing =
+                    Summing { at, number, head, check, part: payload, file: None, read: 0, octets };
+                self.summing.insert(tag, summing);
+                self.store.open_sum(tag, name);
+            }
+            (Content::File { .. } | Content::Octets(_), Head::Six(_) | Head::Seven(_)) => {
+                if let Content::Octets(octets) = &payload {
+                    check.update(octets);
+                }
+                let blocks = if is_last { held.tail.to_vec() } else { Vec::new() };
+                self.hand_over(at, tag, &head, payload, check.tail(blocks));
+            }
+        }
+    }
+
+    fn hand_over(&mut self, at: LinkRef, tag: Tag, head: &Head, payload: Content, tail: Bytes) {
+        let head = head.encode().into();
+        let bundle = Outgoing { head, payload, tail, reliable: true };
+        self.command(at.layer, Command::Send { link: at.link, tag, bundle });
+    }
+
+    /// The store has opened the file of a part that goes out, or read a piece of it.
+    pub(super) fn summed(&mut self, now: Time, tag: Tag, answer: Result<Completion, EffectError>) {
+        let Some(mut summing) = self.summing.remove(&tag) else { return };
+        let is_wanted = |held: &Held| held.sending.contains_key(&(summing.at, tag));
+        let is_wanted = self.bundles.get(&summing.number).is_some_and(is_wanted);
+        let Content::File { offset, len, .. } = summing.part else { return };
+        let mut has_failed = false;
+        match answer {
+            Ok(Completion::Opened { file, .. }) => summing.file = Some(file),
+            Ok(Completion::Read(octets)) => {
+                has_failed = octets.is_empty();
+                summing.check.update(&octets);
+                summing.read += octets.len() as u64;
+                if let Some(all) = &mut summing.octets {
+                    all.extend_from_slice(&octets);
+                }
+            }
+            Ok(_) | Err(_) => has_failed = true,
+        }
+        let left = len.saturating_sub(summing.read);
+        if let Some(file) = summing.file {
+            if is_wanted && !has_failed && left > 0 {
+                let next = usize::try_from(left).unwrap_or(READ).min(READ);
+                self.store.read_sum(tag, file, offset + summing.read, next);
+                self.summing.insert(tag, summing);
+                return;
+            }
+            self.store.close(file);
+        }
+        if !is_wanted {
+            return;
+        }
+        let Summing { at, number, head, check, part, octets, .. } = summing;
+        if has_failed {
+            if let Some(link) = self.links.get_mut(&at) {
+                link.sending.remove(&tag);
+            }
+            return self.not_sent(now, at, tag, number, false);
+        }
+        let part = octets.map_or(part, |octets| Content::Octets(octets.freeze()));
+        self.hand_over(at, tag, &head, part, check.tail(Vec::new()));
+    }
+
+    /// A neighbour keeps what it acknowledged before its link broke (RFC 5050 §5.8, RFC 7242 §3.2): that is not sent again.
+    pub(super) fn is_kept(&mut self, at: LinkRef, tag: Tag, number: u64, acknowledged: u64) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let len = held.payload.len();
+        let may_be_cut = matches!(held.head, Head::Six(_)) && held.head.may_be_cut();
+        let Some(sending) = held.sending.get(&(at, tag)).filter(|_| may_be_cut) else { return };
+        let (start, end) = sending.part.unwrap_or((0, len));
+        // Of one that lacks nothing but what follows the payload, that goes with the last octet.
+        let kept = acknowledged.saturating_sub(sending.head_len as u64);
+        let kept = kept.min((end - start).saturating_sub(1));
+        if kept > 0 {
+            let node = sending.to.clone();
+            held.parts.entry(node).or_default().insert(start, start + kept);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Bundles of version 6: classes of service, custody, and what only that version has.
+
+use wire::bp6::{self, Block, BlockFlags, Bundle, Payload, Primary, Trailer};
+use wire::bp7::{BundleFlags, Eid, Status};
+
+use super::super::agent::{Custody, Indication, Reports, RequestError, SendRequest, Version};
+use super::super::routes::Priority;
+use super::agent::{payload, secs, send, taken};
+use super::world::{World, chain, endpoint, node};
+
+fn request(to: usize, len: usize) -> SendRequest {
+    SendRequest {
+        version: Version::Six,
+        custody: true,
+        ..SendRequest::new(endpoint(to), payload(len))
+    }
+}
+
+fn held(world: &World) -> Vec<usize> {
+    world.nodes.iter().map(|node| node.agent.statistics().bundles).collect()
+}
+
+fn custodians(world: &World, n: usize) -> Vec<Eid> {
+    let heard = world.nodes[n].heard.iter();
+    let custody = heard.filter_map(|indication| match indication {
+        Indication::CustodyTaken { by, .. } => Some(by.clone()),
+        _ => None,
+    });
+    custody.collect()
+}
+
+fn decode(octets: &[u8]) -> Bundle<'_> {
+    Bundle::decode(octets, &bp6::Bounds::default()).unwrap()
+}
+
+#[test]
+fn versions_cross_beside_each_other_as_they_were_made() {
+    let mut world = World::chain(3, true, 1);
+    world.settle();
+    for version in [Version::Six, Version::Seven] {
+        let request = SendRequest { version, custody: false, ..request(2, 5000) };
+        send(&mut world, 0, request);
+        world.settle();
+    }
+    assert_eq!(taken(&world, 2), [payload(5000), payload(5000)]);
+    let firsts: Vec<u8> = world.crossed.iter().map(|(.., octets)| octets[0]).collect();
+    assert_eq!(firsts, [6, 6, 0x9f, 0x9f]);
+    assert_eq!(held(&world), [0; 3]);
+    // RFC 6259: who sent it here.
+    let hop = |n: usize| {
+        let bundle = decode(&world.crossed[n].2);
+        let block = bundle.head.block_of(bp6::PREVIOUS_HOP).unwrap().clone();
+        block.to_previous_hop(bundle.head.primary()).unwrap()
+    };
+    assert_eq!([hop(0), hop(1)], [node(0), node(1)]);
+}
+
+#[test]
+fn custody_goes_from_node_to_node() {
+    let mut world = World::chain(4, true, 1);
+    world.disconnect(2, 3);
+    world.settle();
+    send(&mut world, 0, request(3, 9000));
+    world.settle();
+    // Who has passed it on keeps it no longer.
+    assert_eq!(custodians(&world, 0), [node(1)]);
+    assert_eq!(custodians(&world, 1), [node(2)]);
+    assert_eq!(held(&world), [0, 0, 1, 0]);
+    let (.., octets) = &world.crossed[0];
+    assert_eq!(decode(octets).head.primary().custodian, node(0));
+    world.crash(2);
+    world.settle();
+    world.connect(2, 3);
+    world.settle();
+    assert_eq!(taken(&world, 3), [payload(9000)]);
+    assert_eq!(custodians(&world, 2), [node(3)]);
+    assert_eq!(held(&world), [0; 4]);
+}
+
+#[test]
+fn what_nobody_takes_custody_of_goes_again() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    // The node in between passes on what it gets, and keeps nothing.
+    configs[1].custody.accept = false;
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.connect(1, 2);
+    world.settle();
+    world.disconnect(1, 2);
+    send(&mut world, 0, request(2, 100));
+    world.settle();
+    assert_eq!(held(&world), [1, 1, 0]);
+    // It is lost there, by a crash of a store that keeps nothing.
+    world.nodes[1].config.persistent = false;
+    world.crash(1);
+    world.settle();
+    world.connect(1, 2);
+    world.settle();
+    assert_eq!(taken(&world, 2).len(), 0);
+    world.pass(secs(61));
+    assert_eq!(taken(&world, 2), [payload(100)]);
+    assert_eq!(world.nodes[0].agent.statistics().resent, 1);
+    assert_eq!(custodians(&world, 0), [node(2)]);
+    assert_eq!(held(&world), [0; 3]);
+}
+
+#[test]
+fn a_signal_that_is_lost_is_made_up_for_by_the_next() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
+    configs[1].custody.accept = false;
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.connect(1, 2);
+    world.settle();
+    send(&mut world, 0, request(2, 100));
+    while world.crossed.len() < 2 {
+        world.carry(0);
+        (0..3).for_each(|n| {
+            world.act(n, 0);
+        });
+    }
+    // Node 1 has taken it and says so; the signal that comes back is lost there.
+    for _ in 0..10 {
+        world.act(1, 1);
+    }
+    world.disconnect(0, 1);
+    world.settle();
+    world.crash(1);
+    world.connect(0, 1);
+    world.settle();
+    assert_eq!(taken(&world, 2), [payload(100)]);
+    assert_eq!(held(&world), [1, 0, 0]);
+    world.pass(secs(61));
+    // It is there already, which is as good.
+    assert_eq!(custodians(&world, 0), [node(2)]);
+    assert_eq!(world.nodes[2].agent.statistics().duplicates, 1);
+    assert_eq!(taken(&world, 2).len(), 1);
+    assert_eq!(held(&world), [0; 3]);
+}
+
+#[test]
+fn custody_of_fragments_is_custody_of_the_whole() {
+    let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+    world.bundle_max = 1200;
+    world.connect(0, 1);
+    world.connect(1, 2);
+    world.settle();
+    send(&mut world, 0, request(2, 9000));
+    world.settle();
+    assert_eq!(taken(&world, 2), [payload(9000)]);
+    assert_eq!(custodians(&world, 0), [node(1)]);
+    assert_eq!(held(&world), [0; 3]);
+}
+
+#[test]
+fn signals_are_told_together() {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    for config in &mut configs {
+        config.custody = Custody { aggregate_after: Some(secs(5)), ..Custody::default() };
+    }
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    for _ in 0..20 {
+        send(&mut world, 0, request(1, 10));
+    }
+    world.settle();
+    assert_eq!(held(&world), [20, 0]);
+    world.pass(secs(6));
+    assert_eq!(held(&world), [0, 0]);
+    assert_eq!(custodians(&world, 0).len(), 20);
+    let back: Vec<_> = world.crossed.iter().filter(|(from, ..)| *from == 1).collect();
+    assert_eq!(back.len(), 1);
+    let record = decode(&back[0].2);
+    let record = bp6::AdministrativeRecord::decode(record.payload, &bp6::Bounds::default());
+    let Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) = record else {
+        panic!("{record:?}");
+    };
+    assert!(signal.succeeded);
+    assert_eq!(signal.fills.iter().map(|fill| fill.length).sum::<u64>(), 20);
+}
+
+#[test]
+fn the_urgent_go_first() {
+    let mut world = World::new((0..2).map(|at| chain(2, at, true)).collect(), 1);
+    world.settle();
+    let priorities = [Priority::Bulk, Priority::Normal, Priority::Expedited];
+    for (n, priority) in priorities.into_iter().enumerate() {
+        for _ in 0..2 {
+            send(&mut world, 0, SendRequest { priority, custody: false, ..request(1, 10 + n) });
+        }
+    }
+    world.settle();
+    world.connect(0, 1);
+    world.settle();
+    let classes: Vec<_> = world
+        .crossed
+        .iter()
+        .map(|(.., octets)| decode(octets).head.primary().flags.priority())
+        .collect();
+    let [bulk, normal, expedited] =
+        [bp6::Priority::Bulk, bp6::Priority::Normal, bp6::Priority::Expedited];
+    assert_eq!(classes, [expedited, expedited, normal, normal, bulk, bulk]);
+}
+
+#[test]
+fn reports_of_version_6_come_back() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    for config in &mut configs {
+        config.reports = Reports {
+            reception: true,
+            forwarding: true,
+            delivery: true,
+            deletion: true,
+            custody: true,
+        };
+    }
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.connect(1, 2);
+    world.settle();
+    let flags = BundleFlags::REPORT_RECEPTION
+        .with(BundleFlags::REPORT_FORWARDING)
+        .with(BundleFlags::REPORT_DELIVERY);
+    send(&mut world, 0, SendRequest { flags, ..request(2, 10) });
+    world.settle();
+    let mut heard = Vec::new();
+    for indication in &world.nodes[0].heard {
+        if let Indication::Report { from, report } = indication {
+            let at = [report.received, report.forwarded, report.delivered];
+            heard.push((from.clone(), at.map(|status| status != Status::NotAsserted)));
+            assert!(at.contains(&Status::At(800_000_010_000)), "{report:?}");
+        }
+    }
+    heard.sort_unstable();
+    let expected = [
+        (node(0), [false, true, false]),
+        (node(1), [false, true, false]),
+        (node(1), [true, false, false]),
+        (node(2), [false, false, true]),
+        (node(2), [true, false, false]),
+    ];
+    assert_eq!(heard, expected);
+}
+
+#[test]
+fn blocks_on_both_sides_of_the_payload_do_what_their_flags_say() {
+    let cases = [
+        (BlockFlags::default(), Some(2)),
+        (BlockFlags::DISCARD, Some(0)),
+        (BlockFlags::DELETE_BUNDLE, None),
+    ];
+    for (flags, kept) in cases {
+        for has_dictionary in [false, true] {
+            let mut world = World::chain(3, false, 1);
+            world.settle();
+            let primary = Primary {
+                flags: bp6::BundleFlags::SINGLETON,
+                destination: endpoint(2),
+                source: Eid::ipn(9, 9),
+                creation: bp6::CreationTimestamp { time_s: 800_000_000, sequence: 1 },
+                lifetime_s: 1000,
+                dictionary: has_dictionary.then(Box::default),
+                ..Primary::default()
+            };
+            let block = || Block::new(200, flags, Vec::new(), b"what").unwrap();
+            let plain = Payload { len: 2, ..Payload::default() };
+            let head = bp6::Head::new(primary, vec![block()], plain).unwrap();
+            let trailer = Trailer::new(vec![block()]);
+            let octets = Bundle { head, payload: b"hi", trailer }.to_vec().unwrap();
+            world.hand_in(1, 0, &octets);
+            world.settle();
+            assert_eq!(taken(&world, 2).len(), usize::from(kept.is_some()), "{flags:?}");
+            let Some(kept) = kept else { continue };
+            let bundle = decode(&world.crossed[0].2);
+            let blocks = bundle.head.blocks().iter().chain(bundle.trailer.blocks());
+            let of: Vec<_> = blocks.filter(|block| block.kind() == 200).collect();
+            assert_eq!(of.len(), kept, "{flags:?}");
+            // Who could not process them says so.
+            assert!(of.iter().all(|block| block.flags().contains(BlockFlags::FORWARDED)));
+        }
+    }
+}
+
+#[test]
+fn without_a_clock_nothing_of_version_6_is_made() {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    configs[0].clock = None;
+    let mut world = World::new(configs, 1);
+    world.settle();
+    let now = world.now;
+    let refused = world.nodes[0].agent.send(now, request(1, 1));
+    assert!(matches!(refused, Err(RequestError::Conflict(_))), "{refused:?}");
+}

@@ -1,0 +1,334 @@
+//! Bundles that are cut into fragments, and joined where they are for.
+
+use proptest::prelude::*;
+use wire::bp6;
+use wire::bp7::{
+    Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, Fragment,
+    Head, Payload, Primary,
+};
+
+use super::super::agent::{Indication, Limit, Limits, SendRequest, Version};
+use super::agent::{payload, secs, send, taken};
+use super::world::{World, chain, endpoint};
+
+fn request(version: Version, to: usize, len: usize) -> SendRequest {
+    SendRequest { version, ..SendRequest::new(endpoint(to), payload(len)) }
+}
+
+/// Where the fragments begin and end that crossed from a node.
+fn crossed(world: &World, from: usize) -> Vec<(u64, u64, u64)> {
+    let of = world.crossed.iter().filter(|(n, ..)| *n == from);
+    let fragment = |octets: &[u8]| match octets[0] {
+        bp6::VERSION => {
+            let bundle = bp6::Bundle::decode(octets, &bp6::Bounds::default()).unwrap();
+            let fragment = bundle.head.primary().fragment.unwrap();
+            (fragment.offset, bundle.payload.len() as u64, fragment.total)
+        }
+        _ => {
+            let bundle = Bundle::decode(octets, &Bounds::default()).unwrap();
+            let fragment = bundle.head.primary().fragment.unwrap();
+            (fragment.offset, bundle.payload.len() as u64, fragment.total)
+        }
+    };
+    of.map(|(_, _, octets)| fragment(octets))
+        .map(|(at, len, total)| (at, at + len, total))
+        .collect()
+}
+
+fn is_empty(world: &World) {
+    for (n, node) in world.nodes.iter().enumerate() {
+        let statistics = node.agent.statistics();
+        assert_eq!((statistics.bundles, statistics.octets), (0, 0), "{n}");
+        assert_eq!(node.disk.files(), 0, "{n}");
+    }
+}
+
+/// A fragment of a bundle of version 7 from node 9, as it is on the wire.
+fn fragment(offset: u64, total: u64, octets: &[u8], blocks: Vec<Block>) -> Vec<u8> {
+    let primary = Primary {
+        crc: CrcType::Crc32c,
+        destination: endpoint(1),
+        source: Eid::ipn(9, 9),
+        creation: CreationTimestamp { time_ms: 800_000_000_000, sequence: 1 },
+        lifetime_ms: 1_000_000,
+        fragment: Some(Fragment { offset, total }),
+        ..Primary::default()
+    };
+    let plain = Payload { len: octets.len() as u64, crc: CrcType::Crc16, ..Payload::default() };
+    let head = Head::new(primary, blocks, plain).unwrap();
+    Bundle { head, payload: octets }.to_vec().unwrap()
+}
+
+#[test]
+fn what_is_too_long_for_a_neighbour_goes_in_parts() {
+    for version in [Version::Seven, Version::Six] {
+        for persistent in [false, true] {
+            for len in [2000, 10_000, 70_000] {
+                let mut world = World::new((0..3).map(|at| chain(3, at, persistent)).collect(), 1);
+                world.bundle_max = 1500;
+                world.connect(0, 1);
+                world.connect(1, 2);
+                world.settle();
+                send(&mut world, 0, request(version, 2, len));
+                world.settle();
+                assert_eq!(taken(&world, 2), [payload(len)], "{version:?} {persistent} {len}");
+                is_empty(&world);
+                for from in 0..2 {
+                    let mut parts = crossed(&world, from);
+                    parts.sort_unstable();
+                    let mut at = 0;
+                    for (start, end, total) in parts {
+                        assert_eq!((start, total), (at, len as u64));
+                        at = end;
+                    }
+                    assert_eq!(at, len as u64, "{version:?} {persistent} {len} from {from}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fragments_are_cut_again_where_the_next_neighbour_takes_less() {
+    let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+    world.bundle_max = 4000;
+    world.connect(0, 1);
+    world.bundle_max = 600;
+    world.connect(1, 2);
+    world.bundle_max = 4000;
+    world.settle();
+    send(&mut world, 0, request(Version::Seven, 2, 20_000));
+    world.settle();
+    assert_eq!(taken(&world, 2), [payload(20_000)]);
+    is_empty(&world);
+    let longest = world.crossed.iter().filter(|(from, ..)| *from == 1).map(|(.., o)| o.len()).max();
+    assert!(longest.is_some_and(|longest| longest <= 600), "{longest:?}");
+}
+
+#[test]
+fn what_must_not_be_cut_waits_for_a_neighbour_that_takes_it() {
+    let mut world = World::new((0..2).map(|at| chain(2, at, true)).collect(), 1);
+    world.bundle_max = 1000;
+    world.connect(0, 1);
+    world.settle();
+    let flags = BundleFlags::MUST_NOT_FRAGMENT;
+    send(&mut world, 0, SendRequest { flags, ..request(Version::Seven, 1, 5000) });
+    send(&mut world, 0, SendRequest { flags, ..request(Version::Seven, 1, 500) });
+    world.settle();
+    // What fits goes past it.
+    assert_eq!(taken(&world, 1), [payload(500)]);
+    world.disconnect(0, 1);
+    world.bundle_max = 10_000;
+    world.connect(0, 1);
+    world.settle();
+    assert_eq!(taken(&world, 1), [payload(500), payload(5000)]);
+    assert!(world.crossed.iter().all(|(_, _, octets)| octets.len() > 500));
+}
+
+#[test]
+fn blocks_go_into_every_fragment_or_the_first() {
+    let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
+    world.bundle_max = 300;
+    world.connect(1, 2);
+    world.settle();
+    let block = |number, flags| Block::new(200, number, flags, CrcType::None, b"?").unwrap();
+    let blocks = vec![block(2, BlockFlags::REPLICATE), block(3, BlockFlags::default())];
+    let primary = Primary {
+        crc: CrcType::Crc32c,
+        destination: endpoint(2),
+        source: Eid::ipn(9, 9),
+        lifetime_ms: 1_000_000_000_000,
+        ..Primary::default()
+    };
+    let plain = Payload { len: 500, crc: CrcType::Crc32c, ..Payload::default() };
+    let head = Head::new(primary, blocks, plain).unwrap();
+    let octets = Bundle { head, payload: &payload(500) }.to_vec().unwrap();
+    world.hand_in(1, 0, &octets);
+    world.settle();
+    assert_eq!(taken(&world, 2), [payload(500)]);
+    let numbers = |octets: &[u8]| {
+        let head = Bundle::decode(octets, &Bounds::default()).unwrap().head;
+        let of = head.blocks().iter().filter(|block| block.kind() == 200);
+        of.map(Block::number).collect::<Vec<_>>()
+    };
+    let numbers: Vec<_> = world.crossed.iter().map(|(.., octets)| numbers(octets)).collect();
+    assert_eq!(numbers, [vec![2, 3], vec![2], vec![2]]);
+}
+
+#[test]
+fn overlaps_copies_and_contradictions_do_no_harm() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    let all = payload(100);
+    let part = |start: usize, end: usize| fragment(start as u64, 100, &all[start..end], Vec::new());
+    world.hand_in(1, 0, &part(50, 80));
+    // Of another total, and all of it: that is another bundle's, and does not count once one is complete.
+    world.hand_in(1, 0, &fragment(0, 60, &[1; 40], Vec::new()));
+    world.settle();
+    world.hand_in(1, 0, &part(40, 60));
+    world.hand_in(1, 0, &part(50, 80));
+    world.settle();
+    world.hand_in(1, 0, &part(55, 75));
+    world.hand_in(1, 0, &part(0, 45));
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().duplicates, 2);
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 4);
+    assert_eq!(taken(&world, 1).len(), 0);
+    world.hand_in(1, 0, &part(70, 100));
+    world.settle();
+    assert_eq!(taken(&world, 1), std::slice::from_ref(&all));
+    // What comes late is not kept, and brings nothing about.
+    world.hand_in(1, 0, &part(10, 20));
+    world.hand_in(1, 0, &fragment(40, 60, &[1; 20], Vec::new()));
+    world.settle();
+    assert_eq!(taken(&world, 1), [all]);
+    is_empty(&world);
+}
+
+#[test]
+fn fragments_that_cannot_be_are_refused() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    world.hand_in(1, 0, &fragment(90, 100, &[1; 20], Vec::new()));
+    world.settle();
+    let statistics = world.nodes[1].agent.statistics();
+    assert_eq!((statistics.malformed, statistics.refused, statistics.bundles), (1, 1, 0));
+}
+
+/// Of as many fragments as there are octets in a long bundle, so many are kept as the bound says.
+#[test]
+fn very_many_fragments_are_bounded() {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    configs[1].limits = Limits { fragments: 100, ..Limits::default() };
+    let mut world = World::new(configs, 1);
+    world.settle();
+    for n in 0..150 {
+        world.hand_in(1, 0, &fragment(2 * n, 1_000_000_000, &[1], Vec::new()));
+        world.settle();
+    }
+    let statistics = world.nodes[1].agent.statistics();
+    assert_eq!((statistics.bundles, statistics.refused), (100, 50));
+    let limit = Indication::LimitReached(Limit::Fragments);
+    assert!(world.nodes[1].heard.contains(&limit));
+    // They go when they expire, and nothing of them stays.
+    world.pass(secs(2000));
+    is_empty(&world);
+    assert_eq!(world.nodes[1].agent.statistics().expired, 100);
+}
+
+#[test]
+fn fragments_are_found_again_after_a_crash() {
+    for persistent in [20usize, 5000] {
+        let mut world = World::chain(2, true, 1);
+        world.settle();
+        let all = payload(persistent * 3);
+        let part = |n: usize| {
+            let start = n * persistent;
+            fragment(start as u64, all.len() as u64, &all[start..start + persistent], Vec::new())
+        };
+        for n in [0, 2] {
+            world.hand_in(1, 0, &part(n));
+            world.settle();
+            world.crash(1);
+            world.settle();
+        }
+        assert_eq!(world.nodes[1].agent.statistics().bundles, 2);
+        world.hand_in(1, 0, &part(1));
+        world.settle();
+        assert_eq!(taken(&world, 1), [all]);
+        world.crash(1);
+        world.settle();
+        assert_eq!(taken(&world, 1).len(), 1);
+        is_empty(&world);
+    }
+}
+
+#[test]
+fn what_has_no_room_to_be_joined_waits() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    let all = payload(10_000);
+    world.nodes[1].disk.capacity = Some(14_000);
+    for start in [0, 5000] {
+        let octets = fragment(start, 10_000, &all[start as usize..][..5000], Vec::new());
+        world.hand_in(1, 0, &octets);
+        world.settle();
+    }
+    assert_eq!(taken(&world, 1).len(), 0);
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 2);
+    world.nodes[1].disk.capacity = None;
+    world.pass(secs(61));
+    assert_eq!(taken(&world, 1), [all]);
+    is_empty(&world);
+}
+
+/// RFC 5050 §5.8: what came before the link broke is a fragment, and only the rest is sent.
+#[test]
+fn what_came_before_a_link_broke_is_not_sent_again() {
+    for len in [1000, 9000] {
+        let mut world = World::chain(2, true, 1);
+        world.reactive = true;
+        world.settle();
+        send(&mut world, 0, request(Version::Six, 1, len));
+        // One piece a turn, until half of it has crossed.
+        let half = len / 2 / world.piece;
+        while world.crossed.is_empty() {
+            world.act(0, 0);
+        }
+        for _ in 0..=half {
+            world.carry(0);
+        }
+        world.disconnect(0, 1);
+        world.settle();
+        assert_eq!(world.nodes[1].agent.statistics().bundles, 1);
+        world.connect(0, 1);
+        world.settle();
+        assert_eq!(taken(&world, 1), [payload(len)]);
+        is_empty(&world);
+        let again = world.crossed.last().map(|(.., octets)| octets.len()).unwrap();
+        assert!(again < len / 2 + 200, "{again} of {len}");
+    }
+    // Version 7 knows nothing of the kind.
+    let mut world = World::chain(2, true, 1);
+    world.reactive = true;
+    world.settle();
+    send(&mut world, 0, request(Version::Seven, 1, 3000));
+    for _ in 0..20 {
+        world.act(0, 0);
+        world.carry(0);
+    }
+    world.disconnect(0, 1);
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
+    world.connect(0, 1);
+    world.settle();
+    assert_eq!(taken(&world, 1), [payload(3000)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever fragments come in whatever order: what is delivered is the whole, once, as soon as nothing is missing.
+    #[test]
+    fn fragments_in_any_order(
+        parts in prop::collection::vec((0usize..600, 1usize..300), 1..40),
+        restart in any::<u64>(),
+    ) {
+        let mut world = World::chain(2, true, 1);
+        world.settle();
+        let all = payload(600);
+        let mut have = vec![false; 600];
+        for (n, (start, len)) in parts.into_iter().enumerate() {
+            let end = (start + len).min(600);
+            world.hand_in(1, 0, &fragment(start as u64, 600, &all[start..end], Vec::new()));
+            world.settle();
+            have[start..end].fill(true);
+            if restart >> (n % 64) & 1 == 1 {
+                world.crash(1);
+                world.settle();
+            }
+            let expected = if have.iter().all(|have| *have) { vec![all.clone()] } else { vec![] };
+            prop_assert_eq!(taken(&world, 1), expected);
+        }
+    }
+}
