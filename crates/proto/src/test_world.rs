@@ -42,6 +42,11 @@ pub(crate) struct World<E: Engine> {
     pub(crate) lose: Fate,
     pub(crate) log: Vec<Sent>,
     pub(crate) logging: bool,
+    /// When the hosts are busy elsewhere: then an engine hears of the next thing before it is asked what it
+    /// wants after the last one.
+    pub(crate) stalls: Option<Rng>,
+    /// The sides that have not been asked.
+    unasked: [bool; 2],
 }
 
 /// 25 ms at 10 Mbit/s.
@@ -77,6 +82,8 @@ impl<E: Engine> World<E> {
             lose: Box::new(|_, _, _| false),
             log: Vec::new(),
             logging: true,
+            stalls: None,
+            unasked: [false; 2],
         };
         for side in 0..2 {
             world.up(side);
@@ -91,7 +98,17 @@ impl<E: Engine> World<E> {
 
     pub(crate) fn input(&mut self, side: usize, input: Input<'_>) {
         self.sides[side].engine.handle_input(self.now, input);
-        self.drain(side);
+        self.turn(side);
+    }
+
+    /// Asks a side what it wants, now or after the next thing.
+    fn turn(&mut self, side: usize) {
+        let stalls = self.stalls.as_mut().is_some_and(|rng| rng.chance(0.3));
+        if stalls && !self.unasked[side] {
+            self.unasked[side] = true;
+        } else {
+            self.drain(side);
+        }
     }
 
     /// A datagram arrives that the other side did not send.
@@ -114,6 +131,7 @@ impl<E: Engine> World<E> {
 
     /// Does what a driver does before it waits.
     pub(crate) fn drain(&mut self, side: usize) {
+        self.unasked[side] = false;
         loop {
             let mut busy = false;
             while let Some(effect) = self.sides[side].engine.poll_effect() {
@@ -227,7 +245,23 @@ impl<E: Engine> World<E> {
 
     /// Lets the next thing happen; `false` if nothing is left to happen.
     pub(crate) fn step(&mut self) -> bool {
-        let Some(next) = self.next_time() else { return false };
+        let next = self.next_time();
+        let unasked = self.unasked;
+        let Some(rng) = self.stalls.as_mut().filter(|_| unasked.contains(&true)) else {
+            return next.is_some_and(|next| self.happens(next));
+        };
+        self.now += Duration::from_millis(rng.below(200));
+        if let Some(next) = next.filter(|next| *next <= self.now) {
+            self.happens(next);
+        }
+        for side in (0..2).filter(|side| unasked[*side]) {
+            self.drain(side);
+        }
+        true
+    }
+
+    /// Lets what is next happen.
+    fn happens(&mut self, next: Time) -> bool {
         let event = self.events.keys().next().map(|(at, _)| *at);
         self.now = self.now.max(next);
         if event == Some(next) {
@@ -246,8 +280,8 @@ impl<E: Engine> World<E> {
             }
             if self.timer(side).is_some_and(|at| at <= self.now) {
                 self.sides[side].engine.handle_timeout(self.now);
-                self.drain(side);
-                let after = self.timer(side);
+                self.turn(side);
+                let after = self.timer(side).filter(|_| !self.unasked[side]);
                 assert!(after.is_none_or(|at| at > self.now), "a deadline in the past: {after:?}");
                 return true;
             }

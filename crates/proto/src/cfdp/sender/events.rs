@@ -256,6 +256,7 @@ impl Sender {
         if !told {
             self.finished(core, Outcome::from_wire(finished));
         }
+        self.say_no_more();
         if self.ack_due.is_some() {
             self.phase = Phase::Acknowledging;
         } else {

@@ -529,9 +529,18 @@ impl Sender {
         self.close(core);
     }
 
+    /// What waits to be sent is not wanted by a receiver that is done: an EOF would begin the transaction
+    /// anew.
+    fn say_no_more(&mut self) {
+        self.eof.due = false;
+        self.metadata_due = false;
+        self.prompts_due.clear();
+    }
+
     /// Nothing more is to be done.
     fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
+        self.say_no_more();
         if let Some(source) = self.source.take() {
             core.kernel.close(source.file);
         }

@@ -1,8 +1,10 @@
 //! Conversations with exact losses.
 
+use engine::{Engine as _, Input, Receive, Rng};
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus};
 
-use super::world::{World, config, content, lose_these, name, put_request};
+use super::world::{PATH, World, config, content, lose_these, name, put_request};
+use crate::test_world::lose_one_in;
 
 fn delivered(world: &World, file: &[u8]) {
     assert_eq!(world.sides[1].store.get(&name("copy")), Some(file), "{:#?}", world.transcript());
@@ -68,6 +70,56 @@ fn every_single_loss_is_repaired() {
         world.run();
         delivered(&world, &file);
         assert!(world.now.as_secs_f64() < 1.0, "{lost:?} took {}", world.now);
+    }
+}
+
+/// The answer to an EOF may be heard after the time to repeat it has come, before there was a chance to
+/// send: a repeated one would begin the transaction anew at a receiver that has forgotten what it was about.
+#[test]
+fn nothing_is_repeated_once_the_receiver_is_done() {
+    let mut settings = config(|_| {});
+    settings.journal.enabled = true;
+    let mut world = World::new(&settings);
+    world.sides[0].store.insert(name("source"), content(2500));
+    world.put(put_request());
+    world.lose = lose_these(&[(1, "ACK"), (1, "Finished")]);
+    while !world.transcript().iter().any(|line| line.contains("Finished")) {
+        assert!(world.step());
+    }
+    let said = world.log.iter().filter(|(_, side, _, _)| *side == 1);
+    let answers: Vec<_> = said.map(|(_, _, datagram, _)| datagram.clone()).collect();
+    assert_eq!(answers.len(), 2, "{:?}", world.transcript());
+    // The end of its record is not written at once.
+    world.sides[0].slow = Some(Vec::new());
+    let sender = &mut world.sides[0].engine;
+    let overdue = sender.poll_timeout().expect("the EOF waits for its ACK").at;
+    world.now = overdue;
+    sender.handle_timeout(overdue);
+    for answer in &answers {
+        sender.handle_input(overdue, Input::Receive(Receive::datagram(PATH, answer)));
+    }
+    world.drain(0);
+    world.work_off(0);
+    world.sides[0].slow = None;
+    world.run();
+    let lines = world.transcript();
+    let ends = lines.iter().filter(|line| line.starts_with("> EOF")).count();
+    assert_eq!(ends, 1, "{lines:#?}");
+    assert_eq!(world.sides[1].engine.transactions().count(), 0, "{lines:#?}");
+}
+
+/// Hosts that are busy elsewhere hear of several things at once.
+#[test]
+fn what_is_lost_is_repaired_by_hosts_that_are_late() {
+    for seed in 0..300 {
+        let mut world = World::new(&config(|_| {}));
+        let file = content(20_000);
+        world.sides[0].store.insert(name("source"), file.clone());
+        world.stalls = Some(Rng::new(seed, "stalls"));
+        world.lose = lose_one_in(5, seed);
+        world.put(put_request());
+        world.run();
+        delivered(&world, &file);
     }
 }
 

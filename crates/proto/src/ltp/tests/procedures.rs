@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use engine::{Engine as _, Input, PathEvent, Time};
+use engine::{Engine as _, Input, PathEvent, Rng, Time};
 use wire::ltp::{
     Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End, Report, Segment, SessionId,
 };
 
-use super::world::{PATH, World, content, lose_numbers, name};
+use super::world::{PATH, World, content, lose_numbers, lose_one_in, name};
 use crate::ltp::{Config, FILE_SERVICE, Indication, Limits, PeerError, Red, Remote, Timer};
 
 /// Three segments and the description of the file, which is 24 octets long.
@@ -199,6 +199,22 @@ fn every_single_and_double_loss_is_repaired() {
                 assert!(world.now < Time::ZERO + 20 * SECOND, "{lost:?}: {}", world.now);
             }
         }
+    }
+}
+
+/// Hosts that are busy elsewhere hear of several things at once.
+#[test]
+fn what_is_lost_is_repaired_by_nodes_that_are_late() {
+    for seed in 0..300 {
+        let file = content(10 * SIZE);
+        let mut world = World::with(&config());
+        world.stalls = Some(Rng::new(seed, "stalls"));
+        world.lose = lose_one_in(5, seed);
+        world.send(&file, Red::All);
+        world.run();
+        let copy = world.sides[1].store.get(&name("copy"));
+        assert!(copy == Some(&file[..]), "{seed}: {:#?}", world.transcript());
+        assert_eq!(world.finished(0).expect("it ended").result, Ok(()), "{seed}");
     }
 }
 

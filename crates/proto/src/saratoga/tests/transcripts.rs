@@ -347,3 +347,18 @@ fn a_file_crosses_with_losses_both_ways() {
         assert!(world.copy() == Some(&file[..]), "{seed}");
     }
 }
+
+/// Hosts that are busy elsewhere hear of several things at once.
+#[test]
+fn a_file_crosses_between_peers_that_are_late() {
+    for seed in 0..100 {
+        let file = content(30_000);
+        let mut world = World::with(&config());
+        world.stalls = Some(Rng::new(seed, "stalls"));
+        let mut rng = Rng::new(seed, "losses");
+        world.lose = Box::new(move |_, _, _| rng.below(5) == 0);
+        world.put(&file, Put::Push);
+        world.run();
+        assert!(world.copy() == Some(&file[..]), "{seed}");
+    }
+}
