@@ -299,9 +299,14 @@ fn what_cannot_be_is_said_with_its_remedy() {
     let (code, error) = said(&["connect", "10.9.0.1:9", "--kernel", "10.8.0.1"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("--kernel 10.8.0.1"), "{error}");
-    let (code, error) = said(&["connect", "[::1]:9"]);
+    let (code, error) = said(&["connect", "[fd00::1]:9"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("same family"), "{error}");
+    for peer in ["127.0.0.1:9", "[::1]:9"] {
+        let (code, error) = said(&["connect", peer]);
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error.contains("--kernel 10.9.0.1"), "{error}");
+    }
     let (code, error) = said(&["send", "/there/is/none", "10.9.0.1:9"]);
     assert_eq!(code, Some(2), "{error}");
     let (code, error) = said(&["listen", "9", "--rto-max", "100 ms"]);

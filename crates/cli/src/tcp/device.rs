@@ -63,7 +63,7 @@ pub(crate) struct Device {
 
     /// The kernel's address in the same network
     #[arg(long, value_name = "ADDR", default_value = "10.9.0.1")]
-    kernel: IpAddr,
+    pub(crate) kernel: IpAddr,
 
     /// Name of the TUN device, which is made, and goes at the end
     #[arg(long, value_name = "NAME", default_value = "slowtcp")]

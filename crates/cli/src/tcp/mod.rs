@@ -144,6 +144,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             (common, Relay::new(Role::Listen(port), Some(source), Some(sink)))
         }
     };
+    if let Some(to) = relay.peer().filter(|to| to.ip().is_loopback()) {
+        let message = format!(
+            "{to} leads nowhere from a TUN device; the kernel is at --kernel {}, and what listens there \
+             has to listen at that address, or at all",
+            common.device.kernel
+        );
+        return Err(Usage(message).into());
+    }
     if let Some(to) =
         relay.peer().filter(|to| to.is_ipv4() != common.device.address.address.is_ipv4())
     {
