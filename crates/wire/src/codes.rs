@@ -1,4 +1,4 @@
-//! Enums of codes of one octet.
+//! Enums of codes of one octet, and sets of flags.
 
 /// Makes an enum of the codes of one octet, with those that have no name.
 macro_rules! codes {
@@ -33,3 +33,35 @@ macro_rules! codes {
     };
 }
 pub(crate) use codes;
+
+/// What all sets of flags have, which are structures of one number.
+macro_rules! flags {
+    ($name:ident) => {
+        impl $name {
+            /// Whether all of these are set.
+            #[must_use]
+            pub const fn contains(self, flags: Self) -> bool {
+                self.0 & flags.0 == flags.0
+            }
+
+            /// Whether one of these is set.
+            #[must_use]
+            pub const fn intersects(self, flags: Self) -> bool {
+                self.0 & flags.0 != 0
+            }
+
+            /// With these, too.
+            #[must_use]
+            pub const fn with(self, flags: Self) -> Self {
+                Self(self.0 | flags.0)
+            }
+
+            /// Without these.
+            #[must_use]
+            pub const fn without(self, flags: Self) -> Self {
+                Self(self.0 & !flags.0)
+            }
+        }
+    };
+}
+pub(crate) use flags;

@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use super::{Bounds, CUSTODY_ENHANCEMENT, PAYLOAD, PREVIOUS_HOP, Primary};
+use crate::codes::flags;
 use crate::cursor::Reader;
 use crate::eid::Eid;
 use crate::ltp::sdnv;
@@ -19,6 +20,8 @@ use crate::{DecodeError, EncodeError};
 /// Block processing control flags (§4.3). Those that nobody knows are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockFlags(pub u64);
+
+flags!(BlockFlags);
 
 impl BlockFlags {
     /// The block goes into every fragment.
@@ -35,24 +38,6 @@ impl BlockFlags {
     pub const FORWARDED: Self = Self(0x20);
     /// It refers to endpoints. Set and cleared as it does.
     pub const REFERENCES: Self = Self(0x40);
-
-    /// Whether all of these are set.
-    #[must_use]
-    pub const fn contains(self, flags: Self) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// With these, too.
-    #[must_use]
-    pub const fn with(self, flags: Self) -> Self {
-        Self(self.0 | flags.0)
-    }
-
-    /// Without these.
-    #[must_use]
-    pub const fn without(self, flags: Self) -> Self {
-        Self(self.0 & !flags.0)
-    }
 }
 
 /// An endpoint, by the places of its two halves in the dictionary; or its node and service.

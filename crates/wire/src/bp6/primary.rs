@@ -14,6 +14,7 @@
 //! | 2 SDNVs | of a fragment: its offset, octets of the whole |
 
 use super::{Bounds, Reference, VERSION, whole};
+use crate::codes::flags;
 use crate::cursor::Reader;
 use crate::eid::Eid;
 use crate::ltp::sdnv;
@@ -22,6 +23,8 @@ use crate::{DecodeError, DecodeErrorKind, EncodeError};
 /// Bundle processing control flags (§4.2). Those that nobody knows are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleFlags(pub u64);
+
+flags!(BundleFlags);
 
 impl BundleFlags {
     /// The bundle is a fragment. Set and cleared as [`Primary::fragment`] says.
@@ -50,30 +53,6 @@ impl BundleFlags {
     pub const REPORTS: Self = Self(0x7_c000);
     /// The bits of the priority.
     const PRIORITY: Self = Self(0x180);
-
-    /// Whether all of these are set.
-    #[must_use]
-    pub const fn contains(self, flags: Self) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// Whether one of these is set.
-    #[must_use]
-    pub const fn intersects(self, flags: Self) -> bool {
-        self.0 & flags.0 != 0
-    }
-
-    /// With these, too.
-    #[must_use]
-    pub const fn with(self, flags: Self) -> Self {
-        Self(self.0 | flags.0)
-    }
-
-    /// Without these.
-    #[must_use]
-    pub const fn without(self, flags: Self) -> Self {
-        Self(self.0 & !flags.0)
-    }
 
     /// The priority.
     #[must_use]

@@ -16,6 +16,7 @@ use super::{
     BUNDLE_AGE, Bounds, CrcType, HOP_COUNT, PAYLOAD, PAYLOAD_NUMBER, PREVIOUS_NODE, PRIMARY_NUMBER,
 };
 use crate::cbor::{self, Array, Major};
+use crate::codes::flags;
 use crate::cursor::Reader;
 use crate::eid::Eid;
 use crate::{DecodeError, EncodeError};
@@ -23,6 +24,8 @@ use crate::{DecodeError, EncodeError};
 /// Block processing control flags (§4.2.4). Those that nobody knows are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockFlags(pub u64);
+
+flags!(BlockFlags);
 
 impl BlockFlags {
     /// The block goes into every fragment.
@@ -33,18 +36,6 @@ impl BlockFlags {
     pub const DELETE_BUNDLE: Self = Self(0x04);
     /// A node that cannot process the block removes it.
     pub const DISCARD: Self = Self(0x10);
-
-    /// Whether all of these are set.
-    #[must_use]
-    pub const fn contains(self, flags: Self) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// With these, too.
-    #[must_use]
-    pub const fn with(self, flags: Self) -> Self {
-        Self(self.0 | flags.0)
-    }
 }
 
 /// An extension block, with the octets it was read from or is written as.

@@ -17,6 +17,7 @@
 use super::crc::{self, Check};
 use super::{Bounds, CrcType, VERSION};
 use crate::cbor::{self, Array};
+use crate::codes::flags;
 use crate::cursor::Reader;
 use crate::eid::Eid;
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
@@ -24,6 +25,8 @@ use crate::{DecodeError, DecodeErrorKind, EncodeError};
 /// Bundle processing control flags (§4.2.3). Those that nobody knows are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleFlags(pub u64);
+
+flags!(BundleFlags);
 
 impl BundleFlags {
     /// The bundle is a fragment. Set and cleared as [`Primary::fragment`] says.
@@ -46,30 +49,6 @@ impl BundleFlags {
     pub const REPORT_DELETION: Self = Self(0x4_0000);
     /// All reports.
     pub const REPORTS: Self = Self(0x7_4000);
-
-    /// Whether all of these are set.
-    #[must_use]
-    pub const fn contains(self, flags: Self) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// Whether one of these is set.
-    #[must_use]
-    pub const fn intersects(self, flags: Self) -> bool {
-        self.0 & flags.0 != 0
-    }
-
-    /// With these, too.
-    #[must_use]
-    pub const fn with(self, flags: Self) -> Self {
-        Self(self.0 | flags.0)
-    }
-
-    /// Without these.
-    #[must_use]
-    pub const fn without(self, flags: Self) -> Self {
-        Self(self.0 & !flags.0)
-    }
 }
 
 /// When a bundle was made (§4.2.7).

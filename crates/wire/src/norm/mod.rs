@@ -68,19 +68,9 @@ macro_rules! flags {
             /// None of them.
             pub const NONE: Self = Self(0);
             $($(#[$item])* pub const $flag: Self = Self($value);)*
-
-            /// Whether all of these are set.
-            #[must_use]
-            pub const fn contains(self, flags: Self) -> bool {
-                self.0 & flags.0 == flags.0
-            }
-
-            /// These and those.
-            #[must_use]
-            pub const fn with(self, flags: Self) -> Self {
-                Self(self.0 | flags.0)
-            }
         }
+
+        crate::codes::flags!($name);
 
         impl std::ops::BitOr for $name {
             type Output = Self;

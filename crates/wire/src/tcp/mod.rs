@@ -23,6 +23,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::{BitOr, BitOrAssign};
 
+use crate::codes::flags;
 use crate::ip::{checksum_error, fold, sum, truncated};
 use crate::{DecodeError, EncodeError};
 
@@ -36,6 +37,8 @@ pub const PROTOCOL: u8 = 6;
 /// The control bits, and the reserved ones above them: 12 bits as on the wire.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flags(u16);
+
+flags!(Flags);
 
 impl Flags {
     /// None.
@@ -67,18 +70,6 @@ impl Flags {
     #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
-    }
-
-    /// Whether all of `other` are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether any of `other` is set.
-    #[must_use]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
     }
 }
 
