@@ -571,8 +571,10 @@ impl Scenario {
                 )));
             }
             for station in stations.into_iter().filter(|_| transfer.tool.is_none()) {
-                let settings =
-                    |protocol: &Protocol| (protocol.kind.family(), protocol.profile.clone());
+                let settings = |protocol: &Protocol| {
+                    let Protocol { kind, profile } = protocol;
+                    (kind.family(), kind.program(), kind.is_scps_fp(), profile.clone())
+                };
                 let spoken = self.nodes[station].protocol.as_ref().map(settings);
                 let asked = transfer.protocol.as_ref().map(settings);
                 if spoken != asked {

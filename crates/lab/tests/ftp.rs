@@ -200,6 +200,19 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn a_node_is_not_two_programs() {
+    for other in ["scp", "scps-fp", "ftp/bbr"] {
+        let text = format!(
+            "seed = 1\nlinks = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
+            transfers = [{{ from = \"a\", to = \"b\", protocol = \"ftp\", size = \"1 kB\" }},
+            {{ from = \"a\", to = \"b\", protocol = \"{other}\", size = \"1 kB\" }}]"
+        );
+        let error = Scenario::parse(&text, "world").and_then(Scenario::resolved).unwrap_err();
+        assert!(error.to_string().contains("another protocol"), "{other}: {error}");
+    }
+}
+
+#[test]
 fn it_crosses_relays_and_outages_and_meets_another_on_the_way() {
     let text = "seed = 1
         [[links]]\nfrom = \"a\"\nto = \"r\"\nrate = \"2 Mbit/s\"\ndelay = \"10 ms\"
