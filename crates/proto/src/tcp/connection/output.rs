@@ -477,7 +477,9 @@ impl Connection {
         }
         self.nxt = end;
         // The probe's time counts from the last segment, the time-out from the first.
-        if self.timers.main.is_none() || !self.waits_for_retransmission() {
+        if self.waits_for_retransmission() {
+            self.arm_earlier_probe(now);
+        } else {
             self.arm_retransmission(now);
         }
         true

@@ -210,6 +210,16 @@ impl Connection {
         };
     }
 
+    /// Has a tail loss probe come before the time-out that the first segment began: that one was alone, and
+    /// would have waited for the peer's delayed acknowledgment.
+    pub(super) fn arm_earlier_probe(&mut self, now: Time) {
+        let at = self.probe_patience().map(|patience| now + patience);
+        let (Some(at), Some((timeout, _))) = (at, self.timers.main) else { return };
+        if at < timeout {
+            self.timers.main = Some((at, Purpose::TailLossProbe));
+        }
+    }
+
     /// How long to wait before a tail loss probe (RFC 8985 §7.2), if one may be sent.
     fn probe_patience(&self) -> Option<Duration> {
         let wanted = self.options.tail_loss_probe && self.sack && self.phase.is_open();

@@ -426,6 +426,25 @@ fn the_last_segments_are_sent_again_before_the_timer() {
     assert!(with[0] + 50 < without[0], "{with:?} {without:?}");
 }
 
+/// A window that begins when nothing is in flight, and whose only acknowledgment is lost, does not wait for the
+/// time-out, though its first segment alone would.
+#[test]
+fn a_window_whose_acknowledgment_is_lost_is_probed() {
+    let mut raw = Raw::new(Config::default());
+    let initial_window = InitialWindow::Segments(4);
+    let settings = reno(true, LossRecovery::Prr);
+    let options = Options { tail_loss_probe: true, initial_window, ..settings };
+    let id = established(&mut raw, options);
+    raw.write(id, 4 * MSS as usize);
+    raw.say(ACK, (1, 1 + 4 * MSS), &[], &[]);
+    let window = raw.write(id, 4 * MSS as usize);
+    assert_eq!(window.len(), 4, "{:?}", brief(&window));
+    let heard = raw.wait(millis(100));
+    assert_eq!(sizes(&heard), [(1 + 7 * MSS, MSS as usize)], "{:?}", brief(&heard));
+    let counts = raw.stack.info(id).unwrap().counts;
+    assert_eq!((counts.tail_loss_probes, counts.timeouts), (1, 0));
+}
+
 #[test]
 fn a_peer_that_throws_away_what_it_had_acknowledged_gets_it_again() {
     let mut raw = Raw::new(Config::default());
