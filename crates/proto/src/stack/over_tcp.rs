@@ -251,7 +251,9 @@ impl<A: Engine> OverTcp<A> {
             } else if let Some(indication) = self.below.poll_indication() {
                 self.indicated(now, indication);
             } else if !self.hand_in(now) && !self.pull(now) {
-                return worked;
+                // Asked for something to send, the engine above may ask for something in its place: to read it first.
+                let Some(effect) = self.above.poll_effect() else { return worked };
+                self.carry_out(now, effect);
             }
             worked = true;
         }
