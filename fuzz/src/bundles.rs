@@ -233,3 +233,16 @@ fn tcpcl_3(data: &[u8]) {
 fn behind(rest: &[u8], len: usize, data: u64) -> Option<&[u8]> {
     rest[len..].get(usize::try_from(data).ok()?..)
 }
+
+/// What stands before a part of a file in a bundle.
+///
+/// # Panics
+/// If what was decoded does not survive being encoded.
+pub fn file_part(data: &[u8]) {
+    let Ok((part, crc)) = wire::file_part::FilePart::decode(data) else { return };
+    assert!(!part.to_string().is_empty());
+    let encoded = part.encode(crc).expect("what was decoded fits its fields");
+    assert_eq!(encoded.len(), part.header_len());
+    assert_eq!(encoded, data[..encoded.len()]);
+    assert!(part.crc().is_ok());
+}

@@ -18,7 +18,7 @@ mod specs;
 mod tcp;
 mod texts;
 
-pub use bundles::{bp6_bundle, bp7_bundle, bpsec_block, mtcp, tcpcl, udpcl};
+pub use bundles::{bp6_bundle, bp7_bundle, bpsec_block, file_part, mtcp, tcpcl, udpcl};
 pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
     capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, norm_message, saratoga_v0,
@@ -48,6 +48,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cfdp_pdu", cfdp_pdu),
     ("cfdp_user_operation", cfdp_user_operation),
     ("file_name", file_name),
+    ("file_part", file_part),
     ("frame", frame),
     ("ftp", ftp),
     ("ip_udp", ip_udp),

@@ -12,6 +12,7 @@ mod codes;
 mod cursor;
 pub mod eid;
 mod error;
+pub mod file_part;
 pub mod ftp;
 #[cfg(test)]
 mod hex;

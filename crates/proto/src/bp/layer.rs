@@ -13,6 +13,8 @@ use bytes::Bytes;
 use engine::{Engine, FileName, Time};
 use wire::bp7::Eid;
 
+use crate::stack::OverTcp;
+
 /// A neighbour, as one convergence layer reaches it. Numbered by whoever configures the layer; neighbours
 /// that come by themselves get numbers of the layer's from [`LinkId::CAME`] on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -269,4 +271,11 @@ pub enum Event {
 pub trait Layer: Engine<Indication = Event> {
     /// Takes what the agent wants. What becomes of it is an event.
     fn command(&mut self, now: Time, command: Command);
+}
+
+/// A layer over streams, over this crate's TCP.
+impl<L: Layer> Layer for OverTcp<L> {
+    fn command(&mut self, now: Time, command: Command) {
+        self.call(now, |layer| layer.command(now, command));
+    }
 }

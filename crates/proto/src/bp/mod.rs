@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod contacts;
+pub mod files;
 pub mod layer;
 pub mod node;
 pub mod routes;

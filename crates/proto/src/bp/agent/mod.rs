@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod custody;
 mod deliver;
+mod demand;
 mod forward;
 mod gone;
 mod head;

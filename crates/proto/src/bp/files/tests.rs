@@ -1,0 +1,21 @@
+use engine::{FileName, Rng, Time};
+use wire::bp7::Eid;
+
+use super::{Config, Files, SendError};
+use crate::bp::agent::{self, Agent};
+use crate::bp::node::{Node, Paths};
+
+#[test]
+fn what_cannot_be_sent_is_told() {
+    let config = agent::Config { node: Eid::ipn(1, 0), ..agent::Config::default() };
+    let agent = Agent::new(config, Rng::new(1, "agent"));
+    let mut config = Config { endpoint: Eid::ipn(1, 10), ..Config::default() };
+    config.limits.files = 1;
+    let mut files =
+        Files::new(Node::new(agent, Vec::new(), Paths::default()), config, Rng::new(1, "files"));
+    let source = FileName::file("source").expect("a plain name");
+    let mut send = |name: &str| files.send(Time::ZERO, source.clone(), name, &Eid::ipn(2, 10));
+    assert_eq!(send(&"n".repeat(1025)), Err(SendError::Name));
+    assert!(send("copy").is_ok());
+    assert_eq!(send("another"), Err(SendError::Full));
+}

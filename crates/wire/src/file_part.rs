@@ -1,0 +1,175 @@
+//! Files in bundles: what stands before each part of a file that crosses as the payloads of bundles.
+//!
+//! No specification says how files cross by bundles alone, so this layout is this project's own. A payload is this, and
+//! then the octets of the part:
+//!
+//! | octets | field |
+//! |---|---|
+//! | 4 | `53 4c 46 01`: "SLF", version 1 |
+//! | 4 | CRC-32C of all that follows, the part's octets included |
+//! | 8 | number of the transfer, drawn by the sender; the same in all parts of a file |
+//! | 8 | octets of the file |
+//! | 8 | where in the file the part begins |
+//! | 2 | octets of the name |
+//! | – | name of the file at the receiver, UTF-8 |
+//!
+//! Parts of one file may arrive in any order. Together they are the file, without a gap and none twice.
+
+use std::fmt;
+
+use crate::cursor::Reader;
+use crate::{DecodeError, DecodeErrorKind, EncodeError};
+
+const MAGIC: &[u8] = b"SLF";
+const VERSION: u8 = 1;
+
+/// Octets of the longest name.
+pub const NAME_MAX: usize = 1024;
+/// Octets before the name.
+const FIXED: usize = 34;
+/// Octets before those that the check covers.
+const UNCHECKED: usize = 8;
+/// Octets of the longest header.
+pub const HEADER_MAX: usize = FIXED + NAME_MAX;
+
+/// What stands before a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePart<'a> {
+    /// The transfer's number.
+    pub transfer: u64,
+    /// Octets of the file.
+    pub total: u64,
+    /// Where in it the part begins.
+    pub offset: u64,
+    /// The file's name.
+    pub name: &'a str,
+}
+
+impl<'a> FilePart<'a> {
+    /// Octets of this header.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        FIXED + self.name.len()
+    }
+
+    /// The check so far, before any of the part's octets.
+    ///
+    /// # Errors
+    /// The name is too long.
+    pub fn crc(&self) -> Result<u32, EncodeError> {
+        Ok(crc32c::crc32c(&self.encode(0)?[UNCHECKED..]))
+    }
+
+    /// The header, with the check over it and the part's octets.
+    ///
+    /// # Errors
+    /// The name is too long.
+    pub fn encode(&self, crc: u32) -> Result<Vec<u8>, EncodeError> {
+        if self.name.len() > NAME_MAX {
+            return Err(EncodeError::TooLarge { field: "name" });
+        }
+        let len = u16::try_from(self.name.len()).unwrap_or(u16::MAX);
+        let mut out = Vec::with_capacity(self.header_len());
+        out.extend_from_slice(MAGIC);
+        out.push(VERSION);
+        out.extend_from_slice(&crc.to_be_bytes());
+        for number in [self.transfer, self.total, self.offset] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+        Ok(out)
+    }
+
+    /// The header at the beginning of a payload, and the check that it carries. What follows is the part.
+    ///
+    /// # Errors
+    /// It is none, or not all of it is there: [`HEADER_MAX`] octets always are enough.
+    pub fn decode(bytes: &'a [u8]) -> Result<(Self, u32), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        if reader.take(MAGIC.len())? != MAGIC {
+            return Err(DecodeError::invalid(0, "no part of a file begins like this"));
+        }
+        let offset = reader.offset();
+        let [version] = array(reader.take(1)?);
+        if version != VERSION {
+            return Err(DecodeError { offset, kind: DecodeErrorKind::Version(version) });
+        }
+        let crc = u32::from_be_bytes(array(reader.take(4)?));
+        let transfer = u64::from_be_bytes(array(reader.take(8)?));
+        let total = u64::from_be_bytes(array(reader.take(8)?));
+        let at = reader.offset();
+        let offset = u64::from_be_bytes(array(reader.take(8)?));
+        if offset > total {
+            return Err(DecodeError::invalid(at, "the part begins behind the file's end"));
+        }
+        let at = reader.offset();
+        let len = usize::from(u16::from_be_bytes(array(reader.take(2)?)));
+        if len > NAME_MAX {
+            return Err(DecodeError::invalid(at, "the name is too long"));
+        }
+        let at = reader.offset();
+        let name = std::str::from_utf8(reader.take(len)?)
+            .map_err(|_| DecodeError::invalid(at, "the name is not UTF-8"))?;
+        Ok((Self { transfer, total, offset, name }, crc))
+    }
+}
+
+/// The check, after more of the part's octets.
+#[must_use]
+pub fn crc_append(crc: u32, octets: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, octets)
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("as many octets were taken")
+}
+
+impl fmt::Display for FilePart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { transfer, total, offset, name } = self;
+        write!(f, "part of {name:?} from octet {offset} of {total}, transfer {transfer:016x}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART: FilePart<'_> = FilePart { transfer: 0xa1b2, total: 5, offset: 3, name: "log" };
+
+    #[test]
+    fn a_part_is_laid_out_as_the_table_says() {
+        let crc = crc_append(PART.crc().unwrap(), b"xy");
+        let bytes = PART.encode(crc).unwrap();
+        assert_eq!(bytes[..4], *b"SLF\x01");
+        assert_eq!(
+            bytes[8..],
+            *b"\0\0\0\0\0\0\xa1\xb2\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x03\0\x03log"
+        );
+        let all = [&bytes[8..], b"xy"].concat();
+        assert_eq!(bytes[4..8], crc32c::crc32c(&all).to_be_bytes());
+        assert_eq!(FilePart::decode(&bytes), Ok((PART, crc)));
+        assert_eq!(bytes.len(), PART.header_len());
+    }
+
+    #[test]
+    fn what_is_cut_or_wrong_is_told() {
+        let bytes = PART.encode(7).unwrap();
+        for len in 0..bytes.len() {
+            assert!(FilePart::decode(&bytes[..len]).is_err(), "{len}");
+        }
+        let with = |at: usize, octet: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = octet;
+            FilePart::decode(&bytes).unwrap_err().kind
+        };
+        assert_eq!(with(3, 2), DecodeErrorKind::Version(2));
+        assert!(matches!(with(0, b'T'), DecodeErrorKind::Invalid(_)));
+        assert!(matches!(with(31, 6), DecodeErrorKind::Invalid(_)));
+        assert!(matches!(with(32, 0xff), DecodeErrorKind::Invalid(_)));
+        assert!(matches!(with(34, 0xff), DecodeErrorKind::Invalid(_)));
+        let name = "n".repeat(NAME_MAX + 1);
+        assert!(FilePart { name: &name, ..PART }.encode(0).is_err());
+    }
+}
