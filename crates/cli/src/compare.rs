@@ -77,6 +77,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NONE|TCP|SCPS")]
     pep: Option<Pep>,
 
+    /// The hosts between the hops of a link that has several keep what they hand on: bundles, and
+    /// files by CFDP; for all other protocols they route
+    #[arg(long)]
+    relay: bool,
+
     /// Threads; one a core if left out
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -139,7 +144,9 @@ impl Args {
 
     /// Whether what was said of TCP is for any of the protocols that were named.
     fn check(&self) -> anyhow::Result<()> {
-        let is_over_tcp = |protocol: &Protocol| protocol.kind.family() == Family::OverTcp;
+        let is_over_tcp = |protocol: &Protocol| {
+            matches!(protocol.kind.family(), Family::OverTcp | Family::Bundles)
+        };
         let none = !self.protocol.is_empty() && !self.protocol.iter().any(is_over_tcp);
         let said = [
             ("--congestion", self.congestion.is_some()),
@@ -185,6 +192,7 @@ impl Args {
             tcp: self.tcp(),
             records: Some(self.records.clone()).filter(|records| !records.is_empty()),
             pep: self.pep.map(Between::from),
+            relay: self.relay,
             jobs: self.jobs.map(usize::from),
         })
     }

@@ -54,6 +54,10 @@ fn language(text: &str) -> Result<Language, String> {
             let message = "FTP is text over TCP, which this command does not put together";
             return Err(message.to_owned());
         }
+        Family::Bundles => {
+            let message = "bundles cross TCP in pieces, which this command does not put together";
+            return Err(message.to_owned());
+        }
     })
 }
 

@@ -175,7 +175,10 @@ impl Options {
             | Kind::Sftp
             | Kind::Rsync
             | Kind::RsyncDaemon
-            | Kind::Telnet => self.protocol.kind.class().into(),
+            | Kind::Telnet
+            | Kind::BpTcpcl
+            | Kind::BpTcpcl3
+            | Kind::BpUdp => self.protocol.kind.class().into(),
         }
     }
 }

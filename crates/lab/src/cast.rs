@@ -119,9 +119,7 @@ impl Cast<'_> {
             let info = topology.shared_info(&route, &shares);
             ways.push(Way::Peer { path, remote: (address, remote), link, info });
             config.set_path(entity, path);
-            if let EngineConfig::OverTcp(node) = &mut config {
-                node.set_peer(path, (address, remote), interface(link));
-            }
+            config.set_peer(path, (address, remote), interface(link));
             for behind in self.behind(name, peer_name)? {
                 config.set_path(behind, path);
             }
@@ -137,12 +135,15 @@ impl Cast<'_> {
         node: &Node,
         config: &mut EngineConfig,
     ) -> Vec<(PathId, usize, PathInfo)> {
-        let EngineConfig::OverTcp(ftp) = config else { return Vec::new() };
-        if let (Some(address), Some(port)) = (node.address, node.port) {
-            ftp.set_own(address, port);
+        if !config.has_interfaces() {
+            return Vec::new();
         }
         let links = self.scenario.links.iter().enumerate();
         let own = links.filter(|(link, _)| self.topology.ends(*link).0 == index);
+        if let (Some(address), Some(port)) = (node.address, node.port) {
+            let interfaces: Vec<_> = own.clone().map(|(link, _)| interface(link)).collect();
+            config.set_own((address, port), &interfaces);
+        }
         let info = |link: usize, mtu: u64| PathInfo {
             kind: PathKind::Datagram { mtu: usize::try_from(mtu).unwrap_or(usize::MAX) },
             ..self.topology.path_info(&[link])

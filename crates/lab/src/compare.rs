@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
 use crate::metrics::{LatencyMetrics, TransferMetrics};
-use crate::preset::Preset;
+use crate::preset::{self, Preset};
 use crate::protocol::{Carried, Family, Protocol};
 use crate::quantity::{Rate, Size, Span};
 use crate::records::Record;
@@ -27,7 +27,7 @@ use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use crate::settings::pep::{SideSettings, WanSettings};
 use crate::settings::tcp::TcpSettings;
-use crate::settings::{OverTcpSettings, PepSettings};
+use crate::settings::{BundlesSettings, OverTcpSettings, PepSettings};
 use crate::stats::{Summary, mean};
 use crate::text::SpecError;
 
@@ -56,6 +56,9 @@ pub struct Plan {
     pub records: Option<Vec<Record>>,
     /// Whether hosts stand between the ends and the link, and what they do with connections.
     pub pep: Option<Between>,
+    /// Whether the hosts between the hops of the link keep what protocols hand on that know such: bundles, and
+    /// files by CFDP's store-and-forward overlay. Otherwise, and for all others, they route.
+    pub relay: bool,
     /// Threads; `None` for one a core.
     pub jobs: Option<usize>,
 }
@@ -196,8 +199,13 @@ impl Plan {
         }
         let takes_records = matches!(protocol.kind.carries(), Carried::Records | Carried::Changes);
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
-        let tcp = self.tcp.clone().filter(|_| protocol.kind.family() == Family::OverTcp);
-        let mib = tcp.map(|tcp| OverTcpSettings::of_tcp(tcp).into());
+        let mib = self.tcp.clone().and_then(|tcp| match protocol.kind.family() {
+            Family::OverTcp => Some(OverTcpSettings::of_tcp(tcp).into()),
+            Family::Bundles => {
+                Some(BundlesSettings { tcp: Some(tcp), ..BundlesSettings::default() }.into())
+            }
+            Family::Cfdp | Family::Ltp | Family::Saratoga | Family::Norm => None,
+        });
         let ends = Node { inactivity: self.inactivity, mib, ..Node::default() };
         Scenario {
             seed,
@@ -211,7 +219,7 @@ impl Plan {
                 from: ENDS.0.to_owned(),
                 to: to.into(),
                 group: None,
-                via: Vec::new(),
+                via: self.via(protocol)?,
                 overlay: None,
                 protocol: Some(protocol.clone()),
                 tool: None,
@@ -224,6 +232,28 @@ impl Plan {
             }],
         }
         .resolved()
+    }
+
+    /// The hosts that keep what they hand on.
+    fn via(&self, protocol: &Protocol) -> Result<Vec<String>, SpecError> {
+        if !self.relay {
+            return Ok(Vec::new());
+        }
+        let count = self.link.hops.len();
+        if count < 2 {
+            let message = "the link has one hop, so there is no relay; take one with several, such as \
+                           moon-farside";
+            return Err(SpecError::invalid(message));
+        }
+        if self.receivers > 1 || self.pep.is_some() {
+            let message = "over relays there is one receiver, and no other host splits connections";
+            return Err(SpecError::invalid(message));
+        }
+        Ok(match protocol.kind.family() {
+            // A waypoint forwards no packets, and CFDP's overlay has its files reported.
+            Family::Cfdp | Family::Bundles => (1..count).map(preset::relay).collect(),
+            Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp => Vec::new(),
+        })
     }
 
     /// The ends, and the hosts between them and the link.

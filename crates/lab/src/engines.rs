@@ -1,15 +1,18 @@
 //! The engines a simulated host can run, behind one type.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
+use proto::bp::files;
 use proto::programs::Latency;
 use proto::{cfdp, ltp, norm, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
+use crate::bundles::{self, BundlesConfig, BundlesEngine};
 use crate::mib::{Class, Mib};
 use crate::over_tcp::{self, OverTcpConfig, OverTcpEngine, OverTcpIndication};
 use crate::overlay::Overlay;
@@ -18,7 +21,9 @@ use crate::quantity::Span;
 use crate::records::Record;
 use crate::settings::norm as norm_settings;
 use crate::settings::saratoga::Remotes;
-use crate::settings::{LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings, Settings};
+use crate::settings::{
+    BundlesSettings, LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings, Settings,
+};
 use crate::text::{self, SpecError};
 
 /// Any engine.
@@ -34,6 +39,8 @@ pub enum AnyEngine {
     Norm(Box<norm::Node>, BTreeMap<u64, PathId>),
     /// FTP, or a program that is modelled, over TCP.
     OverTcp(Box<OverTcpEngine>),
+    /// A bundle node.
+    Bundles(Box<BundlesEngine>),
 }
 
 /// What any engine tells its user.
@@ -49,6 +56,8 @@ pub enum AnyIndication {
     Norm(norm::Indication),
     /// What a node over TCP tells.
     OverTcp(OverTcpIndication),
+    /// What the user of a bundle node hears.
+    Bundles(Box<files::Indication>),
 }
 
 impl Engine for AnyEngine {
@@ -61,6 +70,7 @@ impl Engine for AnyEngine {
             Self::Saratoga(node, _) => node.handle_input(now, input),
             Self::Norm(node, _) => node.handle_input(now, input),
             Self::OverTcp(node) => node.handle_input(now, input),
+            Self::Bundles(node) => node.handle_input(now, input),
         }
     }
 
@@ -71,6 +81,7 @@ impl Engine for AnyEngine {
             Self::Saratoga(node, _) => node.handle_timeout(now),
             Self::Norm(node, _) => node.handle_timeout(now),
             Self::OverTcp(node) => node.handle_timeout(now),
+            Self::Bundles(node) => node.handle_timeout(now),
         }
     }
 
@@ -81,6 +92,7 @@ impl Engine for AnyEngine {
             Self::Saratoga(node, _) => node.poll_transmit(now, tx),
             Self::Norm(node, _) => node.poll_transmit(now, tx),
             Self::OverTcp(node) => node.poll_transmit(now, tx),
+            Self::Bundles(node) => node.poll_transmit(now, tx),
         }
     }
 
@@ -91,6 +103,7 @@ impl Engine for AnyEngine {
             Self::Saratoga(node, _) => node.poll_effect(),
             Self::Norm(node, _) => node.poll_effect(),
             Self::OverTcp(node) => node.poll_effect(),
+            Self::Bundles(node) => node.poll_effect(),
         }
     }
 
@@ -101,6 +114,9 @@ impl Engine for AnyEngine {
             Self::Saratoga(node, _) => node.poll_indication().map(AnyIndication::Saratoga),
             Self::Norm(node, _) => node.poll_indication().map(AnyIndication::Norm),
             Self::OverTcp(node) => node.poll_indication().map(AnyIndication::OverTcp),
+            Self::Bundles(node) => {
+                node.poll_indication().map(|told| AnyIndication::Bundles(Box::new(told)))
+            }
         }
     }
 
@@ -111,6 +127,7 @@ impl Engine for AnyEngine {
             Self::Saratoga(node, _) => node.poll_timeout(),
             Self::Norm(node, _) => node.poll_timeout(),
             Self::OverTcp(node) => node.poll_timeout(),
+            Self::Bundles(node) => node.poll_timeout(),
         }
     }
 }
@@ -128,6 +145,8 @@ pub enum EngineConfig {
     Norm(Box<NormConfig>),
     /// A node over TCP.
     OverTcp(Box<OverTcpConfig>),
+    /// A bundle node.
+    Bundles(Box<BundlesConfig>),
 }
 
 /// What a NORM node is told.
@@ -188,6 +207,7 @@ impl EngineConfig {
                 Self::Norm(Box::new(NormConfig { config, ..NormConfig::default() }))
             }
             Family::OverTcp => Self::OverTcp(Box::new(over_tcp::config(protocol)?)),
+            Family::Bundles => Self::Bundles(Box::new(bundles::config(protocol)?)),
         };
         if let Some(settings) = settings {
             config.apply(settings)?;
@@ -205,7 +225,9 @@ impl EngineConfig {
     pub fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {
         match self {
             Self::Saratoga(peer) => check_version(protocol, peer.config.version),
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Norm(_) | Self::OverTcp(_) => Ok(()),
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Norm(_) | Self::OverTcp(_) | Self::Bundles(_) => {
+                Ok(())
+            }
         }
     }
 
@@ -218,6 +240,7 @@ impl EngineConfig {
             Self::Saratoga(_) => Family::Saratoga,
             Self::Norm(_) => Family::Norm,
             Self::OverTcp(_) => Family::OverTcp,
+            Self::Bundles(_) => Family::Bundles,
         }
     }
 
@@ -235,6 +258,7 @@ impl EngineConfig {
             }
             (Settings::Norm(settings), Self::Norm(node)) => settings.apply(&mut node.config),
             (Settings::OverTcp(settings), Self::OverTcp(node)) => settings.apply(node),
+            (Settings::Bundles(settings), Self::Bundles(node)) => settings.apply(node),
             (settings, config) => {
                 // Either it is not for this protocol, or it was not known to be.
                 let settings = settings.clone().interpreted(config.family())?;
@@ -262,6 +286,7 @@ impl EngineConfig {
             }
             Self::Ltp(config) => config.engine = entity,
             Self::Saratoga(_) | Self::OverTcp(_) => {}
+            Self::Bundles(node) => node.entity = entity,
             // The highest number stands for any node.
             Self::Norm(node) => {
                 node.config.node = u32::try_from(entity).unwrap_or(0).min(u32::MAX - 1);
@@ -288,6 +313,7 @@ impl EngineConfig {
                 AnyEngine::Norm(Box::new(node), told.paths.clone())
             }
             Self::OverTcp(told) => AnyEngine::OverTcp(Box::new(told.build(rng))),
+            Self::Bundles(told) => AnyEngine::Bundles(Box::new(told.build(rng))),
         }
     }
 
@@ -300,13 +326,18 @@ impl EngineConfig {
             Self::Saratoga(peer) => SaratogaSettings::of(&peer.config, &peer.remotes).into(),
             Self::Norm(node) => NormSettings::of(&node.config).into(),
             Self::OverTcp(node) => OverTcpSettings::of(node).into(),
+            Self::Bundles(node) => BundlesSettings::of(node).into(),
         }
     }
 
     /// Says what a file is called that comes without a name of its own.
     pub fn set_file_name(&mut self, file: &str) {
         match self {
-            Self::Cfdp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::OverTcp(_) => {}
+            Self::Cfdp(_)
+            | Self::Saratoga(_)
+            | Self::Norm(_)
+            | Self::OverTcp(_)
+            | Self::Bundles(_) => {}
             Self::Ltp(config) => {
                 if let ltp::Format::Raw { name } = &mut config.format {
                     file.clone_into(name);
@@ -336,6 +367,8 @@ impl EngineConfig {
             }
             Self::Norm(node) => node.config.receiver.inactivity = Some(silence),
             Self::OverTcp(node) => node.set_inactivity(silence),
+            // Neighbours may be silent for long: what is given up is the bundle.
+            Self::Bundles(node) => node.set_lifetime(silence),
         }
     }
 
@@ -348,7 +381,7 @@ impl EngineConfig {
             Self::Saratoga(peer) => &mut peer.config.catch_up,
             Self::Norm(node) => &mut node.config.catch_up,
             // TCP's window makes up for what was not sent.
-            Self::OverTcp(_) => return,
+            Self::OverTcp(_) | Self::Bundles(_) => return,
         };
         *catch_up = least.max(*catch_up);
     }
@@ -357,7 +390,11 @@ impl EngineConfig {
     /// treat any path need not know.
     pub fn add_group(&mut self, path: PathId) {
         match self {
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::OverTcp(_) => {}
+            Self::Cfdp(_)
+            | Self::Ltp(_)
+            | Self::Saratoga(_)
+            | Self::OverTcp(_)
+            | Self::Bundles(_) => {}
             Self::Norm(node) => node.config.groups.push(path),
         }
     }
@@ -373,7 +410,8 @@ impl EngineConfig {
                 | Settings::Cfdp(_)
                 | Settings::Ltp(_)
                 | Settings::Saratoga(_)
-                | Settings::OverTcp(_),
+                | Settings::OverTcp(_)
+                | Settings::Bundles(_),
             )
             | None => norm_settings::Sender::default(),
         };
@@ -407,6 +445,40 @@ impl EngineConfig {
             Self::OverTcp(node) => {
                 node.paths.insert(entity, path);
             }
+            Self::Bundles(node) => {
+                node.paths.insert(entity, path);
+            }
+        }
+    }
+
+    /// Says where it is, where it is a node over TCP, and over which interfaces it reaches others.
+    pub(crate) fn set_own(&mut self, place: (Ipv4Addr, u16), interfaces: &[PathId]) {
+        let (address, port) = place;
+        match self {
+            Self::OverTcp(node) => node.set_own(address, port),
+            Self::Bundles(node) => {
+                node.set_own(address, port);
+                node.interfaces = interfaces.iter().copied().collect();
+            }
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => {}
+        }
+    }
+
+    /// Says where the peer of a path is, and over which interface it is reached, where it is a node over TCP.
+    pub(crate) fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
+        match self {
+            Self::OverTcp(node) => node.set_peer(path, remote, by),
+            Self::Bundles(node) => node.set_peer(path, remote, by),
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => {}
+        }
+    }
+
+    /// Whether its paths are IP interfaces.
+    pub(crate) fn has_interfaces(&self) -> bool {
+        match self {
+            Self::OverTcp(_) => true,
+            Self::Bundles(node) => !node.is_datagrams,
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => false,
         }
     }
 }
@@ -498,6 +570,7 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
         Family::Saratoga => saratoga_config(protocol).map(drop),
         Family::Norm => norm_config(protocol).map(drop),
         Family::OverTcp => over_tcp::config(protocol).map(drop),
+        Family::Bundles => bundles::config(protocol).map(drop),
     }
 }
 
@@ -546,6 +619,7 @@ impl AnyEngine {
             Self::Saratoga(node, _) => node.sessions().count(),
             Self::Norm(node, _) => node.objects().count(),
             Self::OverTcp(node) => node.under_way(),
+            Self::Bundles(node) => node.under_way(),
         }
     }
 
@@ -554,7 +628,7 @@ impl AnyEngine {
     #[must_use]
     pub fn repairs(&self) -> Option<(u64, u64)> {
         match self {
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(..) => None,
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(..) | Self::Bundles(_) => None,
             Self::Norm(node, _) => {
                 let stats = node.stats();
                 Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks))
@@ -571,6 +645,7 @@ impl AnyEngine {
             Self::Cfdp(entity) => entity.is_restored(),
             Self::Ltp(_) | Self::Norm(..) | Self::OverTcp(_) => true,
             Self::Saratoga(node, _) => node.is_restored(),
+            Self::Bundles(node) => node.agent().is_ready(),
         }
     }
 
@@ -629,6 +704,7 @@ impl AnyEngine {
                 node.send(now, request).map(|_| ()).map_err(|error| error.to_string())
             }
             Self::OverTcp(node) => node.send(now, send),
+            Self::Bundles(node) => node.send(now, send),
         }
     }
 }
@@ -736,6 +812,7 @@ impl AnyIndication {
             }),
             Self::Norm(_) => None,
             Self::OverTcp(told) => told.end(),
+            Self::Bundles(told) => bundles::end(told),
         }
     }
 
@@ -744,7 +821,9 @@ impl AnyIndication {
     pub fn latency(&self) -> Option<(&str, Latency)> {
         match self {
             Self::OverTcp(told) => told.latency(),
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Bundles(_) => {
+                None
+            }
         }
     }
 
@@ -753,7 +832,9 @@ impl AnyIndication {
     pub fn begins(&self) -> Option<&str> {
         match self {
             Self::OverTcp(told) => told.begins(),
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => None,
+            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) | Self::Bundles(_) => {
+                None
+            }
         }
     }
 }
@@ -773,115 +854,6 @@ fn reported(report: &cfdp::SfoReported) -> Option<End> {
         is_report: true,
         why: format!("{} at entity {}", report.condition, report.reporter),
     })
-}
-
-/// What a datagram is, for traces of a world where these are spoken.
-#[must_use]
-pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
-    let one = |family: &Family| match family {
-        Family::Cfdp => describe_cfdp(datagram),
-        Family::Ltp => describe_ltp(datagram),
-        Family::Saratoga => describe_saratoga(datagram),
-        Family::Norm => describe_norm(datagram),
-        Family::OverTcp => over_tcp::describe(datagram),
-    };
-    let mut known = families.iter().map(one);
-    let first = known.next().unwrap_or_else(|| ("unknown".to_owned(), None));
-    if first.0.starts_with(UNKNOWN) {
-        // Several protocols in one world: whichever can read it.
-        return known.find(|(kind, _)| !kind.starts_with(UNKNOWN)).unwrap_or(first);
-    }
-    first
-}
-
-/// How the description of something unreadable begins.
-const UNKNOWN: &str = "not ";
-
-fn describe_ltp(datagram: &[u8]) -> (String, Option<u64>) {
-    use wire::ltp::{Body, Segment};
-
-    match Segment::decode(datagram).map(|segment| segment.body) {
-        Ok(Body::Data(data)) => (data.kind.to_string(), Some(data.offset)),
-        Ok(Body::Report(report)) => ("report".to_owned(), Some(report.serial)),
-        Ok(Body::ReportAck { serial }) => ("report acknowledgement".to_owned(), Some(serial)),
-        Ok(Body::Cancel { by, .. }) => (format!("cancel by the {by}"), None),
-        Ok(Body::CancelAck { by }) => (format!("cancel by the {by} acknowledged"), None),
-        Err(error) => (format!("not LTP: {error}"), None),
-    }
-}
-
-fn describe_saratoga(datagram: &[u8]) -> (String, Option<u64>) {
-    use wire::saratoga::{Packet, v0};
-
-    match (Packet::decode(datagram), v0::Packet::decode(datagram)) {
-        (Ok(Packet::Beacon(_)), _) | (Err(_), Ok(v0::Packet::Beacon(_))) => {
-            ("BEACON".to_owned(), None)
-        }
-        (Ok(Packet::Request(request)), _) => (format!("REQUEST({})", request.kind), None),
-        (Ok(Packet::Metadata(_)), _) | (Err(_), Ok(v0::Packet::Metadata(_))) => {
-            ("METADATA".to_owned(), None)
-        }
-        (Ok(Packet::Data(data)), _) => {
-            let asks = if data.wants_status { "DATA, STATUS requested" } else { "DATA" };
-            (asks.to_owned(), Some(data.offset))
-        }
-        (Ok(Packet::Status(status)), _) => ("STATUS".to_owned(), Some(status.progress)),
-        (Err(_), Ok(v0::Packet::Request(_))) => ("REQUEST(get)".to_owned(), None),
-        (Err(_), Ok(v0::Packet::Accept(_))) => ("acceptance".to_owned(), None),
-        (Err(_), Ok(v0::Packet::Data(data))) => ("DATA".to_owned(), Some(data.offset.into())),
-        (Err(_), Ok(v0::Packet::Poll(poll))) => ("poll".to_owned(), Some(poll.offset.into())),
-        (Err(_), Ok(v0::Packet::Status(_))) => ("STATUS".to_owned(), None),
-        (Err(error), Err(_)) => (format!("not Saratoga: {error}"), None),
-    }
-}
-
-fn describe_norm(datagram: &[u8]) -> (String, Option<u64>) {
-    use wire::norm::{Ack, Body, Command, Message};
-
-    let (kind, number) = match Message::decode(datagram).map(|message| message.body) {
-        Ok(Body::Info(_)) => ("NORM_INFO", None),
-        Ok(Body::Data(data)) => {
-            // Block and symbol in one number, which grows as both do.
-            let at = u64::from(data.id.block) << 16 | u64::from(data.id.symbol);
-            ("NORM_DATA", Some(at))
-        }
-        Ok(Body::Command(command)) => match command {
-            Command::Flush { .. } => ("NORM_CMD(FLUSH)", None),
-            Command::Eot { .. } => ("NORM_CMD(EOT)", None),
-            Command::Squelch { .. } => ("NORM_CMD(SQUELCH)", None),
-            Command::Cc { sequence, .. } => ("NORM_CMD(CC)", Some(u64::from(sequence))),
-            Command::RepairAdv { .. } => ("NORM_CMD(REPAIR_ADV)", None),
-            Command::AckReq { .. } => ("NORM_CMD(ACK_REQ)", None),
-            Command::Application { .. } => ("NORM_CMD(APPLICATION)", None),
-            Command::Other { .. } => ("NORM_CMD", None),
-        },
-        Ok(Body::Nack(_)) => ("NORM_NACK", None),
-        Ok(Body::Ack(ack)) if ack.kind == Ack::CC => ("NORM_ACK(CC)", None),
-        Ok(Body::Ack(ack)) if ack.kind == Ack::FLUSH => ("NORM_ACK(FLUSH)", None),
-        Ok(Body::Ack(_)) => ("NORM_ACK", None),
-        Ok(Body::Report(_)) => ("NORM_REPORT", None),
-        Err(error) => return (format!("not NORM: {error}"), None),
-    };
-    (kind.to_owned(), number)
-}
-
-fn describe_cfdp(datagram: &[u8]) -> (String, Option<u64>) {
-    use wire::cfdp::{Body, Pdu};
-
-    match Pdu::decode(datagram) {
-        Ok(pdu) => match &pdu.body {
-            Body::FileData(data) => ("File Data".to_owned(), Some(data.offset)),
-            Body::Metadata(_) => ("Metadata".to_owned(), None),
-            Body::Eof(_) => ("EOF".to_owned(), None),
-            Body::Finished(_) => ("Finished".to_owned(), None),
-            Body::Ack(ack) => (format!("ACK({})", ack.directive), None),
-            Body::Nak(_) => ("NAK".to_owned(), None),
-            Body::Prompt(_) => ("Prompt".to_owned(), None),
-            Body::KeepAlive(_) => ("Keep Alive".to_owned(), None),
-            Body::Unknown { .. } => ("unknown directive".to_owned(), None),
-        },
-        Err(error) => (format!("not CFDP: {error}"), None),
-    }
 }
 
 /// Made-up content, the same for the same seed.

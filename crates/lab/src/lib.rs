@@ -5,9 +5,11 @@
 pub mod account;
 pub mod adapter;
 pub mod bound;
+pub mod bundles;
 mod cast;
 pub mod compare;
 pub mod contact_plan;
+pub mod describe;
 pub mod emulation;
 pub mod engines;
 pub mod gateway;

@@ -11,6 +11,7 @@ use proto::stack::{self, OverTcp};
 use proto::{ftp, tcp};
 use wire::ftp::ReadControl;
 
+use crate::bundles;
 use crate::engines::{End, Send, no_path};
 use crate::protocol::{Carried, Family, Kind, Protocol};
 use crate::records;
@@ -26,6 +27,7 @@ pub(crate) fn port(kind: Kind) -> Option<u16> {
         Some(Tool::Telnet) => Some(23),
         // That of the reference implementation, beside a server of FTP.
         None if kind.is_scps_fp() => Some(2121),
+        None if kind.family() == Family::Bundles => Some(bundles::PORT),
         None if kind.family() == Family::OverTcp => Some(21),
         None => None,
     }
@@ -101,17 +103,12 @@ impl OverTcpConfig {
 
     /// Says where this host is, and where others find its server.
     pub(crate) fn set_own(&mut self, address: Ipv4Addr, port: u16) {
-        let address = IpAddr::V4(address);
-        self.streams.addresses = vec![address];
-        self.streams.tcp.addresses = vec![address];
-        self.streams.listen = vec![SocketAddr::new(address, port)];
+        take_place(&mut self.streams, address, port);
     }
 
     /// Says where the peer of a path is, and over which interface it is reached.
-    pub(crate) fn set_peer(&mut self, path: PathId, (address, port): (Ipv4Addr, u16), by: PathId) {
-        let prefix = IpAddr::V4(address);
-        self.streams.peers.insert(path, SocketAddr::new(prefix, port));
-        self.streams.tcp.routes.push(tcp::Route { prefix, bits: 32, path: by });
+    pub(crate) fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
+        meet(&mut self.streams, path, remote, by);
     }
 
     /// Says after which silence a transfer is given up.
@@ -140,6 +137,26 @@ impl OverTcpConfig {
             requests: BTreeMap::new(),
         }
     }
+}
+
+/// Gives a host its address, and others the port to find it at.
+pub(crate) fn take_place(streams: &mut stack::Config, address: Ipv4Addr, port: u16) {
+    let address = IpAddr::V4(address);
+    streams.addresses = vec![address];
+    streams.tcp.addresses = vec![address];
+    streams.listen = vec![SocketAddr::new(address, port)];
+}
+
+/// Says where the peer of a path is, and over which interface it is reached.
+pub(crate) fn meet(
+    streams: &mut stack::Config,
+    path: PathId,
+    (address, port): (Ipv4Addr, u16),
+    by: PathId,
+) {
+    let prefix = IpAddr::V4(address);
+    streams.peers.insert(path, SocketAddr::new(prefix, port));
+    streams.tcp.routes.push(tcp::Route { prefix, bits: 32, path: by });
 }
 
 /// After so long without anything, a client of SCPS-FP tries again.

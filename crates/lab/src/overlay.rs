@@ -1,6 +1,6 @@
-//! Transfers over waypoints, which store a file and hand it on.
+//! Transfers over waypoints, which store a file, or the bundles that it is, and hand it on.
 //!
-//! A waypoint forwards no IP packets, so what lies behind it is reached through its entity alone.
+//! A waypoint forwards no IP packets, so what lies behind it is reached through its entity, or bundle node, alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::mib::{self, Mib};
 use crate::protocol::{Family, Kind};
 use crate::scenario::{Node, Scenario, Transfer};
+use crate::settings::{BundlesSettings, Settings};
 use crate::text::SpecError;
 
 /// How waypoints hand a file on.
@@ -80,11 +81,14 @@ pub(crate) fn settle(
 ) -> Result<(), SpecError> {
     for transfer in transfers.iter().filter(|transfer| !transfer.via.is_empty()) {
         let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
-        if kind.family() != Family::Cfdp {
-            return Err(SpecError::invalid(format!(
-                "waypoints hand on what comes by CFDP, not by {}",
-                kind.name()
-            )));
+        match kind.family() {
+            Family::Cfdp | Family::Bundles => {}
+            Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp => {
+                return Err(SpecError::invalid(format!(
+                    "waypoints hand on what comes by CFDP or as bundles, not by {}",
+                    kind.name()
+                )));
+            }
         }
         // Over waypoints there is one receiver.
         let Some(mut stations) = transfer.ways().next() else { continue };
@@ -116,9 +120,15 @@ fn route(
     next: &str,
 ) -> Result<(), SpecError> {
     let (to_entity, next_entity) = (entity(nodes, to), entity(nodes, next));
-    let Some(mib) = mib_of(nodes, at) else { return Ok(()) };
-    let routes = &mut mib.user_operations.get_or_insert_default().routes;
-    match routes.insert(to_entity.to_string(), next_entity) {
+    let Some(settings) = settings_of(nodes, at) else { return Ok(()) };
+    let known = match settings.bundles_mut() {
+        Some(bundles) => bundles.routes.insert(to_entity.to_string(), next_entity),
+        None => settings.cfdp_mut().and_then(|mib| {
+            let routes = &mut mib.user_operations.get_or_insert_default().routes;
+            routes.insert(to_entity.to_string(), next_entity)
+        }),
+    };
+    match known {
         Some(other) if other != next_entity => Err(SpecError::invalid(format!(
             "two ways lead from {at} to {to}: by {next}, entity {next_entity}, and by entity {other}"
         ))),
@@ -129,7 +139,8 @@ fn route(
 /// At `at`, what comes from `from` is handed on, unless the scenario says otherwise.
 fn permit(nodes: &mut BTreeMap<String, Node>, at: &str, from: &str, overlay: Option<Overlay>) {
     let from = entity(nodes, from);
-    let Some(mib) = mib_of(nodes, at) else { return };
+    // Bundle nodes hand on whatever comes.
+    let Some(mib) = settings_of(nodes, at).and_then(Settings::cfdp_mut) else { return };
     let remote = mib.remotes.entry(from.to_string()).or_default();
     let permissions: &mut mib::Permissions = remote.permissions.get_or_insert_default();
     match overlay.unwrap_or(Overlay::Sfo) {
@@ -138,7 +149,12 @@ fn permit(nodes: &mut BTreeMap<String, Node>, at: &str, from: &str, overlay: Opt
     };
 }
 
-fn mib_of<'a>(nodes: &'a mut BTreeMap<String, Node>, name: &str) -> Option<&'a mut Mib> {
-    let settings = nodes.get_mut(name)?.mib.get_or_insert_with(|| Mib::default().into());
-    settings.cfdp_mut()
+fn settings_of<'a>(nodes: &'a mut BTreeMap<String, Node>, name: &str) -> Option<&'a mut Settings> {
+    let node = nodes.get_mut(name)?;
+    let family = node.protocol.as_ref().map(|protocol| protocol.kind.family());
+    Some(node.mib.get_or_insert_with(|| match family {
+        Some(Family::Bundles) => BundlesSettings::default().into(),
+        Some(Family::Cfdp | Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp)
+        | None => Mib::default().into(),
+    }))
 }

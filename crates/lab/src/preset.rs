@@ -76,7 +76,7 @@ impl Preset {
         let node = |index: usize| match index {
             0 => near.to_owned(),
             _ if index == self.hops.len() => far.to_owned(),
-            _ => format!("relay-{index}"),
+            _ => relay(index),
         };
         let between = |spec: LinkSpec, from: usize, to: usize| LinkSpec {
             from: Some(node(from)),
@@ -107,6 +107,11 @@ impl Preset {
         }
         Ok(self)
     }
+}
+
+/// The host behind this hop of several.
+pub(crate) fn relay(hop: usize) -> String {
+    format!("relay-{hop}")
 }
 
 #[cfg(test)]

@@ -67,6 +67,12 @@ pub enum Kind {
     RsyncDaemon,
     /// Keys that are typed and come back, over TCP.
     Telnet,
+    /// Bundles over TCPCL, version 4.
+    BpTcpcl,
+    /// Bundles over TCPCL, version 3.
+    BpTcpcl3,
+    /// Bundles over UDP.
+    BpUdp,
 }
 
 /// Protocols that one engine speaks.
@@ -82,6 +88,8 @@ pub enum Family {
     Norm,
     /// The File Transfer Protocol and programs that carry files, over TCP.
     OverTcp,
+    /// The Bundle Protocol.
+    Bundles,
 }
 
 /// What crosses in a transfer.
@@ -122,6 +130,9 @@ impl Kind {
         Self::Rsync,
         Self::RsyncDaemon,
         Self::Telnet,
+        Self::BpTcpcl,
+        Self::BpTcpcl3,
+        Self::BpUdp,
     ];
 
     /// Its name on the command line.
@@ -150,6 +161,9 @@ impl Kind {
             Self::Rsync => "rsync",
             Self::RsyncDaemon => "rsync-daemon",
             Self::Telnet => "telnet",
+            Self::BpTcpcl => "bp-tcpcl",
+            Self::BpTcpcl3 => "bp-tcpcl3",
+            Self::BpUdp => "bp-udp",
         }
     }
 
@@ -173,6 +187,7 @@ impl Kind {
             | Self::Rsync
             | Self::RsyncDaemon
             | Self::Telnet => Family::OverTcp,
+            Self::BpTcpcl | Self::BpTcpcl3 | Self::BpUdp => Family::Bundles,
         }
     }
 
@@ -203,9 +218,11 @@ impl Kind {
             | Self::Sftp
             | Self::Rsync
             | Self::RsyncDaemon
-            | Self::Telnet => Red::All,
+            | Self::Telnet
+            | Self::BpTcpcl
+            | Self::BpTcpcl3 => Red::All,
             Self::Ltp1kRed => Red::Prefix(1000),
-            Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind => Red::None,
+            Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind | Self::BpUdp => Red::None,
         }
     }
 
@@ -230,8 +247,12 @@ impl Kind {
             | Self::Sftp
             | Self::Rsync
             | Self::RsyncDaemon
-            | Self::Telnet => true,
-            Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed | Self::SaratogaBlind => false,
+            | Self::Telnet
+            | Self::BpTcpcl
+            | Self::BpTcpcl3 => true,
+            Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed | Self::SaratogaBlind | Self::BpUdp => {
+                false
+            }
         }
     }
 
@@ -265,7 +286,10 @@ impl Kind {
             | Self::Sftp
             | Self::Rsync
             | Self::RsyncDaemon
-            | Self::Telnet => false,
+            | Self::Telnet
+            | Self::BpTcpcl
+            | Self::BpTcpcl3
+            | Self::BpUdp => false,
         }
     }
 
@@ -294,7 +318,10 @@ impl Kind {
             | Self::ScpsFpGet
             | Self::ScpsFpRead
             | Self::ScpsFpUpdate
-            | Self::ScpsFpCopy => None,
+            | Self::ScpsFpCopy
+            | Self::BpTcpcl
+            | Self::BpTcpcl3
+            | Self::BpUdp => None,
         }
     }
 
@@ -333,7 +360,10 @@ impl Kind {
             | Self::Sftp
             | Self::Rsync
             | Self::RsyncDaemon
-            | Self::Telnet => Carried::File,
+            | Self::Telnet
+            | Self::BpTcpcl
+            | Self::BpTcpcl3
+            | Self::BpUdp => Carried::File,
             Self::ScpsFpRead => Carried::Records,
             Self::ScpsFpUpdate => Carried::Changes,
             Self::ScpsFpCopy => Carried::Copy,

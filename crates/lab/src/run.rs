@@ -12,6 +12,7 @@ use serde::Serialize;
 use sim::{Action, HostConfig, HostId, Limit, LinkId, Outcome, TraceRow, World};
 use thiserror::Error;
 
+use crate::bundles::BundleMetrics;
 use crate::cast::{self, Part, Way, unresolved};
 use crate::engines::{AnyEngine, AnyIndication};
 use crate::link_spec::time;
@@ -50,6 +51,9 @@ pub struct Run {
     /// What gateways did that split connections, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub gateways: BTreeMap<String, GatewayMetrics>,
+    /// What bundle nodes did since they last began, by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub bundle_nodes: BTreeMap<String, BundleMetrics>,
     /// Transfers that engines still had under way at the end, by their nodes; none of a world that
     /// came to rest.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -197,6 +201,7 @@ pub fn run_unless(
         transfers,
         links: seen.links(scenario),
         gateways: stage.gateways(),
+        bundle_nodes: stage.bundle_nodes(),
         under_way: stage.under_way(),
     })
 }
@@ -351,7 +356,7 @@ impl<'a> Stage<'a> {
         let spoken = scenario.nodes.values().filter_map(|node| node.protocol.as_ref());
         let families: BTreeSet<_> = spoken.map(|protocol| protocol.kind.family()).collect();
         let families: Vec<_> = families.into_iter().collect();
-        let describe = move |datagram: &[u8]| crate::engines::describe(&families, datagram);
+        let describe = move |datagram: &[u8]| crate::describe::describe(&families, datagram);
         self.world.trace(describe, move |row| {
             lines.lock().unwrap_or_else(PoisonError::into_inner).line(row);
         });
@@ -431,6 +436,21 @@ impl<'a> Stage<'a> {
         let of = |host: &HostId| {
             let gateway = self.world.engine(*host)?.gateway()?;
             Some((self.world.host_name(*host).to_owned(), gateway.metrics()))
+        };
+        self.hosts.iter().filter_map(of).collect()
+    }
+
+    /// What bundle nodes did, by the names of their nodes.
+    fn bundle_nodes(&self) -> BTreeMap<String, BundleMetrics> {
+        let of = |host: &HostId| match self.world.engine(*host)?.engine()? {
+            AnyEngine::Bundles(node) => {
+                Some((self.world.host_name(*host).to_owned(), node.metrics()))
+            }
+            AnyEngine::Cfdp(_)
+            | AnyEngine::Ltp(_)
+            | AnyEngine::Saratoga(..)
+            | AnyEngine::Norm(..)
+            | AnyEngine::OverTcp(_) => None,
         };
         self.hosts.iter().filter_map(of).collect()
     }

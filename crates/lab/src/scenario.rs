@@ -14,7 +14,7 @@ use crate::link_spec::LinkSpec;
 use crate::mib::Class;
 use crate::overlay::{self, Overlay};
 use crate::preset::Preset;
-use crate::protocol::{Carried, Kind, Protocol};
+use crate::protocol::{Carried, Family, Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
 use crate::records::{self, Files, Record};
 use crate::settings::{PepSettings, Settings};
@@ -91,7 +91,7 @@ pub struct Node {
     /// Its address; 10.0.0.1 and on, in order of the names, if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
-    /// Its UDP port, 2501 and on if left out; of FTP, its server's TCP port, 21 if left out.
+    /// Its UDP port, 2501 and on if left out; of FTP, its server's TCP port, 21 if left out; of a bundle node 4556.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Its CFDP entity number; 1 and on if left out.
@@ -384,7 +384,10 @@ impl Scenario {
             | Kind::Sftp
             | Kind::Rsync
             | Kind::RsyncDaemon
-            | Kind::Telnet => kind.class(),
+            | Kind::Telnet
+            | Kind::BpTcpcl
+            | Kind::BpTcpcl3
+            | Kind::BpUdp => kind.class(),
         }
     }
 
@@ -502,8 +505,12 @@ impl Scenario {
                     "transfers[{index}]: an `overlay` needs waypoints; name them with `via`"
                 )));
             }
-        } else {
+        } else if protocol.kind.family() != Family::Bundles {
             transfer.overlay.get_or_insert(Overlay::Sfo);
+        } else if transfer.overlay.is_some() {
+            return Err(SpecError::invalid(format!(
+                "transfers[{index}]: an `overlay` is of CFDP; bundles need none"
+            )));
         }
         let profile = transfer.overlay.and_then(Overlay::profile).map(str::to_owned);
         let protocol = Protocol { profile: protocol.profile.or(profile), ..protocol };
@@ -573,7 +580,9 @@ impl Scenario {
             for station in stations.into_iter().filter(|_| transfer.tool.is_none()) {
                 let settings = |protocol: &Protocol| {
                     let Protocol { kind, profile } = protocol;
-                    (kind.family(), kind.program(), kind.is_scps_fp(), profile.clone())
+                    // A bundle node has one layer.
+                    let layer = Some(*kind).filter(|kind| kind.family() == Family::Bundles);
+                    (kind.family(), layer, kind.program(), kind.is_scps_fp(), profile.clone())
                 };
                 let spoken = self.nodes[station].protocol.as_ref().map(settings);
                 let asked = transfer.protocol.as_ref().map(settings);

@@ -108,6 +108,7 @@ fn plan(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> Plan {
         tcp: None,
         records: None,
         pep: None,
+        relay: false,
         jobs: None,
     }
 }

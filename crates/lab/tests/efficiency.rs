@@ -34,6 +34,7 @@ fn plan(link: &str, per: f64, runs: u32) -> Plan {
         tcp: None,
         records: None,
         pep: None,
+        relay: false,
         jobs: None,
     }
 }

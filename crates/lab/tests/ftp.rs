@@ -327,6 +327,7 @@ fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
         tcp: Some(tcp),
         records: None,
         pep: None,
+        relay: false,
         jobs: None,
     };
     for protocol in &plan.protocols {

@@ -268,6 +268,7 @@ fn a_hundred_receivers_cost_little_more_than_one() {
             tcp: None,
             records: None,
             pep: None,
+            relay: false,
             jobs: None,
         };
         let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().unwrap();

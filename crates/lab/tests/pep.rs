@@ -36,6 +36,7 @@ fn row(pep: Option<Between>, protocol: &str, link: Preset, octets: u64) -> Row {
         tcp: None,
         records: None,
         pep,
+        relay: false,
         jobs: None,
     };
     let mut rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
@@ -247,6 +248,7 @@ fn several_receivers_have_no_gateways() {
         tcp: None,
         records: None,
         pep: Some(Between::Tcp),
+        relay: false,
         jobs: None,
     };
     let error = plan.scenario(&plan.protocols[0], 1).unwrap_err().to_string();

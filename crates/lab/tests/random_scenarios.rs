@@ -85,7 +85,7 @@ fn link(rng: &mut Rng) -> LinkSpec {
 fn passable(link: &LinkSpec, family: Family) -> bool {
     link.burst.is_none_or(|burst| burst.to_good.value() >= 0.3)
         && link.drop.as_ref().is_none_or(|drop| drop.len() <= 4)
-        && (family != Family::OverTcp || passable_for_tcp(link))
+        && (!matches!(family, Family::OverTcp | Family::Bundles) || passable_for_tcp(link))
 }
 
 /// Whether TCP's timers and FTP's patience bear with a link: it is given up where light takes long, or
@@ -203,6 +203,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
         }
         Family::Norm => Some(norm_settings(rng).into()),
         Family::OverTcp => Some(ftp_settings(rng).into()),
+        Family::Bundles => None,
     }
 }
 
@@ -277,6 +278,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
         Family::Saratoga => ("saratoga-blind", &["saratoga", "saratoga-get"]),
         Family::Norm => ("norm-fec", &["norm", "norm-fec"]),
         Family::OverTcp => ("ftp", &["ftp"]),
+        Family::Bundles => ("bp-tcpcl", &["bp-tcpcl"]),
     };
     let class =
         if rng.chance(0.15) { once } else { reliable[rng.below(reliable.len() as u64) as usize] };
@@ -354,7 +356,9 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     let profile = match family {
         Family::Cfdp | Family::Ltp => "",
         Family::Norm => ["", "/cc", "/nrl-2011"][rng.below(3) as usize],
-        Family::OverTcp => ["", "/reno", "/vegas", "/bbr", "/linux-2.2"][rng.below(5) as usize],
+        Family::OverTcp | Family::Bundles => {
+            ["", "/reno", "/vegas", "/bbr", "/linux-2.2"][rng.below(5) as usize]
+        }
         Family::Saratoga => ["", "/deferred", "/sha1", "/tfrc"][rng.below(4) as usize],
     };
     gentle &= profile != "/nrl-2011";
@@ -566,6 +570,11 @@ fn random_worlds_end_well_by_saratoga() {
 #[test]
 fn random_worlds_end_well_by_ftp() {
     random_worlds_end_well(&|seed| world(seed, Family::OverTcp));
+}
+
+#[test]
+fn random_worlds_end_well_by_bundles() {
+    random_worlds_end_well(&|seed| world(seed, Family::Bundles));
 }
 
 #[test]

@@ -122,6 +122,7 @@ fn plan(protocols: &[&str], receivers: u32, per: f64) -> Plan {
         tcp: None,
         records: None,
         pep: None,
+        relay: false,
         jobs: Some(2),
     }
 }

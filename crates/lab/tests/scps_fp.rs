@@ -134,6 +134,7 @@ fn a_comparison_has_records_for_those_that_take_them() {
         tcp: None,
         records: Some(vec!["0-999".parse().unwrap()]),
         pep: None,
+        relay: false,
         jobs: None,
     };
     let rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();

@@ -193,7 +193,7 @@ impl Args {
         }
         for protocol in &self.protocol {
             let name = protocol.to_string();
-            if protocol.kind.family() == Family::OverTcp {
+            if matches!(protocol.kind.family(), Family::OverTcp | Family::Bundles) {
                 let kind = protocol.kind.name();
                 let instead = match adapters.find(kind) {
                     Ok(_) => format!("; here, use --tool {kind}"),
@@ -370,6 +370,7 @@ impl Plan<'_> {
             tcp: None,
             records: None,
             pep: None,
+            relay: false,
             jobs: None,
         };
         let mut scenario = plan.scenario(protocol, seed)?;

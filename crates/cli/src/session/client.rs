@@ -343,7 +343,8 @@ impl Client {
                 AnyEngine::Ltp(_)
                 | AnyEngine::Norm(..)
                 | AnyEngine::Cfdp(_)
-                | AnyEngine::OverTcp(_),
+                | AnyEngine::OverTcp(_)
+                | AnyEngine::Bundles(_),
                 _,
             ) => {
                 anyhow::bail!("{} can only send", self.options.protocol)

@@ -29,7 +29,8 @@ pub(super) fn leave(
         AnyEngine::Ltp(_)
         | AnyEngine::Saratoga(..)
         | AnyEngine::Cfdp(_)
-        | AnyEngine::OverTcp(_) => false,
+        | AnyEngine::OverTcp(_)
+        | AnyEngine::Bundles(_) => false,
     };
     if id.is_none() && !is_told {
         return Ok(());

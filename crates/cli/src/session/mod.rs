@@ -106,7 +106,9 @@ fn notice(indication: AnyIndication) -> Notice {
         AnyIndication::Saratoga(indication) => of_saratoga(indication),
         AnyIndication::Norm(indication) => of_norm(indication),
         // CFDP has commands of its own, and FTP none.
-        AnyIndication::Cfdp(_) | AnyIndication::OverTcp(_) => Notice::Nothing,
+        AnyIndication::Cfdp(_) | AnyIndication::OverTcp(_) | AnyIndication::Bundles(_) => {
+            Notice::Nothing
+        }
     }
 }
 
@@ -243,7 +245,7 @@ fn under_way(engine: &AnyEngine) -> Vec<Progress> {
             };
             node.objects().map(progress).collect()
         }
-        AnyEngine::Cfdp(_) | AnyEngine::OverTcp(_) => Vec::new(),
+        AnyEngine::Cfdp(_) | AnyEngine::OverTcp(_) | AnyEngine::Bundles(_) => Vec::new(),
     }
 }
 
@@ -257,7 +259,7 @@ fn counts(engine: &AnyEngine) -> Option<(u64, u64)> {
         AnyEngine::Norm(node, _) => {
             Some((node.stats().sent.total(), node.stats().received.total()))
         }
-        AnyEngine::Cfdp(_) | AnyEngine::OverTcp(_) => None,
+        AnyEngine::Cfdp(_) | AnyEngine::OverTcp(_) | AnyEngine::Bundles(_) => None,
     }
 }
 
@@ -273,7 +275,8 @@ fn cancel(engine: &mut AnyEngine, now: Time, id: Id) {
             | AnyEngine::Saratoga(..)
             | AnyEngine::Norm(..)
             | AnyEngine::Cfdp(_)
-            | AnyEngine::OverTcp(_),
+            | AnyEngine::OverTcp(_)
+            | AnyEngine::Bundles(_),
             _,
         ) => {}
     }
@@ -336,7 +339,7 @@ fn settings(
             node.config.node = 0;
         }
         EngineConfig::Cfdp(_) => {}
-        EngineConfig::OverTcp(_) => {
+        EngineConfig::OverTcp(_) | EngineConfig::Bundles(_) => {
             anyhow::bail!("{protocol} runs in the simulator: slowlight sim and slowlight compare")
         }
     }
@@ -374,7 +377,7 @@ fn settings(
             node.config.sender.congestion_control |= !is_paced;
             rate
         }
-        EngineConfig::Cfdp(_) | EngineConfig::OverTcp(_) => None,
+        EngineConfig::Cfdp(_) | EngineConfig::OverTcp(_) | EngineConfig::Bundles(_) => None,
     };
     config.check(&protocol).map_err(|error| within(options, error.into()))?;
     let info = PathInfo {
@@ -414,7 +417,8 @@ fn number(config: &EngineConfig) -> Option<u64> {
         EngineConfig::Saratoga(_)
         | EngineConfig::Norm(_)
         | EngineConfig::Cfdp(_)
-        | EngineConfig::OverTcp(_) => None,
+        | EngineConfig::OverTcp(_)
+        | EngineConfig::Bundles(_) => None,
     }
 }
 
@@ -424,7 +428,7 @@ fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
         Family::Ltp => "ltp-",
         Family::Saratoga => "sar-",
         Family::Norm => "norm-",
-        Family::Cfdp | Family::OverTcp => return Ok(()),
+        Family::Cfdp | Family::OverTcp | Family::Bundles => return Ok(()),
     };
     let swept = store.sweep(prefix, "")?;
     if swept > 0 {

@@ -3,6 +3,7 @@
 
 mod hdtn;
 mod ion;
+pub mod orbits;
 mod own;
 #[cfg(test)]
 mod tests;

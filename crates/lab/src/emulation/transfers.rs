@@ -128,7 +128,8 @@ pub fn refuse_streams(scenario: &Scenario) -> Result<(), SpecError> {
     }
     let is_stream = |transfer: &Transfer| {
         let family = transfer.protocol.as_ref().map(|protocol| protocol.kind.family());
-        transfer.tool.is_none() && family == Some(Family::OverTcp)
+        let is_stream = matches!(family, Some(Family::OverTcp | Family::Bundles));
+        transfer.tool.is_none() && is_stream
     };
     let Some(index) = scenario.transfers.iter().position(is_stream) else { return Ok(()) };
     Err(SpecError::invalid(format!(
@@ -235,6 +236,7 @@ fn carry_out(
         transfers: in_order(scenario, by_engines, by_tools),
         links: seen.links(scenario),
         gateways: BTreeMap::new(),
+        bundle_nodes: BTreeMap::new(),
         under_way: under_way.filter(|(_, count)| *count > 0).collect(),
     })
 }

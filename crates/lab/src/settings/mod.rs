@@ -3,6 +3,7 @@
 //! One file or table is for one protocol, and does not say which: whoever reads it knows. In a
 //! scenario that is so once all of it is read, so a table may wait there to be interpreted.
 
+pub mod bundles;
 pub(crate) mod form;
 mod keys;
 pub mod ltp;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use self::bundles::BundlesSettings;
 pub use self::form::{Bits, Code, End, Estimate, FileSum, Switch, Version};
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::ltp::LtpSettings;
@@ -49,6 +51,8 @@ pub enum Settings {
     Norm(Box<NormSettings>),
     /// The settings of a node over TCP: FTP, or a program that is modelled.
     OverTcp(Box<OverTcpSettings>),
+    /// The settings of a bundle node.
+    Bundles(Box<BundlesSettings>),
 }
 
 /// A table whose protocol is not known yet.
@@ -92,6 +96,7 @@ impl Settings {
             Family::Saratoga => Self::Saratoga(text::parse_at(text, origin, keys)?),
             Family::Norm => Self::Norm(text::parse_at(text, origin, keys)?),
             Family::OverTcp => Self::OverTcp(text::parse_at(text, origin, keys)?),
+            Family::Bundles => Self::Bundles(text::parse_at(text, origin, keys)?),
         })
     }
 
@@ -109,16 +114,19 @@ impl Settings {
             }
             (Self::Unread(Unread(table)), Family::Norm) => Ok(Self::Norm(interpret(table)?)),
             (Self::Unread(Unread(table)), Family::OverTcp) => Ok(Self::OverTcp(interpret(table)?)),
+            (Self::Unread(Unread(table)), Family::Bundles) => Ok(Self::Bundles(interpret(table)?)),
             (settings @ Self::Cfdp(_), Family::Cfdp)
             | (settings @ Self::Ltp(_), Family::Ltp)
             | (settings @ Self::Saratoga(_), Family::Saratoga)
             | (settings @ Self::Norm(_), Family::Norm)
-            | (settings @ Self::OverTcp(_), Family::OverTcp) => Ok(settings),
+            | (settings @ Self::OverTcp(_), Family::OverTcp)
+            | (settings @ Self::Bundles(_), Family::Bundles) => Ok(settings),
             (Self::Cfdp(_), _) => Err(foreign("CFDP")),
             (Self::Ltp(_), _) => Err(foreign("LTP")),
             (Self::Saratoga(_), _) => Err(foreign("Saratoga")),
             (Self::Norm(_), _) => Err(foreign("NORM")),
             (Self::OverTcp(_), _) => Err(foreign("FTP and programs over TCP")),
+            (Self::Bundles(_), _) => Err(foreign("bundle nodes")),
         }
     }
 
@@ -140,7 +148,8 @@ impl Settings {
             | Self::Ltp(_)
             | Self::Saratoga(_)
             | Self::Norm(_)
-            | Self::OverTcp(_) => None,
+            | Self::OverTcp(_)
+            | Self::Bundles(_) => None,
         }
     }
 
@@ -152,6 +161,20 @@ impl Settings {
             | Self::Ltp(_)
             | Self::Saratoga(_)
             | Self::Norm(_)
+            | Self::OverTcp(_)
+            | Self::Bundles(_) => None,
+        }
+    }
+
+    /// The settings of a bundle node, if they are such, to change them.
+    pub fn bundles_mut(&mut self) -> Option<&mut BundlesSettings> {
+        match self {
+            Self::Bundles(settings) => Some(settings),
+            Self::Unread(_)
+            | Self::Cfdp(_)
+            | Self::Ltp(_)
+            | Self::Saratoga(_)
+            | Self::Norm(_)
             | Self::OverTcp(_) => None,
         }
     }
@@ -160,6 +183,7 @@ impl Settings {
     pub(crate) fn place(&mut self, folder: &Path) {
         match self {
             Self::Ltp(settings) => settings.place(folder),
+            Self::Bundles(settings) => settings.place(folder),
             Self::Unread(_)
             | Self::Cfdp(_)
             | Self::Saratoga(_)
@@ -201,6 +225,12 @@ impl From<NormSettings> for Settings {
     }
 }
 
+impl From<BundlesSettings> for Settings {
+    fn from(settings: BundlesSettings) -> Self {
+        Self::Bundles(Box::new(settings))
+    }
+}
+
 impl From<OverTcpSettings> for Settings {
     fn from(settings: OverTcpSettings) -> Self {
         Self::OverTcp(Box::new(settings))
@@ -216,6 +246,7 @@ impl Serialize for Settings {
             Self::Saratoga(settings) => settings.serialize(serializer),
             Self::Norm(settings) => settings.serialize(serializer),
             Self::OverTcp(settings) => settings.serialize(serializer),
+            Self::Bundles(settings) => settings.serialize(serializer),
         }
     }
 }

@@ -305,6 +305,7 @@ fn refused(family: Family, text: &str) -> String {
             Family::Saratoga => "saratoga",
             Family::Norm => "norm",
             Family::OverTcp => "ftp",
+            Family::Bundles => "bp-tcpcl",
         };
         crate::engines::EngineConfig::new(&name.parse().unwrap(), 1, Some(&settings))
     });
@@ -346,6 +347,16 @@ fn mistakes_are_named() {
         (Family::Saratoga, "checksum = \"mdd5\"", "did you mean `md5`?"),
         (Family::Saratoga, "[permissions]\nputs = true", "did you mean `put`?"),
         (Family::Saratoga, "[journal]\nbyte = \"1 MB\"", "did you mean `bytes`?"),
+        (Family::Bundles, "bundle_sise = \"1 kB\"", "did you mean `bundle_size`?"),
+        (Family::Bundles, "bundle_size = \"0 B\"", "bundle_size is 0 B"),
+        (Family::Bundles, "hop_limit = 0", "hop_limit is 0"),
+        (Family::Bundles, "version = 5", "version 6 or 7"),
+        (Family::Bundles, "custody = true", "version = 6"),
+        (Family::Bundles, "[routes]\nmoon = 2", "a node is called by its number"),
+        (Family::Bundles, "contact_plan = \"plan.txt\"", "ends in .toml, .json or .ionrc"),
+        (Family::Bundles, "contact_plan = \"/nowhere/plan.toml\"", "cannot read"),
+        (Family::Bundles, "tcpcl = { keepalive = \"500 ms\" }", "whole seconds from 1"),
+        (Family::Bundles, "store = { bundles = 0 }", "store.bundles is 0"),
         (Family::Cfdp, "[default]\nack_timr = \"1 s\"", "did you mean `ack_timer`?"),
     ];
     for (family, text, expected) in cases {

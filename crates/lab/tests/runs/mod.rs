@@ -33,6 +33,7 @@ pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
         tcp: None,
         records: None,
         pep: None,
+        relay: false,
         jobs: None,
     };
     let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
@@ -75,9 +76,13 @@ impl Shared {
         sent.filter(|datagram| datagram.udp.source == port).count()
     }
 
+    /// The capture.
+    pub(crate) fn octets(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+
     /// The packets of the capture.
     pub(crate) fn records(&self) -> Vec<Record> {
-        let octets = self.0.lock().unwrap().clone();
-        pcap::Reader::new(Cursor::new(octets)).unwrap().map(Result::unwrap).collect()
+        pcap::Reader::new(Cursor::new(self.octets())).unwrap().map(Result::unwrap).collect()
     }
 }

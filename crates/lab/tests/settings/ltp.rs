@@ -169,7 +169,8 @@ fn units_share_a_block_as_long_and_as_large_as_said() {
         AnyEngine::Cfdp(_)
         | AnyEngine::Saratoga(..)
         | AnyEngine::Norm(..)
-        | AnyEngine::OverTcp(_) => {
+        | AnyEngine::OverTcp(_)
+        | AnyEngine::Bundles(_) => {
             panic!("it is of LTP")
         }
     };

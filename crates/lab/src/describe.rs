@@ -1,0 +1,113 @@
+//! What packets are, for traces.
+
+use crate::over_tcp;
+use crate::protocol::Family;
+
+/// What a datagram is, for traces of a world where these are spoken.
+#[must_use]
+pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
+    let one = |family: &Family| match family {
+        Family::Cfdp => describe_cfdp(datagram),
+        Family::Ltp => describe_ltp(datagram),
+        Family::Saratoga => describe_saratoga(datagram),
+        Family::Norm => describe_norm(datagram),
+        Family::OverTcp | Family::Bundles => over_tcp::describe(datagram),
+    };
+    let mut known = families.iter().map(one);
+    let first = known.next().unwrap_or_else(|| ("unknown".to_owned(), None));
+    if first.0.starts_with(UNKNOWN) {
+        // Several protocols in one world: whichever can read it.
+        return known.find(|(kind, _)| !kind.starts_with(UNKNOWN)).unwrap_or(first);
+    }
+    first
+}
+
+/// How the description of something unreadable begins.
+const UNKNOWN: &str = "not ";
+
+fn describe_ltp(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::ltp::{Body, Segment};
+
+    match Segment::decode(datagram).map(|segment| segment.body) {
+        Ok(Body::Data(data)) => (data.kind.to_string(), Some(data.offset)),
+        Ok(Body::Report(report)) => ("report".to_owned(), Some(report.serial)),
+        Ok(Body::ReportAck { serial }) => ("report acknowledgement".to_owned(), Some(serial)),
+        Ok(Body::Cancel { by, .. }) => (format!("cancel by the {by}"), None),
+        Ok(Body::CancelAck { by }) => (format!("cancel by the {by} acknowledged"), None),
+        Err(error) => (format!("not LTP: {error}"), None),
+    }
+}
+
+fn describe_saratoga(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::saratoga::{Packet, v0};
+
+    match (Packet::decode(datagram), v0::Packet::decode(datagram)) {
+        (Ok(Packet::Beacon(_)), _) | (Err(_), Ok(v0::Packet::Beacon(_))) => {
+            ("BEACON".to_owned(), None)
+        }
+        (Ok(Packet::Request(request)), _) => (format!("REQUEST({})", request.kind), None),
+        (Ok(Packet::Metadata(_)), _) | (Err(_), Ok(v0::Packet::Metadata(_))) => {
+            ("METADATA".to_owned(), None)
+        }
+        (Ok(Packet::Data(data)), _) => {
+            let asks = if data.wants_status { "DATA, STATUS requested" } else { "DATA" };
+            (asks.to_owned(), Some(data.offset))
+        }
+        (Ok(Packet::Status(status)), _) => ("STATUS".to_owned(), Some(status.progress)),
+        (Err(_), Ok(v0::Packet::Request(_))) => ("REQUEST(get)".to_owned(), None),
+        (Err(_), Ok(v0::Packet::Accept(_))) => ("acceptance".to_owned(), None),
+        (Err(_), Ok(v0::Packet::Data(data))) => ("DATA".to_owned(), Some(data.offset.into())),
+        (Err(_), Ok(v0::Packet::Poll(poll))) => ("poll".to_owned(), Some(poll.offset.into())),
+        (Err(_), Ok(v0::Packet::Status(_))) => ("STATUS".to_owned(), None),
+        (Err(error), Err(_)) => (format!("not Saratoga: {error}"), None),
+    }
+}
+
+fn describe_norm(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::norm::{Ack, Body, Command, Message};
+
+    let (kind, number) = match Message::decode(datagram).map(|message| message.body) {
+        Ok(Body::Info(_)) => ("NORM_INFO", None),
+        Ok(Body::Data(data)) => {
+            // Block and symbol in one number, which grows as both do.
+            let at = u64::from(data.id.block) << 16 | u64::from(data.id.symbol);
+            ("NORM_DATA", Some(at))
+        }
+        Ok(Body::Command(command)) => match command {
+            Command::Flush { .. } => ("NORM_CMD(FLUSH)", None),
+            Command::Eot { .. } => ("NORM_CMD(EOT)", None),
+            Command::Squelch { .. } => ("NORM_CMD(SQUELCH)", None),
+            Command::Cc { sequence, .. } => ("NORM_CMD(CC)", Some(u64::from(sequence))),
+            Command::RepairAdv { .. } => ("NORM_CMD(REPAIR_ADV)", None),
+            Command::AckReq { .. } => ("NORM_CMD(ACK_REQ)", None),
+            Command::Application { .. } => ("NORM_CMD(APPLICATION)", None),
+            Command::Other { .. } => ("NORM_CMD", None),
+        },
+        Ok(Body::Nack(_)) => ("NORM_NACK", None),
+        Ok(Body::Ack(ack)) if ack.kind == Ack::CC => ("NORM_ACK(CC)", None),
+        Ok(Body::Ack(ack)) if ack.kind == Ack::FLUSH => ("NORM_ACK(FLUSH)", None),
+        Ok(Body::Ack(_)) => ("NORM_ACK", None),
+        Ok(Body::Report(_)) => ("NORM_REPORT", None),
+        Err(error) => return (format!("not NORM: {error}"), None),
+    };
+    (kind.to_owned(), number)
+}
+
+fn describe_cfdp(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::cfdp::{Body, Pdu};
+
+    match Pdu::decode(datagram) {
+        Ok(pdu) => match &pdu.body {
+            Body::FileData(data) => ("File Data".to_owned(), Some(data.offset)),
+            Body::Metadata(_) => ("Metadata".to_owned(), None),
+            Body::Eof(_) => ("EOF".to_owned(), None),
+            Body::Finished(_) => ("Finished".to_owned(), None),
+            Body::Ack(ack) => (format!("ACK({})", ack.directive), None),
+            Body::Nak(_) => ("NAK".to_owned(), None),
+            Body::Prompt(_) => ("Prompt".to_owned(), None),
+            Body::KeepAlive(_) => ("Keep Alive".to_owned(), None),
+            Body::Unknown { .. } => ("unknown directive".to_owned(), None),
+        },
+        Err(error) => (format!("not CFDP: {error}"), None),
+    }
+}

@@ -1,0 +1,223 @@
+//! Files as bundles, over one hop and over relays.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "runs/mod.rs"]
+#[expect(dead_code, reason = "other tests compare many runs")]
+mod runs;
+
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use lab::compare::{Plan, compare};
+use lab::preset::Preset;
+use lab::run::{self, Recorders, Run};
+use lab::scenario::Scenario;
+use slowlight_lab as lab;
+
+/// A chain of nodes that are called by letters: links of 1 Mbit/s and 100 ms.
+fn chain(nodes: &str, link: &str, more: &str) -> String {
+    let names: Vec<String> = nodes.chars().map(String::from).collect();
+    let mut text = format!("seed = 3\n{more}\n");
+    for pair in names.windows(2) {
+        for (from, to) in [(&pair[0], &pair[1]), (&pair[1], &pair[0])] {
+            text += &format!(
+                "[[links]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"1 Mbit/s\"\n\
+                 delay = \"100 ms\"\n{link}\n"
+            );
+        }
+    }
+    text
+}
+
+fn transfer(way: &str, more: &str) -> String {
+    let names: Vec<String> = way.chars().map(|name| format!("\"{name}\"")).collect();
+    let (first, last) = (&names[0], &names[names.len() - 1]);
+    let via = names[1..names.len() - 1].join(", ");
+    format!(
+        "[[transfers]]\nfrom = {first}\nto = {last}\nvia = [{via}]\nprotocol = \"bp-tcpcl\"\n{more}\n"
+    )
+}
+
+fn play(text: &str) -> Run {
+    let scenario = Scenario::parse(text, "world.toml").unwrap().resolved().unwrap();
+    let contents = run::contents(&scenario).unwrap();
+    run::run(&scenario, &contents, Recorders::default()).unwrap()
+}
+
+#[test]
+fn a_file_is_a_bundle_or_several() {
+    let mut times = Vec::new();
+    for (size, settings) in [
+        ("300 kB", ""),
+        ("300 kB", "nodes.a.mib.bundle_size = \"10 kB\""),
+        ("300 kB", "nodes.a.mib.bundle_size = \"301 B\""),
+        ("0 B", ""),
+        ("1 B", "nodes.a.mib.bundle_size = \"1 B\""),
+    ] {
+        let text = chain("ab", "", settings) + &transfer("ab", &format!("size = \"{size}\""));
+        let run = play(&text);
+        assert!(run.succeeded(), "{size} {settings}: {run:#?}");
+        let it = &run.transfers[0];
+        assert!(it.verified && !it.wrong_success);
+        // The report takes at least the way of light back.
+        assert!(it.confirmed_s.unwrap() > it.delivered_s.unwrap() + 0.1);
+        times.push(it.delivered_s.unwrap());
+    }
+    // 300 kB at 1 Mbit/s are 2.4 s; TCP's and TCPCL's greetings take two round trips and a half before.
+    assert!((2.9..5.0).contains(&times[0]), "{times:?}");
+    assert!((2.9..5.0).contains(&times[1]), "{times:?}");
+    assert!(times[3] < 1.5, "{times:?}");
+}
+
+#[test]
+fn relays_store_and_forward() {
+    let text = chain("abcd", "per = \"1e-2\"", "") + &transfer("abcd", "size = \"300 kB\"");
+    let run = play(&text);
+    assert!(run.succeeded(), "{run:#?}");
+    let delivered = run.transfers[0].delivered_s.unwrap();
+    // Each relay has all of the bundle before it sends any.
+    assert!((3.0 * 2.4..30.0).contains(&delivered), "{delivered}");
+    assert!(run.under_way.is_empty());
+    let again = play(&text);
+    assert_eq!(serde_json::to_string(&run).unwrap(), serde_json::to_string(&again).unwrap());
+}
+
+#[test]
+fn a_relay_keeps_what_cannot_go_on_over_a_crash() {
+    // The second hop is down for an hour, and the relay ends while it holds the bundles.
+    let outage = "outages = [{ at = \"0 s\", for = \"1 h\" }]";
+    let text = chain("abc", "", "[nodes.b]\ncrashes = [{ at = \"600 s\", restart = \"700 s\" }]");
+    let text = text.replace(
+        "from = \"b\"\nto = \"c\"\nrate = \"1 Mbit/s\"",
+        &format!("from = \"b\"\nto = \"c\"\n{outage}\nrate = \"1 Mbit/s\""),
+    );
+    let text = text + &transfer("abc", "size = \"100 kB\"");
+    let text = text.replace("seed = 3", "seed = 3\nnodes.a.mib.bundle_size = \"20 kB\"");
+    let run = play(&text);
+    assert!(run.succeeded(), "{run:#?}");
+    let delivered = run.transfers[0].delivered_s.unwrap();
+    assert!((3600.0..5000.0).contains(&delivered), "{delivered}");
+}
+
+#[test]
+fn what_expires_is_not_delivered() {
+    let outage = "outages = [{ at = \"0 s\", for = \"1 h\" }]";
+    let text = chain("ab", outage, "nodes.a.mib.lifetime = \"10 min\"");
+    let run = play(&(text + &transfer("ab", "size = \"1 kB\"")));
+    let it = &run.transfers[0];
+    assert!(!it.completed && !it.wrong_success && it.delivered_s.is_none(), "{it:?}");
+    assert!(it.failure.as_ref().unwrap().contains("deleted"), "{it:?}");
+    assert_eq!(run.ended, "idle");
+}
+
+#[test]
+fn two_files_cross_at_once_in_both_directions() {
+    let text = chain("abc", "", "nodes.a.mib.bundle_size = \"20 kB\"")
+        + &transfer("abc", "size = \"100 kB\"\nname = \"one\"")
+        + &transfer("cba", "size = \"150 kB\"\nname = \"other\"")
+        + &transfer("ab", "size = \"50 kB\"\nname = \"third\"");
+    let run = play(&text);
+    assert!(run.succeeded(), "{run:#?}");
+}
+
+#[test]
+fn other_layers_and_versions_carry_them() {
+    for (protocol, settings, most) in [
+        ("bp-tcpcl3", "", 6.0),
+        ("bp-tcpcl3", "nodes.a.mib = { version = 6, custody = true }", 6.0),
+        ("bp-tcpcl3/dtn2-2.5", "", 6.0),
+        ("bp-tcpcl", "nodes.a.mib = { version = 6, bundle_size = \"50 kB\" }", 6.0),
+        ("bp-udp", "", 6.0),
+        ("bp-udp", "nodes.a.mib.bundle_size = \"1 kB\"", 7.0),
+        // 300 packets of 1,024 octets a hop, one each 20 ms, twice.
+        ("bp-udp/dtn2-2007", "", 12.0),
+    ] {
+        let text = chain("abc", "", settings) + &transfer("abc", "size = \"300 kB\"");
+        let run = play(&text.replace("bp-tcpcl\"", &format!("{protocol}\"")));
+        assert!(run.succeeded(), "{protocol} {settings}: {run:#?}");
+        let it = &run.transfers[0];
+        assert!(it.verified && !it.wrong_success);
+        let delivered = it.delivered_s.unwrap();
+        assert!((2.6..most + 1.0).contains(&delivered), "{protocol} {settings}: {delivered}");
+        assert_eq!(it.confirmed_s.is_some(), !protocol.starts_with("bp-udp"), "{it:?}");
+    }
+}
+
+#[test]
+fn a_comparison_has_relays_between_its_hops() {
+    let plan = |relay: bool, link: &str| Plan {
+        link: Preset::find(link).unwrap(),
+        protocols: ["bp-tcpcl", "cfdp"].map(|name| name.parse().unwrap()).into(),
+        content: run::made_up(1, 0, 200_000).unwrap(),
+        name: "file".to_owned(),
+        receivers: 1,
+        runs: 1,
+        seed: 1,
+        inactivity: None,
+        tcp: None,
+        records: None,
+        pep: None,
+        relay,
+        jobs: None,
+    };
+    let delivered = |relay: bool| {
+        let rows = compare(&plan(relay, "moon-farside"), &AtomicBool::new(false), &|| ());
+        let rows = rows.unwrap().unwrap();
+        let of = |name: &str| {
+            let row = rows.iter().find(|row| row.protocol == name).unwrap();
+            assert_eq!(row.completed, 1, "{row:?}");
+            row.delivered_s.unwrap().mean
+        };
+        ["bp-tcpcl", "cfdp"].map(of)
+    };
+    let ([bp, cfdp], [bp_by_relay, cfdp_by_relay]) = (delivered(false), delivered(true));
+    // 200 kB at 512 kbit/s are 3.1 s, which a relay waits for, and at 2 Mbit/s 0.8 s; light takes 1.73 s. TCP from end to end
+    // has round trips of 3.46 s, by way of the relay of 0.46 s and 3 s.
+    assert!(cfdp_by_relay > cfdp + 0.5, "{cfdp_by_relay} {cfdp}");
+    assert!(bp > cfdp && bp_by_relay > 8.0, "{bp_by_relay} {bp}");
+    let one_hop = compare(&plan(true, "geo"), &AtomicBool::new(false), &|| ());
+    assert!(one_hop.unwrap_err().to_string().contains("no relay"));
+}
+
+#[test]
+fn mistakes_are_named() {
+    let told = |text: &str| {
+        Scenario::parse(text, "world.toml").unwrap().resolved().unwrap_err().to_string()
+    };
+    let text = chain("abc", "", "") + &transfer("abc", "overlay = \"sfo\"");
+    assert!(told(&text).contains("bundles need none"), "{}", told(&text));
+    let text = chain("abc", "", "") + &transfer("ab", "") + &transfer("bc", "");
+    let text = text.replacen("bp-tcpcl\"", "bp-udp\"", 1);
+    assert!(told(&text).contains("speaks another protocol"), "{}", told(&text));
+    let text = chain("abc", "", "") + &transfer("abc", "").replace("bp-tcpcl", "ltp");
+    assert!(told(&text).contains("as bundles, not by ltp"), "{}", told(&text));
+}
+
+#[test]
+fn tshark_reads_what_crosses() {
+    let text = chain(
+        "abc",
+        "",
+        "capture = { at = \"b\", pcap = true }\nnodes.a.mib.bundle_size = \"30 kB\"",
+    ) + &transfer("abc", "size = \"100 kB\"");
+    let capture = runs::Shared::default();
+    let run = runs::run_once(&text, capture.recorders());
+    assert!(run.succeeded(), "{run:#?}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), capture.octets()).unwrap();
+    let fields = ["-T", "fields", "-e", "_ws.malformed", "-e", "_ws.expert.message"];
+    let fields = fields.into_iter().chain(["-e", "tcpcl.v4.mhdr.type", "-e", "bpv7.crc_status"]);
+    let asked = Command::new("tshark").arg("-r").arg(file.path()).args(fields).output();
+    let Ok(asked) = asked else { return };
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    let lines = String::from_utf8(asked.stdout).unwrap();
+    assert!(!lines.to_lowercase().contains("malformed"), "{lines}");
+    // Segments of transfers are there, and no block's check is bad: 0 is bad, 1 good, 2 none.
+    let column = |n: usize| lines.lines().filter_map(move |line| line.split('\t').nth(n));
+    assert!(column(2).any(|types| types.split(',').any(|kind| kind == "1" || kind == "0x01")));
+    let checks: Vec<&str> =
+        column(3).flat_map(|all| all.split(',')).filter(|c| !c.is_empty()).collect();
+    assert!(checks.len() >= 8, "{lines}");
+    assert!(checks.iter().all(|check| *check != "0"), "{checks:?}");
+}
