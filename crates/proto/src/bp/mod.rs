@@ -6,6 +6,7 @@ pub mod files;
 pub mod layer;
 pub mod node;
 pub mod routes;
+pub mod security;
 mod source;
 pub mod tcpcl;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use wire::bp7::{Bounds, CrcType, Eid};
 
 use super::super::layer::LinkId;
 use super::super::routes::Router;
+use super::super::security::Policy;
 
 /// A neighbour over one of the agent's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +55,8 @@ pub struct Config {
     pub reports: Reports,
     /// Custody of bundles of version 6.
     pub custody: Custody,
+    /// Security of bundles of version 7.
+    pub security: Policy,
     /// Bounds.
     pub limits: Limits,
 }
@@ -72,6 +75,7 @@ impl Default for Config {
             hop_limit: Some(30),
             reports: Reports::default(),
             custody: Custody::default(),
+            security: Policy::default(),
             limits: Limits::default(),
         }
     }
@@ -86,7 +90,18 @@ pub enum Routing {
     ContactGraph(Box<Router>, Vec<Entry>),
     /// A copy to every neighbour that has not had one (Vahdat and Becker 2000).
     Epidemic,
+    /// So many copies of each bundle from here: who has several gives half of them to each neighbour that has none, who has one
+    /// gives it to the destination (Spyropoulos et al. 2005, binary spray and wait). How many a neighbour has been given stands in a
+    /// block of this project's, type [`COPIES`]; of version 6 it is given one.
+    Spray {
+        /// Copies of a bundle that is made here, 1 at least.
+        copies: u32,
+    },
 }
+
+/// The block that says how many copies a node has been given, an unsigned number. Types from 192 on are for private and
+/// experimental use (RFC 9171 §9.1).
+pub const COPIES: u64 = 222;
 
 /// Bundles for these go to that neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,7 +43,7 @@ impl Agent {
         }
         self.tell_router(now, node.as_ref(), false);
         if let Some(node) = node {
-            if is_new && matches!(self.config.routing, Routing::Epidemic) {
+            if is_new && self.is_copying() {
                 self.spread_to(&node);
             }
             self.pump(now, &node);
@@ -81,7 +81,7 @@ impl Agent {
             return;
         }
         match &self.config.routing {
-            Routing::Epidemic => {
+            Routing::Epidemic | Routing::Spray { .. } => {
                 if let Some(held) = self.bundles.get_mut(&number) {
                     held.waits = true;
                 }
@@ -105,7 +105,7 @@ impl Agent {
     /// Whether nodes get copies of their own.
     pub(super) const fn is_copying(&self) -> bool {
         match self.config.routing {
-            Routing::Epidemic => true,
+            Routing::Epidemic | Routing::Spray { .. } => true,
             Routing::Static(_) | Routing::ContactGraph(..) => false,
         }
     }
@@ -131,7 +131,7 @@ impl Agent {
     fn next_hop(&mut self, now: Time, held: &Held) -> Option<(Eid, Option<Route>)> {
         let destination = held.destination();
         let entries = match &mut self.config.routing {
-            Routing::Epidemic => return None,
+            Routing::Epidemic | Routing::Spray { .. } => return None,
             Routing::Static(entries) => entries,
             Routing::ContactGraph(router, entries) => {
                 if let Eid::Ipn { node, .. } = destination {
@@ -238,6 +238,7 @@ impl Agent {
         if let Some(link) = self.links.get_mut(&at) {
             link.sending.insert(tag, number);
         }
+        self.give(number, node, load.copies);
         self.load_up(at, tag, number, load);
     }
 
@@ -315,6 +316,12 @@ impl Agent {
         }
         held.sent.insert(node.clone());
         let id = held.id();
+        // What is there needs no more copies from here.
+        if copies && held.destination().node() == node {
+            held.waits = false;
+            self.waiting.remove(&number);
+            self.withdraw(number, |_| false);
+        }
         self.statistics.forwarded += 1;
         self.has_left(now, number);
         self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
@@ -329,6 +336,7 @@ impl Agent {
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
         let held = held.clone();
         self.give_back(sending.route.as_ref(), &held);
+        self.take_again(number, &sending.to);
         if again {
             self.route(now, number);
         } else {
@@ -366,7 +374,11 @@ impl Agent {
             || held.queued.contains_key(node)
             || held.sending.values().any(|sending| sending.to == *node)
             || held.head.source().node() == *node;
-        if !has {
+        let has_spare = match self.config.routing {
+            Routing::Spray { .. } => held.copies > 1 || held.destination().node() == *node,
+            Routing::Static(_) | Routing::ContactGraph(..) | Routing::Epidemic => true,
+        };
+        if !has && has_spare {
             held.queued.insert(node.clone(), None);
             let place = (Reverse(held.priority), number);
             self.queues.entry(node.clone()).or_default().insert(place);

@@ -8,14 +8,15 @@ use wire::bp7::{
     self, BUNDLE_AGE, Bounds, BundleFlags, BundleId, CrcType, CreationTimestamp, Eid, Extension,
     Fragment, HOP_COUNT, HopCount, PREVIOUS_NODE, PayloadCrc,
 };
+use wire::bpsec::{self, CONFIDENTIALITY, INTEGRITY, Item, SecurityBlock};
 use wire::{DecodeError, EncodeError};
 
 use super::super::routes::Priority;
-use super::config::Version;
+use super::config::{COPIES, Version};
 
 /// What is processed before unknown blocks are: types of RFC 9171, and the security blocks of RFC 9172, which
 /// are kept as they are.
-const KNOWN: [u64; 5] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, 11, 12];
+const KNOWN: [u64; 6] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, INTEGRITY, CONFIDENTIALITY, COPIES];
 /// Those of version 6: security (RFC 6257), the previous hop, custody under a number.
 const KNOWN_SIX: [u8; 6] = [2, 3, 4, 9, bp6::PREVIOUS_HOP, bp6::CUSTODY_ENHANCEMENT];
 
@@ -71,6 +72,8 @@ pub(super) struct Departure<'a> {
     pub(super) age_ms: u64,
     /// The number of the bundle, if this node has custody and wants to hear of it by number.
     pub(super) custody: Option<u64>,
+    /// Copies that the neighbour may give away, where that is counted.
+    pub(super) copies: Option<u32>,
     pub(super) bounds: &'a Bounds,
 }
 
@@ -285,20 +288,29 @@ impl Head {
         }
     }
 
+    /// Copies that this node may give away, as the one before said.
+    pub(super) fn copies(&self) -> Option<u32> {
+        let Self::Seven(head) = self else { return None };
+        let copies = Item { id: COPIES, value: head.block_of(COPIES)?.data().into() };
+        copies.to_uint().ok().and_then(|copies| u32::try_from(copies).ok())
+    }
+
     /// The head as it leaves this node (RFC 9171 §5.4): previous node, hop count and age are this node's.
     pub(super) fn departing(&self, departure: &Departure<'_>) -> Self {
         let mut head = self.clone();
         match &mut head {
             Self::Six(head) => depart_six(head, departure),
             Self::Seven(head) => {
+                let sealed = sealed(head);
                 let previous = Extension::PreviousNode(departure.node.clone());
-                replace(head, PREVIOUS_NODE, &previous, true);
+                replace(head, PREVIOUS_NODE, &previous, true, &sealed);
                 let age = Extension::BundleAge { age_ms: departure.age_ms };
-                replace(head, BUNDLE_AGE, &age, false);
+                replace(head, BUNDLE_AGE, &age, false, &sealed);
                 if let Some(HopCount { limit, count }) = self.hop_count(departure.bounds) {
                     let hops = HopCount { limit, count: count.saturating_add(1) };
-                    replace(head, HOP_COUNT, &Extension::HopCount(hops), false);
+                    replace(head, HOP_COUNT, &Extension::HopCount(hops), false, &sealed);
                 }
+                set_copies(head, departure.copies);
             }
         }
         head
@@ -459,15 +471,40 @@ fn depart_six(head: &mut bp6::Head, departure: &Departure<'_>) {
     head.set_blocks(blocks);
 }
 
+/// The numbers of blocks that are encrypted.
+fn sealed(head: &bp7::Head) -> Vec<u64> {
+    let of = head.blocks().iter().filter(|block| block.kind() == CONFIDENTIALITY);
+    of.filter_map(|block| SecurityBlock::decode(block.data(), &bpsec::Bounds::default()).ok())
+        .flat_map(|content| content.targets.into_iter().map(|target| target.target))
+        .collect()
+}
+
 /// Puts an extension in the place of the one of its type; where there is none, only if it belongs there `always`.
-fn replace(head: &mut bp7::Head, kind: u64, extension: &Extension, always: bool) {
+/// What is encrypted stays as it is.
+fn replace(head: &mut bp7::Head, kind: u64, extension: &Extension, always: bool, sealed: &[u64]) {
     let old = head.block_of(kind).map(|block| (block.number(), block.flags(), block.crc()));
-    if old.is_none() && !always {
+    let is_sealed = old.is_some_and(|(number, ..)| sealed.contains(&number));
+    if is_sealed || (old.is_none() && !always) {
         return;
     }
     let new = (head.free_number(), bp7::BlockFlags::default(), CrcType::Crc16);
     let (number, flags, crc) = old.unwrap_or(new);
     if let Ok(block) = extension.to_block(number, flags, crc) {
+        head.put_block(block);
+    }
+}
+
+/// Says how many copies the neighbour may give away, and to others nothing of it.
+fn set_copies(head: &mut bp7::Head, copies: Option<u32>) {
+    let number = head.block_of(COPIES).map(bp7::Block::number);
+    if let Some(number) = number {
+        head.remove_block(number);
+    }
+    let Some(copies) = copies else { return };
+    let number = number.unwrap_or_else(|| head.free_number());
+    let data = Item::uint(COPIES, u64::from(copies)).value;
+    let flags = bp7::BlockFlags::DISCARD.with(bp7::BlockFlags::REPLICATE);
+    if let Ok(block) = bp7::Block::new(COPIES, number, flags, CrcType::Crc16, &data) {
         head.put_block(block);
     }
 }

@@ -35,6 +35,10 @@ pub(super) struct Held {
     pub(super) parts: BTreeMap<Eid, Ranges>,
     /// Nodes that have it.
     pub(super) sent: BTreeSet<Eid>,
+    /// Copies of it that are here, of which others may be given some.
+    pub(super) copies: u32,
+    /// Copies that nodes were given, or are being given.
+    pub(super) shares: BTreeMap<Eid, u32>,
     /// This node has custody.
     pub(super) custody: Option<Custody>,
     /// Who had custody before, and is to be told that it is here, with the number that it gave the bundle.
@@ -84,6 +88,8 @@ impl Held {
             sending: BTreeMap::new(),
             parts: BTreeMap::new(),
             sent: BTreeSet::new(),
+            copies: 1,
+            shares: BTreeMap::new(),
             custody: None,
             predecessor: None,
             delivering: false,

@@ -96,6 +96,12 @@ pub(super) struct Intake {
     pub(super) is_paused: bool,
     /// What it is joined of.
     pub(super) join: Option<Join>,
+    /// What follows the payload is made here.
+    pub(super) is_made: bool,
+    /// Its security was seen to.
+    pub(super) is_secured: bool,
+    /// The file in which it was before, and which goes when it was read.
+    pub(super) read_from: Option<FileName>,
 }
 
 /// Fragments that are put together.
@@ -135,6 +141,9 @@ impl Intake {
             is_whole: false,
             is_paused: false,
             join: None,
+            is_made: false,
+            is_secured: false,
+            read_from: None,
         }
     }
 
@@ -269,7 +278,7 @@ impl Intake {
             Body::Memory(_) | Body::File(_) => self.giver.is_here() || self.giver == Giver::Remains,
         };
         let tail = std::mem::take(&mut self.tail);
-        if makes_tail {
+        if makes_tail || self.is_made {
             return Some((head, check.tail(tail)));
         }
         check.is_sound(&tail, bounds).then(|| (head, tail.into()))

@@ -23,6 +23,7 @@ mod receive;
 mod record;
 mod reports;
 mod restart;
+mod secure;
 mod source;
 mod store;
 
@@ -34,7 +35,7 @@ use engine::{
 use wire::bp7::{BundleFlags, BundleId, Eid, Reason};
 
 pub use self::config::{
-    Checks, Config, Custody, Entry, Limits, LinkRef, Pattern, Reports, Routing, Version,
+    COPIES, Checks, Config, Custody, Entry, Limits, LinkRef, Pattern, Reports, Routing, Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
 pub use self::source::SendRequest;
@@ -53,6 +54,7 @@ use self::record::{HeldRecord, Record};
 use self::store::{Job, Store};
 use super::layer::{Command, Content, LinkId, Refusal, Tag, TransferId};
 use super::routes::Priority;
+use super::security::Vectors;
 use crate::kernel::User;
 
 /// The agent's timers.
@@ -115,6 +117,7 @@ pub struct Agent {
     /// Bundles that were sent and of which this node has custody, by when they go again.
     by_custody: BTreeSet<(Time, u64)>,
     signals: Signals,
+    vectors: Vectors,
     /// Who waits for a bundle to be safe.
     givers: BTreeMap<u64, Vec<Giver>>,
     links: BTreeMap<LinkRef, Link>,
@@ -170,6 +173,7 @@ impl Agent {
             summing: BTreeMap::new(),
             by_custody: BTreeSet::new(),
             signals: Signals::new(),
+            vectors: Vectors::new(&mut rng),
             givers: BTreeMap::new(),
             links: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -288,6 +292,7 @@ impl Agent {
         if giver != Giver::Fragments {
             self.take_custody(&mut held);
         }
+        held.copies = self.copies_of(&held, giver.is_here());
         held.storing = self.config.persistent;
         self.octets = self.octets.saturating_add(held.octets());
         if let Content::Octets(octets) = &held.payload {

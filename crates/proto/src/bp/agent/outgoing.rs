@@ -11,7 +11,7 @@ use super::super::layer::{Command, Content, Outgoing, Tag};
 use super::head::{Check, Departure, Head};
 use super::intake::READ;
 use super::join::part as part_of;
-use super::{Agent, Held, LinkRef};
+use super::{Agent, Held, LinkRef, Routing, Version};
 
 /// What goes next of a bundle.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Load {
     pub(super) head: Head,
     /// Where the part begins and ends, if it is not all of the payload.
     pub(super) part: Option<(u64, u64)>,
+    /// Copies that go with it.
+    pub(super) copies: u32,
 }
 
 /// A part of a file of which the check is made before it goes.
@@ -44,7 +46,9 @@ impl Agent {
         if held.payload.len() > most && !may_be_cut {
             return None;
         }
+        let copies = self.share(held, node)?;
         let departure = Departure {
+            copies: matches!(self.config.routing, Routing::Spray { .. }).then_some(copies),
             node: &self.config.node,
             age_ms: held.age_ms(now),
             custody: self.custody_number_for(number, held),
@@ -54,20 +58,87 @@ impl Agent {
         let tail = held.tail.len() as u64;
         let len = (head.encoded_len() as u64).saturating_add(held.payload.len()) + tail;
         if !held.is_cut() && len <= most {
-            return Some(Load { head, part: None });
+            return Some(Load { head, part: None, copies });
         }
         let (start, end) = held.gap(self.copy_for(node)).filter(|_| may_be_cut)?;
         // The numbers in the head are the shorter the shorter the part is.
         let whole = head.of_part(start, end).ok()?;
         let room = most.checked_sub(whole.encoded_len() as u64 + tail)?;
         if room >= end - start {
-            return Some(Load { head: whole, part: Some((start, end)) });
+            return Some(Load { head: whole, part: Some((start, end)), copies });
         }
         if room < self.config.limits.fragment_min.max(1) {
             return None;
         }
         let end = start + room;
-        Some(Load { head: head.of_part(start, end).ok()?, part: Some((start, end)) })
+        Some(Load { head: head.of_part(start, end).ok()?, part: Some((start, end)), copies })
+    }
+
+    /// Copies of a bundle that a neighbour is given: half of them, or the last if it is for that neighbour. Where copies are not
+    /// counted, that is one.
+    fn share(&self, held: &Held, node: &Eid) -> Option<u32> {
+        match self.config.routing {
+            Routing::Static(_) | Routing::ContactGraph(..) | Routing::Epidemic => Some(1),
+            Routing::Spray { .. } => {
+                // All parts of a copy go to the same neighbour, and count once.
+                let earlier = held.shares.get(node).copied();
+                let half = match held.head.version() {
+                    Version::Six => held.copies.min(2) / 2,
+                    Version::Seven => held.copies / 2,
+                };
+                let is_its_own = held.destination().node() == *node && held.copies > 0;
+                earlier.or((half > 0).then_some(half)).or(is_its_own.then_some(1))
+            }
+        }
+    }
+
+    /// Counts copies that a neighbour is being given.
+    pub(super) fn give(&mut self, number: u64, node: &Eid, copies: u32) {
+        let Routing::Spray { .. } = self.config.routing else { return };
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        if !held.shares.contains_key(node) {
+            held.shares.insert(node.clone(), copies);
+            held.copies = held.copies.saturating_sub(copies);
+        }
+        if held.copies < 2 {
+            let destination = held.destination().node();
+            let is_cut = held.is_cut();
+            self.withdraw(number, |of| *of == destination || (is_cut && of == node));
+        }
+    }
+
+    /// Takes back copies that a neighbour has not got.
+    pub(super) fn take_again(&mut self, number: u64, node: &Eid) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let has_some = held.parts.contains_key(node)
+            || held.sending.values().any(|sending| sending.to == *node);
+        if !has_some && let Some(copies) = held.shares.remove(node) {
+            held.copies = held.copies.saturating_add(copies);
+        }
+    }
+
+    /// A bundle waits for no neighbours any more but these.
+    pub(super) fn withdraw(&mut self, number: u64, stays: impl Fn(&Eid) -> bool) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let place = (std::cmp::Reverse(held.priority), number);
+        held.queued.retain(|node, _| {
+            let stays = stays(node);
+            if !stays && let Some(queue) = self.queues.get_mut(node) {
+                queue.remove(&place);
+            }
+            stays
+        });
+    }
+
+    /// Copies that a bundle begins with here.
+    pub(super) fn copies_of(&self, held: &Held, is_here: bool) -> u32 {
+        match self.config.routing {
+            Routing::Spray { copies } if is_here => copies.max(1),
+            Routing::Static(_)
+            | Routing::ContactGraph(..)
+            | Routing::Epidemic
+            | Routing::Spray { .. } => held.head.copies().unwrap_or(1).max(1),
+        }
     }
 
     /// Has a layer send it, once its check is known.
@@ -76,7 +147,7 @@ impl Agent {
         at: LinkRef,
         tag: Tag,
         number: u64,
-        Load { head, part }: Load,
+        Load { head, part, .. }: Load,
     ) {
         let Some(held) = self.bundles.get(&number) else { return };
         let Some((start, end)) = part else {

@@ -361,6 +361,9 @@ impl Agent {
         if let Some((file, _)) = intake.join.as_ref().and_then(|join| join.reading) {
             self.store.close(file);
         }
+        if let Some(name) = intake.read_from.clone() {
+            self.store.delete(name);
+        }
         // A file that is being opened goes when it is open.
         if let Some((Some(file), name)) = intake.leaves() {
             self.store.close(file);
@@ -395,6 +398,12 @@ impl Agent {
             return self.answer(intake.giver, id, refused);
         };
         let (payload, owns_file) = intake.content(&head);
+        if let Some(name) = intake.read_from.take() {
+            self.store.delete(name);
+        }
+        if !intake.is_secured && self.is_to_be_secured(&head) {
+            return self.secure(now, intake.giver, head, (payload, owns_file));
+        }
         let priority = match intake.giver {
             Giver::User { priority } => priority,
             Giver::Layer { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => {

@@ -153,9 +153,14 @@ impl Agent {
         if !self.has_room(octets.len() as u64 + 256) {
             return;
         }
+        // In version 6 a neighbour may keep a part of a bundle and lose it, and nobody has custody of records.
+        let uncut = match version {
+            Version::Six => BundleFlags::MUST_NOT_FRAGMENT,
+            Version::Seven => BundleFlags::default(),
+        };
         let plan = Plan {
             version,
-            flags: BundleFlags::ADMINISTRATIVE,
+            flags: BundleFlags::ADMINISTRATIVE.with(uncut),
             destination: to.clone(),
             source: self.config.node.clone(),
             report_to: Eid::None,

@@ -12,7 +12,7 @@ use wire::bp7::{
 
 use super::super::layer::Content;
 use super::head::Head;
-use super::intake::{Body, Giver, Intake, Reading};
+use super::intake::{Body, Fed, Giver, Intake, Reading};
 use super::{Agent, Limit, Priority, RequestError, Version};
 
 /// Bundles that have different numbers within a millisecond, in version 6: its times are seconds, so that the milliseconds go into
@@ -230,20 +230,10 @@ impl Agent {
         payload: Content,
         owns: bool,
     ) {
-        let number = self.number();
         match payload {
             Content::Octets(octets) => {
                 let body = Body::Memory(BytesMut::new());
-                let mut intake = Intake::with_head(giver, body, head);
-                let bounds = self.config.limits.head;
-                let fed = intake.feed(&octets, &bounds);
-                intake.is_whole = true;
-                self.intakes.insert(number, intake);
-                self.place(number);
-                if let super::intake::Fed::Payload(pieces) = fed {
-                    self.keep(number, pieces);
-                }
-                self.finish_if_written(now, number);
+                self.begin_with(now, Intake::with_head(giver, body, head), &octets);
             }
             Content::File { name, offset, len } => {
                 let reading = Reading {
@@ -256,9 +246,23 @@ impl Agent {
                 };
                 let mut intake = Intake::with_head(giver, Body::There(reading), head);
                 intake.is_whole = true;
+                let number = self.number();
                 self.intakes.insert(number, intake);
                 self.store.open(number, name, OpenMode::Read);
             }
         }
+    }
+
+    /// Begins with a bundle whose head is known and whose payload is in memory.
+    pub(super) fn begin_with(&mut self, now: Time, mut intake: Intake, payload: &Bytes) {
+        let (number, bounds) = (self.number(), self.config.limits.head);
+        let fed = intake.feed(payload, &bounds);
+        intake.is_whole = true;
+        self.intakes.insert(number, intake);
+        self.place(number);
+        if let Fed::Payload(pieces) = fed {
+            self.keep(number, pieces);
+        }
+        self.finish_if_written(now, number);
     }
 }

@@ -9,10 +9,12 @@ use wire::bp7::{
     Head, HopCount, PREVIOUS_NODE, Payload, Primary, Reason, Status,
 };
 
-use super::super::agent::{Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest};
+use super::super::agent::{
+    COPIES, Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest, Version,
+};
 use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
-use super::super::routes::{Limits as RouteLimits, Router};
+use super::super::routes::{Limits as RouteLimits, Priority, Router};
 use super::world::{World, chain, endpoint, node};
 
 pub(super) fn secs(seconds: u64) -> Duration {
@@ -216,6 +218,30 @@ fn a_full_store_refuses_and_goes_on_when_there_is_room() {
     assert_eq!(world.nodes[1].agent.send(now, own), Err(RequestError::Full));
 }
 
+/// Nothing that is held is dropped for what comes, however urgent that is.
+#[test]
+fn a_store_with_too_many_bundles_keeps_what_it_has() {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    configs[0].limits = Limits { bundles: 3, ..Limits::default() };
+    let mut world = World::new(configs, 1);
+    world.settle();
+    for (len, priority) in [(1, Priority::Bulk), (2, Priority::Normal), (3, Priority::Bulk)] {
+        let request = SendRequest::new(endpoint(1), payload(len));
+        send(&mut world, 0, SendRequest { priority, ..request });
+    }
+    let now = world.now;
+    let request = SendRequest::new(endpoint(1), payload(4));
+    let urgent = SendRequest { priority: Priority::Expedited, ..request };
+    assert_eq!(world.nodes[0].agent.send(now, urgent.clone()), Err(RequestError::Full));
+    world.settle();
+    world.connect(0, 1);
+    world.settle();
+    assert_eq!(taken(&world, 1), [payload(2), payload(1), payload(3)]);
+    send(&mut world, 0, urgent);
+    world.settle();
+    assert_eq!(taken(&world, 1).last(), Some(&payload(4)));
+}
+
 #[test]
 fn a_disk_that_is_full_refuses_and_loses_nothing() {
     let mut world = World::chain(3, true, 1);
@@ -391,6 +417,70 @@ fn copies_go_to_all_that_have_had_none() {
     assert_eq!((statistics.received, statistics.duplicates), (2, 1));
     world.pass(secs(1001));
     assert!(world.nodes.iter().all(|node| node.agent.statistics().bundles == 0));
+}
+
+/// Of eight copies a neighbour gets four, the next two, the third one; who has one keeps it for the destination.
+#[test]
+fn copies_are_halved_and_the_last_waits() {
+    for version in [Version::Seven, Version::Six] {
+        let mut configs: Vec<_> = (0..6).map(|at| chain(6, at, true)).collect();
+        for config in &mut configs {
+            config.routing = Routing::Spray { copies: 8 };
+        }
+        let mut world = World::new(configs, 1);
+        world.settle();
+        let request = SendRequest { version, ..SendRequest::new(endpoint(5), payload(100)) };
+        send(&mut world, 0, SendRequest { lifetime: secs(1000), ..request });
+        world.settle();
+        for (a, b) in [(0, 1), (0, 2), (0, 3), (0, 4), (1, 3), (3, 4)] {
+            world.connect(a, b);
+            world.settle();
+            world.disconnect(a, b);
+            world.settle();
+        }
+        let given: Vec<_> =
+            world.crossed.iter().map(|(from, to, octets)| (*from, *to, copies(octets))).collect();
+        let expected = match version {
+            // 0 has 8, 4, 2, 1 and then none to spare; 1 has 4, of which 3 has its own already.
+            Version::Seven => vec![(0, 1, 4), (0, 2, 2), (0, 3, 1), (1, 3, 2)],
+            // One each, and those keep it.
+            Version::Six => vec![(0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0)],
+        };
+        assert_eq!(given, expected, "{version:?}");
+        world.connect(2, 5);
+        world.settle();
+        assert_eq!(taken(&world, 5), [payload(100)]);
+        assert_eq!(world.nodes[2].agent.statistics().bundles, 0);
+        world.pass(secs(1001));
+        assert!(world.nodes.iter().all(|node| node.agent.statistics().bundles == 0));
+    }
+}
+
+/// The copies that a bundle says its receiver has; 0 if it says nothing.
+fn copies(octets: &[u8]) -> u8 {
+    let bundle = Bundle::decode(octets, &Bounds::default());
+    let copies = bundle.ok().and_then(|b| Some(b.head.block_of(COPIES)?.data()[0]));
+    copies.unwrap_or(0)
+}
+
+#[test]
+fn copies_that_did_not_cross_are_given_to_others() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    for config in &mut configs {
+        config.routing = Routing::Spray { copies: 2 };
+    }
+    let mut world = World::new(configs, 1);
+    world.settle();
+    send(&mut world, 0, SendRequest::new(Eid::ipn(9, 1), payload(100)));
+    world.settle();
+    world.connect(0, 1);
+    world.act(0, 1);
+    assert_eq!(world.crossed.len(), 1);
+    world.disconnect(0, 1);
+    world.connect(0, 2);
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
+    assert_eq!(world.nodes[2].agent.statistics().bundles, 1);
 }
 
 #[test]

@@ -6,4 +6,5 @@ mod fragments;
 mod nodes;
 pub(crate) mod pair;
 mod routes;
+mod security;
 mod world;

@@ -1,0 +1,106 @@
+//! Bundles whose security is seen to, after they came whole and before they are stored (RFC 9172 §5).
+
+use bytes::{Bytes, BytesMut};
+use engine::Time;
+use wire::bp7::{self, BundleFlags, CrcType};
+use wire::bpsec::INTEGRITY;
+
+use super::super::layer::{Content, Refusal};
+use super::super::security::{Fault, Opened};
+use super::head::Head;
+use super::intake::{Body, Giver, Intake, Join};
+use super::{Agent, Answer, Held};
+
+impl Agent {
+    /// Whether a bundle's security is to be seen to: that of fragments is when they are joined.
+    pub(super) fn is_to_be_secured(&self, head: &Head) -> bool {
+        let policy = &self.config.security;
+        matches!(head, Head::Seven(_))
+            && head.fragment().is_none()
+            && policy.concerns(head.source(), head.destination())
+    }
+
+    /// Sees to the security of a bundle; its payload is read into memory for that.
+    pub(super) fn secure(
+        &mut self,
+        now: Time,
+        giver: Giver,
+        head: Head,
+        (payload, owns_file): (Content, bool),
+    ) {
+        let Head::Seven(seven) = &head else { return };
+        let name = match &payload {
+            Content::Octets(octets) => {
+                return self.secure_octets(now, giver, (**seven).clone(), octets);
+            }
+            Content::File { name, .. } => name.clone(),
+        };
+        let owned = owns_file.then_some(name);
+        if payload.len() > self.config.security.payload_max {
+            if let Some(name) = owned {
+                self.store.delete(name);
+            }
+            let id = head.key().id();
+            return self.answer(giver, Some(id), Answer::Refused(Refusal::NoResources));
+        }
+        let number = self.number();
+        let join = Join { parts: [payload].into(), ..Join::default() };
+        let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
+        (intake.join, intake.is_made, intake.read_from) = (Some(join), true, owned);
+        self.intakes.insert(number, intake);
+        self.join_on(now, number);
+    }
+
+    fn secure_octets(&mut self, now: Time, giver: Giver, head: bp7::Head, octets: &Bytes) {
+        let mut opened = Opened { head, payload: octets.to_vec() };
+        if let Err(fault) = self.carry_out_policy(&mut opened, giver) {
+            return self.is_insecure(now, giver, opened, fault);
+        }
+        let head = Head::from(opened.head);
+        let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
+        (intake.is_made, intake.is_secured) = (true, true);
+        self.begin_with(now, intake, &opened.payload.into());
+    }
+
+    fn carry_out_policy(&mut self, opened: &mut Opened, giver: Giver) -> Result<(), Fault> {
+        let destination = opened.head.primary().destination.clone();
+        let is_for_us = self.is_for_us(&destination);
+        let (policy, node) = (&self.config.security, &self.config.node);
+        if !giver.is_here() || giver == Giver::Fragments {
+            policy.receive(opened)?;
+        }
+        if is_for_us {
+            return Ok(());
+        }
+        policy.protect(opened, node, &mut self.vectors)?;
+        // A primary block has a check, or is signed (RFC 9171 §4.3.1).
+        let primary = opened.head.primary();
+        if primary.crc == CrcType::None && !opened.protects(INTEGRITY, 0) {
+            let crc = self.config.crc.primary;
+            opened.set_primary(bp7::Primary { crc, ..primary.clone() })?;
+        }
+        Ok(())
+    }
+
+    /// A bundle is not as a rule wants it, and goes.
+    fn is_insecure(&mut self, now: Time, giver: Giver, opened: Opened, fault: Fault) {
+        self.statistics.deleted += 1;
+        let head = Head::from(opened.head);
+        let (id, key) = (head.key().id(), head.key());
+        let content = (Content::Octets(opened.payload.into()), false);
+        let held = Held::new(head, Bytes::new(), content);
+        let reason = fault.reason();
+        match giver {
+            Giver::Layer { .. } | Giver::Remains => {
+                self.report_of(now, &held, BundleFlags::REPORT_DELETION, reason);
+                self.answer(giver, Some(id), Answer::NotNeeded);
+            }
+            Giver::Fragments => {
+                self.report_of(now, &held, BundleFlags::REPORT_DELETION, reason);
+                self.joined(now, &key);
+            }
+            Giver::User { .. } => self.user.indicate(super::Indication::Deleted { id, reason }),
+            Giver::Agent => {}
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What the contexts of RFC 9173 compute, by the crates that compute it.
+
+use aes_gcm::aead::inout::InOutBuf;
+use aes_gcm::{AeadInOut as _, Aes128Gcm, Aes256Gcm, KeyInit as _, Nonce, Tag};
+use aes_kw::{KwAes128, KwAes256};
+use hmac::{Hmac, Mac as _};
+use sha2::{Sha256, Sha384, Sha512};
+use wire::bpsec::{AesVariant, ShaVariant, TAG_LEN};
+
+/// Octets of an initialization vector that is made here, and the only length that is read (RFC 9173 §4.3.1 recommends it).
+pub(super) const IV_LEN: usize = 12;
+
+/// The authentication code of pieces, one behind the other. Keys of HMAC may have any length.
+pub(super) fn authenticate(variant: ShaVariant, key: &[u8], pieces: [&[u8]; 2]) -> Vec<u8> {
+    macro_rules! with {
+        ($hash:ty) => {{
+            let mut mac =
+                Hmac::<$hash>::new_from_slice(key).expect("HMAC takes keys of any length");
+            pieces.iter().for_each(|piece| mac.update(piece));
+            mac.finalize().into_bytes().to_vec()
+        }};
+    }
+    match variant {
+        ShaVariant::Sha256 => with!(Sha256),
+        ShaVariant::Sha384 => with!(Sha384),
+        ShaVariant::Sha512 => with!(Sha512),
+    }
+}
+
+/// Whether a code is that of these pieces. How long it takes does not tell where it differs.
+pub(super) fn is_authentic(
+    variant: ShaVariant,
+    key: &[u8],
+    pieces: [&[u8]; 2],
+    code: &[u8],
+) -> bool {
+    macro_rules! with {
+        ($hash:ty) => {{
+            let mut mac =
+                Hmac::<$hash>::new_from_slice(key).expect("HMAC takes keys of any length");
+            pieces.iter().for_each(|piece| mac.update(piece));
+            mac.verify_slice(code).is_ok()
+        }};
+    }
+    match variant {
+        ShaVariant::Sha256 => with!(Sha256),
+        ShaVariant::Sha384 => with!(Sha384),
+        ShaVariant::Sha512 => with!(Sha512),
+    }
+}
+
+/// Encrypts octets where they are; their tag. `None` if the key has not the length of the variant.
+pub(super) fn encrypt(
+    variant: AesVariant,
+    key: &[u8],
+    iv: &[u8; IV_LEN],
+    additional: &[u8],
+    octets: &mut [u8],
+) -> Option<[u8; TAG_LEN]> {
+    let (nonce, buffer) = (Nonce::from(*iv), InOutBuf::from(octets));
+    let tag = match variant {
+        AesVariant::Aes128 => {
+            Aes128Gcm::new_from_slice(key).ok()?.encrypt_inout_detached(&nonce, additional, buffer)
+        }
+        AesVariant::Aes256 => {
+            Aes256Gcm::new_from_slice(key).ok()?.encrypt_inout_detached(&nonce, additional, buffer)
+        }
+    };
+    tag.ok().map(Into::into)
+}
+
+/// Decrypts octets where they are, if they are what was encrypted; whether they are.
+pub(super) fn decrypt(
+    variant: AesVariant,
+    key: &[u8],
+    iv: &[u8],
+    additional: &[u8],
+    octets: &mut [u8],
+    tag: &[u8; TAG_LEN],
+) -> bool {
+    let Ok(iv) = <[u8; IV_LEN]>::try_from(iv) else { return false };
+    let (nonce, buffer, tag) = (Nonce::from(iv), InOutBuf::from(octets), Tag::from(*tag));
+    match variant {
+        AesVariant::Aes128 => Aes128Gcm::new_from_slice(key).is_ok_and(|cipher| {
+            cipher.decrypt_inout_detached(&nonce, additional, buffer, &tag).is_ok()
+        }),
+        AesVariant::Aes256 => Aes256Gcm::new_from_slice(key).is_ok_and(|cipher| {
+            cipher.decrypt_inout_detached(&nonce, additional, buffer, &tag).is_ok()
+        }),
+    }
+}
+
+/// Wraps a key by another of 16 or 32 octets (RFC 3394).
+pub(super) fn wrap(by: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+    let mut out = vec![0; key.len() + 8];
+    match by.len() {
+        16 => KwAes128::new_from_slice(by).ok()?.wrap_key(key, &mut out).ok()?,
+        32 => KwAes256::new_from_slice(by).ok()?.wrap_key(key, &mut out).ok()?,
+        _ => return None,
+    };
+    Some(out)
+}
+
+/// The key that another wraps, if it was wrapped by that one.
+pub(super) fn unwrap(by: &[u8], wrapped: &[u8]) -> Option<Vec<u8>> {
+    let mut out = vec![0; wrapped.len().checked_sub(8)?];
+    match by.len() {
+        16 => KwAes128::new_from_slice(by).ok()?.unwrap_key(wrapped, &mut out).ok()?,
+        32 => KwAes256::new_from_slice(by).ok()?.unwrap_key(wrapped, &mut out).ok()?,
+        _ => return None,
+    };
+    Some(out)
+}

@@ -1,0 +1,446 @@
+//! Security of bundles of version 7 (RFC 9172) with the contexts of RFC 9173: what a node adds, checks and takes off.
+//!
+//! [`Opened`] is a bundle in memory, with each operation by itself; a [`Policy`] says which of them a node
+//! carries out on which bundles. Hashes and ciphers are those of the RustCrypto crates.
+//!
+//! A payload is protected, and checked, in memory: plaintext that was not authenticated is never passed on. So a
+//! policy says how long payloads may be that it applies to. Fragments are neither protected nor checked (RFC 9172
+//! §5.2): their whole is, where it is joined.
+//!
+//! An initialization vector is 96 random bits, drawn when the node begins, plus the number of vectors since then. That none comes
+//! twice with a key rests on the driver's random numbers; in the simulator the same seed gives the same vectors.
+
+mod blocks;
+mod cipher;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use engine::Rng;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha512;
+use wire::bp7::{BlockFlags, Eid, PAYLOAD, PAYLOAD_NUMBER, PRIMARY_NUMBER, Reason};
+use wire::bpsec::{
+    AesGcm, AesVariant, CONFIDENTIALITY, HmacSha2, INTEGRITY, Scope, SecurityBlock, ShaVariant,
+};
+
+pub use self::blocks::{Added, Opened};
+use super::agent::Pattern;
+
+/// What a node does about security.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The rules, of which for each operation the first counts that fits.
+    pub rules: Vec<Rule>,
+    /// The keys, by the names that rules call them.
+    pub keys: BTreeMap<String, Key>,
+    /// Octets of the longest payload of bundles that rules apply to; longer ones are refused.
+    pub payload_max: u64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { rules: Vec::new(), keys: BTreeMap::new(), payload_max: 64 << 20 }
+    }
+}
+
+/// What is done about some blocks of some bundles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What this node is for them.
+    pub role: Role,
+    /// The operation.
+    pub operation: Operation,
+    /// Bundles from these.
+    pub source: Pattern,
+    /// Bundles for these.
+    pub destination: Pattern,
+    /// Types of the blocks; 0 is the primary block, 1 the payload.
+    pub targets: Vec<u64>,
+    /// The key.
+    pub key: String,
+    /// What besides the target is protected, where this node is the source.
+    pub scope: Scope,
+    /// What happens to a bundle that is not as it should be.
+    pub on_fault: OnFault,
+}
+
+/// What a node is for an operation (RFC 9172 §2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It adds it, to bundles that lack it.
+    Source,
+    /// It checks it.
+    Verifier,
+    /// It checks it and takes it off.
+    Acceptor,
+}
+
+/// A security operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// BIB-HMAC-SHA2. Who checks takes the hash that the block names.
+    Integrity(ShaVariant),
+    /// BCB-AES-GCM. Who decrypts takes the length that the block names.
+    Confidentiality(AesVariant),
+}
+
+impl Operation {
+    const fn kind(self) -> u64 {
+        match self {
+            Self::Integrity(_) => INTEGRITY,
+            Self::Confidentiality(_) => CONFIDENTIALITY,
+        }
+    }
+}
+
+/// What happens to a bundle with a fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFault {
+    /// It is deleted, and that reported to who asked for it.
+    #[default]
+    Delete,
+    /// The block is removed; of a primary block or payload the bundle is deleted.
+    Strip,
+    /// It is passed on as it is.
+    Pass,
+}
+
+/// What is wrong with a bundle's security (RFC 9172 §7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// An operation that a rule asks for is not there.
+    Missing,
+    /// A context, a parameter or a key is not known.
+    Unknown,
+    /// The target is not what it was when it was protected.
+    Failed,
+    /// Operations contradict each other.
+    Conflicting,
+}
+
+impl Fault {
+    /// As reports tell it.
+    #[must_use]
+    pub const fn reason(self) -> Reason {
+        match self {
+            Self::Missing => Reason::MissingSecurity,
+            Self::Unknown => Reason::UnknownSecurity,
+            Self::Failed => Reason::FailedSecurity,
+            Self::Conflicting => Reason::ConflictingSecurity,
+        }
+    }
+}
+
+/// A key, which is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    octets: Box<[u8]>,
+    wraps: bool,
+}
+
+impl Key {
+    /// A key by which blocks are protected.
+    #[must_use]
+    pub fn new(octets: &[u8]) -> Self {
+        Self { octets: octets.into(), wraps: false }
+    }
+
+    /// A key of 16 or 32 octets that wraps others (RFC 3394): each block is protected by one of its own, which it carries.
+    #[must_use]
+    pub fn wrapping(octets: &[u8]) -> Self {
+        Self { octets: octets.into(), wraps: true }
+    }
+
+    /// The key by which a block is protected that carries this one.
+    fn open(&self, wrapped: Option<&[u8]>) -> Option<Vec<u8>> {
+        match wrapped {
+            Some(wrapped) => cipher::unwrap(&self.octets, wrapped),
+            None if self.wraps => None,
+            None => Some(self.octets.to_vec()),
+        }
+    }
+
+    /// A key for one block of this number.
+    fn for_block(&self, number: &[u8], len: usize) -> Option<BlockKey> {
+        if !self.wraps {
+            return Some(BlockKey { octets: self.octets.to_vec(), wrapped: None });
+        }
+        // What is random in it is the wrapping key: who knows the number does not know the key.
+        let mut mac = Hmac::<Sha512>::new_from_slice(&self.octets).ok()?;
+        mac.update(b"slowlight: the key of a block");
+        mac.update(number);
+        let octets = mac.finalize().into_bytes()[..len].to_vec();
+        let wrapped = cipher::wrap(&self.octets, &octets)?;
+        Some(BlockKey { octets, wrapped: Some(wrapped.into()) })
+    }
+}
+
+/// The key of one block, and how the block carries it.
+struct BlockKey {
+    octets: Vec<u8>,
+    wrapped: Option<Box<[u8]>>,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("wraps", &self.wraps).finish_non_exhaustive()
+    }
+}
+
+/// Initialization vectors, none of them twice.
+#[derive(Clone, Debug)]
+pub struct Vectors {
+    next: u128,
+}
+
+impl Vectors {
+    /// Those that begin at a random one.
+    #[must_use]
+    pub fn new(rng: &mut Rng) -> Self {
+        Self { next: u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64()) }
+    }
+
+    fn draw(&mut self) -> [u8; cipher::IV_LEN] {
+        self.next = self.next.wrapping_add(1);
+        let octets = self.next.to_be_bytes();
+        // The lower 96 bits of it.
+        std::array::from_fn(|n| octets[n + 16 - cipher::IV_LEN])
+    }
+}
+
+impl Policy {
+    /// Whether something is to be done about the security of a bundle that comes or goes: only then it is needed in memory.
+    #[must_use]
+    pub fn concerns(&self, source: &Eid, destination: &Eid) -> bool {
+        self.rules.iter().any(|rule| rule.fits(source, destination))
+    }
+
+    /// Adds what this node is to add (RFC 9172 §5), integrity before confidentiality; whether something was.
+    ///
+    /// # Errors
+    /// A key is not there or does not fit, or a block that others added is in the way.
+    pub fn protect(
+        &self,
+        opened: &mut Opened,
+        node: &Eid,
+        vectors: &mut Vectors,
+    ) -> Result<bool, Fault> {
+        let mut has_changed = false;
+        for kind in [INTEGRITY, CONFIDENTIALITY] {
+            let sources = self.fitting(opened, Role::Source);
+            for rule in sources.filter(|rule| rule.operation.kind() == kind) {
+                let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
+                for target in rule.targets_in(opened) {
+                    // What is encrypted was so by somebody who saw to its integrity, too.
+                    let is_encrypted = opened.protects(CONFIDENTIALITY, target);
+                    if is_encrypted || opened.protects(kind, target) {
+                        continue;
+                    }
+                    add(opened, rule, key, target, node, vectors)?;
+                    has_changed = true;
+                }
+            }
+        }
+        Ok(has_changed)
+    }
+
+    /// Decrypts, checks and takes off what this node is to (RFC 9172 §5.1); whether something was changed.
+    ///
+    /// # Errors
+    /// The bundle is to be deleted for this.
+    pub fn receive(&self, opened: &mut Opened) -> Result<bool, Fault> {
+        let mut has_changed = false;
+        let mut seen = Vec::new();
+        for kind in [CONFIDENTIALITY, INTEGRITY] {
+            for (number, content) in opened.security(kind) {
+                for target in content.targets.iter().map(|of| of.target) {
+                    let Some(rule) = self.rule_for(opened, kind, &content, target) else {
+                        continue;
+                    };
+                    seen.push((kind, target));
+                    let done = self.receive_one(opened, rule, number, &content, target);
+                    has_changed |= settle(opened, rule, target, done)?;
+                }
+            }
+        }
+        for rule in self.rules.iter().filter(|rule| rule.role != Role::Source) {
+            let (source, destination) = ends(opened);
+            if !rule.fits(&source, &destination) {
+                continue;
+            }
+            let kind = rule.operation.kind();
+            for target in rule.targets_in(opened) {
+                // Who cannot decrypt cannot see what is signed below it.
+                let is_hidden = kind == INTEGRITY && opened.protects(CONFIDENTIALITY, target);
+                if !is_hidden && !seen.contains(&(kind, target)) {
+                    has_changed |= settle(opened, rule, target, Err(Fault::Missing))?;
+                }
+            }
+        }
+        Ok(has_changed)
+    }
+
+    fn fitting<'a>(
+        &'a self,
+        opened: &Opened,
+        role: Role,
+    ) -> impl Iterator<Item = &'a Rule> + use<'a> {
+        let (source, destination) = ends(opened);
+        self.rules.iter().filter(move |rule| rule.role == role && rule.fits(&source, &destination))
+    }
+
+    /// The rule by which this node checks an operation. A block of integrity that is encrypted goes with what it signs.
+    fn rule_for(
+        &self,
+        opened: &Opened,
+        kind: u64,
+        content: &SecurityBlock,
+        target: u64,
+    ) -> Option<&Rule> {
+        let (source, destination) = ends(opened);
+        let is_integrity = |number: u64| {
+            opened
+                .head
+                .blocks()
+                .iter()
+                .any(|block| block.number() == number && block.kind() == INTEGRITY)
+        };
+        self.rules.iter().find(|rule| {
+            let here = rule.targets_in(opened);
+            let covers = match kind == CONFIDENTIALITY && is_integrity(target) {
+                true => {
+                    content.targets.len() == 1
+                        || content.targets.iter().any(|of| here.contains(&of.target))
+                }
+                false => here.contains(&target),
+            };
+            rule.role != Role::Source
+                && rule.operation.kind() == kind
+                && covers
+                && rule.fits(&source, &destination)
+        })
+    }
+
+    fn receive_one(
+        &self,
+        opened: &mut Opened,
+        rule: &Rule,
+        number: u64,
+        content: &SecurityBlock,
+        target: u64,
+    ) -> Result<bool, Fault> {
+        let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
+        let takes_off = match rule.role {
+            Role::Source | Role::Verifier => false,
+            Role::Acceptor => true,
+        };
+        match rule.operation {
+            Operation::Integrity(_) => opened.check_integrity(number, content, target, key)?,
+            Operation::Confidentiality(_) if takes_off => {
+                opened.decrypt(number, content, target, key)?;
+            }
+            Operation::Confidentiality(_) => {
+                opened.decrypted(number, content, target, key)?;
+            }
+        }
+        if takes_off {
+            opened.take_off(number, target)?;
+        }
+        Ok(takes_off)
+    }
+}
+
+/// What becomes of a bundle by what an operation came to; whether it was changed.
+fn settle(
+    opened: &mut Opened,
+    rule: &Rule,
+    target: u64,
+    done: Result<bool, Fault>,
+) -> Result<bool, Fault> {
+    match (done, rule.on_fault) {
+        (Ok(has_changed), _) => Ok(has_changed),
+        (Err(_), OnFault::Pass) => Ok(false),
+        (Err(fault), OnFault::Strip) if !matches!(target, PRIMARY_NUMBER | PAYLOAD_NUMBER) => {
+            for kind in [INTEGRITY, CONFIDENTIALITY] {
+                for (number, content) in opened.security(kind) {
+                    if content.results(target).is_some() {
+                        opened.take_off(number, target)?;
+                    }
+                }
+            }
+            opened.head.remove_block(target).then_some(true).ok_or(fault)
+        }
+        (Err(fault), OnFault::Delete | OnFault::Strip) => Err(fault),
+    }
+}
+
+/// Adds one operation.
+fn add(
+    opened: &mut Opened,
+    rule: &Rule,
+    key: &Key,
+    target: u64,
+    node: &Eid,
+    vectors: &mut Vectors,
+) -> Result<(), Fault> {
+    let iv = vectors.draw();
+    let number = opened.head.free_number();
+    // Every fragment says that its payload is encrypted (RFC 9172 §3.8), and why its primary block has no check (RFC
+    // 9171 §4.3.1).
+    let flags = match (rule.operation, target) {
+        (Operation::Confidentiality(_), PAYLOAD_NUMBER)
+        | (Operation::Integrity(_), PRIMARY_NUMBER) => BlockFlags::REPLICATE,
+        (Operation::Confidentiality(_) | Operation::Integrity(_), _) => BlockFlags::default(),
+    };
+    let targets = [target];
+    let added = Added { number, flags, targets: &targets, source: node };
+    match rule.operation {
+        Operation::Integrity(variant) => {
+            let key = key.for_block(&iv, variant.mac_len()).ok_or(Fault::Unknown)?;
+            let wrapped_key = key.wrapped;
+            let parameters = HmacSha2 { variant, wrapped_key, scope: rule.scope };
+            opened.add_integrity(&added, &parameters, &key.octets)
+        }
+        Operation::Confidentiality(variant) => {
+            // Who signed what is encrypted now must not tell what it was (RFC 9172 §3.9).
+            let signed = opened.security(INTEGRITY).into_iter();
+            let signed: Vec<_> =
+                signed.filter(|(_, content)| content.results(target).is_some()).collect();
+            if signed.iter().any(|(_, content)| content.targets.len() > 1) {
+                return Err(Fault::Conflicting);
+            }
+            let content_key = key.for_block(&iv, variant.key_len()).ok_or(Fault::Unknown)?;
+            let (iv, wrapped_key) = (iv.into(), content_key.wrapped);
+            let parameters = AesGcm { iv, variant, wrapped_key, scope: rule.scope };
+            opened.add_confidentiality(&added, &parameters, &content_key.octets)?;
+            for (number, _) in signed {
+                if !opened.protects(CONFIDENTIALITY, number) {
+                    add(opened, rule, key, number, node, vectors)?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn ends(opened: &Opened) -> (Eid, Eid) {
+    let primary = opened.head.primary();
+    (primary.source.clone(), primary.destination.clone())
+}
+
+impl Rule {
+    fn fits(&self, source: &Eid, destination: &Eid) -> bool {
+        self.source.matches(source) && self.destination.matches(destination)
+    }
+
+    /// The numbers of the blocks of a bundle that it is about.
+    fn targets_in(&self, opened: &Opened) -> Vec<u64> {
+        let number = |kind: &u64| match *kind {
+            0 => Some(PRIMARY_NUMBER),
+            PAYLOAD => Some(PAYLOAD_NUMBER),
+            kind => opened.number_of(kind),
+        };
+        self.targets.iter().filter_map(number).collect()
+    }
+}

@@ -1,0 +1,355 @@
+//! The examples of RFC 9173 appendix A, both ways, and what policies do with bundles.
+
+use engine::Rng;
+use wire::bp7::{
+    BUNDLE_AGE, BlockFlags, Bounds, Bundle, BundleFlags, Eid, PAYLOAD, PAYLOAD_NUMBER, Reason,
+};
+use wire::bpsec::{
+    self, AesGcm, AesVariant, CONFIDENTIALITY, HmacSha2, INTEGRITY, Scope, SecurityBlock,
+    ShaVariant,
+};
+
+use super::super::agent::{Indication, Pattern, Reports, SendRequest};
+use super::super::security::{
+    Added, Fault, Key, OnFault, Opened, Operation, Policy, Role, Rule, Vectors,
+};
+use super::agent::{payload, send, taken};
+use super::world::{World, chain, endpoint, node};
+
+/// Octets of an example.
+macro_rules! vector {
+    ($name:literal) => {
+        from_hex(include_str!(concat!("../../../../../testdata/vectors/bpsec/", $name, ".hex")))
+    };
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let digits: String = lines.collect::<String>().split_whitespace().collect();
+    let pair = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+    (0..digits.len()).step_by(2).map(pair).collect()
+}
+
+fn opened(octets: &[u8]) -> Opened {
+    let bundle = Bundle::decode(octets, &Bounds::default()).unwrap();
+    Opened { head: bundle.head, payload: bundle.payload.to_vec() }
+}
+
+fn octets(opened: &Opened) -> Vec<u8> {
+    let bundle = Bundle { head: opened.head.clone(), payload: &opened.payload };
+    bundle.to_vec().unwrap()
+}
+
+fn content(opened: &Opened, kind: u64) -> (u64, SecurityBlock) {
+    let block = opened.head.block_of(kind).unwrap();
+    let content = SecurityBlock::decode(block.data(), &bpsec::Bounds::default()).unwrap();
+    (block.number(), content)
+}
+
+fn added<'a>(number: u64, flags: BlockFlags, targets: &'a [u64], source: &'a Eid) -> Added<'a> {
+    Added { number, flags, targets, source }
+}
+
+#[test]
+fn example_1_a_payload_is_signed() {
+    let expected = vector!("a1_bundle");
+    let mut made = opened(&vector!("a1_original"));
+    let parameters =
+        HmacSha2 { variant: ShaVariant::Sha512, wrapped_key: None, scope: Scope::NONE };
+    let (source, key) = (Eid::ipn(2, 1), vector!("key_hmac"));
+    made.add_integrity(&added(2, BlockFlags(0), &[1], &source), &parameters, &key).unwrap();
+    assert_eq!(octets(&made), expected);
+    let (number, content) = content(&made, INTEGRITY);
+    assert_eq!(made.check_integrity(number, &content, 1, &Key::new(&key)), Ok(()));
+    assert_eq!(
+        made.check_integrity(number, &content, 1, &Key::new(b"another")),
+        Err(Fault::Failed)
+    );
+}
+
+#[test]
+fn example_2_a_payload_is_encrypted_with_a_wrapped_key() {
+    let expected = vector!("a2_bundle");
+    let mut read = opened(&expected);
+    let (number, block) = content(&read, CONFIDENTIALITY);
+    let wrapping = Key::wrapping(&vector!("key_wrapping"));
+    read.decrypt(number, &block, PAYLOAD_NUMBER, &wrapping).unwrap();
+    assert_eq!(read.payload, b"Ready to generate a 32-byte payload");
+    let mut made = opened(&vector!("a1_original"));
+    let parameters = AesGcm::from_block(&block).unwrap();
+    let source = Eid::ipn(2, 1);
+    let added = added(2, BlockFlags::REPLICATE, &[1], &source);
+    made.add_confidentiality(&added, &parameters, &vector!("key_a128gcm")).unwrap();
+    assert_eq!(octets(&made), expected);
+    // The key that the block carries is the one that the example says.
+    let other = Key::wrapping(&[7; 16]);
+    let mut read = opened(&expected);
+    let failed = read.decrypt(number, &block, PAYLOAD_NUMBER, &other);
+    assert_eq!((failed, octets(&read)), (Err(Fault::Unknown), expected));
+}
+
+#[test]
+fn example_3_two_nodes_protect_a_bundle() {
+    let expected = vector!("a3_bundle");
+    let mut made = opened(&vector!("a3_original"));
+    let age = made.number_of(BUNDLE_AGE).unwrap();
+    let parameters =
+        HmacSha2 { variant: ShaVariant::Sha256, wrapped_key: None, scope: Scope::NONE };
+    let (by, key) = (Eid::ipn(3, 0), vector!("key_hmac"));
+    made.add_integrity(&added(3, BlockFlags(0), &[0, age], &by), &parameters, &key).unwrap();
+    let (_, block) = content(&opened(&expected), CONFIDENTIALITY);
+    let gcm = AesGcm::from_block(&block).unwrap();
+    let source = block.source.clone();
+    let key_gcm = vector!("key_a128gcm");
+    made.add_confidentiality(&added(4, BlockFlags::REPLICATE, &[1], &source), &gcm, &key_gcm)
+        .unwrap();
+    // The order of blocks is the example's; the rest is the same octet by octet.
+    let order: Vec<u64> = opened(&expected).head.blocks().iter().map(|b| b.number()).collect();
+    let mut blocks = Vec::new();
+    for number in order {
+        let of = made.head.blocks().iter().find(|block| block.number() == number);
+        blocks.push(of.unwrap().clone());
+    }
+    made.head.set_blocks(blocks).unwrap();
+    assert_eq!(octets(&made), expected);
+    let (number, signed) = content(&made, INTEGRITY);
+    for target in [0, age] {
+        assert_eq!(made.check_integrity(number, &signed, target, &Key::new(&key)), Ok(()));
+    }
+    made.decrypt(4, &block, PAYLOAD_NUMBER, &Key::new(&key_gcm)).unwrap();
+    assert_eq!(made.payload, opened(&vector!("a3_original")).payload);
+}
+
+#[test]
+fn example_4_a_signature_is_encrypted_with_what_it_signs() {
+    let expected = vector!("a4_bundle");
+    let mut read = opened(&expected);
+    let (number, block) = content(&read, CONFIDENTIALITY);
+    let (key, key_hmac) = (vector!("key_a256gcm"), vector!("key_hmac"));
+    for target in [3, 1] {
+        read.decrypt(number, &block, target, &Key::new(&key)).unwrap();
+    }
+    assert_eq!(read.payload, b"Ready to generate a 32-byte payload");
+    let (signature, signed) = content(&read, INTEGRITY);
+    assert_eq!(read.check_integrity(signature, &signed, 1, &Key::new(&key_hmac)), Ok(()));
+    // The other way round.
+    let mut made = opened(&vector!("a1_original"));
+    let source = signed.source.clone();
+    made.add_integrity(&added(3, BlockFlags(0), &[1], &source), &HmacSha2::default(), &key_hmac)
+        .unwrap();
+    let parameters = AesGcm::from_block(&block).unwrap();
+    let targets: Vec<u64> = block.targets.iter().map(|of| of.target).collect();
+    let flags = BlockFlags::REPLICATE;
+    made.add_confidentiality(&added(2, flags, &targets, &source), &parameters, &key).unwrap();
+    let order: Vec<u64> = opened(&expected).head.blocks().iter().map(|b| b.number()).collect();
+    let mut blocks = made.head.blocks().to_vec();
+    blocks.sort_by_key(|block| order.iter().position(|number| *number == block.number()));
+    made.head.set_blocks(blocks).unwrap();
+    assert_eq!(octets(&made), expected);
+}
+
+fn rule(role: Role, operation: Operation, targets: &[u64]) -> Rule {
+    let key = match operation {
+        Operation::Integrity(_) => "sign",
+        Operation::Confidentiality(_) => "hide",
+    };
+    Rule {
+        role,
+        operation,
+        source: Pattern::Any,
+        destination: Pattern::Any,
+        targets: targets.to_vec(),
+        key: key.to_owned(),
+        scope: Scope::ALL,
+        on_fault: OnFault::Delete,
+    }
+}
+
+const SIGN: Operation = Operation::Integrity(ShaVariant::Sha384);
+const HIDE: Operation = Operation::Confidentiality(AesVariant::Aes256);
+
+fn policy(rules: Vec<Rule>, wraps: bool) -> Policy {
+    let key = |octets: &[u8]| if wraps { Key::wrapping(octets) } else { Key::new(octets) };
+    let keys = [("sign", key(&[1; 32])), ("hide", key(&[2; 32]))];
+    let keys = keys.map(|(name, key)| (name.to_owned(), key)).into();
+    Policy { rules, keys, ..Policy::default() }
+}
+
+fn both(role: Role) -> Vec<Rule> {
+    vec![rule(role, SIGN, &[0, PAYLOAD]), rule(role, HIDE, &[PAYLOAD])]
+}
+
+/// From node 1 over node 2 to node 3, with these policies.
+fn world(policies: [Policy; 3], bundle_max: u64) -> World {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    for (config, policy) in configs.iter_mut().zip(policies) {
+        config.security = policy;
+        config.reports = Reports { deletion: true, ..Reports::default() };
+    }
+    let mut world = World::new(configs, 1);
+    world.bundle_max = bundle_max;
+    world.connect(0, 1);
+    world.connect(1, 2);
+    world.settle();
+    world
+}
+
+#[test]
+fn what_is_signed_and_encrypted_here_is_read_there() {
+    for wraps in [false, true] {
+        for bundle_max in [u64::MAX, 1500] {
+            for len in [0, 100, 9000] {
+                let policies = [
+                    policy(both(Role::Source), wraps),
+                    // On its way it is checked as far as that can be without the key that hides it.
+                    policy(vec![rule(Role::Verifier, SIGN, &[0])], wraps),
+                    policy(both(Role::Acceptor), wraps),
+                ];
+                let mut world = world(policies, bundle_max);
+                send(&mut world, 0, SendRequest::new(endpoint(2), payload(len)));
+                world.settle();
+                assert_eq!(taken(&world, 2), [payload(len)], "{wraps} {bundle_max} {len}");
+                let clear = payload(len);
+                let shows =
+                    |octets: &[u8]| len > 50 && octets.windows(50).any(|w| w == &clear[..50]);
+                assert!(!world.crossed.iter().any(|(.., octets)| shows(octets)));
+                for node in &world.nodes {
+                    assert_eq!(node.agent.statistics().bundles, 0);
+                    assert_eq!(node.disk.files(), 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn initialization_vectors_do_not_come_twice() {
+    let policies = [policy(both(Role::Source), false), Policy::default(), Policy::default()];
+    let mut world = world(policies, u64::MAX);
+    for _ in 0..20 {
+        send(&mut world, 0, SendRequest::new(endpoint(2), payload(10)));
+    }
+    world.settle();
+    let mut vectors = std::collections::BTreeSet::new();
+    let mut count = 0;
+    for (_, _, octets) in world.crossed.iter().filter(|(from, ..)| *from == 0) {
+        let opened = opened(octets);
+        let of = opened.head.blocks().iter().filter(|block| block.kind() == CONFIDENTIALITY);
+        for block in of {
+            let content = SecurityBlock::decode(block.data(), &bpsec::Bounds::default()).unwrap();
+            vectors.insert(AesGcm::from_block(&content).unwrap().iv);
+            count += 1;
+        }
+    }
+    // The payload and its signature, each with one of its own.
+    assert_eq!((vectors.len(), count), (40, 40));
+}
+
+/// Bundles of node 1, made with this policy, as they cross its link.
+fn protected(policy: Policy) -> Vec<u8> {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    configs[0].security = policy;
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    let flags = BundleFlags::REPORT_DELETION;
+    let request = SendRequest { flags, ..SendRequest::new(endpoint(2), payload(100)) };
+    send(&mut world, 0, request);
+    world.settle();
+    world.crossed[0].2.to_vec()
+}
+
+#[test]
+fn what_was_changed_on_its_way_is_deleted_and_reported() {
+    for (rules, is_signed) in [
+        (vec![rule(Role::Source, SIGN, &[PAYLOAD])], true),
+        (vec![rule(Role::Source, HIDE, &[PAYLOAD])], false),
+    ] {
+        let octets = protected(policy(rules, false));
+        let before = opened(&octets);
+        let operation = if is_signed { SIGN } else { HIDE };
+        let accept = policy(vec![rule(Role::Acceptor, operation, &[PAYLOAD])], false);
+        for changes in [false, true] {
+            let mut sent = before.clone();
+            if changes {
+                sent.payload[50] ^= 1;
+            }
+            let policies = [Policy::default(), accept.clone(), Policy::default()];
+            let mut world = world(policies, u64::MAX);
+            let octets = super::security::octets(&sent);
+            world.hand_in(1, 0, &octets);
+            world.settle();
+            assert_eq!(taken(&world, 2).len(), usize::from(!changes), "{is_signed}");
+            let reasons: Vec<_> = world.nodes[0]
+                .heard
+                .iter()
+                .filter_map(|heard| match heard {
+                    Indication::Report { from, report } => Some((from.clone(), report.reason)),
+                    _ => None,
+                })
+                .collect();
+            let expected = if changes { vec![(node(1), Reason::FailedSecurity)] } else { vec![] };
+            assert_eq!(reasons, expected, "{is_signed}");
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_unknown_or_to_be_passed_on() {
+    let plain = opened(&protected(Policy::default()));
+    let accept = |on_fault| {
+        let rules = vec![Rule { on_fault, ..rule(Role::Acceptor, SIGN, &[PAYLOAD]) }];
+        policy(rules, false)
+    };
+    let receive = |policy: &Policy, opened: &Opened| policy.receive(&mut opened.clone());
+    assert_eq!(receive(&accept(OnFault::Delete), &plain), Err(Fault::Missing));
+    assert_eq!(receive(&accept(OnFault::Strip), &plain), Err(Fault::Missing));
+    assert_eq!(receive(&accept(OnFault::Pass), &plain), Ok(false));
+    let signed = protected(policy(vec![rule(Role::Source, SIGN, &[PAYLOAD])], false));
+    let signed = opened(&signed);
+    let mut without_key = accept(OnFault::Delete);
+    without_key.keys.clear();
+    assert_eq!(receive(&without_key, &signed), Err(Fault::Unknown));
+    assert_eq!(receive(&accept(OnFault::Delete), &signed), Ok(true));
+    // Who only checks leaves the operation on.
+    let mut checked = signed.clone();
+    let verify = policy(vec![rule(Role::Verifier, SIGN, &[PAYLOAD])], false);
+    assert_eq!(verify.receive(&mut checked), Ok(false));
+    assert_eq!(checked, signed);
+}
+
+#[test]
+fn a_block_that_was_changed_is_stripped() {
+    const KIND: u64 = 200;
+    let mut made = opened(&protected(Policy::default()));
+    let number = made.head.free_number();
+    let block = |data: &[u8]| {
+        wire::bp7::Block::new(KIND, number, BlockFlags(0), wire::bp7::CrcType::None, data).unwrap()
+    };
+    made.head.put_block(block(b"before"));
+    let source = policy(vec![rule(Role::Source, SIGN, &[KIND])], false);
+    let mut vectors = Vectors::new(&mut Rng::new(1, "vectors"));
+    assert_eq!(source.protect(&mut made, &node(0), &mut vectors), Ok(true));
+    let rules = vec![Rule { on_fault: OnFault::Strip, ..rule(Role::Verifier, SIGN, &[KIND]) }];
+    let verify = policy(rules, false);
+    assert_eq!(verify.receive(&mut made.clone()), Ok(false));
+    made.head.put_block(block(b"after!"));
+    assert_eq!(verify.receive(&mut made), Ok(true));
+    assert!(made.head.block_of(KIND).is_none());
+    assert!(made.head.block_of(INTEGRITY).is_none());
+}
+
+#[test]
+fn a_payload_beyond_the_bound_is_refused_and_keys_are_not_printed() {
+    let bounded = Policy { payload_max: 5000, ..policy(both(Role::Source), false) };
+    let mut world = world([bounded, Policy::default(), Policy::default()], u64::MAX);
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(5001)));
+    world.settle();
+    let deleted = |heard: &Indication| matches!(heard, Indication::Deleted { .. });
+    assert!(world.nodes[0].heard.iter().any(deleted));
+    assert_eq!(world.nodes[0].disk.files(), 0);
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(5000)));
+    world.settle();
+    assert_eq!(taken(&world, 2).len(), 1);
+    assert_eq!(format!("{:?}", Key::new(b"secret")), "Key { wraps: false, .. }");
+}
