@@ -231,6 +231,14 @@ pub(crate) fn ip_len(address: IpAddr) -> usize {
     }
 }
 
+/// The longest segment that a peer takes which announces none (RFC 9293 §3.7.1).
+pub(crate) fn mss_default(address: IpAddr) -> u16 {
+    match address {
+        IpAddr::V4(_) => 576 - 40,
+        IpAddr::V6(_) => 1280 - 60,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use wire::tcp::Flags;

@@ -8,7 +8,7 @@ use crate::tcp::autotune::ReceiveTuning;
 use crate::tcp::cc;
 use crate::tcp::config::Options;
 use crate::tcp::indication::{CloseReason, Counts, ListenerId, State};
-use crate::tcp::packet::{Flow, Tuple};
+use crate::tcp::packet::{self, Flow, Tuple};
 use crate::tcp::reassembly::Reassembly;
 use crate::tcp::recovery::Phase;
 use crate::tcp::rtt::Rtt;
@@ -98,7 +98,7 @@ impl Connection {
             window_max: 0,
             window_told: (0, 0),
             send_scale: 0,
-            peer_mss: if at.tuple.remote.is_ipv4() { 536 } else { 1220 },
+            peer_mss: packet::mss_default(at.tuple.remote.ip()),
             send: SendBuffer::new(iss + 1, options.send_buffer.initial()),
             finished: false,
             board: Scoreboard::new(iss + 1),

@@ -92,7 +92,9 @@ impl Connection {
         // Even if it is of no use: the peer is there.
         self.last_heard = now;
         self.keep_alive_sent = 0;
-        if self.board.is_empty() {
+        // A closed window may last as long as the peer answers, whether data is probed for or was in
+        // flight when the peer took the window back (RFC 9293 §3.8.6.1).
+        if self.board.is_empty() || self.window == 0 {
             self.timeouts = 0;
         }
         if self.state == State::SynReceived && self.is_other_syn(now, segment, at) {
@@ -193,7 +195,9 @@ impl Connection {
     fn is_in_window(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
         let next = self.receive_next();
         let window = self.advertised.saturating_sub(next);
-        let len = u64::from(segment.occupies());
+        let resets = segment.header.flags.contains(Flags::RST);
+        // A reset counts by its number alone, with data and in a closed window, too (§3.5.3, §3.10.7.4).
+        let len = if resets { 0 } else { u64::from(segment.occupies()) };
         let inside = |at: u64| at >= next && at < next + window;
         let fits = match (len, window) {
             (0, 0) => at == next,
@@ -207,7 +211,7 @@ impl Connection {
         if fits {
             return true;
         }
-        if segment.header.flags.contains(Flags::RST) {
+        if resets {
             return false;
         }
         let end = at + segment.payload.len() as u64;

@@ -199,7 +199,7 @@ impl Stack {
         let settings = self.options_over(path, &listener.options);
         let offer = Self::agreed(&settings, Offer::of(&arrived.segment));
         let sequence = arrived.segment.header.sequence;
-        let mss = offer.mss.unwrap_or(536);
+        let mss = offer.mss.unwrap_or(packet::mss_default(tuple.remote.ip()));
         let cookie = self.secret.cookie(now, tuple, sequence, mss);
         let flow =
             Flow::new(tuple, settings.hop_limit, settings.dscp, 0).carried_by(arrived.carrier);
@@ -346,7 +346,7 @@ impl Stack {
 }
 
 /// Whether an address can be that of a host.
-fn is_host(address: IpAddr) -> bool {
+pub(super) fn is_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
             !address.is_broadcast() && !address.is_multicast() && !address.is_unspecified()

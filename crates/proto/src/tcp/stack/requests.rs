@@ -6,6 +6,7 @@ use bytes::BufMut;
 use engine::{PathId, Time};
 use wire::tcp::Flags;
 
+use super::arrival::is_host;
 use super::{Listener, Stack};
 use crate::tcp::config::{Backlog, Options};
 use crate::tcp::connection::{Connection, Negotiated};
@@ -70,8 +71,7 @@ impl Stack {
         let (local, remote) = (plain(local), plain(remote));
         let sound = local.is_ipv4() == remote.is_ipv4()
             && !local.ip().is_unspecified()
-            && !remote.ip().is_unspecified()
-            && !remote.ip().is_multicast()
+            && is_host(remote.ip())
             && remote.port() != 0;
         if !sound {
             return Err(RequestError::Address);

@@ -6,6 +6,7 @@ mod conversations;
 mod flow;
 mod random;
 mod raw;
+mod rfc9293;
 mod scps;
 mod scps_service;
 mod states;

@@ -32,6 +32,7 @@ pub(super) struct Heard {
     pub(super) window: u16,
     pub(super) len: usize,
     pub(super) stamps: Option<(u32, u32)>,
+    pub(super) mss: Option<u16>,
     pub(super) scale: Option<u8>,
     pub(super) sack: bool,
     pub(super) blocks: Vec<(u32, u32)>,
@@ -39,6 +40,8 @@ pub(super) struct Heard {
     /// Offset and size of a hole.
     pub(super) snack: Option<(u16, u16)>,
     pub(super) ecn: Ecn,
+    pub(super) dscp: u8,
+    pub(super) hop_limit: u8,
 }
 
 pub(super) struct Raw {
@@ -93,6 +96,12 @@ impl Raw {
         id
     }
 
+    /// The same between two other addresses and ports.
+    pub(super) fn between(mut self, local: SocketAddr, remote: SocketAddr) -> Self {
+        (self.local, self.remote) = (local, remote);
+        self
+    }
+
     /// The peer speaks from another port.
     pub(super) fn speak_from(&mut self, port: u16) {
         self.remote.set_port(port);
@@ -128,14 +137,29 @@ impl Raw {
         payload: &[u8],
         options: &[TcpOption<'_>],
     ) -> Vec<Heard> {
+        let bytes = self.packet(header, payload, options);
+        self.hear(Receive::datagram(PATH, &bytes))
+    }
+
+    /// A packet of the peer.
+    pub(super) fn packet(
+        &self,
+        header: Header,
+        payload: &[u8],
+        options: &[TcpOption<'_>],
+    ) -> Vec<u8> {
         let tuple = Tuple { local: self.remote, remote: self.local };
         let mut flow = Flow::new(tuple, 64, 0, 0);
         let head = flow.ip_len() + HEADER_LEN + options_len(options);
         let mut bytes = vec![0; head + payload.len()];
         bytes[head..].copy_from_slice(payload);
         flow.write(&mut bytes, header, options, self.ecn);
+        bytes
+    }
+
+    /// The stack is handed this. Returns what it says to it.
+    pub(super) fn hear(&mut self, receive: Receive<'_>) -> Vec<Heard> {
         let before = self.heard.len();
-        let receive = Receive::datagram(PATH, &bytes);
         self.stack.handle_input(self.now, Input::Receive(receive));
         self.drain();
         self.heard[before..].to_vec()
@@ -165,6 +189,11 @@ impl Raw {
             }
             for bytes in tx.datagrams() {
                 let arrived = packet::decode(bytes).expect("our own packet");
+                let (traffic_class, hop_limit) = if bytes[0] >> 4 == 6 {
+                    (bytes[0] << 4 | bytes[1] >> 4, bytes[7])
+                } else {
+                    (bytes[1], bytes[8])
+                };
                 let header = arrived.segment.header;
                 if header.flags.contains(SYN) {
                     self.first = Some(header.sequence);
@@ -178,16 +207,20 @@ impl Raw {
                     window: header.window,
                     len: arrived.segment.payload.len(),
                     stamps: None,
+                    mss: None,
                     scale: None,
                     sack: false,
                     blocks: Vec::new(),
                     scps: None,
                     snack: None,
                     ecn: arrived.ecn,
+                    dscp: traffic_class >> 2,
+                    hop_limit,
                 };
                 for option in arrived.segment.options.map(|option| option.expect("sound")) {
                     match option {
                         TcpOption::Timestamps { value, echo } => heard.stamps = Some((value, echo)),
+                        TcpOption::MaximumSegmentSize(mss) => heard.mss = Some(mss),
                         TcpOption::WindowScale(shift) => heard.scale = Some(shift),
                         TcpOption::SackPermitted => heard.sack = true,
                         TcpOption::ScpsCapabilities(said) => heard.scps = Some(said),
