@@ -8,11 +8,8 @@ use engine::FileId;
 use wire::cfdp::{Checksum, ChecksumType};
 
 use crate::path::Handle;
-use crate::ranges::Ranges;
+use crate::repairs::Repairs;
 use crate::storage::Storage;
-
-/// Most parts to send again that are being read at one time.
-const REPAIRS_AHEAD: usize = 64;
 
 /// The file being sent.
 #[derive(Debug)]
@@ -31,27 +28,9 @@ pub(crate) struct Source {
     /// The next byte to send.
     sent: u64,
     checksum: Checksum,
-    /// Parts asked for again that are not being read yet, in the order of the requests.
-    repairs: VecDeque<(u64, u64)>,
-    /// Parts being read again, or read and not sent.
-    repairing: VecDeque<Repair>,
-    repairs_held: usize,
-    /// Bytes that were asked for again, ever.
-    lost: u64,
-    /// Copies to send of each repair, and how many of the one in turn were sent.
-    copies: u32,
-    copied: u32,
-    /// All that is in `repairs` and `repairing`, so that nothing is queued twice.
-    requested: Ranges,
+    repairs: Repairs,
     /// All of it, if it is no file.
     whole: Option<Bytes>,
-}
-
-#[derive(Debug)]
-struct Repair {
-    start: u64,
-    end: u64,
-    bytes: Option<Bytes>,
 }
 
 /// The next piece of a file to put into a PDU.
@@ -79,13 +58,7 @@ impl Source {
             reads: 0,
             sent: 0,
             checksum: Checksum::new(checksum)?,
-            repairs: VecDeque::new(),
-            repairing: VecDeque::new(),
-            repairs_held: 0,
-            lost: 0,
-            copies: 1,
-            copied: 0,
-            requested: Ranges::new(),
+            repairs: Repairs::new(),
             whole: None,
         })
     }
@@ -115,8 +88,7 @@ impl Source {
 
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
-        let ranges = self.repairs.len() + self.requested.len();
-        self.held + self.repairs_held + ranges * 2 * size_of::<u64>()
+        self.held + self.repairs.memory()
     }
 
     /// Whether all of the file was sent once and summed up.
@@ -245,132 +217,59 @@ impl Source {
     /// Queues what of `start..end` was sent before and is not queued yet; whether the queue had
     /// room. At most `max` parts wait.
     pub(crate) fn request(&mut self, start: u64, end: u64, max: usize) -> bool {
-        let end = end.min(self.sent());
-        let gaps: Vec<_> = self.requested.gaps(start, end).collect();
-        for (from, to) in gaps {
-            if self.repairs.len() >= max {
-                return false;
-            }
-            self.repairs.push_back((from, to));
-            self.requested.insert(from, to);
-            self.lost += to - from;
-        }
-        true
+        self.repairs.request(start, end.min(self.sent()), max)
     }
 
-    /// Decides how many copies of each repair to send: as many as make the end come soonest, given
-    /// the time of a packet of `segment` bytes and of a round trip.
-    ///
-    /// With n packets to repair of which each is lost with probability p, c copies take c·n packet
-    /// times, and another round trip is needed with probability 1 − (1 − p^c)^n, at most n·p^c.
-    /// Ten packets of 0.85 ms, 50 ms and p = 0.1: 8.5 + 50 ms for one copy, 17 + 5 ms for two.
+    /// Decides how many copies of each repair to send (see [`Repairs::choose_copies`]).
     pub(crate) fn choose_copies(
         &mut self,
         max: u32,
         segment: usize,
         times: Option<(Duration, Duration)>,
     ) {
-        self.copies = 1;
-        let Some((packet, round_trip)) = times else { return };
-        let lost = self.lost as f64 / (self.sent() + self.lost).max(1) as f64;
-        let packets = (self.requested.covered() as f64 / segment as f64).ceil();
-        let expected = |copies: u32| {
-            let chance = packets * (0..copies).fold(1.0, |chance, _| chance * lost);
-            let sending = packet.as_secs_f64() * packets * f64::from(copies);
-            sending + round_trip.as_secs_f64() * f64::min(chance, 1.0)
-        };
-        for copies in 2..=max {
-            if expected(copies) < expected(self.copies) {
-                self.copies = copies;
-            }
-        }
+        self.repairs.choose_copies(max, segment, times, self.sent.max(self.skip));
     }
 
     /// Nothing will be sent again. What is being read for that is dropped when it comes.
     pub(crate) fn forget_repairs(&mut self) {
-        self.repairs.clear();
-        self.repairing.clear();
-        self.repairs_held = 0;
-        self.requested = Ranges::new();
+        self.repairs.forget();
     }
 
     /// Whether anything waits to be sent again.
     pub(crate) fn has_repairs(&self) -> bool {
-        !self.repairs.is_empty() || !self.repairing.is_empty()
+        !self.repairs.is_empty()
     }
 
     /// Parts to send again that are not being read yet.
     pub(crate) fn repairs_waiting(&self) -> usize {
-        self.repairs.len()
+        self.repairs.waiting()
     }
 
     /// Whether the next part to send again is in memory.
     pub(crate) fn repair_ready(&self) -> bool {
-        self.repairing.front().is_some_and(|repair| repair.bytes.is_some())
+        self.repairs.next(1).is_some()
     }
 
     /// Reads the parts to send again, within the bound on what is held.
     pub(crate) fn read_repairs(&mut self, storage: &mut impl Storage, handle: Handle) {
-        let ahead = storage.read_ahead();
-        let piece = storage.room().read_piece.clamp(1, ahead) as u64;
-        while self.repairing.len() < REPAIRS_AHEAD
-            && (self.repairs_held == 0 || self.repairs_held < ahead)
-        {
-            let Some((start, end)) = self.repairs.pop_front() else { return };
-            let stop = end.min(start + piece);
-            if stop < end {
-                self.repairs.push_front((stop, end));
-            }
-            self.repairs_held += (stop - start) as usize;
-            let whole = self.whole.as_ref();
-            let bytes = whole.map(|whole| whole.slice(start as usize..stop as usize));
-            let is_read = bytes.is_some();
-            self.repairing.push_back(Repair { start, end: stop, bytes });
-            if is_read {
-                continue;
-            }
-            storage.read_again(handle, self.file, start, (stop - start) as usize);
+        match &self.whole {
+            Some(whole) => self.repairs.take_from(storage, whole),
+            None => self.repairs.read(storage, handle, self.file),
         }
     }
 
     /// Takes a part that was read again. An error if the file is shorter than it was.
     pub(crate) fn repair_done(&mut self, offset: u64, bytes: Bytes) -> Result<(), ()> {
-        let waiting = self.repairing.iter_mut();
-        let Some(repair) = waiting.into_iter().find(|r| r.start == offset && r.bytes.is_none())
-        else {
-            return Ok(());
-        };
-        if bytes.len() as u64 != repair.end - repair.start {
-            return Err(());
-        }
-        repair.bytes = Some(bytes);
-        Ok(())
+        self.repairs.read_done(offset, bytes)
     }
 
     /// The next data to send again, at most `len` bytes.
     pub(crate) fn next_repair(&self, len: usize) -> Option<Segment<'_>> {
-        let repair = self.repairing.front()?;
-        let bytes = repair.bytes.as_ref()?;
-        Some(Segment { offset: repair.start, data: &bytes[..len.min(bytes.len())] })
+        self.repairs.next(len)
     }
 
     /// The first `len` bytes of what [`Source::next_repair`] gave were sent.
     pub(crate) fn repair_sent(&mut self, len: usize) {
-        self.copied += 1;
-        if self.copied < self.copies {
-            return;
-        }
-        self.copied = 0;
-        let Some(repair) = self.repairing.front_mut() else { return };
-        let (start, end) = (repair.start, repair.start + len as u64);
-        if let Some(bytes) = repair.bytes.as_mut() {
-            *bytes = bytes.split_off(len);
-        }
-        repair.start = end;
-        self.repairs_held -= len;
-        self.requested.remove(start, end);
-        if repair.start >= repair.end {
-            self.repairing.pop_front();
-        }
+        self.repairs.sent(len);
     }
 }

@@ -281,6 +281,16 @@ impl Spool {
         self.close(storage);
     }
 
+    /// What is collected and was not handed to the store yet.
+    pub(crate) fn unwritten(&self) -> (u64, u64) {
+        (self.start, self.start + self.buffer.len() as u64)
+    }
+
+    /// Leaves the open file to the caller; everything must be written.
+    pub(crate) fn release(&mut self) -> Option<FileId> {
+        self.file.take()
+    }
+
     /// Closes the file; everything must be written.
     pub(crate) fn close(&mut self, storage: &mut impl Storage) {
         if let Some(file) = self.file.take() {

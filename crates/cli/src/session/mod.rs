@@ -132,7 +132,10 @@ fn of_ltp(indication: ltp::Indication) -> Notice {
         ltp::Indication::Interrupted { sessions } => Notice::Said(format!(
             "{sessions} interrupted sessions are cancelled when they are heard of"
         )),
-        ltp::Indication::Started(_) | ltp::Indication::Data { .. } => Notice::Nothing,
+        ltp::Indication::Started(_)
+        | ltp::Indication::Data { .. }
+        // Over sockets no engine passes anything on.
+        | ltp::Indication::Transport(_) => Notice::Nothing,
     }
 }
 

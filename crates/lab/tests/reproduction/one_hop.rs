@@ -1,4 +1,4 @@
-//! Files over one hop of an emulated space link, as Farrell and Cahill sent them in 2007.
+//! Files over one hop of an emulated space link, as Trinity College Dublin sent them in 2007.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

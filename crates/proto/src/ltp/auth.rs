@@ -16,9 +16,13 @@ use wire::EncodeError;
 use wire::ltp::{Body, Extension, Extensions, Segment, SessionId, sdnv};
 
 use super::cookies::{self, Cookies};
+use super::core::extensions;
 
 /// The extension tag of authentication.
 const TAG: u8 = 0;
+
+/// Most extensions of LTP-T in a segment.
+const TRANSPORT_MAX: usize = 7;
 
 /// Octets of the longest value.
 const VALUE_MAX: usize = 16;
@@ -181,13 +185,16 @@ pub(crate) struct Sealed<'a> {
     pub(crate) body: Body<'a>,
     pub(crate) authentication: Option<&'a Authentication>,
     pub(crate) cookies: &'a Cookies,
+    /// Tags and values of extensions of LTP-T, at most seven.
+    pub(crate) transport: &'a [(u8, Vec<u8>)],
 }
 
 impl Sealed<'_> {
     /// Octets on the wire.
     pub(crate) fn encoded_len(&self) -> usize {
         let bare = Segment::new(self.session, self.body).encoded_len();
-        bare + self.authentication.map_or(0, Authentication::len) + self.cookies.len()
+        let transport: usize = extensions(self.transport).map(Extension::encoded_len).sum();
+        bare + self.authentication.map_or(0, Authentication::len) + self.cookies.len() + transport
     }
 
     /// Writes the segment to exactly `out`.
@@ -195,9 +202,10 @@ impl Sealed<'_> {
         let key = self.authentication.map(|authentication| &authentication.key);
         let value_len = key.map_or(0, |key| key.suite.value_len());
         let label = key.map(|key| Extension { tag: TAG, value: &key.label });
-        let mut header = [Extension { tag: TAG, value: &[] }; 1 + cookies::COUNT];
+        let mut header = [Extension { tag: TAG, value: &[] }; 1 + cookies::COUNT + TRANSPORT_MAX];
         let mut count = 0;
-        for extension in label.into_iter().chain(self.cookies.extensions()) {
+        let transport = extensions(self.transport);
+        for extension in label.into_iter().chain(self.cookies.extensions()).chain(transport) {
             header[count] = extension;
             count += 1;
         }

@@ -35,6 +35,9 @@ pub struct Config {
     /// this engine cancels the session. Without that, a sender may take a block for delivered of which
     /// each run had a part.
     pub journal: bool,
+    /// Whether and how this engine speaks LTP-T: what it sends goes to its destination over other engines, and
+    /// it passes on what comes for others.
+    pub transport: Option<crate::ltpt::Config>,
     /// Bounds on what the engine holds.
     pub limits: Limits,
     /// Octets that the numbers of own sessions take on the wire, from 4 to 10.
@@ -83,6 +86,7 @@ impl Default for Config {
             cookies: false,
             aggregation: None,
             journal: true,
+            transport: None,
             limits: Limits::default(),
             session_octets: 4,
             catch_up: Duration::ZERO,

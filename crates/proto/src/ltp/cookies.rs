@@ -3,7 +3,7 @@
 //! The engine that answers puts the first cookie in. The delay that RFC 5327 grants its peer ends when
 //! a segment shows that the peer has it; a peer that knows no cookies thus goes on undisturbed.
 
-use wire::ltp::{Extension, Segment, sdnv};
+use wire::ltp::{Extension, Segment};
 
 use engine::Rng;
 
@@ -76,8 +76,7 @@ impl Cookies {
 
     /// Octets they add to a segment.
     pub(crate) fn len(&self) -> usize {
-        let one = |one: Extension<'_>| 1 + sdnv::len(one.value.len() as u64) + one.value.len();
-        self.extensions().map(one).sum()
+        self.extensions().map(Extension::encoded_len).sum()
     }
 }
 

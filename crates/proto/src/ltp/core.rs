@@ -1,15 +1,18 @@
 //! What all sessions of an engine share, and what each session has in common.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use engine::Rng;
-use wire::ltp::{Body, SessionId};
+use engine::{Rng, Time};
+use wire::ltp::{Body, Extension, SessionId};
+use wire::ltpt::{Congestion, Transport};
 
 use super::auth::{Authentication, Sealed};
 use super::config::{Config, Remote};
 use super::cookies::Cookies;
 use super::indication::{Indication, Limit, Stats};
 use crate::kernel::{self, Base, User, bounds};
+use crate::ltpt::flow::{Outcome, Seq};
 use crate::path::Burst;
 
 /// A session's timers.
@@ -29,6 +32,10 @@ pub(crate) enum Alarm {
     Units(u64),
     /// This host has taken its time.
     Host,
+    /// A transfer of LTP-T is tried again.
+    Retry(Seq),
+    /// A transfer of LTP-T is of no use any more.
+    Expiry(Seq),
 }
 
 impl kernel::Alarm for Alarm {
@@ -41,6 +48,8 @@ impl kernel::Alarm for Alarm {
             Self::Gaps => "gaps",
             Self::Units(_) => "units",
             Self::Host => "host",
+            Self::Retry(_) => "retry",
+            Self::Expiry(_) => "expiry",
         }
     }
 }
@@ -52,6 +61,8 @@ pub(crate) enum Task {
     Load,
     /// The session has its mark.
     Mark,
+    /// It is written down whereto a block goes that is kept for another engine.
+    Record,
 }
 
 pub(crate) type Job = kernel::Job<Task>;
@@ -70,6 +81,10 @@ pub(crate) struct Core {
     pub(crate) ranges: usize,
     /// Octets of units that are gathered, sent or received.
     pub(crate) units: usize,
+    /// What became of hops of transfers of LTP-T, until the transfers are told.
+    pub(crate) outcomes: VecDeque<Outcome>,
+    /// The time of the input or timer that is being handled.
+    pub(crate) now: Time,
 }
 
 impl Core {
@@ -81,6 +96,8 @@ impl Core {
             rng,
             ranges: 0,
             units: 0,
+            outcomes: VecDeque::new(),
+            now: Time::ZERO,
             config,
         }
     }
@@ -111,26 +128,62 @@ pub(crate) struct Peer {
     pub(crate) session: SessionId,
     pub(crate) remote: Remote,
     pub(crate) cookies: Cookies,
+    /// The extensions of LTP-T in data, if the session is a hop of a transfer.
+    transport: Vec<(u8, Vec<u8>)>,
+    /// The same in a cancellation, if it is for want of room.
+    congestion: Vec<(u8, Vec<u8>)>,
 }
 
 impl Peer {
     pub(crate) fn new(session: SessionId, remote: Remote) -> Self {
-        Self { session, remote, cookies: Cookies::default() }
+        let (transport, congestion) = (Vec::new(), Vec::new());
+        Self { session, remote, cookies: Cookies::default(), transport, congestion }
+    }
+
+    /// Says with each data segment whereto the block goes.
+    pub(crate) fn set_transport(&mut self, transport: &Transport) {
+        self.transport = transport.values();
+    }
+
+    /// Says with each data segment how large the block is.
+    pub(crate) fn set_block_size(&mut self, size: u64) {
+        let transport = Transport { size: Some(size), ..Transport::default() };
+        for (tag, value) in transport.values() {
+            if let Some(entry) = self.transport.iter_mut().find(|(other, _)| *other == tag) {
+                entry.1 = value;
+            }
+        }
+    }
+
+    /// Says with a cancellation what there is not enough of.
+    pub(crate) fn set_congestion(&mut self, congestion: Congestion) {
+        let transport = Transport { congestion: Some(congestion), ..Transport::default() };
+        self.congestion = transport.values();
+    }
+
+    /// The extensions of LTP-T in a segment.
+    fn values(&self, body: &Body<'_>) -> &[(u8, Vec<u8>)] {
+        match body {
+            Body::Data(_) => &self.transport,
+            Body::Cancel { .. } => &self.congestion,
+            Body::Report(_) | Body::ReportAck { .. } | Body::CancelAck { .. } => &[],
+        }
     }
 
     /// The largest segment this session may send, without the extensions it gets.
     pub(crate) fn segment_max(&self, mtu: usize) -> usize {
         let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
         let authentication = self.remote.authentication.as_ref().map_or(0, Authentication::len);
-        max.saturating_sub(authentication + self.cookies.len())
+        let transport: usize = extensions(&self.transport).map(Extension::encoded_len).sum();
+        max.saturating_sub(authentication + self.cookies.len() + transport)
     }
 
     /// Writes one segment into the batch; `false` if it must wait for the next one. A segment that is
     /// larger than the path takes cannot be sent at all, and is left out.
     pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let authentication = self.remote.authentication.as_ref();
-        let segment =
-            Sealed { session: self.session, body, authentication, cookies: &self.cookies };
+        let (cookies, transport) = (&self.cookies, self.values(&body));
+        let segment = Sealed { session: self.session, body, authentication, cookies, transport };
         let len = segment.encoded_len();
         if len > burst.mtu() {
             core.stats.oversize += 1;
@@ -144,4 +197,9 @@ impl Peer {
         core.stats.sent.count(&body);
         true
     }
+}
+
+/// Extensions of LTP-T, by their tags and values.
+pub(crate) fn extensions(values: &[(u8, Vec<u8>)]) -> impl Iterator<Item = Extension<'_>> {
+    values.iter().map(|(tag, value)| Extension { tag: *tag, value })
 }

@@ -32,6 +32,8 @@ pub enum Indication {
         /// How many.
         sessions: usize,
     },
+    /// Of a block of LTP-T on its way.
+    Transport(crate::ltpt::Indication),
     /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
     LimitReached(Limit),
     /// A peer broke the protocol.
@@ -84,6 +86,8 @@ pub enum Limit {
     Replies,
     /// [`Limits::units_total`](super::Limits): data was dropped.
     Units,
+    /// The bounds of [`crate::ltpt::Limits`]: a block for another engine was refused.
+    Storage,
 }
 
 impl From<Limit> for Indication {
@@ -142,6 +146,9 @@ pub enum RequestError {
     /// Several paths are known, and the settings do not say which leads to this engine.
     #[error("no path is set for engine {0}, and there are several")]
     NoPath(u64),
+    /// No way leads to this engine.
+    #[error("no route leads to engine {0}")]
+    NoRoute(u64),
     /// There are no settings for units.
     #[error("units of client data are not sent: no aggregation is set")]
     NoAggregation,

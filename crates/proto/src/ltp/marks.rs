@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use engine::{FileName, IndexRequest};
+use engine::{FileName, FilestoreRequest, IndexRequest};
 use wire::ltp::SessionId;
 
 use super::core::{Core, Job, Task};
@@ -45,6 +45,9 @@ impl Lost {
         let ids: BTreeSet<_> = records.iter().filter_map(|(key, _)| id(key)).collect();
         for id in ids {
             self.sessions.insert(id, ());
+            // What it had is of no use.
+            let request = FilestoreRequest::DenyFile(spool_name(id));
+            core.kernel.filestore(Handle::NOBODY, Job::Forget, request);
             if self.sessions.len() > core.config.limits.closed
                 && let Some((oldest, ())) = self.sessions.forget_oldest()
             {

@@ -6,18 +6,19 @@
 //! when it is safe. A session does not survive a restart of either side: it is cancelled, or begins
 //! anew.
 
-mod auth;
+pub(crate) mod auth;
 mod config;
-mod cookies;
-mod core;
+pub(crate) mod cookies;
+pub(crate) mod core;
 mod file;
 mod gaps;
 mod indication;
-mod marks;
+pub(crate) mod marks;
 mod profile;
-mod receiver;
+pub(crate) mod receiver;
 mod reports;
-mod sender;
+pub(crate) mod sender;
+mod supply;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,7 @@ pub use self::indication::{
 pub use self::profile::profile;
 pub use self::sender::{Red, SendRequest};
 pub use wire::ltp as segment;
+use wire::ltpt::{Congestion, Transport};
 
 use self::auth::Sealed;
 use self::cookies::Cookies;
@@ -48,6 +50,8 @@ use self::marks::Lost;
 use self::receiver::Receiver;
 use self::sender::Sender;
 use crate::kernel::{Alarm as _, Base, Seat, Slots, Turns};
+use crate::ltpt::Admission;
+use crate::ltpt::flow::Flows;
 use crate::path::{Burst, Class, Handle, Pacing, Turn};
 use crate::recent::Recent;
 use crate::timer::TICK;
@@ -58,13 +62,15 @@ const UNITS_RETRY: Duration = Duration::from_millis(100);
 /// An LTP engine.
 #[derive(Debug)]
 pub struct Node {
-    core: Core,
-    slots: Slots<Session>,
-    by_id: BTreeMap<SessionId, Handle>,
+    pub(crate) core: Core,
+    pub(crate) slots: Slots<Session>,
+    pub(crate) by_id: BTreeMap<SessionId, Handle>,
     /// Sessions that are over.
-    closed: Recent<SessionId, Closed>,
+    pub(crate) closed: Recent<SessionId, Closed>,
+    /// Transfers of LTP-T.
+    pub(crate) flows: Flows,
     /// Sessions of an earlier run.
-    lost: Lost,
+    pub(crate) lost: Lost,
     /// Units of client data that wait for others, by the engine they are for.
     gathered: BTreeMap<u64, Vec<u8>>,
     /// Segments that this host takes its time to answer.
@@ -73,15 +79,30 @@ pub struct Node {
 
 /// What is remembered of a session that is over.
 #[derive(Clone, Copy, Debug)]
-struct Closed {
+pub(crate) struct Closed {
     /// The engine at the other end.
     peer: u64,
-    /// How much red data is safe here, if all of it is.
-    safe: Option<u64>,
+    left: Left,
 }
 
+/// What a session that is over has left here.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    /// Nothing.
+    Nothing,
+    /// All of its red part, which has so many octets.
+    Safe(u64),
+    /// It was not needed: another session had brought the block.
+    Elsewhere,
+    /// It was refused.
+    Refused(CancelReason, Option<Congestion>),
+}
+
+/// A refused session is refused again once in so many of its segments, in case the first answer was lost.
+const REFUSE_EVERY: u64 = 16;
+
 #[derive(Debug)]
-enum Session {
+pub(crate) enum Session {
     Sender(Box<Sender>),
     Receiver(Box<Receiver>),
 }
@@ -135,6 +156,7 @@ impl Node {
     #[must_use]
     pub fn new(config: Config, rng: Rng) -> Self {
         let mut core = Core::new(config, rng);
+        let flows = Flows::new(core.config.engine, core.config.transport.as_ref());
         let journal = core.config.journal;
         if journal {
             core.kernel.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
@@ -144,6 +166,7 @@ impl Node {
             slots: Slots::new(),
             by_id: BTreeMap::new(),
             closed: Recent::new(),
+            flows,
             lost: Lost::new(!journal),
             gathered: BTreeMap::new(),
             held: VecDeque::new(),
@@ -180,6 +203,7 @@ impl Node {
             + self.closed.len() * 2 * size_of::<(SessionId, Closed)>()
             + self.core.kernel.replies.memory()
             + self.gathered.values().map(Vec::len).sum::<usize>()
+            + self.flows.memory()
     }
 
     /// Sends a file to another engine.
@@ -189,6 +213,13 @@ impl Node {
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<SessionId, RequestError> {
         if request.name.is_empty() || request.name.len() > file::NAME_MAX {
             return Err(RequestError::Name);
+        }
+        self.core.now = self.core.now.max(now);
+        if let Some(config) = self.core.config.transport.clone() {
+            if request.destination == self.core.config.engine {
+                return Err(RequestError::Oneself);
+            }
+            return self.send_onward(now, &config, request);
         }
         self.check_destination(request.destination)?;
         if self.by_id.len() >= self.core.config.limits.sessions {
@@ -272,7 +303,7 @@ impl Node {
     }
 
     /// Whether an engine can be sent to.
-    fn check_destination(&self, destination: u64) -> Result<(), RequestError> {
+    pub(crate) fn check_destination(&self, destination: u64) -> Result<(), RequestError> {
         if destination == self.core.config.engine {
             return Err(RequestError::Oneself);
         }
@@ -284,7 +315,7 @@ impl Node {
     }
 
     /// What a session to an engine begins with.
-    fn new_session(&mut self, now: Time, destination: u64) -> (Base<Alarm>, Peer) {
+    pub(crate) fn new_session(&mut self, now: Time, destination: u64) -> (Base<Alarm>, Peer) {
         let remote = self.core.config.remote(destination).clone();
         let path = remote.path.or_else(|| self.core.kernel.only_path());
         let peer = Peer::new(self.new_id(), remote);
@@ -300,7 +331,7 @@ impl Node {
         id
     }
 
-    fn fill(&mut self, handle: Handle, id: SessionId, session: Session) {
+    pub(crate) fn fill(&mut self, handle: Handle, id: SessionId, session: Session) {
         self.by_id.insert(id, handle);
         self.slots.fill(handle, session);
     }
@@ -309,7 +340,11 @@ impl Node {
     ///
     /// # Errors
     /// There is no such session.
-    pub fn cancel(&mut self, _now: Time, id: SessionId) -> Result<(), RequestError> {
+    pub fn cancel(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
+        self.core.now = self.core.now.max(now);
+        if self.cancel_transfer(id) {
+            return Ok(());
+        }
         let handle = *self.by_id.get(&id).ok_or(RequestError::NoSession(id))?;
         let reason = CancelReason::User;
         match self.slots.get_mut(handle) {
@@ -322,7 +357,7 @@ impl Node {
     }
 
     /// A random session number that is not in use (RFC 5326 §9.1).
-    fn new_id(&mut self) -> SessionId {
+    pub(crate) fn new_id(&mut self) -> SessionId {
         let originator = self.core.config.engine;
         // Seven bits an octet (§2.1); the tenth has one.
         let octets = self.core.config.session_octets.clamp(4, 10);
@@ -395,7 +430,13 @@ impl Node {
     fn take(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
         let known = self.by_id.get(&segment.session).copied();
         match known.or_else(|| self.accept(now, from, segment)) {
-            Some(handle) => self.deliver(now, from, handle, segment),
+            Some(handle) => {
+                self.deliver(now, from, handle, segment);
+                if self.core.config.transport.is_some() {
+                    self.pass_on(handle);
+                    self.settle(handle);
+                }
+            }
             None => self.answer_stranger(from, segment),
         }
     }
@@ -441,16 +482,57 @@ impl Node {
         if remote.path.is_some_and(|path| path != from) {
             return None;
         }
+        let admission = self.admit(now, segment, &data);
+        let left = match admission {
+            Admission::Plain | Admission::Last(_) | Admission::Onward(..) => {
+                return Some(self.receive_new(now, from, (id, data.service), remote, admission));
+            }
+            Admission::Unknown => return None,
+            Admission::Known => Left::Elsewhere,
+            Admission::Refused(reason, congestion) => Left::Refused(reason, congestion),
+        };
+        let max = self.core.config.limits.closed;
+        self.closed.insert_within(max, id, Closed { peer: id.originator, left });
+        None
+    }
+
+    /// Begins a reception that was admitted.
+    fn receive_new(
+        &mut self,
+        now: Time,
+        from: PathId,
+        (id, service): (SessionId, u64),
+        remote: Remote,
+        admission: Admission,
+    ) -> Handle {
         let mut peer = Peer::new(id, remote);
         if self.core.config.cookies {
             peer.cookies = Cookies::random(&mut self.core.rng);
         }
         let handle = self.slots.reserve();
-        let base = Base::new(&self.core.kernel.paths, handle, Some(from), now);
-        let receiver = Receiver::new(base, peer, &mut self.core, now, data.service);
-        self.core.user.indicate(Indication::Receiving { id, service: data.service });
+        let core = &mut self.core;
+        let base = Base::new(&core.kernel.paths, handle, Some(from), now);
+        let (receiver, flow) = match admission {
+            Admission::Onward(flow, relay) => {
+                (Receiver::of_relay(base, peer, core, now, (flow, *relay)), Some(flow))
+            }
+            Admission::Last(flow) => {
+                let mut receiver = Receiver::new(base, peer, core, now, service);
+                receiver.set_flow(flow);
+                (receiver, Some(flow))
+            }
+            Admission::Plain | Admission::Unknown | Admission::Known | Admission::Refused(..) => {
+                (Receiver::new(base, peer, core, now, service), None)
+            }
+        };
+        if receiver.relays().is_none() {
+            core.user.indicate(Indication::Receiving { id, service });
+        }
         self.fill(handle, id, Session::Receiver(Box::new(receiver)));
-        Some(handle)
+        if let Some(flow) = flow {
+            self.arrives(now, flow, handle);
+        }
+        handle
     }
 
     fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
@@ -483,7 +565,9 @@ impl Node {
                 sender.on_report(core, now, &report);
             }
             (Session::Sender(sender), Body::Cancel { reason, .. }) => {
-                sender.on_cancel(core, reason);
+                let transport = Transport::from_extensions(segment.header);
+                let congestion = transport.ok().and_then(|transport| transport.congestion);
+                sender.on_cancel(core, reason, congestion);
             }
             (Session::Sender(sender), Body::CancelAck { .. }) => sender.on_cancel_ack(core),
             (Session::Receiver(_), Body::Report(_))
@@ -508,14 +592,25 @@ impl Node {
             self.lost.settled(&mut self.core, segment.session);
         }
         let claims;
+        let mut congestion = None;
         let body = match segment.body {
             // Its receiver would repeat it for ever (§8.1).
             Body::Report(report) => Body::ReportAck { serial: report.serial },
             Body::Cancel { by, .. } => Body::CancelAck { by },
             Body::Data(data) => {
                 let known = self.closed.get(&segment.session).copied();
-                match (known, data.checkpoint) {
-                    (Some(Closed { safe: Some(red), .. }), Some(checkpoint)) if red > 0 => {
+                let end = data.offset + data.data.len() as u64;
+                let again = data.offset == 0 || self.core.stats.stray.is_multiple_of(REFUSE_EVERY);
+                let here = match known.map(|closed| closed.left) {
+                    Some(Left::Safe(red)) => Some(red),
+                    Some(Left::Elsewhere) => Some(end),
+                    Some(Left::Nothing | Left::Refused(..)) | None => None,
+                };
+                match (known.map(|closed| closed.left), data.checkpoint) {
+                    (Some(Left::Safe(_) | Left::Elsewhere), Some(checkpoint))
+                        if here.is_some_and(|red| red > 0) =>
+                    {
+                        let red = here.unwrap_or_default();
                         claims = [Claim { offset: 0, length: red }];
                         Body::Report(ReportSegment {
                             serial: self.core.first_serial(),
@@ -524,6 +619,12 @@ impl Node {
                             lower: 0,
                             claims: Claims::new(&claims),
                         })
+                    }
+                    (Some(Left::Refused(reason, short)), checkpoint)
+                        if again || checkpoint.is_some() =>
+                    {
+                        congestion = short;
+                        Body::Cancel { by: End::Receiver, reason }
                     }
                     // It was refused for want of room, or a part of it is lost.
                     (None, Some(_)) => {
@@ -538,7 +639,9 @@ impl Node {
         let authentication = self.peer(from, session).authentication.as_ref();
         // A peer that counts on its cookies would not hear an answer without them.
         let cookies = &Cookies::echo(segment);
-        let sealed = Sealed { session, body, authentication, cookies };
+        let transport = Transport { congestion, ..Transport::default() };
+        let sealed =
+            Sealed { session, body, authentication, cookies, transport: &transport.values() };
         let Ok(octets) = sealed.to_vec() else { return };
         if !self.core.kernel.replies.push(from, octets) {
             self.core.stats.replies_dropped += 1;
@@ -587,6 +690,7 @@ impl Node {
             }
         };
         self.lost.restore(&mut self.core, &records);
+        self.restore_kept(self.core.now, &records);
         if self.lost.len() > 0 {
             self.core.user.indicate(Indication::Interrupted { sessions: self.lost.len() });
         }
@@ -606,6 +710,7 @@ impl Node {
             Some(Session::Receiver(receiver)) => receiver.done(&mut self.core, now, job, answer),
             None => self.core.kernel.orphaned(&job, &answer),
         }
+        self.pass_on(handle);
         self.settle(handle);
     }
 }
@@ -640,25 +745,27 @@ impl Turns for Node {
     }
 
     fn settle(&mut self, handle: Handle) {
+        self.settle_transfers();
         if self.slots.get(handle).is_some_and(Session::is_done) {
             let Some(mut session) = self.slots.take(handle) else { return };
             session.base().disarm_all(&mut self.core.kernel);
-            let (id, peer, safe) = match &mut session {
+            let (id, peer, left) = match &mut session {
                 Session::Sender(sender) => {
                     self.core.kernel.senders -= 1;
                     self.core.units -= sender.units();
-                    (sender.id(), sender.destination(), None)
+                    (sender.id(), sender.destination(), Left::Nothing)
                 }
                 Session::Receiver(receiver) => {
                     receiver.let_go(&mut self.core);
-                    (receiver.id(), receiver.id().originator, receiver.delivered())
+                    let left = receiver.delivered().map_or(Left::Nothing, Left::Safe);
+                    (receiver.id(), receiver.id().originator, left)
                 }
             };
             self.by_id.remove(&id);
             self.core.user.limit_left(Limit::Sessions);
             self.core.user.limit_left(Limit::Units);
             let max = self.core.config.limits.closed;
-            self.closed.insert_within(max, id, Closed { peer, safe });
+            self.closed.insert_within(max, id, Closed { peer, left });
         }
         if std::mem::take(&mut self.core.kernel.flush_wanted) {
             for session in self.slots.iter_mut() {
@@ -666,6 +773,7 @@ impl Turns for Node {
                     receiver.flush(&mut self.core);
                 }
             }
+            self.pass_on_all();
         }
     }
 }
@@ -674,6 +782,7 @@ impl Engine for Node {
     type Indication = Indication;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        self.core.now = now;
         match input {
             Input::Receive(receive) => {
                 for datagram in receive.datagrams() {
@@ -686,14 +795,33 @@ impl Engine for Node {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        self.core.now = now;
         while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
             if let Alarm::Units(destination) = alarm {
                 self.units_are_due(now, destination);
                 continue;
             }
-            if alarm == Alarm::Host {
-                self.take_held(now);
-                continue;
+            match alarm {
+                Alarm::Host => {
+                    self.take_held(now);
+                    continue;
+                }
+                Alarm::Retry(flow) => {
+                    self.retry(now, flow);
+                    self.settle(Handle::NOBODY);
+                    continue;
+                }
+                Alarm::Expiry(flow) => {
+                    self.expire(flow);
+                    self.settle(Handle::NOBODY);
+                    continue;
+                }
+                Alarm::Checkpoint(_)
+                | Alarm::Report(_)
+                | Alarm::Cancel
+                | Alarm::Inactivity
+                | Alarm::Gaps
+                | Alarm::Units(_) => {}
             }
             let Some(session) = self.slots.get_mut(handle) else { continue };
             session.base().disarm(&mut self.core.kernel, alarm);
@@ -706,6 +834,7 @@ impl Engine for Node {
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        self.core.now = now;
         self.take_turns(now, tx)
     }
 

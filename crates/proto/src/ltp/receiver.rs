@@ -3,6 +3,9 @@
 //! A report is a promise: the sender forgets what it claims. So the report that claims all of the
 //! red part is sent only when that is safe, which for a file means that it has its name.
 
+mod relaying;
+mod units;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -11,7 +14,7 @@ use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode, Time
 use wire::cfdp::ChecksumType;
 use wire::ltp::{
     AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Claims, Data, DataKind, End,
-    Report as ReportSegment, SessionId, Unit, sdnv,
+    Report as ReportSegment, SessionId, sdnv,
 };
 
 use super::config::Format;
@@ -22,6 +25,8 @@ use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report}
 use super::marks::{self, Mark};
 use super::reports::{self, CHECKPOINTS_KEPT, REPORTS_MAX, Reports};
 use crate::kernel::Base;
+use crate::ltpt::flow::{Last, Outcome, Relay, Seq, Shape};
+use crate::ltpt::record;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::spool::Spool;
@@ -55,6 +60,10 @@ pub(crate) struct Receiver {
     red_front: u64,
     /// A block of units, which is no file.
     units: Option<Vec<u8>>,
+    /// The transfer of LTP-T of which this session is a hop.
+    flow: Option<Seq>,
+    /// A block for another engine, which is kept until that has it.
+    relay: Option<Relay>,
     spool: Spool,
     /// What describes the file, and where it stands.
     description: Option<(u64, Vec<u8>)>,
@@ -104,11 +113,31 @@ impl Receiver {
         now: Time,
         service: u64,
     ) -> Self {
-        let id = peer.session;
-        let spool = Spool::new(marks::spool_name(id));
-        let serial = core.first_serial();
         let is_units = service == AGGREGATION_SERVICE && core.config.aggregation.is_some();
-        let mut receiver = Self {
+        let mut receiver = Self::with(base, peer, core, is_units);
+        let handle = receiver.base.seat.handle;
+        if !is_units {
+            let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
+            receiver.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
+        }
+        receiver.begin(core, now)
+    }
+
+    /// This session is the last hop of a transfer, which is told what becomes of it.
+    pub(crate) fn set_flow(&mut self, flow: Seq) {
+        self.flow = Some(flow);
+    }
+
+    fn begin(mut self, core: &mut Core, now: Time) -> Self {
+        let inactivity = self.peer.remote.inactivity;
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
+        self
+    }
+
+    fn with(base: Base<Alarm>, peer: Peer, core: &mut Core, is_units: bool) -> Self {
+        let spool = Spool::new(marks::spool_name(peer.session));
+        let serial = core.first_serial();
+        Self {
             base,
             peer,
             ranges: Ranges::new(),
@@ -118,6 +147,8 @@ impl Receiver {
             green: u64::MAX,
             red_front: 0,
             units: is_units.then(Vec::new),
+            flow: None,
+            relay: None,
             spool,
             description: None,
             file: None,
@@ -133,15 +164,7 @@ impl Receiver {
             syncs: 0,
             mark: Mark::None,
             phase: Phase::Receiving,
-        };
-        let handle = receiver.base.seat.handle;
-        if !is_units {
-            let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
-            receiver.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
         }
-        let inactivity = receiver.peer.remote.inactivity;
-        receiver.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
-        receiver
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -174,6 +197,7 @@ impl Receiver {
             + self.due.len() * size_of::<u64>()
             + self.gaps.memory()
             + self.units()
+            + self.relay.as_ref().map_or(0, Relay::memory)
             + self.description.as_ref().map_or(0, |(_, octets)| octets.len())
     }
 
@@ -191,8 +215,11 @@ impl Receiver {
         // A sender that repeats what is here to ask has missed a report: it needs to hear all.
         let is_here = self.ranges.gaps(start, end).next().is_none();
         if self.phase == Phase::Receiving {
-            let is_units = self.units.is_some();
-            let service = if is_units { AGGREGATION_SERVICE } else { core.config.service };
+            let service = match (&self.relay, &self.units) {
+                (Some(relay), _) => relay.service,
+                (None, Some(_)) => AGGREGATION_SERVICE,
+                (None, None) => core.config.service,
+            };
             if data.service != service {
                 self.cancel(core, CancelReason::Unreachable);
                 return;
@@ -251,6 +278,10 @@ impl Receiver {
             self.red = Some(end);
         }
         if last {
+            if let Some(relay) = self.relay.as_mut().filter(|_| self.end.is_none()) {
+                let octets = Bytes::copy_from_slice(data.data);
+                relay.last = Some(Last { offset: start, octets });
+            }
             self.end = Some(end);
             // A block without a red part ends with this.
             if !is_red && self.red.is_none() && self.green == 0 {
@@ -286,7 +317,7 @@ impl Receiver {
         if self.units.is_some() {
             return self.accept_units(core, start, end, data);
         }
-        if last && core.config.format == Format::Described {
+        if last && core.config.format == Format::Described && self.relay.is_none() {
             if data.len() > NAME_MAX + 64 {
                 let error = PeerError::NotDescribed;
                 core.user.indicate(Indication::PeerError { id: self.peer.session, error });
@@ -306,6 +337,9 @@ impl Receiver {
                 return false;
             }
             self.ranges.insert(from, to);
+            if let Some(relay) = self.relay.as_mut() {
+                relay.fresh.push((from, Bytes::copy_from_slice(part)));
+            }
         }
         true
     }
@@ -320,52 +354,6 @@ impl Receiver {
     pub(crate) fn let_go(&mut self, core: &mut Core) {
         self.count_ranges(core, 0);
         core.units -= self.units();
-    }
-
-    fn accept_units(&mut self, core: &mut Core, start: u64, end: u64, data: &[u8]) -> bool {
-        let Some(block) = self.units.as_mut() else { return false };
-        let limits = &core.config.limits;
-        let is_large = end > limits.units as u64;
-        let more = end.saturating_sub(block.len() as u64);
-        if is_large || more > limits.units_total.saturating_sub(core.units) as u64 {
-            core.stats.data_dropped += 1;
-            if !is_large {
-                core.user.limit_reached(Limit::Units);
-            }
-            return false;
-        }
-        core.units += more as usize;
-        block.resize(block.len() + more as usize, 0);
-        block[start as usize..end as usize].copy_from_slice(data);
-        self.ranges.insert(start, end);
-        true
-    }
-
-    /// Octets of a block of units, which the bound on those counts.
-    pub(crate) fn units(&self) -> usize {
-        self.units.as_ref().map_or(0, Vec::len)
-    }
-
-    /// Hands on the units of a block that is whole.
-    fn check_units(&mut self, core: &mut Core) {
-        let Some(block) = &self.units else { return };
-        if self.end.is_none_or(|end| self.ranges.gaps(0, end).next().is_some()) {
-            if self.red_is_here() && self.red > Some(0) && !self.is_safe {
-                // Green data may never come.
-                self.safe(core);
-            }
-            return;
-        }
-        let block = Bytes::copy_from_slice(block);
-        let Ok(units) = Unit::decode_all(&block) else {
-            self.refuse(core, PeerError::NotUnits);
-            return;
-        };
-        for Unit { service, data } in units {
-            let (id, bytes) = (self.peer.session, block.slice_ref(data));
-            core.user.indicate(Indication::Data { id, service, bytes });
-        }
-        self.installed(core, self.base.last_heard);
     }
 
     /// Whether all of the red part is here.
@@ -642,7 +630,8 @@ impl Receiver {
             }
             // Its last segment would have told where the block ends, if it ended there.
             let mixed = self.red.is_some_and(|red| red > 0 && self.end.is_none_or(|e| e > red));
-            if self.red_is_here() && mixed && !self.is_safe && self.syncs == 0 {
+            let is_recorded = self.relay.as_ref().is_some_and(|relay| relay.is_recorded);
+            if self.red_is_here() && mixed && !self.is_safe && self.syncs == 0 && !is_recorded {
                 // Green data takes its time, or never comes; the red part is safe without it.
                 self.spool.flush(&mut core.kernel, handle);
                 self.sync(core);
@@ -650,6 +639,10 @@ impl Receiver {
             return;
         }
         if self.spool.file().is_none() {
+            return;
+        }
+        if self.relay.is_some() {
+            self.keep_all(core);
             return;
         }
         self.phase = Phase::Verifying;
@@ -752,9 +745,17 @@ impl Receiver {
                     Err(()) => self.storage_failed(core),
                 }
             }
+            (Job::Own(Task::Record), Ok(_)) => self.written_down(core),
             (Job::Sync, Ok(_)) => self.synced(core),
             (Job::Install, Ok(_)) => self.installed(core, now),
-            (Job::Open | Job::Read { .. } | Job::Sync | Job::Install | Job::Own(Task::Mark), _) => {
+            (
+                Job::Open
+                | Job::Read { .. }
+                | Job::Sync
+                | Job::Install
+                | Job::Own(Task::Mark | Task::Record),
+                _,
+            ) => {
                 self.storage_failed(core);
             }
             (Job::Repair { .. } | Job::Forget | Job::Own(Task::Load), _) => {}
@@ -769,6 +770,10 @@ impl Receiver {
     fn synced(&mut self, core: &mut Core) {
         self.syncs = self.syncs.saturating_sub(1);
         match self.phase {
+            Phase::Syncing if self.syncs == 0 && self.relay.is_some() => {
+                self.phase = Phase::Installing;
+                self.write_down(core);
+            }
             Phase::Syncing if self.syncs == 0 => {
                 let name = self.file.as_ref().map_or("", |file| &file.name);
                 let Ok(to) = FileName::file(name) else {
@@ -780,6 +785,7 @@ impl Receiver {
                 let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
                 core.kernel.filestore(self.base.seat.handle, Job::Install, request);
             }
+            Phase::Receiving if self.relay.is_some() => self.write_down(core),
             Phase::Receiving => self.safe(core),
             Phase::Syncing
             | Phase::Verifying
@@ -820,6 +826,25 @@ impl Receiver {
     }
 
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>) {
+        if let Some(flow) = self.flow {
+            let outcome = match result {
+                Err(failure) => Outcome::Broken { flow, failure },
+                Ok(()) if self.relay.is_none() => Outcome::Delivered { flow },
+                Ok(()) => Outcome::Kept {
+                    flow,
+                    file: self.spool.release(),
+                    shape: Shape {
+                        len: self.ranges.end(),
+                        red: self.red.unwrap_or_default(),
+                        last: self.relay.as_ref().and_then(|relay| relay.last.clone()),
+                    },
+                },
+            };
+            core.outcomes.push_back(outcome);
+            if self.relay.is_some() {
+                return;
+            }
+        }
         let file = self.file.as_ref();
         core.user.indicate(Indication::Finished(Finished {
             id: self.peer.session,
@@ -865,7 +890,11 @@ impl Receiver {
                     self.base.want(&mut core.kernel, Class::Control);
                 }
             }
-            Alarm::Checkpoint(_) | Alarm::Units(_) | Alarm::Host => {}
+            Alarm::Checkpoint(_)
+            | Alarm::Units(_)
+            | Alarm::Host
+            | Alarm::Retry(_)
+            | Alarm::Expiry(_) => {}
         }
     }
 
@@ -875,7 +904,10 @@ impl Receiver {
             self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, limit.since(now));
             return;
         }
+        let is_kept = self.relay.is_some() && (self.is_safe || self.red == Some(0));
         match self.phase {
+            // The rest is green and will not come; what came is on its way.
+            Phase::Receiving if is_kept && self.spool.file().is_some() => self.keep_all(core),
             Phase::Receiving => self.cancel(core, CancelReason::System),
             Phase::Telling => self.close(core),
             Phase::Verifying
@@ -933,6 +965,9 @@ impl Receiver {
         self.waiting.clear();
         self.spool.abandon(&mut core.kernel);
         self.remove(core);
+        if self.relay.as_ref().is_some_and(|relay| relay.is_recorded) {
+            record::remove(core, self.peer.session);
+        }
     }
 
     fn remove(&mut self, core: &mut Core) {

@@ -1,19 +1,24 @@
 //! A session at the engine that sends the block (RFC 5326 §6, §8.1).
 
+mod onward;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileName, OpenMode, Time};
+use engine::{Completion, EffectError, FileId, FileName, OpenMode, Time};
 use wire::cfdp::ChecksumType;
 use wire::ltp::{
     AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Data, DataKind, End, SessionId,
 };
+use wire::ltpt::Congestion;
 
 use super::config::{Format, Remote};
 use super::core::{Alarm, Core, Job, Peer};
 use super::file::Description;
 use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
+use super::supply::Supply;
 use crate::kernel::Base;
+use crate::ltpt::flow::{Last, Outcome, Seq};
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::source::Source;
@@ -66,13 +71,21 @@ pub(crate) struct Sender {
     /// Octets of the block, if it is one of units.
     units: usize,
     service: u64,
-    source: Option<Source>,
+    /// The transfer of LTP-T of which this session is a hop.
+    flow: Option<Seq>,
+    source: Option<Supply>,
     /// Octets of the file.
     content: u64,
     /// Octets of the block: the file, and its description.
     total: u64,
-    /// Octets of the red part.
+    /// The last segment of a block of another engine.
+    last: Option<Last>,
+    /// Whether it is known where that block ends.
+    is_end_known: bool,
+    /// Octets of the red part, or an upper bound on it.
     red: u64,
+    /// Whether it is known where the red part ends; a block that still arrives does not say so at first.
+    is_red_known: bool,
     /// The description of the file, once all of that was sent; it is a segment of its own.
     description: Vec<u8>,
     described: bool,
@@ -94,8 +107,21 @@ pub(crate) struct Sender {
     acks_due: VecDeque<u64>,
     /// Reports in a row that brought nothing.
     cycles: u32,
+    /// What the receiver said it had not enough of when it ended the session.
+    congestion: Option<Congestion>,
     cancel_ack_due: bool,
     phase: Phase,
+}
+
+/// Why a segment is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// For the first time.
+    First,
+    /// For the first time, and behind it all of the red part was sent, though not in its order.
+    Completing,
+    /// It was asked for again.
+    Again,
 }
 
 /// A checkpoint without a report.
@@ -136,10 +162,14 @@ impl Sender {
             color: Red::All,
             units: 0,
             service: core.config.service,
+            flow: None,
             source: None,
             content: 0,
             total: 0,
+            last: None,
+            is_end_known: true,
             red: 0,
+            is_red_known: true,
             description: Vec::new(),
             described: core.config.format == Format::Described,
             description_due: false,
@@ -153,6 +183,7 @@ impl Sender {
             reports_seen: Ranges::new(),
             acks_due: VecDeque::new(),
             cycles: 0,
+            congestion: None,
             cancel_ack_due: false,
             phase: Phase::Opening,
         }
@@ -197,8 +228,8 @@ impl Sender {
         Report {
             id: self.peer.session,
             role: End::Sender,
-            progress: self.source.as_ref().map_or(0, Source::sent),
-            size: self.source.is_some().then_some(self.content),
+            progress: self.source.as_ref().map_or(0, Supply::sent),
+            size: self.source.as_ref().map(|_| self.content).filter(|size| *size < u64::MAX),
             name: self.name.clone(),
         }
     }
@@ -210,7 +241,9 @@ impl Sender {
         ranges
             + checkpoints
             + reports * size_of::<u64>()
-            + self.source.as_ref().map_or(0, Source::memory)
+            + self.last.as_ref().map_or(0, |last| last.octets.len())
+            + self.description.len()
+            + self.source.as_ref().map_or(0, Supply::memory)
     }
 
     /// An effect of this session was carried out.
@@ -231,7 +264,7 @@ impl Sender {
             }
             (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
                 let Some(source) = self.source.as_mut() else { return };
-                match source.read_done(offset, len, bytes, u64::MAX) {
+                match source.read_done(offset, len, bytes) {
                     Ok(()) => {
                         self.read_ahead(core);
                         self.base.want(&mut core.kernel, Class::Bulk);
@@ -254,15 +287,18 @@ impl Sender {
         }
     }
 
-    fn opened(&mut self, core: &mut Core, file: engine::FileId, len: u64) {
+    fn opened(&mut self, core: &mut Core, file: FileId, len: u64) {
+        let len = self.last.as_ref().map_or(len, |last| last.offset.min(len));
         let Some(source) = Source::new(file, Some(len), 0, ChecksumType::Crc32c) else { return };
         self.begin(core, source, len);
     }
 
     fn begin(&mut self, core: &mut Core, source: Source, len: u64) {
-        self.source = Some(source);
+        self.source = Some(Supply::Source(source));
         self.content = len;
-        self.total = len + if self.described { Description::len(&self.name) } else { 0 };
+        let last = self.last.as_ref().map(|last| last.octets.len() as u64);
+        let description = self.described.then(|| Description::len(&self.name));
+        self.total = len + last.or(description).unwrap_or_default();
         self.red = match self.color {
             Red::All => self.total,
             // A segment is red or green, and the description is one segment.
@@ -270,6 +306,9 @@ impl Sender {
             Red::Prefix(red) => red,
             Red::None => 0,
         };
+        if self.described && self.last.is_none() {
+            self.peer.set_block_size(self.total);
+        }
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let is_paced = path.is_some_and(Path::is_paced) || !self.peer.remote.interval.is_zero();
         if !is_paced && self.red == self.total {
@@ -283,7 +322,7 @@ impl Sender {
     fn read_ahead(&mut self, core: &mut Core) {
         let segment = self.segment(core);
         if let Some(source) = self.source.as_mut() {
-            source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
+            source.read_ahead(core, self.base.seat.handle, segment);
         }
     }
 
@@ -302,6 +341,12 @@ impl Sender {
         let room = max.saturating_sub(head + spare);
         let most = self.peer.remote.segment_max.map_or(room, |most| most.min(room));
         (most > 0).then_some(most.min(65_000))
+    }
+
+    /// Most octets of a segment that begins at `offset`: it is red or green, not both.
+    fn of_one_color(&self, offset: u64) -> usize {
+        let left = if offset < self.red { self.red - offset } else { u64::MAX };
+        usize::try_from(left).unwrap_or(usize::MAX)
     }
 
     /// Sends what it has of one class.
@@ -356,14 +401,24 @@ impl Sender {
             || checkpoint_interval.zip(waited).is_some_and(|(most, waited)| waited >= most)
     }
 
-    /// What a segment `offset..end` of the block is, and its serial numbers if it is a checkpoint;
-    /// `new` says when it leaves if it does so for the first time.
-    fn kind(&mut self, offset: u64, end: u64, new: Option<Time>) -> (DataKind, Option<Checkpoint>) {
+    /// What a segment `offset..end` of the block is that leaves at `at`, and its serial numbers if it
+    /// is a checkpoint.
+    fn kind(
+        &mut self,
+        offset: u64,
+        end: u64,
+        pass: Pass,
+        at: Time,
+    ) -> (DataKind, Option<Checkpoint>) {
         if offset >= self.red {
             let last = end == self.total;
             return (if last { DataKind::EndOfGreenBlock } else { DataKind::Green }, None);
         }
-        let due = new.is_some_and(|at| self.is_checkpoint_due(end - offset, at));
+        let due = match pass {
+            Pass::First => self.is_checkpoint_due(end - offset, at),
+            Pass::Completing => true,
+            Pass::Again => false,
+        };
         let kind = if end == self.red {
             if self.red == self.total { DataKind::EndOfRedBlock } else { DataKind::EndOfRedPart }
         } else if due || self.ends.contains_key(&end) {
@@ -400,11 +455,11 @@ impl Sender {
         burst: &mut Burst<'_>,
         offset: u64,
         data: &[u8],
-        is_new: bool,
+        pass: Pass,
     ) -> Option<usize> {
         let at = burst.departure();
-        let new = is_new.then_some(at);
-        let (mut kind, mut checkpoint) = self.kind(offset, offset + data.len() as u64, new);
+        let is_new = pass != Pass::Again;
+        let (mut kind, mut checkpoint) = self.kind(offset, offset + data.len() as u64, pass, at);
         let mut data = data;
         let room = self.room(burst.mtu(), offset, checkpoint).unwrap_or(0);
         if checkpoint.is_some() && data.len() > room && room > 0 {
@@ -451,15 +506,13 @@ impl Sender {
     fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let turn = loop {
             let Some(mut source) = self.source.take() else { return Turn::Over };
-            let offset = source.sent();
+            let offset = source.next_offset();
             let Some(room) = self.room(burst.mtu(), offset, None) else {
                 self.source = Some(source);
                 self.cancel(core, CancelReason::System);
                 return Turn::Over;
             };
-            // A segment is red or green, not both.
-            let left = if offset < self.red { self.red - offset } else { u64::MAX };
-            let room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
+            let room = room.min(self.of_one_color(offset));
             let room = self.room_of_checkpoint(burst, offset, room);
             if self.window.as_ref().is_some_and(|window| window.room(offset) < room as u64) {
                 // The report on a checkpoint makes room; that is asked for again if need be.
@@ -467,7 +520,12 @@ impl Sender {
                 break Turn::Over;
             }
             let sent = match source.next_new(room) {
-                Some(next) => self.push_data(core, burst, next.offset, next.data, true),
+                Some(next) => {
+                    let end = next.offset + next.data.len() as u64;
+                    let completes = self.is_red_known && source.completes(offset, end, self.red);
+                    let pass = if completes { Pass::Completing } else { Pass::First };
+                    self.push_data(core, burst, next.offset, next.data, pass)
+                }
                 None => Some(0),
             };
             match sent {
@@ -497,13 +555,16 @@ impl Sender {
         };
         let first = self.described && self.description.is_empty();
         if first {
-            let name = self.name.clone();
-            let (size, checksum) = (self.content, source.checksum());
-            self.description = Description { name, size, checksum }.to_vec();
+            let (name, size, checksum) = (self.name.clone(), self.content, source.checksum());
+            self.description = match &self.last {
+                Some(last) => last.octets.to_vec(),
+                None => Description { name, size, checksum }.to_vec(),
+            };
         }
         if first || self.description_due {
             let description = std::mem::take(&mut self.description);
-            let sent = self.push_data(core, burst, self.content, &description, first);
+            let pass = if first { Pass::First } else { Pass::Again };
+            let sent = self.push_data(core, burst, self.content, &description, pass);
             self.description = description;
             match sent {
                 None => {
@@ -537,13 +598,13 @@ impl Sender {
             let room = self.room(burst.mtu(), self.content, None).unwrap_or(1);
             let Some(next) = source.next_repair(room) else { break Turn::Over };
             let (offset, wanted) = (next.offset, next.data.len());
-            let Some(len) = self.push_data(core, burst, offset, next.data, false) else {
+            let Some(len) = self.push_data(core, burst, offset, next.data, Pass::Again) else {
                 break Turn::More;
             };
             core.stats.repair_bytes += len as u64;
             source.repair_sent(len.min(wanted));
         };
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        source.read_repairs(core, self.base.seat.handle);
         let over = turn == Turn::Over && !source.has_repairs();
         self.source = Some(source);
         if over && self.description_due {
@@ -648,7 +709,7 @@ impl Sender {
             } else {
                 // One octet is enough to ask.
                 source.request(end - 1, end, usize::MAX);
-                source.read_repairs(&mut core.kernel, self.base.seat.handle);
+                source.read_repairs(core, self.base.seat.handle);
             }
             self.new_checkpoint(end, 0);
             self.base.want(&mut core.kernel, Class::Repair);
@@ -657,7 +718,7 @@ impl Sender {
     }
 
     fn red_is_there(&mut self, core: &mut Core) {
-        let source_over = self.source.as_ref().is_some_and(Source::at_end);
+        let source_over = self.is_red_known && self.source.as_ref().is_some_and(Supply::at_end);
         let described = !self.described || !self.description.is_empty();
         if source_over && described {
             // Nobody says what became of green data.
@@ -674,7 +735,8 @@ impl Sender {
         let gaps: Vec<_> = self.acked.gaps(lower, upper).collect();
         let Some(source) = self.source.as_mut() else { return };
         let mut last = None;
-        for (start, end) in gaps {
+        let sent = gaps.into_iter().flat_map(|(start, end)| source.sent_of(start, end));
+        for (start, end) in sent.collect::<Vec<_>>() {
             if start < self.content && !source.request(start, end.min(self.content), max) {
                 break;
             }
@@ -690,7 +752,7 @@ impl Sender {
         });
         let copies = if busy { 1 } else { self.peer.remote.repair_copies };
         source.choose_copies(copies, segment.unwrap_or(1), times);
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        source.read_repairs(core, self.base.seat.handle);
         if let Some(end) = last {
             self.new_checkpoint(end, report);
         }
@@ -713,7 +775,7 @@ impl Sender {
                     && start < self.content
                 {
                     source.request(start, end.min(self.content), usize::MAX);
-                    source.read_repairs(&mut core.kernel, self.base.seat.handle);
+                    source.read_repairs(core, self.base.seat.handle);
                 }
                 self.description_due |= end > self.content;
                 self.base.want(&mut core.kernel, Class::Repair);
@@ -734,7 +796,9 @@ impl Sender {
                 | Alarm::Inactivity
                 | Alarm::Gaps
                 | Alarm::Units(_)
-                | Alarm::Host,
+                | Alarm::Host
+                | Alarm::Retry(_)
+                | Alarm::Expiry(_),
                 Phase::Opening
                 | Phase::Sending
                 | Phase::Closing
@@ -745,7 +809,13 @@ impl Sender {
     }
 
     /// The receiver ends the session.
-    pub(crate) fn on_cancel(&mut self, core: &mut Core, reason: CancelReason) {
+    pub(crate) fn on_cancel(
+        &mut self,
+        core: &mut Core,
+        reason: CancelReason,
+        congestion: Option<Congestion>,
+    ) {
+        self.congestion = congestion;
         self.cancel_ack_due = true;
         self.base.want(&mut core.kernel, Class::Control);
         if matches!(self.phase, Phase::Opening | Phase::Sending) {
@@ -785,6 +855,11 @@ impl Sender {
     }
 
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, is_confirmed: bool) {
+        if let Some(flow) = self.flow {
+            let (size, congestion) = (self.content, self.congestion);
+            core.outcomes.push_back(Outcome::Sent { flow, result, is_confirmed, size, congestion });
+            return;
+        }
         core.user.indicate(Indication::Finished(Finished {
             id: self.peer.session,
             role: End::Sender,
@@ -801,7 +876,7 @@ impl Sender {
         self.checkpoints.clear();
         self.ends.clear();
         if let Some(source) = self.source.take() {
-            source.close(&mut core.kernel);
+            source.close(core);
         }
         self.phase = Phase::Closing;
         self.base.want(&mut core.kernel, Class::Control);

@@ -184,10 +184,7 @@ impl<'a> Extensions<'a> {
     }
 
     pub(super) fn encoded_len(&self) -> usize {
-        let one = |extension: Extension<'_>| {
-            1 + sdnv::len(extension.value.len() as u64) + extension.value.len()
-        };
-        self.iter().map(one).sum()
+        self.iter().map(Extension::encoded_len).sum()
     }
 
     pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
@@ -201,6 +198,12 @@ impl<'a> Extensions<'a> {
 }
 
 impl<'a> Extension<'a> {
+    /// Octets on the wire.
+    #[must_use]
+    pub const fn encoded_len(self) -> usize {
+        1 + sdnv::len(self.value.len() as u64) + self.value.len()
+    }
+
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let tag = reader.u8()?;
         let len = sdnv::read(reader)?;

@@ -90,6 +90,7 @@ impl Subject for Ltp {
             | Indication::Receiving { .. }
             | Indication::Interrupted { .. }
             | Indication::Data { .. }
+            | Indication::Transport(_)
             | Indication::LimitReached(_)
             | Indication::PeerError { .. } => None,
         }
@@ -136,7 +137,8 @@ impl Subject for Ltp {
         let (kind, checkpoint) = (DataKind::Red, None);
         let body = Body::Data(Data { kind, service, offset, checkpoint, data: b"x" });
         let authentication = self.remote.authentication.as_ref();
-        let sealed = Sealed { session, body, authentication, cookies: &Cookies::default() };
+        let sealed =
+            Sealed { session, body, authentication, cookies: &Cookies::default(), transport: &[] };
         vec![sealed.to_vec().expect("a segment").into()]
     }
 }

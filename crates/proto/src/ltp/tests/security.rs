@@ -24,8 +24,13 @@ fn hello() -> Body<'static> {
 }
 
 fn sealed(keys: &Authentication, body: Body<'_>) -> Vec<u8> {
-    let sealed =
-        Sealed { session: SESSION, body, authentication: Some(keys), cookies: &Cookies::default() };
+    let sealed = Sealed {
+        session: SESSION,
+        body,
+        authentication: Some(keys),
+        cookies: &Cookies::default(),
+        transport: &[],
+    };
     sealed.to_vec().expect("a segment")
 }
 

@@ -1,0 +1,120 @@
+//! A session that sends a block of another engine (LTP-T), which is kept here or still arrives.
+
+use engine::{FileId, OpenMode};
+use wire::ltp::Checkpoint;
+
+use super::super::core::{Alarm, Core, Peer};
+use super::super::supply::Supply;
+use super::{Phase, Red, Sender};
+use crate::kernel::Base;
+use crate::ltpt::flow::{Last, Seq, Stored};
+use crate::ltpt::passage::{News, Passage};
+use crate::path::{Class, Path};
+use crate::ranges::Ranges;
+use crate::storage::Storage as _;
+
+impl Sender {
+    /// Begins to send a block that another engine sent, all of which is in a working file.
+    pub(crate) fn of_stored(
+        base: Base<Alarm>,
+        peer: Peer,
+        destination: u64,
+        stored: &Stored,
+        core: &mut Core,
+    ) -> Self {
+        let mut sender = Self::new(base, peer, destination, core);
+        (sender.service, sender.described) = (stored.service, false);
+        sender.color = Red::Prefix(stored.shape.red);
+        sender.set_last(core, stored.shape.last.clone());
+        core.kernel.open(sender.base.seat.handle, stored.file.clone(), OpenMode::Read);
+        sender
+    }
+
+    /// Begins to send a block that still arrives, of which these parts are there.
+    pub(crate) fn of_passage(
+        base: Base<Alarm>,
+        peer: Peer,
+        destination: u64,
+        (service, arrived): (u64, Ranges),
+        core: &mut Core,
+    ) -> Self {
+        let mut sender = Self::new(base, peer, destination, core);
+        (sender.service, sender.described) = (service, false);
+        sender.source = Some(Supply::Passage(Passage::new(arrived)));
+        (sender.content, sender.total, sender.red) = (u64::MAX, u64::MAX, u64::MAX);
+        (sender.is_red_known, sender.is_end_known) = (false, false);
+        sender.phase = Phase::Sending;
+        sender
+    }
+
+    /// This session is a hop of a transfer: what becomes of it is told to that.
+    pub(crate) fn set_flow(&mut self, flow: Seq) {
+        self.flow = Some(flow);
+    }
+
+    /// More of the block has arrived; `red` is where its red part ends, or at least where green data
+    /// begins.
+    pub(crate) fn pass_on(&mut self, core: &mut Core, (red, is_known): (u64, bool), news: News) {
+        if self.phase != Phase::Sending {
+            return;
+        }
+        if let Some(total) = news.total.filter(|_| !self.is_end_known) {
+            self.is_end_known = true;
+            self.set_last(core, news.last.clone());
+            (self.content, self.total) = (total, total);
+            if let Some(last) = &self.last {
+                self.content = last.offset;
+            }
+            let (content, is_green) = (self.content, red < total);
+            if let Some(Supply::Passage(passage)) = self.source.as_mut() {
+                passage.end_at(content, is_green);
+            }
+        }
+        let Some(Supply::Passage(passage)) = self.source.as_mut() else { return };
+        self.red = red;
+        passage.take(news, core.kernel.read_ahead());
+        if is_known && !std::mem::replace(&mut self.is_red_known, true) && red > 0 {
+            // Its last octet is on its way as one of many: it is sent again, as the end.
+            if !passage.sent_of(red - 1, red).is_empty()
+                && passage.request(red - 1, red, usize::MAX)
+            {
+                self.new_checkpoint(red, 0);
+            }
+        }
+        self.read_on(core);
+    }
+
+    /// The last segment of the block stays one, if it fits.
+    fn set_last(&mut self, core: &Core, last: Option<Last>) {
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let checkpoint = Some(Checkpoint { serial: self.serial, report: self.serial });
+        let room = |last: &Last| self.room(path.map_or(1024, Path::mtu), last.offset, checkpoint);
+        self.last = last.filter(|last| {
+            !last.octets.is_empty() && room(last).is_some_and(|room| last.octets.len() <= room)
+        });
+        self.described = self.last.is_some();
+    }
+
+    /// All has arrived that will: the working file is this session's.
+    pub(crate) fn own(&mut self, core: &mut Core, file: FileId) {
+        match self.source.as_mut() {
+            Some(Supply::Passage(passage)) if self.phase == Phase::Sending => passage.own(file),
+            Some(Supply::Passage(_) | Supply::Source(_)) | None => {
+                core.kernel.close(file);
+                return;
+            }
+        }
+        self.read_on(core);
+    }
+
+    /// Goes on with what can be read now.
+    fn read_on(&mut self, core: &mut Core) {
+        self.read_ahead(core);
+        let handle = self.base.seat.handle;
+        if let Some(source) = self.source.as_mut() {
+            source.read_repairs(core, handle);
+        }
+        self.base.want(&mut core.kernel, Class::Repair);
+        self.base.want(&mut core.kernel, Class::Bulk);
+    }
+}

@@ -1,0 +1,265 @@
+//! A block that goes on while it arrives.
+//!
+//! What arrives is kept in memory until it has left, within the bound on what a sender reads ahead. What
+//! does not fit is read back from the working file that the reception writes, as is what was lost on the
+//! way on. Segments leave in the order in which they came, so a gap on one hop holds nothing up on the next.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::FileId;
+
+use super::flow::Last;
+use crate::path::Handle;
+use crate::ranges::Ranges;
+use crate::repairs::Repairs;
+use crate::source::Segment;
+use crate::storage::Storage;
+
+/// The block, as its next sender sees it.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    /// The working file, once it is open.
+    file: Option<FileId>,
+    /// Whether the reception is over and has left the file here.
+    owns: bool,
+    /// What the reception has not handed to the store yet, so that it cannot be read.
+    unwritten: (u64, u64),
+    arrived: Ranges,
+    sent: Ranges,
+    /// What has not been sent and is in memory, in the order in which it came.
+    fresh: VecDeque<(u64, Bytes)>,
+    /// Octets in `fresh`, and octets being read.
+    held: usize,
+    /// What has not been sent and is only in the file.
+    stored: Ranges,
+    reads: usize,
+    repairs: Repairs,
+    total: Option<u64>,
+    /// Whether nothing more will arrive.
+    is_over: bool,
+}
+
+/// What a reception has to say to the sender behind it.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// What came since the last time, in its order.
+    pub(crate) fresh: Vec<(u64, Bytes)>,
+    pub(crate) file: Option<FileId>,
+    pub(crate) unwritten: (u64, u64),
+    /// Where the block ends, if that is known.
+    pub(crate) total: Option<u64>,
+    /// Its last segment, if that came.
+    pub(crate) last: Option<Last>,
+}
+
+impl Passage {
+    /// A block of which these parts have arrived before.
+    pub(crate) fn new(arrived: Ranges) -> Self {
+        Self {
+            file: None,
+            owns: false,
+            unwritten: (0, 0),
+            stored: arrived.clone(),
+            arrived,
+            sent: Ranges::new(),
+            fresh: VecDeque::new(),
+            held: 0,
+            reads: 0,
+            repairs: Repairs::new(),
+            total: None,
+            is_over: false,
+        }
+    }
+
+    /// The block ends there; what is behind is sent by other means. `is_green` if nobody waits for what is
+    /// missing before.
+    pub(crate) fn end_at(&mut self, total: u64, is_green: bool) {
+        self.total = Some(total);
+        self.is_over |= is_green;
+        self.stored.remove(total, u64::MAX);
+    }
+
+    /// Takes in what arrived; what `ahead` has no room for stays in the file.
+    pub(crate) fn take(&mut self, news: News, ahead: usize) {
+        self.file = self.file.or(news.file);
+        self.unwritten = news.unwritten;
+        for (offset, bytes) in news.fresh {
+            let end = offset + bytes.len() as u64;
+            let is_known = self.arrived.gaps(offset, end).next().is_none();
+            self.arrived.insert(offset, end);
+            if is_known || self.total.is_some_and(|total| offset >= total) {
+                continue;
+            }
+            if self.held > 0 && self.held + bytes.len() > ahead {
+                self.stored.insert(offset, end);
+            } else {
+                self.held += bytes.len();
+                self.fresh.push_back((offset, bytes));
+            }
+        }
+    }
+
+    /// The reception is over; from now on the file is closed with this.
+    pub(crate) fn own(&mut self, file: FileId) {
+        (self.file, self.owns) = (Some(file), true);
+        self.unwritten = (0, 0);
+        self.is_over = true;
+        // The end of a green block may be lost.
+        self.total = self.total.or(Some(self.arrived.end()));
+    }
+
+    /// Lets the file go, if it was left here.
+    pub(crate) fn close(&self, storage: &mut impl Storage) {
+        if let Some(file) = self.file.filter(|_| self.owns) {
+            storage.close(file);
+        }
+    }
+
+    /// Behind the highest octet that was sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.end()
+    }
+
+    /// Where what is sent next begins.
+    pub(crate) fn next_offset(&self) -> u64 {
+        self.fresh.front().map_or(self.sent.end(), |(offset, _)| *offset)
+    }
+
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        let ranges = self.arrived.len() + self.sent.len() + self.stored.len();
+        self.held + self.repairs.memory() + ranges * 2 * size_of::<u64>()
+    }
+
+    /// Whether all that there is of the block was sent once.
+    pub(crate) fn at_end(&self) -> bool {
+        let nothing_waits = self.fresh.is_empty() && self.stored.len() == 0 && self.reads == 0;
+        nothing_waits && self.total.is_some_and(|total| self.is_over || self.has_sent(0, total))
+    }
+
+    fn has_sent(&self, start: u64, end: u64) -> bool {
+        self.sent.gaps(start, end).next().is_none()
+    }
+
+    /// Whether `start..end` is the last of the first `red` octets that was not sent before.
+    pub(crate) fn completes(&self, start: u64, end: u64, red: u64) -> bool {
+        start < red && self.sent.gaps(0, red).all(|(from, to)| from >= start && to <= end)
+    }
+
+    /// Reads back what memory had no room for, and what is sent again; `false` if that needs what
+    /// the reception has not handed to the store.
+    pub(crate) fn read_ahead(
+        &mut self,
+        storage: &mut impl Storage,
+        handle: Handle,
+        segment: usize,
+    ) -> bool {
+        let Some(file) = self.file else { return true };
+        let ahead = storage.read_ahead();
+        let piece = (storage.room().read_piece.min(ahead) / segment * segment).max(segment);
+        while self.held == 0 || self.held + piece <= ahead {
+            let Some((start, end)) = self.stored.iter().next() else { break };
+            let end = end.min(start + piece as u64);
+            if self.is_unwritten(start, end) {
+                return false;
+            }
+            self.stored.remove(start, end);
+            storage.read(handle, file, start, (end - start) as usize);
+            self.held += (end - start) as usize;
+            self.reads += 1;
+        }
+        true
+    }
+
+    fn is_unwritten(&self, start: u64, end: u64) -> bool {
+        let (from, to) = self.unwritten;
+        start < to && end > from
+    }
+
+    /// Takes what a read gave. An error if the file is shorter than what was written.
+    pub(crate) fn read_done(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
+        self.reads = self.reads.saturating_sub(1);
+        if bytes.len() < asked {
+            return Err(());
+        }
+        self.fresh.push_back((offset, bytes));
+        Ok(())
+    }
+
+    /// The next new data to send, at most `len` bytes.
+    pub(crate) fn next_new(&self, len: usize) -> Option<Segment<'_>> {
+        let (offset, bytes) = self.fresh.front()?;
+        Some(Segment { offset: *offset, data: &bytes[..len.min(bytes.len())] })
+    }
+
+    /// The first `len` bytes of what [`Passage::next_new`] gave were sent.
+    pub(crate) fn new_sent(&mut self, len: usize) {
+        let Some((offset, bytes)) = self.fresh.front_mut() else { return };
+        let end = *offset + len as u64;
+        self.sent.insert(*offset, end);
+        self.held -= len;
+        *offset = end;
+        *bytes = bytes.split_off(len);
+        if bytes.is_empty() {
+            self.fresh.pop_front();
+        }
+    }
+
+    /// Queues what of `start..end` was sent before; whether the queue had room.
+    pub(crate) fn request(&mut self, start: u64, end: u64, max: usize) -> bool {
+        self.sent_of(start, end).into_iter().all(|(from, to)| self.repairs.request(from, to, max))
+    }
+
+    /// What of `start..end` was sent.
+    pub(crate) fn sent_of(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut sent = Vec::new();
+        let mut at = start;
+        for (from, to) in self.sent.gaps(start, end).chain([(end, end)]) {
+            if from > at {
+                sent.push((at, from));
+            }
+            at = to;
+        }
+        sent
+    }
+
+    pub(crate) fn choose_copies(
+        &mut self,
+        max: u32,
+        segment: usize,
+        times: Option<(Duration, Duration)>,
+    ) {
+        self.repairs.choose_copies(max, segment, times, self.sent.covered());
+    }
+
+    pub(crate) fn has_repairs(&self) -> bool {
+        !self.repairs.is_empty()
+    }
+
+    /// Reads the parts to send again; `false` if that needs what the reception has not handed to the
+    /// store.
+    pub(crate) fn read_repairs(&mut self, storage: &mut impl Storage, handle: Handle) -> bool {
+        let (from, to) = self.unwritten;
+        if from < to && self.repairs.wants_any_of(from, to) {
+            return false;
+        }
+        if let Some(file) = self.file {
+            self.repairs.read(storage, handle, file);
+        }
+        true
+    }
+
+    pub(crate) fn repair_done(&mut self, offset: u64, bytes: Bytes) -> Result<(), ()> {
+        self.repairs.read_done(offset, bytes)
+    }
+
+    pub(crate) fn next_repair(&self, len: usize) -> Option<Segment<'_>> {
+        self.repairs.next(len)
+    }
+
+    pub(crate) fn repair_sent(&mut self, len: usize) {
+        self.repairs.sent(len);
+    }
+}

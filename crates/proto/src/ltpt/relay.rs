@@ -1,0 +1,448 @@
+//! Transfers from hop to hop: sessions begin, end, are tried again, and take each other along.
+
+use bytes::Bytes;
+use engine::{FileId, FilestoreRequest, Time};
+use wire::ltp::{CancelReason, End as Side, SessionId};
+use wire::ltpt::{Address, Congestion, End, Transport};
+
+use super::admission::{congestion, lifetime, next_hop, time_of};
+use super::config::Config;
+use super::flow::{Finished, Flow, FlowId, Origin, Outcome, Seq, Shape, Stored, is_final};
+use super::indication::{Indication as Notice, Undeliverable};
+use super::record;
+use crate::kernel::{Alarm as _, Turns as _};
+use crate::ltp::core::{Alarm, Job};
+use crate::ltp::sender::Sender;
+use crate::ltp::{
+    Failure, Finished as Ended, Indication, Limit, Node, RequestError, SendRequest, Session,
+};
+use crate::path::Handle;
+use crate::storage::Storage as _;
+use crate::timer::TICK;
+
+/// Why a transfer ends here.
+#[derive(Clone, Copy, Debug)]
+enum Stop {
+    Failed(Failure),
+    Expired,
+    NoRoute,
+}
+
+impl Node {
+    /// Octets of blocks that are kept for other engines, or will be when they are whole.
+    #[must_use]
+    pub fn stored(&self) -> u64 {
+        self.flows.stored
+    }
+
+    /// Transfers of LTP-T under way: from here, through here and to here.
+    #[must_use]
+    pub fn transfers(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Begins a transfer from here, if this engine speaks LTP-T.
+    pub(crate) fn send_onward(
+        &mut self,
+        now: Time,
+        config: &Config,
+        request: SendRequest,
+    ) -> Result<SessionId, RequestError> {
+        let destination = request.destination;
+        if self.flows.len() >= config.limits.transfers {
+            return Err(RequestError::TooManySessions);
+        }
+        let Some((next, _)) = next_hop(config, &self.flows, now, destination, 0) else {
+            return Err(RequestError::NoRoute(destination));
+        };
+        self.check_destination(next)?;
+        let id = self.new_id();
+        let end = |engine| End {
+            address: Address::Engine(engine),
+            port: 0,
+            service: self.core.config.service,
+        };
+        let source = end(self.core.config.engine);
+        let flow = FlowId { source, number: id.number };
+        let onward = Transport {
+            source: Some(source),
+            destination: Some(end(destination)),
+            // The file is not open yet: its length is not known.
+            size: Some(0),
+            lifetime: Some(lifetime(config, now)),
+            flow: Some(id.number),
+            ..Transport::default()
+        };
+        let flow = Flow::new(flow, destination, onward, Origin::Here { request, id });
+        let seq = self.flows.insert(flow);
+        self.arm_expiry(seq, now);
+        self.core.user.indicate(Indication::Started(id));
+        self.begin_hop(now, seq);
+        Ok(id)
+    }
+
+    fn arm_expiry(&mut self, seq: Seq, now: Time) {
+        let Some(config) = self.core.config.transport.as_ref() else { return };
+        let Some(lifetime) = self.flows.get(seq).and_then(|flow| flow.onward.lifetime) else {
+            return;
+        };
+        let at = time_of(config, lifetime).max(now + TICK);
+        let alarm = Alarm::Expiry(seq);
+        self.core.kernel.timers.set((Handle::NOBODY, alarm), at, alarm.why());
+    }
+
+    fn arm_retry(&mut self, seq: Seq, at: Time) {
+        let (at, alarm) = (at.max(self.core.now + TICK), Alarm::Retry(seq));
+        self.core.kernel.timers.set((Handle::NOBODY, alarm), at, alarm.why());
+    }
+
+    /// A session brings a block of a transfer.
+    pub(crate) fn arrives(&mut self, now: Time, seq: Seq, handle: Handle) {
+        if let Some(flow) = self.flows.get_mut(seq) {
+            flow.incoming = Some(handle);
+        }
+        if self.flows.get(seq).is_none_or(|flow| flow.is_last) {
+            // What is here is welcome, however late it is.
+            return;
+        }
+        self.arm_expiry(seq, now);
+        if self.core.config.transport.as_ref().is_some_and(|config| config.cut_through) {
+            self.begin_hop(now, seq);
+        }
+    }
+
+    /// Begins a session to the next engine, or waits until one can begin.
+    fn begin_hop(&mut self, now: Time, seq: Seq) {
+        let Some(config) = self.core.config.transport.clone() else { return };
+        let Some(flow) = self.flows.get(seq) else { return };
+        if flow.outgoing.is_some() || flow.is_forwarded {
+            return;
+        }
+        let octets = flow.onward.size.unwrap_or_default();
+        let route = next_hop(&config, &self.flows, now, flow.destination, octets);
+        let Some((next, from)) = route else {
+            self.give_up(seq, Stop::NoRoute);
+            return;
+        };
+        let has_path =
+            self.core.config.remote(next).path.is_some() || self.core.kernel.only_path().is_some();
+        let has_room = self.by_id.len() < self.core.config.limits.sessions;
+        if from > now || !has_path || !has_room {
+            self.arm_retry(seq, from.max(now + config.retry));
+            return;
+        }
+        self.begin_session(now, seq, next);
+    }
+
+    fn begin_session(&mut self, now: Time, seq: Seq, next: u64) {
+        let Some(flow) = self.flows.get(seq) else { return };
+        let number = match &flow.origin {
+            // The user knows the transfer by its first session.
+            Origin::Here { id, .. } => Some(*id).filter(|_| flow.sessions == 0),
+            Origin::Before(_) => None,
+        };
+        let (base, mut peer) = self.new_session(now, next);
+        if let Some(id) = number {
+            peer.session = id;
+        }
+        let Self { core, flows, slots, .. } = self;
+        let Some(flow) = flows.get_mut(seq) else { return };
+        peer.set_transport(&flow.onward);
+        let handle = base.seat.handle;
+        let mut sender = match (&flow.kept, &flow.origin, flow.incoming) {
+            (Some(stored), ..) => Sender::of_stored(base, peer, next, stored, core),
+            (None, Origin::Here { request, .. }, _) => {
+                Sender::of_file(base, peer, request.clone(), core)
+            }
+            (None, Origin::Before(_), incoming) => {
+                let arrived = incoming.and_then(|incoming| match slots.get(incoming) {
+                    Some(Session::Receiver(receiver)) => Some(receiver.arrived().clone()),
+                    Some(Session::Sender(_)) | None => None,
+                });
+                let arrived = (flow.service, arrived.unwrap_or_default());
+                Sender::of_passage(base, peer, next, arrived, core)
+            }
+        };
+        sender.set_flow(seq);
+        flow.outgoing = Some(handle);
+        flow.sessions += 1;
+        let incoming = flow.incoming;
+        core.kernel.senders += 1;
+        let id = sender.id();
+        self.fill(handle, id, Session::Sender(Box::new(sender)));
+        if let Some(incoming) = incoming {
+            self.pass_on(incoming);
+        }
+    }
+
+    /// What arrived by a session goes on.
+    pub(crate) fn pass_on(&mut self, incoming: Handle) {
+        let Self { core, slots, flows, .. } = self;
+        let Some(Session::Receiver(receiver)) = slots.get_mut(incoming) else { return };
+        let Some(seq) = receiver.relays() else { return };
+        let (red, news) = receiver.news();
+        let Some(config) = core.config.transport.as_ref() else { return };
+        if !flows.reserve(seq, receiver.arrived().covered(), config.limits.storage) {
+            let congestion = congestion(config);
+            core.user.limit_reached(Limit::Storage);
+            receiver.refuse_more(core, congestion);
+            return;
+        }
+        let outgoing = flows.get(seq).and_then(|flow| flow.outgoing);
+        if let Some(Session::Sender(sender)) = outgoing.and_then(|handle| slots.get_mut(handle)) {
+            sender.pass_on(core, red, news);
+        }
+    }
+
+    /// The store was handed what receptions had collected: senders behind them can read it.
+    pub(crate) fn pass_on_all(&mut self) {
+        let incoming: Vec<_> = self.flows.iter().filter_map(|(_, flow)| flow.incoming).collect();
+        for handle in incoming {
+            self.pass_on(handle);
+        }
+    }
+
+    /// What became of hops is told to their transfers.
+    pub(crate) fn settle_transfers(&mut self) {
+        while let Some(outcome) = self.core.outcomes.pop_front() {
+            match outcome {
+                Outcome::Sent { flow, result, is_confirmed, size, congestion } => match result {
+                    Ok(()) => self.hop_is_over(flow, is_confirmed, size),
+                    Err(failure) => {
+                        let wait = self.hop_failed(flow, failure, congestion);
+                        if let Some(at) = wait {
+                            self.arm_retry(flow, at);
+                        }
+                    }
+                },
+                Outcome::Kept { flow, file, shape } => self.is_kept(flow, file, shape),
+                Outcome::Delivered { flow } => self.finish(flow),
+                Outcome::Broken { flow, failure } => self.arrival_broke(flow, failure),
+            }
+        }
+    }
+
+    /// The next engine has the block.
+    fn hop_is_over(&mut self, seq: Seq, is_confirmed: bool, size: u64) {
+        let Some(flow) = self.flows.get_mut(seq) else { return };
+        flow.outgoing = None;
+        flow.is_forwarded = true;
+        match &flow.origin {
+            Origin::Here { request, id } => {
+                let (id, name, result) = (*id, request.name.clone(), Ok(()));
+                let ended = Ended { id, role: Side::Sender, result, is_confirmed, name, size };
+                self.core.user.indicate(Indication::Finished(ended));
+                self.finish(seq);
+            }
+            Origin::Before(_) if flow.kept.is_some() => self.release(seq),
+            // It stays until it is settled with the engine before this one.
+            Origin::Before(_) => {}
+        }
+    }
+
+    /// A session to the next engine failed; when it is tried again.
+    fn hop_failed(
+        &mut self,
+        seq: Seq,
+        failure: Failure,
+        congestion: Option<Congestion>,
+    ) -> Option<Time> {
+        let config = self.core.config.transport.clone()?;
+        let flow = self.flows.get_mut(seq)?;
+        flow.outgoing = None;
+        let is_from_here = flow.before().is_none();
+        if is_final(failure, is_from_here) {
+            self.give_up(seq, Stop::Failed(failure));
+            return None;
+        }
+        let retry_after = flow.back_off(&config, congestion);
+        if congestion.is_some() {
+            let notice = Notice::Congested { transfer: flow.transfer(), retry_after };
+            self.core.user.indicate(Indication::Transport(notice));
+        }
+        Some(self.core.now + retry_after)
+    }
+
+    /// All of a block for another engine is safe here.
+    fn is_kept(&mut self, seq: Seq, file: Option<FileId>, shape: Shape) {
+        let Self { core, flows, slots, .. } = self;
+        let Some(flow) = flows.get_mut(seq) else {
+            if let Some(file) = file {
+                core.kernel.close(file);
+            }
+            return;
+        };
+        let Origin::Before(session) = flow.origin else { return };
+        flow.incoming = None;
+        flow.kept = Some(Stored { file: record::file(session), service: flow.service, shape });
+        core.user.indicate(Indication::Transport(Notice::Kept(flow.transfer())));
+        let (is_forwarded, waits) = (flow.is_forwarded, flow.sessions == 0);
+        let sender = flow.outgoing.and_then(|handle| slots.get_mut(handle));
+        match (sender, file) {
+            (Some(Session::Sender(sender)), Some(file)) => sender.own(core, file),
+            (Some(Session::Receiver(_)) | None, Some(file)) => core.kernel.close(file),
+            (_, None) => {}
+        }
+        if is_forwarded {
+            self.release(seq);
+        } else if waits {
+            self.begin_hop(self.core.now, seq);
+        }
+    }
+
+    /// The session that brought a block ended early: so does the one to the next engine.
+    fn arrival_broke(&mut self, seq: Seq, failure: Failure) {
+        let Some(flow) = self.forget(seq) else { return };
+        let Some(handle) = flow.outgoing else { return };
+        let reason = match failure.by {
+            Side::Sender => failure.reason,
+            Side::Receiver => CancelReason::System,
+        };
+        if let Some(Session::Sender(sender)) = self.slots.get_mut(handle) {
+            sender.cancel(&mut self.core, reason);
+            self.settle(handle);
+        }
+    }
+
+    /// The engine before this one begins anew.
+    pub(crate) fn supersede(&mut self, seq: Seq) {
+        let Some(flow) = self.forget(seq) else { return };
+        if let Some(handle) = flow.incoming
+            && let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle)
+        {
+            receiver.supersede(&mut self.core);
+            self.settle(handle);
+        }
+        if let Some(handle) = flow.outgoing
+            && let Some(Session::Sender(sender)) = self.slots.get_mut(handle)
+        {
+            sender.cancel(&mut self.core, CancelReason::System);
+            self.settle(handle);
+        }
+    }
+
+    /// A transfer ends here without having reached the next engine.
+    fn give_up(&mut self, seq: Seq, end: Stop) {
+        let Some(flow) = self.forget(seq) else { return };
+        let (reason, notice) = match end {
+            Stop::Failed(failure) => (failure.reason, Undeliverable::Cancelled(failure.reason)),
+            Stop::Expired => (CancelReason::Unreachable, Undeliverable::Expired),
+            Stop::NoRoute => (CancelReason::Unreachable, Undeliverable::NoRoute),
+        };
+        if let Some(handle) = flow.outgoing
+            && let Some(Session::Sender(sender)) = self.slots.get_mut(handle)
+        {
+            sender.cancel(&mut self.core, reason);
+            self.settle(handle);
+        }
+        if let Some(handle) = flow.incoming
+            && let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle)
+        {
+            receiver.cancel(&mut self.core, reason);
+            self.settle(handle);
+        }
+        match &flow.origin {
+            Origin::Here { request, id } => {
+                let failure = match end {
+                    Stop::Failed(failure) => failure,
+                    Stop::Expired | Stop::NoRoute => Failure { by: Side::Sender, reason },
+                };
+                let (id, name, result) = (*id, request.name.clone(), Err(failure));
+                let (role, is_confirmed, size) = (Side::Sender, false, 0);
+                let ended = Ended { id, role, result, is_confirmed, name, size };
+                self.core.user.indicate(Indication::Finished(ended));
+            }
+            Origin::Before(session) => {
+                if flow.kept.is_some() {
+                    self.remove_stored(*session);
+                    let transfer = flow.transfer();
+                    let notice = Notice::Undeliverable { transfer, reason: notice };
+                    self.core.user.indicate(Indication::Transport(notice));
+                }
+            }
+        }
+    }
+
+    /// The next engine has a block that was kept: it is not needed here any more.
+    fn release(&mut self, seq: Seq) {
+        let Some(flow) = self.flows.get(seq) else { return };
+        let transfer = flow.transfer();
+        if let Origin::Before(session) = flow.origin {
+            self.remove_stored(session);
+        }
+        self.core.user.indicate(Indication::Transport(Notice::Forwarded(transfer)));
+        self.finish(seq);
+    }
+
+    fn remove_stored(&mut self, session: SessionId) {
+        record::remove(&mut self.core, session);
+        let request = FilestoreRequest::DenyFile(record::file(session));
+        self.core.kernel.filestore(Handle::NOBODY, Job::Forget, request);
+    }
+
+    /// A transfer is over, and another session of it brings nothing.
+    fn finish(&mut self, seq: Seq) {
+        let Some(flow) = self.forget(seq) else { return };
+        let Some(config) = self.core.config.transport.as_ref() else { return };
+        let finished = Finished { before: flow.before(), is_last: flow.is_last };
+        self.flows.finished.insert_within(config.limits.finished, flow.id, finished);
+    }
+
+    fn forget(&mut self, seq: Seq) -> Option<Flow> {
+        let flow = self.flows.remove(seq)?;
+        for alarm in [Alarm::Retry(seq), Alarm::Expiry(seq)] {
+            self.core.kernel.timers.cancel((Handle::NOBODY, alarm));
+        }
+        self.core.user.limit_left(Limit::Storage);
+        Some(flow)
+    }
+
+    /// The next engine is tried again.
+    pub(crate) fn retry(&mut self, now: Time, seq: Seq) {
+        self.begin_hop(now, seq);
+    }
+
+    /// Nobody needs the block any more.
+    pub(crate) fn expire(&mut self, seq: Seq) {
+        self.give_up(seq, Stop::Expired);
+    }
+
+    /// The user ends a transfer that waits for its next attempt, or whose session has another number by now.
+    pub(crate) fn cancel_transfer(&mut self, user: SessionId) -> bool {
+        let found = self.flows.iter().find_map(|(seq, flow)| match &flow.origin {
+            Origin::Here { id, .. } => (*id == user).then_some(seq),
+            Origin::Before(_) => None,
+        });
+        let Some(seq) = found else { return false };
+        let failure = Failure { by: Side::Sender, reason: CancelReason::User };
+        self.give_up(seq, Stop::Failed(failure));
+        true
+    }
+
+    /// Takes up blocks that an earlier run kept.
+    pub(crate) fn restore_kept(&mut self, now: Time, records: &[(String, Bytes)]) {
+        let Some(config) = self.core.config.transport.clone() else { return };
+        let mut blocks = 0;
+        for (key, value) in records {
+            let Some((session, onward, stored)) = record::decode(key, value) else { continue };
+            // All that was told of it is here.
+            self.lost.settled(&mut self.core, session);
+            let (Some(source), Some(number)) = (onward.source, onward.flow) else { continue };
+            let Some(Address::Engine(destination)) = onward.destination.map(|end| end.address)
+            else {
+                continue;
+            };
+            let id = FlowId { source, number };
+            let mut flow = Flow::new(id, destination, onward, Origin::Before(session));
+            (flow.service, flow.reserved) = (stored.service, stored.shape.len);
+            flow.kept = Some(stored);
+            let seq = self.flows.insert(flow);
+            self.arm_expiry(seq, now);
+            self.arm_retry(seq, now + config.retry);
+            blocks += 1;
+        }
+        if blocks > 0 {
+            self.core.user.indicate(Indication::Transport(Notice::Restored { blocks }));
+        }
+    }
+}

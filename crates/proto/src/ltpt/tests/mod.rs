@@ -1,0 +1,4 @@
+mod conformance;
+mod procedures;
+mod random;
+mod world;
