@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON := interop/.venv/bin/python
-PYTHON_FILES := interop bench
+PYTHON_FILES := interop bench python
 FUZZ_SECONDS ?= 180
 SLOWLIGHT := $(TARGET)/release/slowlight
 
@@ -47,7 +47,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (180), corpora minimised afterwards
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
 nightly: setup build ## 10,000 random scenarios, 100 kills, and sftp where light takes 10 s
-	@SLOWLIGHT_SCENARIOS=10000 SLOWLIGHT_KILLS=100 SLOWLIGHT_SEEDS=30 SLOWLIGHT_SFTP=1 .ci/test
+	@SLOWLIGHT_SCENARIOS=10000 SLOWLIGHT_KILLS=100 SLOWLIGHT_NODE_KILLS=200 SLOWLIGHT_SEEDS=30 SLOWLIGHT_SFTP=1 .ci/test
 
 clean: ## remove everything that was built
 	@cargo clean

@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod bp;
 mod compare;
 mod decode;
 mod emulate;
 mod generate;
 mod link_options;
 mod links;
+mod node;
 mod operations;
 mod peers;
 mod pep;
@@ -70,6 +72,10 @@ enum Command {
     Tcp(Box<tcp::Args>),
     /// Split TCP connections that pass this router, as a gateway at a long link does
     Pep(pep::Args),
+    /// Run a bundle node: it keeps bundles and passes them on, over every convergence layer that it is given
+    Node(node::Args),
+    /// Send and receive bundles, ask and measure, by a node that runs
+    Bp(bp::Args),
     /// List the links that have names, or show one
     Links(links::Args),
     /// Print a script that completes slowlight's commands in a shell
@@ -120,6 +126,8 @@ fn main() -> ExitCode {
         Command::Link(args) => emulate::link(&args),
         Command::Tcp(args) => tcp::run(*args),
         Command::Pep(args) => pep::run(&args),
+        Command::Node(args) => node::run(&args),
+        Command::Bp(args) => bp::run(&args),
         Command::Links(args) => links::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),

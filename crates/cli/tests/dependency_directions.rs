@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("rt", &["engine", "wire", "proto"]),
     ("emu", &["engine", "wire", "link", "pcap", "rt"]),
     ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt"]),
-    ("control", &["engine", "link", "emu", "lab"]),
+    ("control", &["engine", "wire", "proto", "link", "emu", "rt", "lab"]),
     ("cli", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "lab", "control"]),
 ];
 /// Crates without clock, socket, file, thread or hidden randomness; and so without variants.

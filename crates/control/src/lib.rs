@@ -1,4 +1,4 @@
-//! Control and observation of emulated worlds while they run.
+//! Control and observation of what runs: emulated worlds, and [bundle nodes](node).
 //!
 //! A world has a [`folder`] with a Unix socket, over which a [`server`](Server) answers HTTP with JSON: links and
 //! what they do, outages, captures, commands on hosts, transfers between them, events as they happen,
@@ -13,6 +13,7 @@ pub mod folder;
 mod list;
 mod metrics;
 pub mod model;
+pub mod node;
 mod routes;
 mod server;
 mod state;

@@ -149,7 +149,7 @@ impl Server {
     }
 }
 
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(listener)
@@ -206,7 +206,7 @@ fn unauthorized() -> Response {
 }
 
 /// Answers all who come to one place, so many at a time.
-async fn accept<L: Listener>(mut listener: L, router: Router) {
+pub(crate) async fn accept<L: Listener>(mut listener: L, router: Router) {
     let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };

@@ -17,6 +17,7 @@ pub mod groups;
 pub mod link_spec;
 pub mod metrics;
 pub mod mib;
+pub mod node;
 mod outcome;
 pub mod over_tcp;
 pub mod overlay;

@@ -10,7 +10,7 @@
 //! use UDP-Lite beside UDP ([`UdpLite`]), which has no batches.
 //!
 //! A [`TunDriver`] runs one engine on an IP interface, and a [`streams::StreamDriver`] one on streams of
-//! the kernel's TCP.
+//! the kernel's TCP. A [`node::Node`] is several of them around an agent of the Bundle Protocol.
 
 mod clock;
 mod driver;
@@ -19,6 +19,7 @@ pub mod frame;
 mod group;
 mod interface;
 mod lite;
+pub mod node;
 mod peers;
 mod port;
 pub mod raw;

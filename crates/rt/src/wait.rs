@@ -63,6 +63,15 @@ impl Waker {
         self.wait_also(socket, None, interest, timeout)
     }
 
+    /// Waits for a wake-up alone, or until `timeout` is over.
+    ///
+    /// # Errors
+    /// Those of [`Waker::wait`].
+    pub fn wait_alone(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let interest = Ready { readable: true, writable: false };
+        self.wait(&self.0.event, interest, timeout).map(|_| ())
+    }
+
     /// The same, and until `also` has something to read if that is asked of the socket.
     pub(crate) fn wait_also(
         &self,

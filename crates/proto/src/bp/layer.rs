@@ -174,7 +174,7 @@ pub struct Neighbour {
     pub is_authenticated: bool,
     /// Octets of the longest bundle that it takes.
     pub bundle_max: u64,
-    /// Bundles that may be under way to it at one time, 1 at least.
+    /// Bundles that may be under way to it at one time; 0 while it takes none, as one with which the session ends.
     pub window: usize,
 }
 

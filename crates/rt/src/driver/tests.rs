@@ -224,7 +224,7 @@ fn what_was_asked_of_the_store_is_done_before_the_end() {
     let stop = AtomicBool::new(true);
     place.driver.run(&stop, |_, _, _| Control::Continue).unwrap();
     assert_eq!(place.driver.engine().done.len(), 8);
-    let path = place.driver.store.as_ref().unwrap().root().join("a");
+    let path = place.driver.store.as_ref().unwrap().root().unwrap().join("a");
     assert_eq!(std::fs::metadata(path).unwrap().len(), 8 << 20);
 }
 

@@ -10,13 +10,14 @@ mod worker;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use engine::{Completion, EffectError, FileId, FileName, StoreEffect, Ticket};
+use engine::{Completion, EffectError, FileId, FileName, MemoryStore, StoreEffect, Ticket};
 use thiserror::Error;
 
 use crate::Waker;
@@ -96,24 +97,51 @@ impl StoreError {
     }
 }
 
-/// A store over two directories of a real file system.
+/// A store over two directories of a real file system, or in memory, as one thread has it.
 ///
 /// Effects on one file are carried out in their order by one thread, but for syncs, which only
 /// wait for the writes before them; filestore and index requests by another, in theirs. Answers come back through [`FileStore::poll`], and the waker given at
-/// the start is called when there are any.
+/// the start is called when there are any. Other threads have the same store by [`FileStore::share`]; each opens files for itself.
 #[derive(Debug)]
 pub struct FileStore {
-    workers: Vec<Sender<Job>>,
-    threads: Vec<JoinHandle<()>>,
+    place: Place,
     done: Receiver<Done>,
-    disk: Arc<Disk>,
+    answers: Arc<Answers>,
     /// Which worker has a file; a file is under way from its opening to its closing.
     files: BTreeMap<FileId, usize>,
-    opened: u64,
     effects: usize,
     bytes: usize,
+    bytes_max: usize,
+    effects_max: usize,
+}
+
+/// Where a store is.
+#[derive(Clone, Debug)]
+enum Place {
+    Disk(Arc<Shared>),
+    Memory(Arc<Mutex<MemoryStore>>),
+}
+
+/// What all who have a store share.
+#[derive(Debug)]
+struct Shared {
+    workers: Vec<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+    disk: Arc<Disk>,
+    opened: AtomicU64,
     config: StoreConfig,
     _lock: Lock,
+}
+
+impl Drop for Shared {
+    /// Waits until what was started is done.
+    fn drop(&mut self) {
+        self.workers.clear();
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl StoreConfig {
@@ -160,39 +188,53 @@ impl FileStore {
             access: config.access.clone(),
             hidden: FileName::SPOOL_DIRECTORY,
         });
-        let (answers, done) = unbounded();
-        let answers = Answers { done: answers, waker: waker.clone() };
         let (syncs, to_sync) = unbounded();
         let mut workers = Vec::new();
         let mut threads = Vec::new();
         for number in 0..=config.threads.max(1) {
             let (jobs, queue) = unbounded();
-            let (disk, answers, syncs) = (Arc::clone(&disk), answers.clone(), syncs.clone());
-            let work = move || worker::run(&disk, &queue, &answers, &syncs);
+            let (disk, syncs) = (Arc::clone(&disk), syncs.clone());
+            let work = move || worker::run(&disk, &queue, &syncs);
             threads.push(spawn(format!("files-{number}"), work).map_err(state_error)?);
             workers.push(jobs);
         }
-        let work = move || worker::sync(&to_sync, &answers);
+        let work = move || worker::sync(&to_sync);
         threads.push(spawn("sync".to_owned(), work).map_err(state_error)?);
-        let files = BTreeMap::new();
-        Ok(Self {
-            workers,
-            threads,
-            done,
-            disk,
-            files,
-            opened: 0,
-            effects: 0,
-            bytes: 0,
-            config,
-            _lock: lock,
-        })
+        let opened = AtomicU64::new(0);
+        let shared = Shared { workers, threads, disk, opened, config, _lock: lock };
+        let (bytes_max, effects_max) = (shared.config.bytes_max, shared.config.effects_max);
+        Ok(Self::over(Place::Disk(Arc::new(shared)), (bytes_max, effects_max), waker))
     }
 
-    /// The root, as it was given.
+    /// A store in memory, for so many octets: what is in it ends with the process.
     #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.config.root
+    pub fn in_memory(octets: u64, waker: &Waker) -> Self {
+        let mut store = MemoryStore::new();
+        store.set_capacity(Some(octets));
+        let place = Place::Memory(Arc::new(Mutex::new(store)));
+        Self::over(place, (usize::MAX, usize::MAX), waker)
+    }
+
+    fn over(place: Place, (bytes_max, effects_max): (usize, usize), waker: &Waker) -> Self {
+        let (answers, done) = unbounded();
+        let answers = Arc::new(Answers { done: answers, waker: waker.clone() });
+        let files = BTreeMap::new();
+        Self { place, done, answers, files, effects: 0, bytes: 0, bytes_max, effects_max }
+    }
+
+    /// The same store for another thread, which `waker` wakes.
+    #[must_use]
+    pub fn share(&self, waker: &Waker) -> Self {
+        Self::over(self.place.clone(), (self.bytes_max, self.effects_max), waker)
+    }
+
+    /// The root, as it was given; none in memory.
+    #[must_use]
+    pub fn root(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Disk(shared) => Some(&shared.config.root),
+            Place::Memory(_) => None,
+        }
     }
 
     /// Forgets all records and working files, as if the store were new: what an earlier process
@@ -201,7 +243,14 @@ impl FileStore {
     /// # Errors
     /// What the file system says.
     pub fn reset(&mut self) -> io::Result<()> {
-        for directory in [self.disk.index.directory(), &self.disk.spool] {
+        let disk = match &self.place {
+            Place::Disk(shared) => &shared.disk,
+            Place::Memory(store) => {
+                *lock(store) = MemoryStore::new();
+                return Ok(());
+            }
+        };
+        for directory in [disk.index.directory(), &disk.spool] {
             for entry in directory.entries()? {
                 let entry = entry?;
                 if entry.file_type()?.is_dir() {
@@ -221,9 +270,14 @@ impl FileStore {
     /// # Errors
     /// What the file system says.
     pub fn sweep(&mut self, prefix: &str, key_prefix: &str) -> io::Result<usize> {
-        let records = self.disk.index.load()?;
+        let disk = match &self.place {
+            Place::Disk(shared) => &shared.disk,
+            // It was empty when it began.
+            Place::Memory(_) => return Ok(0),
+        };
+        let records = disk.index.load()?;
         let mut swept = 0;
-        for entry in self.disk.spool.entries()? {
+        for entry in disk.spool.entries()? {
             let entry = entry?;
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| name.starts_with(prefix)) else {
@@ -240,23 +294,35 @@ impl FileStore {
 
     /// Starts an effect.
     pub fn submit(&mut self, effect: StoreEffect) {
-        let worker = self.worker_of(&effect);
+        let shared = match &self.place {
+            Place::Disk(shared) => Arc::clone(shared),
+            Place::Memory(store) => {
+                let done = lock(store).execute(effect);
+                if let Some((ticket, answer)) = done {
+                    self.effects += 1;
+                    self.answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
+                }
+                return;
+            }
+        };
+        let opens = matches!(effect, StoreEffect::Open { .. })
+            .then(|| FileId(shared.opened.fetch_add(1, Ordering::Relaxed) + 1));
+        let worker = self.worker_of(&effect, opens, shared.workers.len());
         if let StoreEffect::Close { file } = effect {
             self.files.remove(&file);
         } else {
             self.effects += 1;
             self.bytes += effect.octets();
         }
-        let opens = matches!(effect, StoreEffect::Open { .. }).then_some(FileId(self.opened));
-        let job = Job { effect, opens };
+        let job = Job { effect, opens, answers: Arc::clone(&self.answers) };
         // A worker lives as long as its queue has a sender.
-        let _ = self.workers[worker].send(job);
+        let _ = shared.workers[worker].send(job);
     }
 
     /// Whether so much is under way that nothing more should be started.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.effects >= self.config.effects_max || self.bytes >= self.config.bytes_max
+        self.effects >= self.effects_max || self.bytes >= self.bytes_max
     }
 
     /// Effects started whose answers were not taken yet.
@@ -277,14 +343,14 @@ impl FileStore {
     }
 
     /// Who carries an effect out: worker 0 for names and records, another for a file.
-    fn worker_of(&mut self, effect: &StoreEffect) -> usize {
+    fn worker_of(&mut self, effect: &StoreEffect, opens: Option<FileId>, workers: usize) -> usize {
         match *effect {
             StoreEffect::Open { .. } => {
-                self.opened += 1;
+                let Some(file) = opens else { return 0 };
                 // The file's number chooses its worker: 1, 2, 1, 2, ...
-                let others = (self.workers.len() - 1) as u64;
-                let worker = 1 + (self.opened % others) as usize;
-                self.files.insert(FileId(self.opened), worker);
+                let others = (workers - 1) as u64;
+                let worker = 1 + (file.0 % others) as usize;
+                self.files.insert(file, worker);
                 worker
             }
             StoreEffect::Read { file, .. }
@@ -296,15 +362,9 @@ impl FileStore {
     }
 }
 
-impl Drop for FileStore {
-    /// Waits until what was started is done.
-    fn drop(&mut self) {
-        self.workers.clear();
-        for thread in self.threads.drain(..) {
-            // A worker that panicked has said so already.
-            let _ = thread.join();
-        }
-    }
+/// A store in memory is sound whoever panicked beside it: each effect is carried out whole.
+fn lock(store: &Mutex<MemoryStore>) -> std::sync::MutexGuard<'_, MemoryStore> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

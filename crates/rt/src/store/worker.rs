@@ -16,15 +16,19 @@ pub(super) struct Job {
     pub(super) effect: StoreEffect,
     /// The number of the file it opens.
     pub(super) opens: Option<FileId>,
+    /// Who is told.
+    pub(super) answers: Arc<Answers>,
 }
 
 /// A file whose writes so far shall survive a crash.
 pub(super) struct Sync {
     ticket: Ticket,
     file: Arc<File>,
+    answers: Arc<Answers>,
 }
 
 /// An effect that was carried out.
+#[derive(Debug)]
 pub(super) struct Done {
     pub(super) ticket: Ticket,
     pub(super) answer: Answer,
@@ -37,14 +41,14 @@ pub(super) struct Done {
 const BUFFERS_KEPT: usize = 16;
 
 /// How a thread tells what it has done.
-#[derive(Clone)]
+#[derive(Debug)]
 pub(super) struct Answers {
     pub(super) done: Sender<Done>,
     pub(super) waker: Waker,
 }
 
 impl Answers {
-    fn give(&self, done: Done) {
+    pub(super) fn give(&self, done: Done) {
         // Nobody takes the answers of a store that is being closed.
         let _ = self.done.send(done);
         self.waker.wake();
@@ -53,7 +57,7 @@ impl Answers {
 
 /// Carries out what comes, in its order, until the queue is closed. Files are synced by another
 /// thread, because that can take as long as many writes.
-pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: &Sender<Sync>) {
+pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
     let mut told = None;
     for job in queue {
@@ -62,7 +66,7 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: 
         if let StoreEffect::Sync { ticket, file } = job.effect
             && let Ok(file) = worker.file(file)
         {
-            let _ = syncs.send(Sync { ticket, file: Arc::clone(file) });
+            let _ = syncs.send(Sync { ticket, file: Arc::clone(file), answers: job.answers });
             continue;
         }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
@@ -76,7 +80,7 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, answers: &Answers, syncs: 
             }
         }
         let failed_to_open = job.opens.filter(|_| answer.is_err());
-        answers.give(Done { ticket, answer, size, failed_to_open });
+        job.answers.give(Done { ticket, answer, size, failed_to_open });
     }
 }
 
@@ -102,8 +106,8 @@ fn wanted(effect: &StoreEffect) -> Option<String> {
 
 /// Syncs what comes until the queue is closed. Writes that were done before a file came here are
 /// safe when it is answered; later ones may or may not be.
-pub(super) fn sync(queue: &Receiver<Sync>, answers: &Answers) {
-    for Sync { ticket, file } in queue {
+pub(super) fn sync(queue: &Receiver<Sync>) {
+    for Sync { ticket, file, answers } in queue {
         let answer = file.sync_data().map(|()| Completion::Done).map_err(|error| {
             tracing::warn!("cannot sync a file: {error}");
             reason(&error)

@@ -1,8 +1,8 @@
 //! The driver: listeners, streams, and the loop.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::options::{StreamOptions, reset_at_close};
 use crate::port::{Port, Read, SEGMENTS_MAX};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
-use crate::{Clock, Control, Ready, TunStatistics, Waker};
+use crate::{Clock, Control, FileStore, Ready, TunStatistics, Waker};
 
 /// Pieces that are handed in before something is sent, and transmits that are sent before something
 /// is read.
@@ -122,15 +122,6 @@ pub struct StreamStatistics {
     pub kept: usize,
 }
 
-/// What the kernel said last.
-struct News(Vec<epoll::Event>);
-
-impl fmt::Debug for News {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("News").field(&self.0.len()).finish()
-    }
-}
-
 /// A listener.
 #[derive(Debug)]
 struct Listener {
@@ -160,7 +151,6 @@ pub struct StreamDriver<E: Engine> {
     config: StreamConfig,
     waker: Waker,
     epoll: OwnedFd,
-    news: News,
     listeners: BTreeMap<u32, Listener>,
     next_listener: u32,
     streams: BTreeMap<PathId, Carried>,
@@ -175,6 +165,8 @@ pub struct StreamDriver<E: Engine> {
     port: Option<Port>,
     /// The place of the listener by which a peer came to an address, while the stream is there.
     came_by: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// Carries out what the engine wants stored, if it stores anything.
+    store: Option<FileStore>,
     statistics: StreamStatistics,
 }
 
@@ -195,7 +187,6 @@ impl<E: Engine> StreamDriver<E> {
             clock: Clock::start(),
             waker,
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            news: News(Vec::with_capacity(NEWS)),
             listeners: BTreeMap::new(),
             next_listener: 0,
             streams: BTreeMap::new(),
@@ -207,6 +198,7 @@ impl<E: Engine> StreamDriver<E> {
             piece: vec![0; Receive::PIECE_MAX],
             port: None,
             came_by: BTreeMap::new(),
+            store: None,
             statistics: StreamStatistics::default(),
             config,
         };
@@ -232,6 +224,12 @@ impl<E: Engine> StreamDriver<E> {
         self.tx = TxBuf::with_limits(SEGMENTS_MAX, Receive::PIECE_MAX);
         self.port = Some(port);
         Ok(())
+    }
+
+    /// Has a store carry out the engine's effects on files; it must have been opened, or shared, with
+    /// the driver's waker. Without one they fail.
+    pub fn set_store(&mut self, store: FileStore) {
+        self.store = Some(store);
     }
 
     /// What the interface has sent and received so far.
@@ -293,6 +291,7 @@ impl<E: Engine> StreamDriver<E> {
                 self.engine.handle_timeout(now);
             }
             self.expire(now);
+            self.stored();
             self.effects();
             let mut busy = self.receive();
             busy |= self.transmit()?;
@@ -328,20 +327,31 @@ impl<E: Engine> StreamDriver<E> {
         self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
     }
 
-    /// Carries out what the engine wants.
+    /// Hands in what the store has done.
+    fn stored(&mut self) {
+        while let Some((ticket, answer)) = self.store.as_mut().and_then(FileStore::poll) {
+            self.answer(ticket, answer);
+        }
+    }
+
+    /// Carries out what the engine wants. What a full store is to do waits, and all behind it, too.
     fn effects(&mut self) {
-        while let Some(effect) = self.engine.poll_effect() {
+        while !self.store.as_ref().is_some_and(FileStore::is_full)
+            && let Some(effect) = self.engine.poll_effect()
+        {
             self.carry_out(effect);
         }
     }
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Store(effect) => {
-                if let Some(ticket) = effect.ticket() {
+            Effect::Store(effect) => match (&mut self.store, effect.ticket()) {
+                (Some(store), _) => store.submit(effect),
+                (None, Some(ticket)) => {
                     self.answer(ticket, Err(EffectError::Failed(NO_STORE.to_owned())));
                 }
-            }
+                (None, None) => {}
+            },
             Effect::OpenPath { path } => self.open(path),
             // The kernel's TCP leaves nothing out.
             Effect::Connect { ticket, from, to, best_effort: _ } => {
@@ -690,17 +700,14 @@ impl<E: Engine> StreamDriver<E> {
                 self.waker.wait(&self.epoll, interest, Some(until.since(now)))?;
             }
         }
-        let News(news) = &mut self.news;
-        news.clear();
+        let mut space = [const { MaybeUninit::uninit() }; NEWS];
         let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let room = rustix::buffer::spare_capacity(news);
-        match epoll::wait(&self.epoll, room, Some(&at_once)) {
-            Ok(_) => {}
+        let news = match epoll::wait(&self.epoll, &mut space[..], Some(&at_once)) {
+            Ok((news, _)) => news,
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
-        }
-        for index in 0..self.news.0.len() {
-            let epoll::Event { flags, data, .. } = self.news.0[index];
+        };
+        for &mut epoll::Event { flags, data, .. } in news {
             let data = data.u64();
             match (u32::try_from(data), data) {
                 (Ok(path), _) => self.heard(PathId(path), flags),

@@ -193,7 +193,7 @@ impl Agent {
     fn pump(&mut self, now: Time, node: &Eid) {
         loop {
             let free = self.links.iter().find(|(_, link)| {
-                let takes = |up: &Neighbour| link.sending.len() < up.window.max(1);
+                let takes = |up: &Neighbour| link.sending.len() < up.window;
                 link.node.as_ref() == Some(node)
                     && link.rests.is_none_or(|(until, _)| until <= now)
                     && link.up.as_ref().is_some_and(takes)

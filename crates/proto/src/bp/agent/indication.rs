@@ -113,6 +113,9 @@ pub enum RequestError {
     /// The endpoint is registered.
     #[error("the endpoint is registered already")]
     Taken,
+    /// It has gone, or never was.
+    #[error("there is no such bundle here")]
+    NoBundle,
     /// It was confirmed, or expired.
     #[error("there is no such delivery")]
     NoDelivery,

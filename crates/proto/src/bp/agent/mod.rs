@@ -17,6 +17,7 @@ mod head;
 mod held;
 mod indication;
 mod intake;
+mod inventory;
 mod join;
 mod outgoing;
 mod receive;
@@ -38,6 +39,7 @@ pub use self::config::{
     COPIES, Checks, Config, Custody, Entry, Limits, LinkRef, Pattern, Reports, Routing, Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
+pub use self::inventory::{State, Summary};
 pub use self::source::SendRequest;
 
 use self::clock::Clock;

@@ -295,6 +295,11 @@ impl Tcpcl {
             self.timers.set(Alarm::Silence(path), at, "a session that ends");
         }
         let (link, mut unsent) = (session.link, Vec::new());
+        // Before what was not begun comes back to the agent, which would give it to this neighbour again at once.
+        if let Some(neighbour) = session.neighbour.take() {
+            let neighbour = Neighbour { window: 0, ..neighbour };
+            self.events.push_back(Event::Up { link, neighbour });
+        }
         // What has not begun goes another way.
         session.sending.retain(|sending| {
             let stays = sending.sent > 0;
@@ -362,6 +367,7 @@ impl Tcpcl {
         let is_authenticated = node.is_some() && session.names.iter().any(|name| name == said);
         let bundle_max = init.transfer_mru;
         let neighbour = Neighbour { node, is_authenticated, bundle_max, window };
+        session.neighbour = Some(neighbour.clone());
         self.events.push_back(Event::Up { link: session.link, neighbour });
         self.statistics.sessions += 1;
         let (shortest, _) = self.config.reconnect;

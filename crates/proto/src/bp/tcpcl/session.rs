@@ -6,7 +6,7 @@ use bytes::Bytes;
 use engine::Time;
 use wire::tcpcl4::{Message, RefuseReason, SegmentFlags, TermReason};
 
-use super::super::layer::{LinkId, Refusal, TransferId};
+use super::super::layer::{LinkId, Neighbour, Refusal, TransferId};
 use super::out::Out;
 use super::protocol::{Protocol, Voice};
 use super::sending::Sending;
@@ -68,6 +68,8 @@ pub(super) struct Session {
     pub(super) secures: Option<(Option<String>, Bytes)>,
     /// What the peer's certificate names, once the stream is secured.
     pub(super) names: Vec<String>,
+    /// What the agent was told of the peer.
+    pub(super) neighbour: Option<Neighbour>,
     /// The beginning of a message.
     pub(super) beginning: Vec<u8>,
     /// Octets of data that are still to come of the segment under way, and its flags.
@@ -108,6 +110,7 @@ impl Session {
             peer_can_tls: false,
             secures: None,
             names: Vec::new(),
+            neighbour: None,
             beginning: Vec::new(),
             segment: None,
             coming: None,

@@ -202,10 +202,27 @@ fn bundles_cross_streams_that_break() {
                     world.down(a, a + 1);
                 }
                 3..6 => world.pass(Duration::from_millis(700)),
+                6 | 7 => {
+                    // A contact ends in order, with bundles on their way, or begins again.
+                    let a = world.rng.below(count as u64 - 1) as usize;
+                    let link = LinkId(a as u32 + 1);
+                    let begins = world.rng.below(2) == 0;
+                    let command =
+                        if begins { Command::Open { link } } else { Command::Close { link } };
+                    let now = world.now;
+                    world.places[a].node.command(now, 0, command);
+                    world.drain(a);
+                }
                 _ => {
                     world.carry();
                 }
             }
+        }
+        for a in 0..count - 1 {
+            let open = Command::Open { link: LinkId(a as u32 + 1) };
+            let now = world.now;
+            world.places[a].node.command(now, 0, open);
+            world.drain(a);
         }
         for _ in 0..120 {
             while world.carry() {}

@@ -1,0 +1,228 @@
+//! What asks a node a question.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use control::node::model::{Bundle, Node, Pong, Report};
+use lab::quantity::{Size, Span};
+use serde_json::json;
+
+use super::{Place, print};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct PingArgs {
+    /// The endpoint of an echo, as ipn:2.2047
+    to: String,
+
+    /// How often
+    #[arg(long, short, default_value_t = 4)]
+    count: u32,
+
+    /// Between an answer and the next bundle
+    #[arg(long, short, value_name = "TIME", default_value = "1 s")]
+    interval: Span,
+
+    /// How long an answer is waited for
+    #[arg(long, value_name = "TIME", default_value = "10 s")]
+    timeout: Span,
+
+    /// Payload of a bundle
+    #[arg(long, value_name = "SIZE", default_value = "64 B")]
+    size: Size,
+
+    /// Say it as JSON, when all is over
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+fn millis(span: Span) -> String {
+    span.duration().as_millis().to_string()
+}
+
+pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
+    let mut client = args.place.connect()?;
+    let (count, interval) = (args.count.to_string(), millis(args.interval));
+    let (octets, timeout) = (args.size.bytes().to_string(), millis(args.timeout));
+    let asked = [
+        ("to", args.to.as_str()),
+        ("count", &count),
+        ("interval_ms", &interval),
+        ("octets", &octets),
+        ("timeout_ms", &timeout),
+    ];
+    let mut times = Vec::new();
+    let mut sent = 0_u32;
+    let mut told = Ok(());
+    client.lines("/ping", &asked, |pong: Pong| {
+        sent += 1;
+        let line = match pong.rtt_us {
+            Some(rtt) => format!("{} from {}: {:.3} ms", pong.number, args.to, rtt / 1000.0),
+            None => format!("{} from {}: no answer within {}", pong.number, args.to, args.timeout),
+        };
+        times.extend(pong.rtt_us);
+        if !args.json {
+            told = print(&line);
+        }
+        told.is_ok()
+    })?;
+    told?;
+    times.sort_by(f64::total_cmp);
+    let text = if args.json {
+        json!({
+            "sent": sent,
+            "answered": times.len(),
+            "rtt_us": {
+                "p50": quantile(&times, 0.5),
+                "p90": quantile(&times, 0.9),
+                "p99": quantile(&times, 0.99),
+                "max": times.last(),
+            },
+        })
+        .to_string()
+    } else {
+        let [p50, p99] = [0.5, 0.99].map(|q| quantile(&times, q).unwrap_or(0.0) / 1000.0);
+        let answered = times.len();
+        format!(
+            "{sent} sent, {answered} answered; half within {p50:.3} ms, 99 % within {p99:.3} ms"
+        )
+    };
+    crate::told(print(&text), times.len() == sent as usize)
+}
+
+/// The value below which this part of them lies, by the nearest rank.
+fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TraceArgs {
+    /// The endpoint for which the bundle is
+    to: String,
+
+    /// How long reports are waited for
+    #[arg(long, value_name = "TIME", default_value = "10 s")]
+    timeout: Span,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) fn trace(args: &TraceArgs) -> Result<ExitCode> {
+    let mut client = args.place.connect()?;
+    let timeout = millis(args.timeout);
+    let asked = [("to", args.to.as_str()), ("timeout_ms", timeout.as_str())];
+    let (mut told, mut arrived) = (Ok(()), false);
+    client.lines("/trace", &asked, |report: Report| {
+        arrived = report.what.iter().any(|what| what == "delivered");
+        let gone = report.what.iter().any(|what| what == "deleted");
+        let why = if gone { format!(" ({})", report.reason) } else { String::new() };
+        let what = report.what.join(", ");
+        told = print(&format!("{:.3} s  {}: {what}{why}", report.seconds, report.from));
+        told.is_ok() && !arrived && !gone
+    })?;
+    if !arrived && told.is_ok() {
+        told = print("it was not reported as delivered; nodes report what their [reports] allow");
+    }
+    crate::told(told, arrived)
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct QueryArgs {
+    /// List the bundles that are held, too
+    #[arg(long)]
+    bundles: bool,
+
+    /// Say it as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) fn query(args: &QueryArgs) -> Result<ExitCode> {
+    let mut client = args.place.connect()?;
+    let node: Node = client.get("/node", &[])?;
+    let bundles: Option<Vec<Bundle>> =
+        if args.bundles { Some(client.get("/bundles", &[])?) } else { None };
+    if args.json {
+        let mut value = serde_json::to_value(&node)?;
+        if let Some(bundles) = &bundles {
+            value["held"] = serde_json::to_value(bundles)?;
+        }
+        return crate::told(print(&format!("{value:#}")), true);
+    }
+    let mut text = state(&node);
+    for bundle in bundles.iter().flatten() {
+        text += &format!(
+            "\n{} to {}: {} B, {}, here for {:.0} s, expires in {:.0} s",
+            bundle.id, bundle.destination, bundle.octets, bundle.state, bundle.here, bundle.left
+        );
+    }
+    crate::told(print(&text), true)
+}
+
+fn state(node: &Node) -> String {
+    let list = |of: &[String]| if of.is_empty() { "none".to_owned() } else { of.join(", ") };
+    let ready = if node.is_ready { "" } else { ", reads its store" };
+    let kept = if node.is_persistent { "on disk" } else { "in memory" };
+    let counts = &node.counts;
+    let trouble =
+        node.trouble.as_ref().map(|what| format!("\ntrouble: {what}")).unwrap_or_default();
+    format!(
+        "{}: process {}, {:.0} s{ready}\n\
+         neighbours: {}\n\
+         endpoints: {}\n\
+         {} bundles with {} octets {kept}\n\
+         {} sent from here, {} received ({} again), {} forwarded, {} delivered\n\
+         {} refused, {} malformed, {} expired, {} deleted{trouble}",
+        node.id,
+        node.pid,
+        node.seconds,
+        list(&node.neighbours),
+        list(&node.endpoints),
+        counts.bundles,
+        counts.octets,
+        counts.sourced,
+        counts.received,
+        counts.duplicates,
+        counts.forwarded,
+        counts.delivered,
+        counts.refused,
+        counts.malformed,
+        counts.expired,
+        counts.deleted,
+    )
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct CancelArgs {
+    /// The bundle, as `slowlight bp query --bundles` calls it
+    id: String,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) fn cancel(args: &CancelArgs) -> Result<ExitCode> {
+    args.place.connect()?.delete("/bundles", &[("id", &args.id)])?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_of_the_nearest_rank() {
+        let all: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(quantile(&all, 0.5), Some(50.0));
+        assert_eq!(quantile(&all, 0.99), Some(99.0));
+        assert_eq!(quantile(&[7.0], 0.01), Some(7.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}

@@ -1,0 +1,315 @@
+//! Bundle nodes as processes: files over a relay, nodes that are killed at any moment, a disk that is full.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+
+/// Three nodes in a row, of which each connects to the next.
+struct Row {
+    folder: tempfile::TempDir,
+    nodes: Vec<Option<Child>>,
+}
+
+impl Row {
+    fn new(count: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Ports that are free now; the listeners are closed when all are known.
+        let listeners: Vec<_> =
+            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let ports: Vec<u16> =
+            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        for n in 1..=count {
+            let place = folder.path().join(n.to_string());
+            fs::create_dir(&place).unwrap();
+            let mut text = format!(
+                "id = \"ipn:{n}.0\"\nsocket = {:?}\ndrain = \"2 s\"\nstore.directory = {:?}\n\
+                 [[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:{}\"]\n\
+                 reconnect = [\"20 ms\", \"200 ms\"]\n",
+                place.join("node.sock"),
+                place.join("store"),
+                ports[n - 1],
+            );
+            if n > 1 {
+                text += &format!("[[neighbour]]\nnode = \"ipn:{}.0\"\n", n - 1);
+            }
+            if n < count {
+                text += &format!(
+                    "[[neighbour]]\nnode = \"ipn:{}.0\"\naddress = \"127.0.0.1:{}\"\n",
+                    n + 1,
+                    ports[n]
+                );
+            }
+            for to in 1..=count {
+                let via = if to < n { n - 1 } else { n + 1 };
+                if to.abs_diff(n) > 1 {
+                    text += &format!("[[route]]\nto = \"ipn:{to}.0\"\nvia = \"ipn:{via}.0\"\n");
+                }
+            }
+            fs::write(place.join("node.toml"), text).unwrap();
+        }
+        drop(listeners);
+        let nodes = (0..count).map(|_| None).collect();
+        let mut row = Self { folder, nodes };
+        for n in 1..=count {
+            row.start(n);
+        }
+        row
+    }
+
+    fn place(&self, n: usize) -> PathBuf {
+        self.folder.path().join(n.to_string())
+    }
+
+    fn start(&mut self, n: usize) {
+        let place = self.place(n);
+        let log = fs::File::options().create(true).append(true).open(place.join("log")).unwrap();
+        let child = Command::new(SLOWLIGHT)
+            .arg("node")
+            .arg(place.join("node.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.nodes[n - 1] = Some(child);
+        self.wait_until_ready(n);
+    }
+
+    fn wait_until_ready(&mut self, n: usize) {
+        let limit = Instant::now() + Duration::from_secs(30);
+        loop {
+            if self.query(n).is_some_and(|node| node["is_ready"] == true) {
+                return;
+            }
+            let ended = self.nodes[n - 1].as_mut().unwrap().try_wait().unwrap();
+            let log = fs::read_to_string(self.place(n).join("log")).unwrap();
+            assert!(ended.is_none() && Instant::now() < limit, "node {n}: {ended:?} {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn bp(&self, n: usize, asked: &[&str]) -> Output {
+        let mut command = Command::new(SLOWLIGHT);
+        command.arg("bp").args(asked).arg("--node").arg(self.place(n).join("node.sock"));
+        command.env("XDG_STATE_HOME", self.place(n)).output().unwrap()
+    }
+
+    fn query(&self, n: usize) -> Option<Value> {
+        let output = self.bp(n, &["query", "--json"]);
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    fn kill(&mut self, n: usize) {
+        let mut child = self.nodes[n - 1].take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn receiver(&self, n: usize, into: &Path) -> Child {
+        fs::create_dir_all(into).unwrap();
+        Command::new(SLOWLIGHT)
+            .args(["bp", "recv", "1"])
+            .arg(into)
+            .arg("--node")
+            .arg(self.place(n).join("node.sock"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        for child in self.nodes.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+fn octets(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < limit, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn files_cross_a_relay_and_nodes_end_in_order() {
+    let mut row = Row::new(3);
+    let outbox = row.folder.path().join("outbox");
+    let inbox = row.folder.path().join("inbox");
+    fs::create_dir(&outbox).unwrap();
+    for (name, len) in [("empty", 0), ("short", 100), ("long", 3_000_000)] {
+        fs::write(outbox.join(name), octets(len, 1)).unwrap();
+        let path = outbox.join(name);
+        let sent = row.bp(1, &["send", "ipn:3.1", path.to_str().unwrap()]);
+        assert!(sent.status.success(), "{}", text(&sent));
+    }
+    fs::create_dir(&inbox).unwrap();
+    let received = row.bp(3, &["recv", "ipn:3.1", inbox.to_str().unwrap(), "--count", "3"]);
+    assert!(received.status.success(), "{}", text(&received));
+    let contents = |folder: &Path| -> BTreeSet<Vec<u8>> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect()
+    };
+    assert_eq!(contents(&inbox).len(), 3);
+    assert!(contents(&inbox) == contents(&outbox), "they are the same files");
+    let pinged = row.bp(1, &["ping", "ipn:3.2047", "--count", "5", "--interval", "0 s", "--json"]);
+    let value: Value = serde_json::from_slice(&pinged.stdout).unwrap();
+    assert!(pinged.status.success() && value["answered"] == 5, "{}", text(&pinged));
+    let traced = row.bp(1, &["trace", "ipn:3.2047"]);
+    assert!(
+        traced.status.success() && text(&traced).contains("ipn:3.0: delivered"),
+        "{}",
+        text(&traced)
+    );
+    for n in 1..=3 {
+        let child = row.nodes[n - 1].take().unwrap();
+        let killed = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        assert!(killed.success());
+        let mut child = child;
+        let begun = Instant::now();
+        let status = child.wait().unwrap();
+        assert!(status.success() && begun.elapsed() < Duration::from_secs(5), "{status}");
+        assert!(!row.place(n).join("node.sock").exists());
+    }
+}
+
+/// Every bundle that a node has acknowledged arrives once, whichever nodes are killed when.
+#[test]
+fn what_is_acknowledged_arrives_once_whatever_is_killed() {
+    let kills: u64 = match std::env::var("SLOWLIGHT_NODE_KILLS") {
+        Ok(text) => text.parse().expect("SLOWLIGHT_NODE_KILLS is a number"),
+        Err(_) => 6,
+    };
+    let mut row = Row::new(3);
+    let inbox = row.folder.path().join("inbox");
+    let mut receiver = row.receiver(3, &inbox);
+    let mut acknowledged = BTreeSet::new();
+    for round in 0..kills {
+        let content = octets(100 + (round as usize * 7919) % 300_000, round + 1);
+        let path = row.folder.path().join("payload");
+        fs::write(&path, content).unwrap();
+        // Several bundles, and a node that dies while they are on their way.
+        let victim = 1 + (round % 3) as usize;
+        let delay = Duration::from_millis(round.wrapping_mul(37) % 60);
+        let socket = row.place(1).join("node.sock");
+        let sender = Command::new(SLOWLIGHT)
+            .args(["bp", "send", "ipn:3.1"])
+            .args([&path, &path, &path])
+            .arg("--node")
+            .arg(&socket)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(delay);
+        row.kill(victim);
+        let sent = sender.wait_with_output().unwrap();
+        acknowledged.extend(String::from_utf8(sent.stdout).unwrap().lines().map(str::to_owned));
+        row.start(victim);
+        if victim == 3 {
+            receiver.wait().unwrap();
+            receiver = row.receiver(3, &inbox);
+        }
+    }
+    let name = |id: &str| -> String {
+        let letters = id.chars();
+        let safe = letters.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' });
+        format!("bundle-{}", safe.collect::<String>())
+    };
+    let arrived = || -> BTreeSet<String> {
+        let entries = fs::read_dir(&inbox).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let expected: BTreeSet<String> = acknowledged.iter().map(|id| name(id)).collect();
+    assert!(!expected.is_empty(), "some bundles are acknowledged");
+    wait_for("all that was acknowledged arrives", || expected.is_subset(&arrived()));
+    wait_for("nothing is left on the way", || {
+        (1..=3).all(|n| row.query(n).is_some_and(|node| node["counts"]["bundles"] == 0))
+    });
+    receiver.kill().unwrap();
+    receiver.wait().unwrap();
+    // A payload is handed over again where its confirmation was lost; to the store it is one bundle.
+    for n in 1..=3 {
+        let left = row.place(n).join("store/.slowlight/spool/bp");
+        assert_eq!(fs::read_dir(left).unwrap().count(), 0, "payloads of node {n}");
+    }
+}
+
+/// In a namespace of its own, with a small file system for the receiver's store.
+#[test]
+fn a_full_disk_stops_acceptance_and_loses_nothing() {
+    let mut row = Row::new(2);
+    row.kill(2);
+    let store = row.place(2).join("store");
+    fs::remove_dir_all(&store).unwrap();
+    fs::create_dir(&store).unwrap();
+    let toml = row.place(2).join("node.toml");
+    let script = format!(
+        "mount -t tmpfs -o size=2m none {} && exec {SLOWLIGHT} node {}",
+        store.display(),
+        toml.display()
+    );
+    let log = fs::File::create(row.place(2).join("log")).unwrap();
+    let spawned = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .stdin(Stdio::null())
+        .stderr(log)
+        .spawn();
+    row.nodes[1] = Some(spawned.unwrap());
+    row.wait_until_ready(2);
+    let path = row.folder.path().join("payload");
+    fs::write(&path, octets(500_000, 3)).unwrap();
+    let sent = row.bp(1, &["send", "ipn:2.1", &path.to_string_lossy(), &path.to_string_lossy()]);
+    assert!(sent.status.success(), "{}", text(&sent));
+    for _ in 0..4 {
+        let sent = row.bp(1, &["send", "ipn:2.1", &path.to_string_lossy()]);
+        assert!(sent.status.success(), "{}", text(&sent));
+    }
+    wait_for("the neighbour is full", || {
+        let node = row.query(2).unwrap();
+        node["counts"]["refused"].as_u64() > Some(0) && node["trouble"].is_string()
+    });
+    // An application is told the same.
+    let refused = row.bp(2, &["send", "ipn:1.1", &path.to_string_lossy()]);
+    let said = text(&refused);
+    assert!(!refused.status.success() && said.contains("o space left"), "{said}");
+    // When there is room again, the rest comes.
+    let inbox = row.folder.path().join("inbox");
+    fs::create_dir(&inbox).unwrap();
+    let received = row.bp(2, &["recv", "1", inbox.to_str().unwrap(), "--count", "6"]);
+    assert!(received.status.success(), "{}", text(&received));
+    assert_eq!(fs::read_dir(&inbox).unwrap().count(), 6);
+}

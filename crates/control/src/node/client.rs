@@ -1,0 +1,274 @@
+//! A node's interface from the other side.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Method, Request, Response, header};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+
+use super::model::{Delivery, Sent};
+use crate::client::{ClientError, segment};
+use crate::model::Problem;
+
+/// Octets of a body that are read at one time.
+const PIECE: usize = 256 << 10;
+/// Octets of an answer that is no stream.
+const ANSWER_MAX: usize = 64 << 20;
+
+/// Asks one node, over one connection.
+pub struct NodeClient {
+    socket: PathBuf,
+    runtime: Runtime,
+    sender: Option<SendRequest<Body>>,
+}
+
+impl std::fmt::Debug for NodeClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeClient").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+fn wrong(error: &impl ToString) -> ClientError {
+    ClientError::Answer(error.to_string())
+}
+
+/// A path with what is asked for behind it.
+fn uri(path: &str, asked: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> =
+        asked.iter().map(|(key, value)| format!("{key}={}", segment(value))).collect();
+    if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
+}
+
+impl NodeClient {
+    /// Of the node with this socket.
+    ///
+    /// # Errors
+    /// No node answers there.
+    pub fn connect(socket: &Path) -> Result<Self, ClientError> {
+        let unreachable = |error| ClientError::Unreachable { socket: socket.to_owned(), error };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(unreachable)?;
+        let mut client = Self { socket: socket.to_owned(), runtime, sender: None };
+        client.again()?;
+        Ok(client)
+    }
+
+    /// A connection, where there is none.
+    fn again(&mut self) -> Result<(), ClientError> {
+        if self.sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
+            return Ok(());
+        }
+        let socket = self.socket.clone();
+        let connected = self.runtime.block_on(async {
+            let stream = UnixStream::connect(&socket).await;
+            let stream = stream.map_err(|error| ClientError::Unreachable { socket, error })?;
+            let (sender, connection) =
+                http1::handshake(TokioIo::new(stream)).await.map_err(|error| wrong(&error))?;
+            tokio::spawn(connection);
+            Ok(sender)
+        });
+        self.sender = Some(connected?);
+        Ok(())
+    }
+
+    fn exchange(
+        &mut self,
+        method: Method,
+        uri: &str,
+        body: Body,
+    ) -> Result<Response<Incoming>, ClientError> {
+        self.again()?;
+        let request = Request::builder().method(method).uri(uri).header(header::HOST, "localhost");
+        let request = request.body(body).map_err(|error| wrong(&error))?;
+        let Some(sender) = &mut self.sender else {
+            return Err(ClientError::Answer("there is no connection".to_owned()));
+        };
+        let asked = async {
+            sender.ready().await?;
+            sender.send_request(request).await
+        };
+        let response = self.runtime.block_on(asked).map_err(|error| wrong(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let bytes = self.whole(response)?;
+        let told: Result<Problem, _> = serde_json::from_slice(&bytes);
+        let error =
+            told.map_or_else(|_| String::from_utf8_lossy(&bytes).into_owned(), |told| told.error);
+        Err(ClientError::Refused { status, error })
+    }
+
+    fn whole(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
+        let body = http_body_util::Limited::new(response.into_body(), ANSWER_MAX);
+        let bytes = self.runtime.block_on(body.collect()).map_err(|error| wrong(&error))?;
+        Ok(bytes.to_bytes())
+    }
+
+    /// Asks for something.
+    ///
+    /// # Errors
+    /// [`ClientError`] says why there is none.
+    pub fn get<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        asked: &[(&str, &str)],
+    ) -> Result<T, ClientError> {
+        let response = self.exchange(Method::GET, &uri(path, asked), Body::empty())?;
+        serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
+    }
+
+    /// Has something deleted.
+    ///
+    /// # Errors
+    /// [`ClientError`] says why not.
+    pub fn delete(&mut self, path: &str, asked: &[(&str, &str)]) -> Result<(), ClientError> {
+        let response = self.exchange(Method::DELETE, &uri(path, asked), Body::empty())?;
+        self.whole(response).map(|_| ())
+    }
+
+    /// Confirms a delivery.
+    ///
+    /// # Errors
+    /// There is none, or [`ClientError`] says why not.
+    pub fn confirm(&mut self, delivery: u64) -> Result<(), ClientError> {
+        self.delete(&format!("/deliveries/{delivery}"), &[])
+    }
+
+    /// Sends a bundle whose payload is read to its end. It is safe when this returns.
+    ///
+    /// # Errors
+    /// [`ClientError`] says why it is not.
+    pub fn send(
+        &mut self,
+        asked: &[(&str, &str)],
+        payload: impl Read + Send + 'static,
+    ) -> Result<Sent, ClientError> {
+        let pieces = stream::unfold(payload, |mut payload| async move {
+            let mut piece = vec![0; PIECE];
+            // Nothing else is to be done meanwhile.
+            match read(&mut payload, &mut piece) {
+                Ok(0) => None,
+                Ok(len) => {
+                    piece.truncate(len);
+                    Some((Ok(Bytes::from(piece)), payload))
+                }
+                Err(error) => Some((Err(error), payload)),
+            }
+        });
+        let response =
+            self.exchange(Method::POST, &uri("/bundles", asked), Body::from_stream(pieces))?;
+        serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
+    }
+
+    /// Asks for something whose answer comes line by line; `on` says whether to go on.
+    ///
+    /// # Errors
+    /// [`ClientError`] says why there is none.
+    pub fn lines<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        asked: &[(&str, &str)],
+        mut on: impl FnMut(T) -> bool,
+    ) -> Result<(), ClientError> {
+        let response = self.exchange(Method::POST, &uri(path, asked), Body::empty())?;
+        let mut coming = Coming { body: response.into_body(), octets: BytesMut::new() };
+        while let Some(line) = coming.line(&self.runtime)? {
+            let value = serde_json::from_slice(&line).map_err(|error| {
+                let told: Result<Problem, _> = serde_json::from_slice(&line);
+                told.map_or_else(
+                    |_| wrong(&error),
+                    |told| ClientError::Refused { status: 200, error: told.error },
+                )
+            });
+            if !on(value?) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the bundles of an endpoint from now on.
+    ///
+    /// # Errors
+    /// Another application has it, or [`ClientError`] says why not.
+    pub fn take(&mut self, asked: &[(&str, &str)]) -> Result<Coming, ClientError> {
+        let response = self.exchange(Method::GET, &uri("/deliveries", asked), Body::empty())?;
+        // What follows is asked over another connection.
+        Ok(Coming { body: response.into_body(), octets: BytesMut::new() })
+    }
+
+    /// The next bundle, after what is left of the one before.
+    ///
+    /// # Errors
+    /// The node has ended.
+    pub fn next(&mut self, coming: &mut Coming) -> Result<Option<Delivery>, ClientError> {
+        let Some(line) = coming.line(&self.runtime)? else { return Ok(None) };
+        serde_json::from_slice(&line).map(Some).map_err(|error| wrong(&error))
+    }
+
+    /// The next octets of a payload of which `left` are to come.
+    ///
+    /// # Errors
+    /// The node has ended.
+    pub fn piece(&mut self, coming: &mut Coming, left: u64) -> Result<Bytes, ClientError> {
+        while coming.octets.is_empty() {
+            if !coming.more(&self.runtime)? {
+                return Err(ClientError::Answer("the node has ended".to_owned()));
+            }
+        }
+        let here = coming.octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        Ok(coming.octets.split_to(here).freeze())
+    }
+}
+
+/// What comes of a stream.
+#[derive(Debug)]
+pub struct Coming {
+    body: Incoming,
+    octets: BytesMut,
+}
+
+impl Coming {
+    fn more(&mut self, runtime: &Runtime) -> Result<bool, ClientError> {
+        match runtime.block_on(self.body.frame()) {
+            None => Ok(false),
+            Some(Ok(frame)) => {
+                if let Ok(octets) = frame.into_data() {
+                    self.octets.extend_from_slice(&octets);
+                }
+                Ok(true)
+            }
+            Some(Err(error)) => Err(wrong(&error)),
+        }
+    }
+
+    fn line(&mut self, runtime: &Runtime) -> Result<Option<BytesMut>, ClientError> {
+        loop {
+            if let Some(at) = self.octets.iter().position(|octet| *octet == b'\n') {
+                return Ok(Some(self.octets.split_to(at + 1)));
+            }
+            if !self.more(runtime)? {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+fn read(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a node counts, as Prometheus reads it.
+
+use std::fmt;
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::model::Node;
+
+/// Everything that is counted, in the text form of OpenMetrics.
+pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("slowlight_node");
+    let counts = &node.counts;
+    for (name, told, value) in [
+        ("bundles_sourced", "Bundles that applications handed in", counts.sourced),
+        ("bundles_received", "Bundles that came whole", counts.received),
+        ("bundles_duplicate", "Bundles that came and had been here", counts.duplicates),
+        ("bundles_refused", "Bundles that were refused", counts.refused),
+        ("bundles_malformed", "What came and was no bundle", counts.malformed),
+        ("bundles_forwarded", "Bundles that neighbours took", counts.forwarded),
+        ("bundles_delivered", "Bundles that applications confirmed", counts.delivered),
+        ("bundles_expired", "Bundles that expired", counts.expired),
+        ("bundles_deleted", "Bundles deleted before their time", counts.deleted),
+        ("forwarding_failures", "Attempts to forward that failed", counts.failed),
+    ] {
+        let counter = Counter::<u64>::default();
+        counter.inc_by(value);
+        registry.register(name, told, counter);
+    }
+    let neighbours = node.neighbours.len() as u64;
+    for (name, told, value) in [
+        ("bundles_held", "Bundles in the store", counts.bundles),
+        ("octets_held", "Octets of bundles in the store", counts.octets),
+        ("bundles_held_most", "The most bundles there were in the store", counts.bundles_peak),
+        ("octets_held_most", "The most octets there were in the store", counts.octets_peak),
+        ("neighbours_up", "Neighbours that can be reached", neighbours),
+    ] {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        registry.register(name, told, gauge);
+    }
+    let mut text = String::new();
+    text::encode(&mut text, &registry)?;
+    Ok(text)
+}

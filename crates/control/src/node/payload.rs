@@ -1,0 +1,146 @@
+//! Payloads between applications and the store.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use engine::FileName;
+use futures_util::StreamExt as _;
+use proto::bp::layer::Content;
+
+/// Octets of a file that are read at one time.
+const PIECE: u64 = 256 << 10;
+
+/// Why a payload cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("the payload is longer than {0} octets; send it in parts, as `slowlight bp send` does")]
+    TooLong(u64),
+    #[error("the payload ended early: {0}")]
+    Cut(axum::Error),
+    #[error(
+        "the payload cannot be kept: {0}; make room on the disk, or wait until bundles have gone"
+    )]
+    Store(io::Error),
+}
+
+/// Where long payloads go.
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    pub(super) name: FileName,
+}
+
+/// Takes a payload: up to `inline` octets in memory, a longer one in the file that `place` gives.
+pub(super) async fn take<F: Future<Output = Option<Place>>>(
+    body: Body,
+    (inline, most): (usize, u64),
+    place: impl FnOnce() -> F,
+) -> Result<Content, Fault> {
+    let mut stream = body.into_data_stream();
+    let mut beginning = BytesMut::new();
+    while beginning.len() <= inline {
+        match stream.next().await {
+            None => return Ok(Content::Octets(beginning.freeze())),
+            Some(piece) => beginning.extend_from_slice(&piece.map_err(Fault::Cut)?),
+        }
+        if beginning.len() as u64 > most {
+            return Err(Fault::TooLong(most));
+        }
+    }
+    let Some(Place { path, name }) = place().await else {
+        return Err(Fault::TooLong(inline as u64));
+    };
+    let written = write(&path, beginning.freeze(), stream, most).await;
+    match written {
+        Ok(len) => Ok(Content::File { name, offset: 0, len }),
+        Err(fault) => {
+            // If that fails, too, it goes when the node begins the next time.
+            let _ = std::fs::remove_file(&path);
+            Err(fault)
+        }
+    }
+}
+
+async fn write(
+    path: &Path,
+    first: Bytes,
+    mut stream: axum::body::BodyDataStream,
+    most: u64,
+) -> Result<u64, Fault> {
+    let blocking = |work: Result<io::Result<()>, tokio::task::JoinError>| match work {
+        Ok(done) => done.map_err(Fault::Store),
+        Err(error) => Err(Fault::Store(io::Error::other(error))),
+    };
+    let made = path.to_owned();
+    let file = tokio::task::spawn_blocking(move || File::create(made)).await;
+    let file = file.map_err(|error| Fault::Store(io::Error::other(error)))?;
+    let file = Arc::new(file.map_err(Fault::Store)?);
+    let mut len = 0;
+    let mut next = Some(first);
+    while let Some(piece) = next {
+        len += piece.len() as u64;
+        if len > most {
+            return Err(Fault::TooLong(most));
+        }
+        let to = Arc::clone(&file);
+        blocking(tokio::task::spawn_blocking(move || (&*to).write_all(&piece)).await)?;
+        next = stream.next().await.transpose().map_err(Fault::Cut)?;
+    }
+    // The agent takes a file that is given to it as safe.
+    let folder = path.parent().map(Path::to_owned);
+    let synced = move || {
+        file.sync_all()?;
+        folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    };
+    blocking(tokio::task::spawn_blocking(synced).await)?;
+    Ok(len)
+}
+
+/// The octets of a payload, in pieces.
+pub(super) struct Pieces {
+    from: From,
+}
+
+enum From {
+    Octets(Option<Bytes>),
+    File { file: Arc<File>, at: u64, end: u64 },
+}
+
+impl Pieces {
+    /// Of a payload; `spool` is where files are.
+    pub(super) fn open(payload: Content, spool: Option<&Path>) -> io::Result<Self> {
+        let from = match payload {
+            Content::Octets(octets) => From::Octets(Some(octets)),
+            Content::File { name, offset, len } => {
+                let spool = spool.ok_or(io::ErrorKind::NotFound)?;
+                let file = Arc::new(File::open(spool.join(name.path()))?);
+                From::File { file, at: offset, end: offset.saturating_add(len) }
+            }
+        };
+        Ok(Self { from })
+    }
+
+    /// The next ones.
+    pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        match &mut self.from {
+            From::Octets(octets) => octets.take().map(Ok),
+            From::File { at, end, .. } if *at >= *end => None,
+            From::File { file, at, end } => {
+                let len = (*end - *at).min(PIECE);
+                let (from, offset) = (Arc::clone(file), *at);
+                *at += len;
+                let read = move || {
+                    let mut octets = vec![0; len as usize];
+                    from.read_exact_at(&mut octets, offset)?;
+                    Ok(Bytes::from(octets))
+                };
+                let read = tokio::task::spawn_blocking(read).await;
+                Some(read.unwrap_or_else(|error| Err(io::Error::other(error))))
+            }
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! What can be asked of a node.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+use engine::Time;
+use futures_util::stream::{self, Stream};
+use proto::bp::agent::{Agent, DeliveryId, RequestError, SendRequest, Version};
+use proto::bp::layer::Content;
+use proto::bp::routes::Priority;
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+use wire::bp7::{BundleFlags, BundleId, Eid, StatusReport};
+
+use super::hub::{Delivered, Told};
+use super::model::{
+    Bundle, Counts, Delivery, Node, PingRequest, Pong, Report, Send, Sent, Take, TraceRequest,
+    Which,
+};
+use super::payload::{self, Fault, Pieces, Place};
+use super::{Shared, metrics};
+use crate::metrics::TYPE;
+use crate::state::{Refusal, seconds};
+
+/// Bundles that are listed at most.
+const LISTED: usize = 10_000;
+/// How often it is looked whether a bundle is being taken still.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a bundle without a word about it lives: a day.
+const LIFETIME_MS: u64 = 86_400_000;
+/// Octets of a ping.
+const PING_MAX: usize = 1 << 20;
+
+type Running = State<Arc<Shared>>;
+type Asked<T> = Result<Query<T>, QueryRejection>;
+type Answer<T> = Result<T, Refusal>;
+
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/node", get(node))
+        .route("/bundles", get(bundles).post(send).delete(cancel))
+        .route("/deliveries", get(deliveries))
+        .route("/deliveries/{number}", delete(confirm))
+        .route("/ping", post(ping))
+        .route("/trace", post(trace))
+        .route("/metrics", get(prometheus))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(DefaultBodyLimit::disable())
+        .with_state(shared)
+}
+
+async fn no_such_path() -> Refusal {
+    let error =
+        "there is no such path; there are /node, /bundles, /deliveries, /ping, /trace and /metrics";
+    Refusal::new(StatusCode::NOT_FOUND, error)
+}
+
+async fn no_such_method() -> Refusal {
+    Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this path has other methods; docs/node.md lists them",
+    )
+}
+
+fn query<T>(asked: Asked<T>) -> Answer<T> {
+    let Query(asked) = asked.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
+    Ok(asked)
+}
+
+fn eid(key: &str, text: &str) -> Answer<Eid> {
+    text.parse().map_err(|error| Refusal::wrong(format!("{key}: {error}")))
+}
+
+/// An endpoint: whole, or a service of this node.
+fn endpoint(node: &Eid, text: &str) -> Answer<Eid> {
+    if text.contains(':') {
+        return eid("endpoint", text);
+    }
+    let whole = match node {
+        Eid::Ipn { .. } => format!("{}.{text}", node.to_string().trim_end_matches(".0")),
+        Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => format!("{node}{text}"),
+    };
+    eid("endpoint", &whole)
+}
+
+fn refused(error: RequestError) -> Refusal {
+    let status = match error {
+        RequestError::Full => StatusCode::INSUFFICIENT_STORAGE,
+        RequestError::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+        RequestError::Taken => StatusCode::CONFLICT,
+        RequestError::NoBundle | RequestError::NoDelivery => StatusCode::NOT_FOUND,
+        RequestError::NoDestination | RequestError::NotOurs | RequestError::Conflict(_) => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+    };
+    Refusal::new(status, error.to_string())
+}
+
+impl Shared {
+    /// Has the agent's thread do something, and waits for the answer.
+    async fn ask<T: std::marker::Send + 'static>(
+        &self,
+        request: impl FnOnce(Time, &mut Agent) -> T + std::marker::Send + 'static,
+    ) -> Answer<T> {
+        let (answer, answered) = oneshot::channel();
+        self.handle.ask(move |now, agent| {
+            // Who asked may have gone.
+            let _ = answer.send(request(now, agent));
+        });
+        answered
+            .await
+            .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the node is being stopped"))
+    }
+
+    async fn id(&self) -> Answer<Eid> {
+        self.ask(|_, agent| agent.config().node.clone()).await
+    }
+
+    async fn report(&self) -> Answer<Node> {
+        let asked = self.ask(|now, agent| {
+            let (config, is_ready) = (agent.config(), agent.is_ready());
+            (now, config.node.to_string(), config.persistent, is_ready, agent.statistics())
+        });
+        let (now, id, is_persistent, is_ready, counts) = asked.await?;
+        let (neighbours, endpoints, trouble) = self.hub.state();
+        Ok(Node {
+            id,
+            pid: std::process::id(),
+            seconds: seconds(now),
+            is_ready,
+            is_persistent,
+            layers: self.layers.clone(),
+            neighbours: neighbours.iter().map(Eid::to_string).collect(),
+            endpoints: endpoints.iter().map(Eid::to_string).collect(),
+            counts: Counts {
+                sourced: counts.sourced,
+                received: counts.received,
+                duplicates: counts.duplicates,
+                refused: counts.refused,
+                malformed: counts.malformed,
+                forwarded: counts.forwarded,
+                delivered: counts.delivered,
+                expired: counts.expired,
+                deleted: counts.deleted,
+                failed: counts.failed,
+                bundles: counts.bundles as u64,
+                octets: counts.octets,
+                bundles_peak: counts.bundles_peak as u64,
+                octets_peak: counts.octets_peak,
+            },
+            trouble,
+        })
+    }
+
+    /// Hands a bundle in, and waits until it is safe.
+    async fn send(&self, request: SendRequest) -> Answer<BundleId> {
+        let (stored, is_stored) = oneshot::channel();
+        let hub = Arc::clone(&self.hub);
+        let asked = self.ask(move |now, agent| {
+            let sent = agent.send(now, request);
+            if let Ok(id) = &sent {
+                // The agent has not told anybody yet: that comes after this.
+                hub.wait_for_store(id.clone(), stored);
+            }
+            sent
+        });
+        let id = asked.await?.map_err(refused)?;
+        let mut is_stored = is_stored;
+        loop {
+            match tokio::time::timeout(LOOK, &mut is_stored).await {
+                Ok(Ok(())) => return Ok(id),
+                // The node ends.
+                Ok(Err(_)) => break,
+                Err(_) => {
+                    let asked = id.clone();
+                    if !self.ask(move |_, agent| agent.has(&asked)).await?
+                        && is_stored.try_recv().is_err()
+                    {
+                        break;
+                    }
+                }
+            }
+        }
+        self.hub.forget(&id);
+        let (_, _, trouble) = self.hub.state();
+        let why = trouble.unwrap_or_else(|| "the node did not keep it".to_owned());
+        Err(Refusal::new(
+            StatusCode::INSUFFICIENT_STORAGE,
+            format!("the bundle was not stored: {why}"),
+        ))
+    }
+}
+
+/// The node: what it has, whom it reaches, what was counted.
+async fn node(State(shared): Running) -> Answer<Json<Node>> {
+    shared.report().await.map(Json)
+}
+
+async fn prometheus(State(shared): Running) -> Answer<Response> {
+    let text = metrics::encoded(&shared.report().await?);
+    let text =
+        text.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, TYPE)], text).into_response())
+}
+
+/// The bundles that are held, the first that came first.
+async fn bundles(State(shared): Running) -> Answer<Json<Vec<Bundle>>> {
+    let listed = shared.ask(|now, agent| {
+        let bundles = agent.bundles().take(LISTED).map(|bundle| Bundle {
+            id: bundle.id.to_string(),
+            destination: bundle.destination.to_string(),
+            octets: bundle.octets,
+            here: now.since(bundle.received).as_secs_f64(),
+            left: bundle.expires.since(now).as_secs_f64(),
+            state: bundle.state.name().to_owned(),
+        });
+        bundles.collect::<Vec<_>>()
+    });
+    listed.await.map(Json)
+}
+
+/// Takes a bundle: the body is its payload. Answers when it is safe.
+async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<Response> {
+    let asked = query(asked)?;
+    let to = eid("to", &asked.to)?;
+    let from = asked.from.as_deref();
+    let from = match from {
+        Some(text) => Some(endpoint(&shared.id().await?, text)?),
+        None => None,
+    };
+    let priority = match asked.priority.as_deref() {
+        Some("bulk") => Priority::Bulk,
+        None | Some("normal") => Priority::Normal,
+        Some("expedited") => Priority::Expedited,
+        Some(other) => {
+            return Err(Refusal::wrong(format!(
+                "priority: {other:?} is none of bulk, normal, expedited"
+            )));
+        }
+    };
+    let version = match asked.version {
+        Some(6) => Version::Six,
+        None | Some(7) => Version::Seven,
+        Some(other) => {
+            return Err(Refusal::wrong(format!(
+                "version: there is no version {other}, but 6 and 7"
+            )));
+        }
+    };
+    let place = async || {
+        let spool = shared.spool.clone()?;
+        let name = shared.ask(|_, agent| agent.working_file()).await.ok()?;
+        Some(Place { path: spool.join(name.path()), name })
+    };
+    let limits = (shared.limits.inline, shared.limits.payload);
+    let payload = payload::take(body, limits, place).await.map_err(|fault| match fault {
+        Fault::TooLong(_) => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, fault.to_string()),
+        Fault::Cut(_) => Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()),
+        Fault::Store(_) => Refusal::new(StatusCode::INSUFFICIENT_STORAGE, fault.to_string()),
+    })?;
+    let owns_file = matches!(payload, Content::File { .. });
+    let file = match &payload {
+        Content::File { name, .. } => shared.spool.as_ref().map(|spool| spool.join(name.path())),
+        Content::Octets(_) => None,
+    };
+    let lifetime = Duration::from_millis(asked.lifetime_ms.unwrap_or(LIFETIME_MS));
+    let request = SendRequest {
+        source: from,
+        lifetime,
+        priority,
+        version,
+        payload,
+        owns_file,
+        ..SendRequest::new(to, Bytes::new())
+    };
+    match shared.send(request).await {
+        Ok(id) => Ok((StatusCode::CREATED, Json(Sent { id: id.to_string() })).into_response()),
+        Err(refusal) => {
+            if let Some(file) = file {
+                let _ = std::fs::remove_file(file);
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// Deletes a bundle.
+async fn cancel(State(shared): Running, asked: Asked<Which>) -> Answer<StatusCode> {
+    let Which { id: wanted } = query(asked)?;
+    let cancelled = shared.ask(move |now, agent| {
+        let id = agent.bundles().map(|bundle| bundle.id).find(|id| id.to_string() == wanted);
+        id.map_or(Err(RequestError::NoBundle), |id| agent.cancel(now, &id))
+    });
+    cancelled.await?.map_err(refused)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The application has a bundle.
+async fn confirm(State(shared): Running, Path(number): Path<u64>) -> Answer<StatusCode> {
+    let confirmed = shared.ask(move |now, agent| agent.confirm(now, DeliveryId(number)));
+    confirmed.await?.map_err(refused)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// An endpoint that an application has, until it is dropped.
+struct Registered {
+    shared: Arc<Shared>,
+    endpoint: Eid,
+    bundles: UnboundedReceiver<Delivered>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.shared.hub.remove_user(&self.endpoint);
+        let endpoint = self.endpoint.clone();
+        self.shared.handle.ask(move |_, agent| agent.deregister(&endpoint));
+    }
+}
+
+async fn register(shared: &Arc<Shared>, endpoint: Eid) -> Answer<Registered> {
+    let (user, bundles) = unbounded_channel();
+    let hub = Arc::clone(&shared.hub);
+    let wanted = endpoint.clone();
+    let registered = shared.ask(move |_, agent| {
+        agent.register(&wanted)?;
+        // What waits for it is told after this.
+        hub.add_user(wanted, user);
+        Ok(())
+    });
+    registered.await?.map_err(refused)?;
+    Ok(Registered { shared: Arc::clone(shared), endpoint, bundles })
+}
+
+/// What is being handed over.
+struct HandingOver {
+    from: Registered,
+    pieces: Option<(DeliveryId, Pieces)>,
+    confirm: bool,
+}
+
+/// Bundles for an endpoint as they come: each a line of JSON, then its payload. Who goes leaves what was not confirmed to whoever comes next.
+async fn deliveries(State(shared): Running, asked: Asked<Take>) -> Answer<Response> {
+    let Take { endpoint: text, confirm } = query(asked)?;
+    let endpoint = endpoint(&shared.id().await?, &text)?;
+    let from = register(&shared, endpoint).await?;
+    let over = HandingOver { from, pieces: None, confirm };
+    let body = Body::from_stream(handed_over(over));
+    Ok(([(header::CONTENT_TYPE, "application/x-slowlight-bundles")], body).into_response())
+}
+
+fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> {
+    stream::unfold(over, |mut over| async move {
+        loop {
+            if let Some((delivery, pieces)) = &mut over.pieces {
+                if let Some(piece) = pieces.next().await {
+                    return Some((piece, over));
+                }
+                let delivery = *delivery;
+                over.pieces = None;
+                if over.confirm {
+                    over.from.shared.handle.ask(move |now, agent| {
+                        // It may have expired meanwhile.
+                        let _ = agent.confirm(now, delivery);
+                    });
+                }
+            }
+            let Delivered { delivery, id, payload, .. } = over.from.bundles.recv().await?;
+            let line = Delivery {
+                delivery: delivery.0,
+                id: id.to_string(),
+                source: id.source.to_string(),
+                octets: payload.len(),
+            };
+            match Pieces::open(payload, over.from.shared.spool.as_deref()) {
+                Ok(pieces) => over.pieces = Some((delivery, pieces)),
+                Err(error) => {
+                    // It has expired, or the store is damaged: the others go on.
+                    tracing::warn!(%id, %error, "a bundle cannot be handed over");
+                    continue;
+                }
+            }
+            return Some((Ok(line_of(&line)), over));
+        }
+    })
+}
+
+/// One line of JSON.
+fn line_of(value: &impl Serialize) -> Bytes {
+    let mut line = serde_json::to_vec(value).expect("it has names and numbers only");
+    line.push(b'\n');
+    line.into()
+}
+
+/// A service of this node that nobody has.
+fn own_service(node: &Eid) -> Answer<Eid> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    match node {
+        // Far beyond what people give to services.
+        Eid::Ipn { .. } => endpoint(node, &(0x4000_0000 + number).to_string()),
+        Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => {
+            endpoint(node, &format!("ask-{}-{number}", std::process::id()))
+        }
+    }
+}
+
+/// Sends bundles to an echo, one after the other; a line says what became of each.
+async fn ping(State(shared): Running, asked: Asked<PingRequest>) -> Answer<Response> {
+    let asked = query(asked)?;
+    let to = eid("to", &asked.to)?;
+    if asked.octets > PING_MAX {
+        return Err(Refusal::wrong(format!("octets: a ping has {PING_MAX} at most")));
+    }
+    let from = register(&shared, own_service(&shared.id().await?)?).await?;
+    let lines = stream::unfold((from, asked, to, 0), |(mut from, asked, to, number)| async move {
+        if number >= asked.count {
+            return None;
+        }
+        if number > 0 && asked.interval_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(asked.interval_ms)).await;
+        }
+        let line = match ping_once(&mut from, &asked, &to, number).await {
+            Ok(pong) => line_of(&pong),
+            Err(refusal) => line_of(&crate::model::Problem { error: refusal.error }),
+        };
+        Some((Ok::<_, std::io::Error>(line), (from, asked, to, number + 1)))
+    });
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
+async fn ping_once(
+    from: &mut Registered,
+    asked: &PingRequest,
+    to: &Eid,
+    number: u32,
+) -> Answer<Pong> {
+    let mut octets = vec![0; asked.octets.max(8)];
+    octets[..4].copy_from_slice(b"ping");
+    octets[4..8].copy_from_slice(&number.to_be_bytes());
+    let expected = octets.clone();
+    let lifetime = Duration::from_millis(asked.timeout_ms);
+    let source = Some(from.endpoint.clone());
+    let request = SendRequest { source, lifetime, ..SendRequest::new(to.clone(), octets) };
+    let asked_agent = from.shared.ask(move |now, agent| {
+        let begun = Instant::now();
+        agent.send(now, request).map(|_| begun)
+    });
+    let begun = asked_agent.await?.map_err(refused)?;
+    let until = tokio::time::Instant::from_std(begun + lifetime);
+    loop {
+        let Ok(Some(delivered)) = tokio::time::timeout_at(until, from.bundles.recv()).await else {
+            return Ok(Pong { number, rtt_us: None });
+        };
+        let Delivered { delivery, payload, at, .. } = delivered;
+        from.shared.handle.ask(move |now, agent| {
+            let _ = agent.confirm(now, delivery);
+        });
+        // One that comes late answers an earlier one.
+        if payload == Content::Octets(expected.clone().into()) {
+            let rtt = at.saturating_duration_since(begun);
+            return Ok(Pong { number, rtt_us: Some(rtt.as_secs_f64() * 1e6) });
+        }
+    }
+}
+
+/// Sends a bundle that asks for reports of all kinds; a line says what each node reports.
+async fn trace(State(shared): Running, asked: Asked<TraceRequest>) -> Answer<Response> {
+    let asked = query(asked)?;
+    let to = eid("to", &asked.to)?;
+    let lifetime = Duration::from_millis(asked.timeout_ms);
+    let flags = BundleFlags::REPORTS.with(BundleFlags::STATUS_TIME);
+    let request = SendRequest { lifetime, flags, ..SendRequest::new(to, &b"trace"[..]) };
+    let (follower, reports) = unbounded_channel();
+    let hub = Arc::clone(&shared.hub);
+    let begun = Instant::now();
+    let asked_agent = shared.ask(move |now, agent| {
+        let id = agent.send(now, request)?;
+        hub.follow(id.clone(), follower);
+        Ok(id)
+    });
+    let id = asked_agent.await?.map_err(refused)?;
+    let until = tokio::time::Instant::from_std(begun + lifetime);
+    let following = Following { shared, id, reports, begun, seen: BTreeSet::new() };
+    let lines = stream::unfold(following, move |mut following| async move {
+        loop {
+            let next = tokio::time::timeout_at(until, following.reports.recv()).await;
+            let (from, report) = next.ok().flatten()?;
+            let what = asserted(&report);
+            // A report may come twice, over two ways.
+            if following.seen.insert((from.clone(), what.clone())) {
+                let seconds = following.begun.elapsed().as_secs_f64();
+                let reason = report.reason.to_string();
+                let line = line_of(&Report { from: from.to_string(), what, reason, seconds });
+                return Some((Ok::<_, std::io::Error>(line), following));
+            }
+        }
+    });
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
+/// A bundle that is followed, until it is dropped.
+struct Following {
+    shared: Arc<Shared>,
+    id: BundleId,
+    reports: UnboundedReceiver<Told>,
+    begun: Instant,
+    seen: BTreeSet<(Eid, Vec<String>)>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.shared.hub.forget(&self.id);
+    }
+}
+
+fn asserted(report: &StatusReport) -> Vec<String> {
+    let all = [
+        ("received", report.received),
+        ("forwarded", report.forwarded),
+        ("delivered", report.delivered),
+        ("deleted", report.deleted),
+    ];
+    let said = all.into_iter().filter(|(_, status)| status.is_asserted());
+    said.map(|(name, _)| name.to_owned()).collect()
+}

@@ -1,0 +1,255 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use lab::node::NodeSpec;
+use rt::node::Node;
+use rt::{FileStore, StoreConfig, Waker};
+
+use super::model::{Bundle, Pong, Report};
+use super::*;
+use crate::client::ClientError;
+
+/// A node by itself, with its interface.
+struct Place {
+    folder: tempfile::TempDir,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Place {
+    fn new(on_disk: bool) -> Self {
+        let mut place =
+            Self { folder: tempfile::tempdir().unwrap(), ends: Arc::default(), thread: None };
+        place.start(on_disk);
+        place
+    }
+
+    fn start(&mut self, on_disk: bool) {
+        let folder = self.folder.path().to_owned();
+        let store = if on_disk {
+            format!("directory = {:?}", folder.join("store"))
+        } else {
+            "memory = \"100 MB\"".to_owned()
+        };
+        let text = format!(
+            "id = \"ipn:1.0\"\n\
+             echo = \"7\"\n\
+             [store]\n{store}\n\
+             [[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:0\"]\n\
+             [[neighbour]]\nnode = \"ipn:2.0\"\n"
+        );
+        let spec = NodeSpec::parse(&text, "test").unwrap();
+        let config = spec.config(std::time::SystemTime::now(), 1).unwrap();
+        let waker = Waker::new().unwrap();
+        let store = if on_disk {
+            std::fs::create_dir_all(folder.join("store")).unwrap();
+            FileStore::open(StoreConfig::new(folder.join("store")), &waker).unwrap()
+        } else {
+            FileStore::in_memory(100_000_000, &waker)
+        };
+        let hub = Arc::new(Hub::new(spec.echo_endpoint().unwrap().map(Echo)));
+        let hears = Arc::clone(&hub);
+        let limits = Limits { inline: config.agent.limits.inline, payload: 50_000_000 };
+        let node = Node::start(config, store, waker, move |now, agent, indication| {
+            hears.hear(now, agent, indication);
+        })
+        .unwrap();
+        let begins = Arc::clone(&hub);
+        node.handle().ask(move |_, agent| begins.begin(agent));
+        let server = NodeServer::bind(&self.socket()).unwrap();
+        let spool = on_disk.then(|| folder.join("store/.slowlight/spool"));
+        let ends = Arc::new(AtomicBool::new(false));
+        self.ends = Arc::clone(&ends);
+        self.thread = Some(std::thread::spawn(move || {
+            let end = || ends.load(Ordering::Relaxed);
+            server.run((node.handle(), hub), (limits, spool), Vec::new(), end);
+            node.stop(Duration::from_secs(1));
+        }));
+        let mut client = self.client();
+        let limit = std::time::Instant::now() + Duration::from_secs(10);
+        while !client.get::<model::Node>("/node", &[]).unwrap().is_ready {
+            assert!(std::time::Instant::now() < limit, "the store is not read");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn stop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("node.sock")
+    }
+
+    fn client(&self) -> NodeClient {
+        NodeClient::connect(&self.socket()).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn octets(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+fn whole(client: &mut NodeClient, coming: &mut Coming, len: u64) -> Vec<u8> {
+    let mut octets = Vec::new();
+    while (octets.len() as u64) < len {
+        let left = len - octets.len() as u64;
+        octets.extend_from_slice(&client.piece(coming, left).unwrap());
+    }
+    octets
+}
+
+#[test]
+fn payloads_come_to_who_asks_for_them_until_they_are_confirmed() {
+    for on_disk in [false, true] {
+        let place = Place::new(on_disk);
+        let mut client = place.client();
+        let lengths = [0, 5, 4096, 4097, 3_000_000];
+        let mut ids = Vec::new();
+        for len in lengths {
+            let payload = io::Cursor::new(octets(len));
+            ids.push(client.send(&[("to", "ipn:1.5"), ("from", "9")], payload).unwrap().id);
+        }
+        let mut first = place.client();
+        let mut coming = first.take(&[("endpoint", "5")]).unwrap();
+        let mut taken = Vec::new();
+        for len in lengths {
+            let delivery = first.next(&mut coming).unwrap().unwrap();
+            assert_eq!(delivery.source, "ipn:1.9");
+            assert_eq!(whole(&mut first, &mut coming, delivery.octets), octets(len));
+            taken.push(delivery);
+        }
+        taken.sort_by_key(|delivery| ids.iter().position(|id| *id == delivery.id));
+        assert_eq!(
+            taken.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(),
+            ids.iter().collect::<Vec<_>>()
+        );
+        client.confirm(taken[0].delivery).unwrap();
+        let error = client.confirm(taken[0].delivery).unwrap_err();
+        assert!(matches!(error, ClientError::Refused { status: 404, .. }), "{error}");
+        let error = place.client().take(&[("endpoint", "5")]).unwrap_err();
+        assert!(matches!(error, ClientError::Refused { status: 409, .. }), "{error}");
+        // Who goes leaves the others to the next.
+        drop((first, coming));
+        let limit = std::time::Instant::now() + Duration::from_secs(10);
+        let mut second = place.client();
+        let mut coming = loop {
+            match second.take(&[("endpoint", "ipn:1.5"), ("confirm", "true")]) {
+                Ok(coming) => break coming,
+                Err(error) => assert!(std::time::Instant::now() < limit, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        for _ in 1..lengths.len() {
+            let delivery = second.next(&mut coming).unwrap().unwrap();
+            assert_ne!(delivery.id, taken[0].id);
+            whole(&mut second, &mut coming, delivery.octets);
+        }
+        let limit = std::time::Instant::now() + Duration::from_secs(10);
+        while client.get::<model::Node>("/node", &[]).unwrap().counts.bundles > 0 {
+            assert!(std::time::Instant::now() < limit, "handing over confirms");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn bundles_are_listed_and_cancelled_and_survive() {
+    let mut place = Place::new(true);
+    let mut client = place.client();
+    let far = [("to", "ipn:2.1"), ("lifetime_ms", "60000")];
+    let short = client.send(&far, io::Cursor::new(octets(10))).unwrap().id;
+    let long = client.send(&far, io::Cursor::new(octets(100_000))).unwrap().id;
+    let held: Vec<Bundle> = client.get("/bundles", &[]).unwrap();
+    assert_eq!(held.iter().map(|bundle| &bundle.id).collect::<Vec<_>>(), [&short, &long]);
+    assert!(held.iter().all(|bundle| bundle.state == "queued" && bundle.left <= 60.0), "{held:?}");
+    place.stop();
+    place.start(true);
+    let mut client = place.client();
+    let held: Vec<Bundle> = client.get("/bundles", &[]).unwrap();
+    assert_eq!(held.len(), 2);
+    client.delete("/bundles", &[("id", &long)]).unwrap();
+    let error = client.delete("/bundles", &[("id", &long)]).unwrap_err();
+    assert!(error.to_string().contains("no such bundle"), "{error}");
+    let held: Vec<Bundle> = client.get("/bundles", &[]).unwrap();
+    assert_eq!(held.iter().map(|bundle| &bundle.id).collect::<Vec<_>>(), [&short]);
+}
+
+#[test]
+fn echoes_are_measured_and_what_answers_nothing_is_told() {
+    let place = Place::new(false);
+    let mut client = place.client();
+    let mut pongs = Vec::new();
+    let asked = [("to", "ipn:1.7"), ("count", "20"), ("octets", "1000")];
+    let on = |pong: Pong| {
+        pongs.push(pong);
+        true
+    };
+    client.lines("/ping", &asked, on).unwrap();
+    assert_eq!(pongs.len(), 20);
+    assert!(pongs.iter().all(|pong| pong.rtt_us.is_some()), "{pongs:?}");
+    let asked = [("to", "ipn:1.99"), ("timeout_ms", "50")];
+    let mut silent = Vec::new();
+    client
+        .lines("/ping", &asked, |pong: Pong| {
+            silent.push(pong);
+            true
+        })
+        .unwrap();
+    assert_eq!(silent, [Pong { number: 0, rtt_us: None }]);
+    let text = client.get::<model::Node>("/node", &[]).unwrap();
+    assert!(text.endpoints.is_empty(), "its endpoint is nobody's again: {text:?}");
+}
+
+#[test]
+fn a_bundle_is_followed_to_its_end() {
+    let place = Place::new(false);
+    let mut reports = Vec::new();
+    let asked = [("to", "ipn:1.7"), ("timeout_ms", "5000")];
+    place
+        .client()
+        .lines("/trace", &asked, |report: Report| {
+            let is_there = report.what.contains(&"delivered".to_owned());
+            reports.push(report);
+            !is_there
+        })
+        .unwrap();
+    assert_eq!(reports.last().unwrap().from, "ipn:1.0");
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_told() {
+    let place = Place::new(false);
+    let mut client = place.client();
+    let nothing = || io::Cursor::new(Vec::new());
+    for (asked, status, told) in [
+        (&[("to", "nowhere")][..], 422, "names no endpoint"),
+        (&[("to", "dtn:none")], 422, "not to dtn:none"),
+        (&[("to", "ipn:2.1"), ("from", "ipn:2.2")], 422, "not an endpoint of this node"),
+        (&[("to", "ipn:2.1"), ("priority", "high")], 422, "bulk, normal, expedited"),
+        (&[("to", "ipn:2.1"), ("prioritty", "bulk")], 422, "unknown field"),
+        (&[], 422, "missing field"),
+    ] {
+        let error = client.send(asked, nothing()).unwrap_err();
+        let ClientError::Refused { status: found, error } = error else { panic!("{error}") };
+        assert!(found == status && error.contains(told), "{asked:?}: {found} {error}");
+    }
+    let too_long = io::Read::take(io::repeat(0), 50_000_001);
+    let error = client.send(&[("to", "ipn:2.1")], too_long).unwrap_err();
+    assert!(error.to_string().contains("longer than"), "{error}");
+    let mut client = place.client();
+    let error = client.get::<model::Node>("/nodes", &[]).unwrap_err();
+    assert!(matches!(error, ClientError::Refused { status: 404, .. }), "{error}");
+    // A second node does not take the socket away.
+    assert!(NodeServer::bind(&place.socket()).is_err());
+    assert!(client.get::<model::Node>("/node", &[]).is_ok());
+}

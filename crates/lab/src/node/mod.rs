@@ -1,0 +1,697 @@
+//! A bundle node on real sockets, as TOML describes it: who it is, where its bundles are kept, its convergence layers, and where
+//! bundles go.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use engine::{PathId, PathInfo};
+use proto::bp::agent::{self, Entry, LinkRef, Pattern, Routing};
+use proto::bp::layer::LinkId;
+use proto::bp::routes::{self, Router};
+use proto::bp::tcpcl::{self, Peer, Protocol, Tcpcl, Version3};
+use proto::bp::udpcl::{self, Fragmentation, Udpcl};
+use rt::node::{Carrier, LayerConfig, NodeConfig};
+use rt::streams::{Listening, StreamConfig, StreamOptions};
+use serde::{Deserialize, Serialize};
+use wire::bp7::Eid;
+use wire::mtcp::Framing;
+
+use crate::quantity::{Rate, Size, Span};
+use crate::text::{self, SpecError};
+
+pub use self::plan::Plan;
+
+/// Seconds from 1970 to the beginning of 2000 (RFC 9171 §4.2.6).
+const DTN_EPOCH_S: u64 = 946_684_800;
+
+/// What a node is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeSpec {
+    /// The node's administrative endpoint: `ipn:1.0`, `dtn://node/`.
+    pub id: String,
+    /// Other nodes whose endpoints are this node's, too.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// The Unix socket of its interface for applications.
+    #[serde(default = "socket")]
+    pub socket: PathBuf,
+    /// Whether this machine's clock is right; without it bundles say how old they are.
+    #[serde(default = "yes")]
+    pub clock: bool,
+    /// The service that sends back what comes: a number, or a name in the scheme `dtn`; nothing for none.
+    #[serde(default = "echo")]
+    pub echo: String,
+    /// How long sessions may take to end when the node is stopped.
+    #[serde(default = "drain")]
+    pub drain: Span,
+    /// Where bundles are kept.
+    pub store: Store,
+    /// Bounds.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Which status reports are written.
+    #[serde(default)]
+    pub reports: Reports,
+    /// Convergence layers.
+    #[serde(rename = "layer")]
+    pub layers: Vec<Layer>,
+    /// Nodes next to this one.
+    #[serde(default, rename = "neighbour")]
+    pub neighbours: Vec<Neighbour>,
+    /// Where bundles go that no plan has a way for.
+    #[serde(default, rename = "route")]
+    pub routes: Vec<RouteSpec>,
+    /// A copy goes to every neighbour that has not had one, in place of routes.
+    #[serde(default)]
+    pub epidemic: bool,
+    /// When which nodes can reach each other.
+    #[serde(default)]
+    pub plan: Option<Plan>,
+}
+
+/// Where bundles are kept: a directory, or memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    /// The directory; what is in it survives the end of the process.
+    pub directory: Option<PathBuf>,
+    /// Memory for so many octets: what is in it ends with the process, also what was acknowledged.
+    pub memory: Option<Size>,
+}
+
+/// Bounds on what a node holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Bundles.
+    pub bundles: usize,
+    /// Octets of all bundles on disk.
+    pub octets: Size,
+    /// Octets of one bundle of a neighbour.
+    pub bundle: Size,
+    /// Payloads up to this length are kept in the records, longer ones are files.
+    pub inline: Size,
+    /// Octets of all payloads that are kept in memory.
+    pub inline_total: Size,
+    /// Bundles that come at one time.
+    pub incoming: usize,
+    /// Bundles that are remembered when they have gone, until they expire.
+    pub gone: usize,
+    /// Bundles that an application has and did not confirm.
+    pub delivering: usize,
+    /// How long a bundle may live, whatever it says.
+    pub lifetime: Span,
+    /// How often bundles from here may be forwarded.
+    pub hops: u8,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let limits = agent::Limits::default();
+        Self {
+            bundles: limits.bundles,
+            octets: Size(limits.octets),
+            bundle: Size(16 << 30),
+            inline: Size(limits.inline as u64),
+            inline_total: Size(limits.memory as u64),
+            incoming: limits.incoming,
+            gone: limits.gone,
+            delivering: limits.delivering,
+            lifetime: Span(Duration::from_millis(limits.lifetime_ms)),
+            hops: 30,
+        }
+    }
+}
+
+/// Which status reports are written of bundles that ask for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are answers to as many questions")]
+pub struct Reports {
+    /// Of reception.
+    pub reception: bool,
+    /// Of forwarding.
+    pub forwarding: bool,
+    /// Of delivery.
+    pub delivery: bool,
+    /// Of deletion.
+    pub deletion: bool,
+    /// Of custody, of bundles of version 6.
+    pub custody: bool,
+}
+
+impl Default for Reports {
+    fn default() -> Self {
+        let agent::Reports { reception, forwarding, delivery, deletion, custody } =
+            agent::Reports::default();
+        Self { reception, forwarding, delivery, deletion, custody }
+    }
+}
+
+/// A convergence layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Layer {
+    /// TCPCL, version 4 (RFC 9174).
+    Tcpcl4(OverStreams),
+    /// TCPCL, version 3 (RFC 7242).
+    Tcpcl3(OverStreams),
+    /// MTCP, from who connects to who listens.
+    Mtcp(OverStreams),
+    /// STCP, the same.
+    Stcp(OverStreams),
+    /// A datagram a bundle (RFC 7122).
+    Udpcl(OverUdp),
+}
+
+/// Which protocol of streams a layer speaks.
+enum Kind<'a> {
+    Streams(Protocol, &'a OverStreams),
+    Udp(&'a OverUdp),
+}
+
+impl Layer {
+    fn kind(&self) -> Kind<'_> {
+        match self {
+            Self::Tcpcl4(layer) => Kind::Streams(Protocol::Tcpcl4, layer),
+            Self::Tcpcl3(layer) => Kind::Streams(Protocol::Tcpcl3(Version3::default()), layer),
+            Self::Mtcp(layer) => Kind::Streams(Protocol::Framed(Framing::Mtcp), layer),
+            Self::Stcp(layer) => Kind::Streams(Protocol::Framed(Framing::Stcp), layer),
+            Self::Udpcl(layer) => Kind::Udp(layer),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self.kind() {
+            Kind::Streams(_, layer) => &layer.name,
+            Kind::Udp(layer) => &layer.name,
+        }
+    }
+}
+
+/// A layer over streams.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverStreams {
+    /// What neighbours call it.
+    #[serde(default = "tcp")]
+    pub name: String,
+    /// Where it listens.
+    #[serde(default)]
+    pub listen: Vec<SocketAddr>,
+    /// Between signs of life; 0 for none.
+    #[serde(default = "keepalive")]
+    pub keepalive: Span,
+    /// Data of a segment that is sent.
+    #[serde(default = "segment")]
+    pub segment: Size,
+    /// Bundles under way to a neighbour at one time.
+    #[serde(default = "window")]
+    pub window: usize,
+    /// Sessions.
+    #[serde(default = "sessions")]
+    pub sessions: usize,
+    /// How long to wait until a connection is tried again, at first and at most.
+    #[serde(default = "reconnect")]
+    pub reconnect: [Span; 2],
+}
+
+/// A layer over UDP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverUdp {
+    /// What neighbours call it.
+    #[serde(default = "udp")]
+    pub name: String,
+    /// Where it listens, and from where it sends.
+    pub listen: SocketAddr,
+    /// The longest datagram.
+    #[serde(default = "datagram")]
+    pub datagram: Size,
+    /// What it sends at most, to all neighbours; UDP has no congestion control.
+    pub rate: Rate,
+    /// Whether longer bundles are cut by the layer itself, which only slowlight reads; otherwise the agent makes fragments.
+    #[serde(default)]
+    pub cut: bool,
+    /// Bundles under way to a neighbour at one time.
+    #[serde(default = "window")]
+    pub window: usize,
+}
+
+/// A node next to this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Neighbour {
+    /// Its administrative endpoint.
+    pub node: String,
+    /// Over which layer it is reached, if it does not come by itself.
+    pub layer: Option<String>,
+    /// Where it is.
+    pub address: Option<SocketAddr>,
+}
+
+/// Bundles for these go to that neighbour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteSpec {
+    /// A node (`ipn:3.0`, `dtn://c/`), one endpoint of it, or `*` for all.
+    pub to: String,
+    /// The neighbour's administrative endpoint.
+    pub via: String,
+}
+
+fn socket() -> PathBuf {
+    PathBuf::from("/run/slowlight/node.sock")
+}
+
+const fn yes() -> bool {
+    true
+}
+
+fn echo() -> String {
+    "2047".to_owned()
+}
+
+const fn drain() -> Span {
+    Span(Duration::from_secs(10))
+}
+
+fn tcp() -> String {
+    "tcp".to_owned()
+}
+
+fn udp() -> String {
+    "udp".to_owned()
+}
+
+/// What fits an Ethernet packet.
+const fn datagram() -> Size {
+    Size(1472)
+}
+
+const fn keepalive() -> Span {
+    Span(Duration::from_secs(30))
+}
+
+const fn segment() -> Size {
+    Size(64 << 10)
+}
+
+const fn window() -> usize {
+    64
+}
+
+const fn sessions() -> usize {
+    1024
+}
+
+const fn reconnect() -> [Span; 2] {
+    [Span(Duration::from_secs(1)), Span(Duration::from_secs(600))]
+}
+
+impl NodeSpec {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn read(path: &Path) -> Result<Self, SpecError> {
+        let mut spec: Self = text::read(path)?;
+        if let (Some(plan), Some(folder)) = (&mut spec.plan, path.parent()) {
+            // A plan lies where it is said as seen from the file that says so.
+            plan.file = folder.join(&plan.file);
+        }
+        spec.check().map_err(|error| error.within(path))?;
+        Ok(spec)
+    }
+
+    /// Reads a text that came from `origin`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
+        let spec: Self = text::parse(text, origin)?;
+        spec.check().map_err(|error| error.within(Path::new(origin)))?;
+        Ok(spec)
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        let invalid = |message: String| Err(SpecError::invalid(message));
+        self.node()?;
+        self.echo_endpoint()?;
+        match (&self.store.directory, self.store.memory) {
+            (Some(_), None) | (None, Some(_)) => {}
+            (Some(_), Some(_)) => {
+                return invalid("store has `directory` and `memory`; keep one".to_owned());
+            }
+            (None, None) => {
+                return invalid(
+                    "store says neither `directory` nor `memory`; write directory = \"/var/lib/slowlight\" \
+                     if bundles are to survive"
+                        .to_owned(),
+                );
+            }
+        }
+        if self.layers.is_empty() {
+            return invalid("there is no [[layer]]: nothing comes, and nothing goes".to_owned());
+        }
+        let mut names = BTreeSet::new();
+        for layer in &self.layers {
+            if !names.insert(layer.name()) {
+                return invalid(format!(
+                    "two layers are called {:?}; name one otherwise",
+                    layer.name()
+                ));
+            }
+            match layer.kind() {
+                Kind::Streams(_, layer) => layer.check()?,
+                Kind::Udp(layer) => layer.check()?,
+            }
+        }
+        if self.epidemic && (self.plan.is_some() || !self.routes.is_empty()) {
+            return invalid(
+                "`epidemic` asks neither plan nor routes; leave out one or the other".to_owned(),
+            );
+        }
+        self.links()?;
+        self.entries()?;
+        Ok(())
+    }
+
+    /// The node's administrative endpoint.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn node(&self) -> Result<Eid, SpecError> {
+        node("id", &self.id)
+    }
+
+    /// The endpoint that sends back what comes.
+    ///
+    /// # Errors
+    /// It is no endpoint of this node.
+    pub fn echo_endpoint(&self) -> Result<Option<Eid>, SpecError> {
+        if self.echo.is_empty() {
+            return Ok(None);
+        }
+        self.endpoint(&self.echo)
+            .map(Some)
+            .map_err(|error| SpecError::invalid(format!("echo: {error}")))
+    }
+
+    /// An endpoint of this node, by its service or whole.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn endpoint(&self, service: &str) -> Result<Eid, SpecError> {
+        let text = if service.contains(':') {
+            service.to_owned()
+        } else {
+            match self.node()? {
+                Eid::Ipn { .. } => format!("{}.{service}", self.id.trim_end_matches(".0")),
+                Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => {
+                    format!("{}{service}", self.id)
+                }
+            }
+        };
+        text.parse()
+            .map_err(|error: wire::eid::ParseEidError| SpecError::invalid(error.to_string()))
+    }
+
+    /// Neighbours that have an address, with the number of their layer.
+    fn links(&self) -> Result<BTreeMap<LinkRef, (Eid, SocketAddr)>, SpecError> {
+        let mut links = BTreeMap::new();
+        for (neighbour, number) in self.neighbours.iter().zip(1..) {
+            let node = node("neighbour.node", &neighbour.node)?;
+            let Some(address) = neighbour.address else {
+                if let Some(layer) = &neighbour.layer {
+                    return Err(SpecError::invalid(format!(
+                        "neighbour {node}: it is reached over {layer:?}, but has no `address`; one that comes by \
+                         itself needs neither"
+                    )));
+                }
+                continue;
+            };
+            let name = neighbour.layer.as_deref().unwrap_or_else(|| self.layers[0].name());
+            let names = || self.layers.iter().map(Layer::name);
+            let Some(layer) = names().position(|other| other == name) else {
+                let near = text::did_you_mean(name, names());
+                return Err(SpecError::invalid(format!(
+                    "neighbour {node}: there is no layer {name:?}{near}"
+                )));
+            };
+            links.insert(LinkRef { layer, link: LinkId(number) }, (node, address));
+        }
+        Ok(links)
+    }
+
+    /// Routes that are said, and those to neighbours.
+    fn entries(&self) -> Result<Vec<Entry>, SpecError> {
+        let mut entries = Vec::new();
+        let neighbours: BTreeSet<Eid> = self
+            .neighbours
+            .iter()
+            .map(|neighbour| node("neighbour.node", &neighbour.node))
+            .collect::<Result<_, _>>()?;
+        for route in &self.routes {
+            let to = if route.to == "*" {
+                Pattern::Any
+            } else {
+                let eid = eid("route.to", &route.to)?;
+                if eid == eid.node() { Pattern::Node(eid) } else { Pattern::Endpoint(eid) }
+            };
+            let via = node("route.via", &route.via)?;
+            if !neighbours.contains(&via) {
+                return Err(SpecError::invalid(format!(
+                    "route to {}: {via} is no neighbour; add [[neighbour]] with node = \"{via}\"",
+                    route.to
+                )));
+            }
+            entries.push(Entry { to, via });
+        }
+        // What is said comes first: also a way around a neighbour.
+        entries.extend(
+            neighbours.into_iter().map(|node| Entry { to: Pattern::Node(node.clone()), via: node }),
+        );
+        Ok(entries)
+    }
+
+    /// The settings of the agent of a node that begins now.
+    ///
+    /// # Errors
+    /// The plan cannot be read.
+    pub fn agent(&self, now: SystemTime) -> Result<agent::Config, SpecError> {
+        let entries = self.entries()?;
+        let node = self.node()?;
+        let routing = match &self.plan {
+            _ if self.epidemic => Routing::Epidemic,
+            None => Routing::Static(entries),
+            Some(plan) => {
+                let Eid::Ipn { node: number, .. } = node else {
+                    return Err(SpecError::invalid(format!(
+                        "{node} has no number, and plans have nodes by numbers; take an id like ipn:1.0"
+                    )));
+                };
+                let router = Router::new(number, plan.read(now)?, routes::Limits::default());
+                Routing::ContactGraph(Box::new(router), entries)
+            }
+        };
+        let links = self.links()?.into_iter().map(|(at, (node, _))| (at, node)).collect();
+        let aliases = self.aliases.iter().map(|alias| self::node("aliases", alias));
+        let unix = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        let clock = u64::try_from(unix).unwrap_or(u64::MAX).saturating_sub(DTN_EPOCH_S * 1000);
+        Ok(agent::Config {
+            aliases: aliases.collect::<Result<_, _>>()?,
+            clock: self.clock.then_some(clock),
+            persistent: self.store.directory.is_some(),
+            links,
+            routing,
+            hop_limit: Some(self.limits.hops),
+            reports: agent::Reports {
+                reception: self.reports.reception,
+                forwarding: self.reports.forwarding,
+                delivery: self.reports.delivery,
+                deletion: self.reports.deletion,
+                custody: self.reports.custody,
+            },
+            limits: self.agent_limits(),
+            node,
+            ..agent::Config::default()
+        })
+    }
+
+    fn agent_limits(&self) -> agent::Limits {
+        let size = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+        let limits = &self.limits;
+        let lifetime_ms = limits.lifetime.duration().as_millis();
+        let on_disk = agent::Limits {
+            bundles: limits.bundles,
+            octets: limits.octets.bytes(),
+            inline: size(limits.inline),
+            memory: size(limits.inline_total),
+            incoming: limits.incoming,
+            gone: limits.gone,
+            delivering: limits.delivering,
+            lifetime_ms: u64::try_from(lifetime_ms).unwrap_or(u64::MAX),
+            ..agent::Limits::default()
+        };
+        match self.store.memory {
+            None => on_disk,
+            // There are no files, so all payloads are where the short ones are.
+            Some(memory) => agent::Limits {
+                octets: memory.bytes(),
+                inline: usize::MAX,
+                memory: usize::MAX,
+                ..on_disk
+            },
+        }
+    }
+
+    /// The whole node, as it begins now.
+    ///
+    /// # Errors
+    /// The plan cannot be read.
+    pub fn config(&self, now: SystemTime, seed: u64) -> Result<NodeConfig, SpecError> {
+        let agent = self.agent(now)?;
+        let links = self.links()?;
+        // What a plan opens and closes is not open from the beginning.
+        let by_plan = self.plan.is_some();
+        let mut layers = Vec::new();
+        for (number, layer) in self.layers.iter().enumerate() {
+            let own = links.iter().filter(|(at, _)| at.layer == number);
+            let own: BTreeMap<LinkId, SocketAddr> =
+                own.map(|(at, (_, address))| (at.link, *address)).collect();
+            let open = if by_plan { BTreeSet::new() } else { own.keys().copied().collect() };
+            let name = layer.name().to_owned();
+            layers.push(match layer.kind() {
+                Kind::Streams(protocol, spec) => {
+                    let longest = self
+                        .store
+                        .memory
+                        .map_or(self.limits.bundle, |memory| memory.min(self.limits.bundle));
+                    let (layer, carrier) = spec.build((protocol, &agent.node), &own, longest);
+                    LayerConfig { name, layer: Box::new(layer), carrier, open }
+                }
+                Kind::Udp(spec) => {
+                    let (layer, carrier) = spec.build(&own);
+                    LayerConfig { name, layer: Box::new(layer), carrier, open }
+                }
+            });
+        }
+        Ok(NodeConfig { agent, seed, layers })
+    }
+}
+
+impl OverStreams {
+    fn check(&self) -> Result<(), SpecError> {
+        let invalid = |message: String| Err(SpecError::invalid(message));
+        let name = &self.name;
+        if self.keepalive.duration().as_secs() > u64::from(u16::MAX) {
+            return invalid(format!("layer {name}: keepalive is longer than 65535 s"));
+        }
+        if !(1..=1 << 30).contains(&self.segment.bytes()) {
+            return invalid(format!("layer {name}: segment is not between 1 B and 1 GiB"));
+        }
+        if self.window == 0 {
+            return invalid(format!("layer {name}: window is 0: no bundle could leave"));
+        }
+        let [first, most] = self.reconnect.map(|span| span.duration());
+        if first.is_zero() || first > most {
+            return invalid(format!(
+                "layer {name}: reconnect is the first and the longest wait, as [\"1 s\", \"10 min\"]"
+            ));
+        }
+        Ok(())
+    }
+
+    fn build(
+        &self,
+        (protocol, node): (Protocol, &Eid),
+        links: &BTreeMap<LinkId, SocketAddr>,
+        longest: Size,
+    ) -> (Tcpcl, Carrier) {
+        // Paths and links of a layer have the same numbers.
+        let peer = |link: &LinkId| Peer { path: PathId(link.0), server_name: String::new() };
+        let layer = tcpcl::Config {
+            node: node.clone(),
+            protocol,
+            peers: links.keys().map(|link| (*link, peer(link))).collect(),
+            keepalive_s: u16::try_from(self.keepalive.duration().as_secs()).unwrap_or(u16::MAX),
+            segment: usize::try_from(self.segment.bytes()).unwrap_or(usize::MAX),
+            transfer_mru: longest.bytes(),
+            reconnect: (self.reconnect[0].duration(), self.reconnect[1].duration()),
+            limits: tcpcl::Limits {
+                sessions: self.sessions,
+                window: self.window,
+                ..tcpcl::Limits::default()
+            },
+            ..tcpcl::Config::default()
+        };
+        let listening = |address: &SocketAddr| Listening {
+            address: *address,
+            options: StreamOptions::default(),
+            onward: None,
+        };
+        let carrier = Carrier::Streams(StreamConfig {
+            listen: self.listen.iter().map(listening).collect(),
+            peers: links.iter().map(|(link, address)| (PathId(link.0), *address)).collect(),
+            streams_max: self.sessions.saturating_add(16),
+            ..StreamConfig::default()
+        });
+        (Tcpcl::new(layer), carrier)
+    }
+}
+
+impl OverUdp {
+    fn check(&self) -> Result<(), SpecError> {
+        let invalid = |message: String| Err(SpecError::invalid(message));
+        let name = &self.name;
+        if !(128..=65_507).contains(&self.datagram.bytes()) {
+            return invalid(format!("layer {name}: datagram is not between 128 B and 65507 B"));
+        }
+        if self.rate.bps() == 0 {
+            return invalid(format!(
+                "layer {name}: rate is 0; write what the network carries, as \"100 Mbit/s\""
+            ));
+        }
+        if self.window == 0 {
+            return invalid(format!("layer {name}: window is 0: no bundle could leave"));
+        }
+        Ok(())
+    }
+
+    fn build(&self, links: &BTreeMap<LinkId, SocketAddr>) -> (Udpcl, Carrier) {
+        let datagram = usize::try_from(self.datagram.bytes()).unwrap_or(usize::MAX);
+        let layer = udpcl::Config {
+            peers: links.keys().map(|link| (*link, PathId(link.0))).collect(),
+            fragmentation: if self.cut { Fragmentation::OfLayer } else { Fragmentation::Never },
+            limits: udpcl::Limits { window: self.window, ..udpcl::Limits::default() },
+            ..udpcl::Config::default()
+        };
+        let path = PathInfo { rate_bps: Some(self.rate.bps()), ..PathInfo::datagram(datagram) };
+        let peers = links.iter().map(|(link, address)| (PathId(link.0), *address)).collect();
+        let config = rt::Config::new(self.listen, path);
+        (Udpcl::new(layer), Carrier::Datagrams { config, peers })
+    }
+}
+
+fn eid(key: &str, text: &str) -> Result<Eid, SpecError> {
+    text.parse().map_err(|error| SpecError::invalid(format!("{key}: {error}")))
+}
+
+/// An administrative endpoint.
+fn node(key: &str, text: &str) -> Result<Eid, SpecError> {
+    let eid = eid(key, text)?;
+    if eid.is_none() || eid != eid.node() {
+        return Err(SpecError::invalid(format!(
+            "{key}: {text:?} names no node; write its administrative endpoint, ipn:NODE.0 or dtn://NODE/"
+        )));
+    }
+    Ok(eid)
+}

@@ -1,0 +1,82 @@
+//! A contact plan as a node has it: its times count from when the node began.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use engine::Time;
+use proto::bp::contacts::{Contact, ContactPlan, Range};
+use serde::{Deserialize, Serialize};
+
+use crate::contact_plan::{self, Format};
+use crate::text::{self, SpecError};
+
+/// Where a contact plan is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The file, as seen from the folder of the configuration.
+    pub file: PathBuf,
+    /// `toml`, `ion` or `hdtn`; by its name if nothing is said.
+    pub format: Option<String>,
+    /// The moment from which its times count, as `2026-11-22T08:00:00Z`; when the node begins, if nothing is said.
+    pub epoch: Option<String>,
+}
+
+impl Plan {
+    /// Reads it for a node that begins now.
+    ///
+    /// # Errors
+    /// It is no plan, or its epoch is no moment.
+    pub fn read(&self, now: SystemTime) -> Result<ContactPlan, SpecError> {
+        let origin = self.file.display().to_string();
+        let format = match &self.format {
+            Some(name) => {
+                name.parse().map_err(|error| SpecError::invalid(format!("plan.format: {error}")))?
+            }
+            None => Format::of_name(&origin).ok_or_else(|| {
+                SpecError::invalid(format!(
+                    "plan.file: {origin} does not say its format; add format = \"ion\""
+                ))
+            })?,
+        };
+        let epoch = match &self.epoch {
+            None => now,
+            Some(text) => humantime::parse_rfc3339_weak(text).map_err(|error| {
+                SpecError::invalid(format!(
+                    "plan.epoch: {error}; write the moment like \"2026-11-22T08:00:00Z\""
+                ))
+            })?,
+        };
+        let plan = contact_plan::read(format, &text::read_text(&self.file)?, &origin, epoch)?;
+        shifted(&plan, epoch, now)
+            .map_err(|error| SpecError::Malformed { origin, message: error.to_string() })
+    }
+}
+
+/// A plan whose times count from `epoch` as one whose times count from `now`. What is over is left out.
+fn shifted(
+    plan: &ContactPlan,
+    epoch: SystemTime,
+    now: SystemTime,
+) -> Result<ContactPlan, proto::bp::contacts::PlanError> {
+    let (later, by) = match now.duration_since(epoch) {
+        Ok(by) => (true, by),
+        Err(error) => (false, error.duration()),
+    };
+    let moved = |time: Time| moved(time, later, by);
+    let contacts = plan.contacts().iter().filter(|contact| moved(contact.end) > Time::ZERO);
+    let contacts = contacts.map(|contact| Contact {
+        start: moved(contact.start),
+        end: moved(contact.end),
+        ..*contact
+    });
+    let ranges = plan.ranges().filter(|range| moved(range.end) > Time::ZERO);
+    let ranges: Vec<Range> = ranges
+        .map(|range| Range { start: moved(range.start), end: moved(range.end), ..*range })
+        .collect();
+    ContactPlan::new(contacts.collect(), &ranges)
+}
+
+fn moved(time: Time, later: bool, by: Duration) -> Time {
+    if later { Time::ZERO + time.since(Time::ZERO + by) } else { time + by }
+}

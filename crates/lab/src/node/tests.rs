@@ -1,0 +1,173 @@
+use engine::Time;
+
+use super::*;
+
+const WHOLE: &str = r#"
+id = "ipn:2.0"
+aliases = ["dtn://two/"]
+socket = "/tmp/two.sock"
+echo = "7"
+drain = "3 s"
+store.directory = "/var/lib/slowlight"
+limits.bundles = 500
+limits.octets = "2 GB"
+limits.lifetime = "7 d"
+reports.forwarding = true
+
+[[layer]]
+kind = "tcpcl4"
+listen = ["0.0.0.0:4556", "[::]:4556"]
+keepalive = "15 s"
+segment = "1 MiB"
+
+[[neighbour]]
+node = "ipn:1.0"
+
+[[neighbour]]
+node = "ipn:3.0"
+layer = "tcp"
+address = "192.0.2.3:4556"
+
+[[route]]
+to = "dtn://far/mail"
+via = "ipn:1.0"
+
+[[route]]
+to = "*"
+via = "ipn:3.0"
+"#;
+
+fn now() -> SystemTime {
+    // 2000-01-01T00:16:40Z.
+    SystemTime::UNIX_EPOCH + Duration::from_secs(DTN_EPOCH_S + 1000)
+}
+
+#[test]
+fn a_whole_configuration_is_what_it_says() {
+    let spec = NodeSpec::parse(WHOLE, "node.toml").unwrap();
+    assert_eq!(spec.echo_endpoint().unwrap(), Some(Eid::ipn(2, 7)));
+    assert_eq!(spec.drain, Span(Duration::from_secs(3)));
+    let config = spec.config(now(), 1).unwrap();
+    let agent = &config.agent;
+    assert_eq!(agent.node, Eid::ipn(2, 0));
+    assert_eq!(agent.clock, Some(1_000_000));
+    assert!(agent.persistent && agent.aliases.contains(&"dtn://two/".parse().unwrap()));
+    assert_eq!((agent.limits.bundles, agent.limits.octets), (500, 2_000_000_000));
+    assert_eq!(agent.limits.lifetime_ms, 7 * 86_400_000);
+    assert!(agent.reports.forwarding && agent.reports.delivery && !agent.reports.deletion);
+    let at = LinkRef { layer: 0, link: LinkId(2) };
+    assert_eq!(agent.links, BTreeMap::from([(at, Eid::ipn(3, 0))]));
+    let Routing::Static(entries) = &agent.routing else { panic!("{:?}", agent.routing) };
+    let via = |text: &str| {
+        let eid: Eid = text.parse().unwrap();
+        entries.iter().find(|entry| entry.to.matches(&eid)).map(|entry| entry.via.clone())
+    };
+    assert_eq!(via("dtn://far/mail"), Some(Eid::ipn(1, 0)));
+    assert_eq!(via("dtn://far/else"), Some(Eid::ipn(3, 0)));
+    let layer = &config.layers[0];
+    assert_eq!((layer.name.as_str(), layer.open.len()), ("tcp", 1));
+    let Carrier::Streams(streams) = &layer.carrier else { panic!("{:?}", layer.carrier) };
+    assert_eq!(streams.listen.len(), 2);
+    assert_eq!(streams.peers[&PathId(2)], "192.0.2.3:4556".parse().unwrap());
+}
+
+#[test]
+fn neighbours_are_destinations_without_a_route() {
+    let text = WHOLE.split("[[route]]").next().unwrap();
+    let spec = NodeSpec::parse(text, "node.toml").unwrap();
+    let Routing::Static(entries) = spec.agent(now()).unwrap().routing else { panic!() };
+    let to: Vec<_> = entries.iter().map(|entry| &entry.via).collect();
+    assert_eq!(to, [&Eid::ipn(1, 0), &Eid::ipn(3, 0)]);
+}
+
+#[test]
+fn names_of_services_belong_to_the_node() {
+    let spec = NodeSpec::parse(&WHOLE.replace("ipn:2.0", "dtn://two/"), "node.toml").unwrap();
+    assert_eq!(spec.endpoint("echo").unwrap().to_string(), "dtn://two/echo");
+    assert_eq!(spec.endpoint("ipn:5.6").unwrap(), Eid::ipn(5, 6));
+    let ten = NodeSpec::parse(&WHOLE.replace("\"ipn:2.0\"", "\"ipn:10.0\""), "node.toml").unwrap();
+    assert_eq!(ten.endpoint("12").unwrap(), Eid::ipn(10, 12));
+}
+
+/// What is wrong is told with its place and a remedy.
+#[test]
+fn mistakes_are_told() {
+    for (from, to, told) in [
+        ("id = \"ipn:2.0\"", "id = \"ipn:2.5\"", "id: \"ipn:2.5\" names no node"),
+        ("id = \"ipn:2.0\"", "id = \"two\"", "id: \"two\" names no endpoint"),
+        ("store.directory", "store.direktory", "did you mean `directory`?"),
+        (
+            "store.directory = \"/var/lib/slowlight\"",
+            "store = {}",
+            "neither `directory` nor `memory`",
+        ),
+        ("limits.bundles = 500", "store.memory = \"1 GB\"", "store has `directory` and `memory`"),
+        ("limits.octets = \"2 GB\"", "limits.octets = \"2\"", "has no unit"),
+        ("kind = \"tcpcl4\"", "kind = \"tcpcl5\"", "tcpcl5"),
+        ("layer = \"tcp\"", "layer = \"tpc\"", "there is no layer \"tpc\"; did you mean \"tcp\"?"),
+        ("address = \"192.0.2.3:4556\"", "", "has no `address`"),
+        ("via = \"ipn:1.0\"", "via = \"ipn:9.0\"", "ipn:9.0 is no neighbour"),
+        ("segment = \"1 MiB\"", "window = 0", "window is 0"),
+        ("drain = \"3 s\"", "epidemic = true", "`epidemic` asks neither"),
+        ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "longer than 65535 s"),
+    ] {
+        let text = WHOLE.replacen(from, to, 1);
+        assert_ne!(text, WHOLE, "{from}");
+        let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
+        assert!(error.contains("node.toml") && error.contains(told), "{to}: {error}");
+    }
+}
+
+#[test]
+fn a_plan_counts_from_when_the_node_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    // A contact of nodes 2 and 3 from 100 s to 200 s of the plan, and one that is over.
+    let plan = "a contact +0 +50 2 3 1000\na contact +100 +200 2 3 1000\na range +0 +1000 2 3 7\n";
+    std::fs::write(folder.path().join("plan.ionrc"), plan).unwrap();
+    let text = WHOLE.split("[[route]]").next().unwrap();
+    let text = format!("{text}\n[plan]\nfile = \"plan.ionrc\"\nepoch = \"2000-01-01T00:15:30Z\"\n");
+    let path = folder.path().join("node.toml");
+    std::fs::write(&path, text).unwrap();
+    let spec = NodeSpec::read(&path).unwrap();
+    let config = spec.config(now(), 1).unwrap();
+    assert!(config.layers[0].open.is_empty(), "the plan opens it");
+    let Routing::ContactGraph(router, _) = config.agent.routing else { panic!() };
+    // The epoch is 70 s before the node begins.
+    let contact = router.next_contact(Time::ZERO, 3).unwrap();
+    assert_eq!((contact.start, contact.end), (Time::from_secs(30), Time::from_secs(130)));
+    assert_eq!(router.plan().contacts().len(), 1);
+    assert_eq!(router.plan().owlt(2, 3, Time::from_secs(40)), Duration::from_secs(7));
+    let wrong = spec.plan.map(|plan| Plan { epoch: Some("soon".to_owned()), ..plan }).unwrap();
+    let error = wrong.read(now()).unwrap_err().to_string();
+    assert!(error.contains("plan.epoch"), "{error}");
+}
+
+#[test]
+fn a_store_in_memory_has_no_files() {
+    let text =
+        WHOLE.replace("store.directory = \"/var/lib/slowlight\"", "store.memory = \"64 MB\"");
+    let config = NodeSpec::parse(&text, "node.toml").unwrap().config(now(), 1).unwrap();
+    assert!(!config.agent.persistent);
+    assert_eq!((config.agent.limits.inline, config.agent.limits.octets), (usize::MAX, 64_000_000));
+}
+
+#[test]
+fn each_kind_of_layer_has_its_sockets() {
+    let streams = |kind| {
+        format!("[[layer]]\nkind = \"{kind}\"\nname = \"{kind}\"\nlisten = [\"127.0.0.1:0\"]\n")
+    };
+    let mut text = "id = \"dtn://a/\"\nstore.memory = \"1 MB\"\n".to_owned();
+    for kind in ["tcpcl4", "tcpcl3", "mtcp", "stcp"] {
+        text += &streams(kind);
+    }
+    text += "[[layer]]\nkind = \"udpcl\"\nlisten = \"127.0.0.1:0\"\nrate = \"10 Mbit/s\"\n";
+    text += "[[neighbour]]\nnode = \"dtn://b/\"\nlayer = \"udp\"\naddress = \"127.0.0.1:4556\"\n";
+    let config = NodeSpec::parse(&text, "test").unwrap().config(now(), 1).unwrap();
+    let names: Vec<_> = config.layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(names, ["tcpcl4", "tcpcl3", "mtcp", "stcp", "udp"]);
+    let Carrier::Datagrams { config, peers } = &config.layers[4].carrier else { panic!("no UDP") };
+    assert_eq!((config.path.rate_bps, peers.len()), (Some(10_000_000), 1));
+    let no_rate = text.replace("rate = \"10 Mbit/s\"\n", "");
+    let error = NodeSpec::parse(&no_rate, "test").unwrap_err().to_string();
+    assert!(error.contains("rate"), "{error}");
+}

@@ -1,0 +1,110 @@
+//! What an agent has, for those who ask, and what becomes of it by their word.
+
+use engine::{FileName, Time};
+use wire::bp7::{BundleId, Eid, Reason};
+
+use super::{Agent, RequestError};
+
+/// A bundle that is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Which.
+    pub id: BundleId,
+    /// For whom.
+    pub destination: Eid,
+    /// Octets that it takes.
+    pub octets: u64,
+    /// When it came.
+    pub received: Time,
+    /// When it expires.
+    pub expires: Time,
+    /// What it waits for.
+    pub state: State,
+}
+
+/// What a bundle waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// That the store has it.
+    Storing,
+    /// That its user confirms it.
+    Delivering,
+    /// That a neighbour acknowledges it.
+    Sending,
+    /// That a neighbour can be reached.
+    Queued,
+    /// For a route, or a user.
+    Waiting,
+}
+
+impl State {
+    /// In a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Storing => "storing",
+            Self::Delivering => "delivering",
+            Self::Sending => "sending",
+            Self::Queued => "queued",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+impl Agent {
+    /// The bundles that are held, in the order in which they came.
+    pub fn bundles(&self) -> impl Iterator<Item = Summary> + '_ {
+        self.bundles.values().map(|held| Summary {
+            id: held.id(),
+            destination: held.destination().clone(),
+            octets: held.octets(),
+            received: held.received,
+            expires: held.expires,
+            state: if held.storing {
+                State::Storing
+            } else if held.delivering {
+                State::Delivering
+            } else if !held.sending.is_empty() {
+                State::Sending
+            } else if held.queued.is_empty() {
+                State::Waiting
+            } else {
+                State::Queued
+            },
+        })
+    }
+
+    /// Whether a bundle that was handed in is being taken still, or held. One that is neither, and of which nothing was
+    /// said, the store did not take.
+    #[must_use]
+    pub fn has(&self, id: &BundleId) -> bool {
+        let comes =
+            |intake: &super::Intake| intake.head().is_some_and(|head| head.key().id() == *id);
+        self.number_of(id).is_some() || self.intakes.values().any(comes)
+    }
+
+    /// Deletes a bundle that a user wants no longer.
+    ///
+    /// # Errors
+    /// There is no such bundle, or it is only just being stored.
+    pub fn cancel(&mut self, now: Time, id: &BundleId) -> Result<(), RequestError> {
+        let number = self.number_of(id).ok_or(RequestError::NoBundle)?;
+        if self.bundles.get(&number).is_some_and(|held| held.storing) {
+            return Err(RequestError::NotReady);
+        }
+        self.delete(now, number, Reason::TransmissionCanceled);
+        Ok(())
+    }
+
+    fn number_of(&self, id: &BundleId) -> Option<u64> {
+        let found = self.by_key.iter().find(|(key, _)| key.id() == *id);
+        found.map(|(_, number)| *number)
+    }
+
+    /// A name in the store for a payload that a user writes there before it is sent from it. What is never
+    /// sent is removed when the agent begins the next time.
+    pub fn working_file(&mut self) -> FileName {
+        let number = self.number();
+        self.store.file_name(number)
+    }
+}

@@ -1,0 +1,328 @@
+//! A bundle node on real sockets: its agent in one thread, each convergence layer in another with the driver that fits it, files
+//! in those of the [`FileStore`], and channels between them.
+
+#[cfg(test)]
+mod tests;
+mod turns;
+mod wired;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use engine::{PathId, Rng, Time};
+use proto::bp::agent::{self, Agent, Indication, LinkRef};
+use proto::bp::layer::{Command, Layer, LinkId};
+use thiserror::Error;
+
+use self::turns::{Port, Turns};
+use self::wired::Wired;
+use crate::streams::{StreamConfig, StreamDriver};
+use crate::{Clock, Config, Control, Driver, FileStore, Waker};
+
+/// Batches of events of all layers that wait for the agent; a layer that has more to say waits, and its peers with it.
+const EVENTS: usize = 16;
+
+/// What a node is told.
+pub struct NodeConfig {
+    /// The agent.
+    pub agent: agent::Config,
+    /// What its random numbers begin with.
+    pub seed: u64,
+    /// Its convergence layers, numbered in their order.
+    pub layers: Vec<LayerConfig>,
+}
+
+/// A convergence layer, and what carries it.
+pub struct LayerConfig {
+    /// What it is called.
+    pub name: String,
+    /// The layer.
+    pub layer: Box<dyn Layer>,
+    /// Its sockets.
+    pub carrier: Carrier,
+    /// Links that are open from the beginning, whatever the plan says.
+    pub open: BTreeSet<LinkId>,
+}
+
+/// The sockets of a layer.
+#[derive(Debug)]
+pub enum Carrier {
+    /// Streams of the kernel's TCP.
+    Streams(StreamConfig),
+    /// One UDP socket.
+    Datagrams {
+        /// How it is set.
+        config: Config,
+        /// Neighbours that are known beforehand.
+        peers: BTreeMap<PathId, SocketAddr>,
+    },
+}
+
+/// Why a node does not start.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// A layer's socket cannot be had.
+    #[error("layer {layer}: {error}")]
+    Socket {
+        /// Which.
+        layer: String,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// The system refuses a thread, or what wakes it.
+    #[error("a thread cannot be started: {0}")]
+    Thread(#[from] io::Error),
+}
+
+type Request = Box<dyn FnOnce(Time, &mut Agent) + Send>;
+
+/// What the agent's thread is told.
+enum Order {
+    Ask(Request),
+    Tell(usize, Command),
+    Close(BTreeSet<LinkRef>, Sender<()>),
+    Stop,
+}
+
+/// Asks the agent of a node that runs.
+#[derive(Clone)]
+pub struct Handle {
+    orders: Sender<Order>,
+    waker: Waker,
+    clock: Clock,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    /// Has the agent's thread do something with the agent. Of a node that has ended nothing is done.
+    pub fn ask(&self, request: impl FnOnce(Time, &mut Agent) + Send + 'static) {
+        self.order(Order::Ask(turns::boxed(request)));
+    }
+
+    /// Tells a layer something, as the agent would.
+    pub fn tell(&self, layer: usize, command: Command) {
+        self.order(Order::Tell(layer, command));
+    }
+
+    /// The time as the agent knows it.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+        self.waker.wake();
+    }
+}
+
+/// What a layer's thread has.
+struct Running {
+    name: String,
+    waker: Waker,
+    thread: JoinHandle<()>,
+    listening: Vec<SocketAddr>,
+    links: BTreeSet<LinkId>,
+}
+
+/// A node that runs.
+pub struct Node {
+    handle: Handle,
+    agent: JoinHandle<()>,
+    layers: Vec<Running>,
+    stop: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.layers.iter().map(|layer| &layer.name).collect();
+        f.debug_struct("Node").field("layers", &names).finish_non_exhaustive()
+    }
+}
+
+/// What carries bundles between threads.
+struct Channels {
+    ports: Vec<Port>,
+    commands: Vec<Receiver<Vec<Command>>>,
+}
+
+impl Node {
+    /// Opens the sockets, and starts the threads. `store` must have been opened with `waker`. `on` is told what the agent has to
+    /// say, in the agent's thread.
+    ///
+    /// # Errors
+    /// A socket or a thread cannot be had.
+    pub fn start(
+        config: NodeConfig,
+        store: FileStore,
+        waker: Waker,
+        on: impl FnMut(Time, &mut Agent, Indication) + Send + 'static,
+    ) -> Result<Self, NodeError> {
+        let (orders, ordered) = unbounded();
+        let (events, told) = bounded(EVENTS);
+        let stop = Arc::new(AtomicBool::new(false));
+        let clock = Clock::start();
+        let Channels { ports, commands } = channels(config.layers.len())?;
+        let agent = Agent::new(config.agent, Rng::new(config.seed, "agent"));
+        let handle = Handle { orders, waker: waker.clone(), clock };
+        let mut layers: Vec<Running> = Vec::new();
+        for (number, (layer, commands)) in config.layers.into_iter().zip(commands).enumerate() {
+            let own = ports[number].waker.clone();
+            let wired = Wired {
+                layer: layer.layer,
+                number,
+                commands,
+                events: events.clone(),
+                agent: waker.clone(),
+                looked: false,
+                now: Time::ZERO,
+            };
+            let started =
+                start(layer.name.clone(), layer.carrier, wired, (&store, own), Arc::clone(&stop));
+            let mut running = match started {
+                Ok(running) => running,
+                Err(error) => {
+                    stop.store(true, Ordering::Relaxed);
+                    layers.into_iter().for_each(Running::join);
+                    return Err(error);
+                }
+            };
+            running.links.extend(&layer.open);
+            for link in layer.open {
+                // Nobody has taken the other end yet, and it is kept.
+                let _ = ports[number].commands.send(vec![Command::Open { link }]);
+                ports[number].waker.wake();
+            }
+            layers.push(running);
+        }
+        drop(events);
+        let (up, closing) = (BTreeSet::new(), None);
+        let turns = Turns {
+            agent,
+            clock,
+            store,
+            waker,
+            orders: ordered,
+            events: told,
+            ports,
+            on,
+            up,
+            closing,
+        };
+        let thread = std::thread::Builder::new().name("agent".to_owned());
+        let agent = thread.spawn(move || turns.run())?;
+        Ok(Self { handle, agent, layers, stop })
+    }
+
+    /// What asks the agent.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Where its layers listen: each layer's name with its addresses.
+    pub fn listening(&self) -> impl Iterator<Item = (&str, &[SocketAddr])> {
+        self.layers.iter().map(|layer| (layer.name.as_str(), layer.listening.as_slice()))
+    }
+
+    /// Whether a thread has ended by itself, by a fault.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.agent.is_finished() || self.layers.iter().any(|layer| layer.thread.is_finished())
+    }
+
+    /// Ends all sessions in order, so far as they end within `patience`, and then the node. What it has of
+    /// bundles is in its store.
+    pub fn stop(self, patience: Duration) {
+        let (closed, all_closed) = bounded(1);
+        let mut links = BTreeSet::new();
+        for (layer, running) in self.layers.iter().enumerate() {
+            links.extend(running.links.iter().map(|link| LinkRef { layer, link: *link }));
+        }
+        self.handle.order(Order::Close(links, closed));
+        // Those that have not ended are reset.
+        let _ = all_closed.recv_timeout(patience);
+        self.handle.order(Order::Stop);
+        if self.agent.join().is_err() {
+            tracing::error!("the agent's thread has panicked");
+        }
+        self.stop.store(true, Ordering::Relaxed);
+        self.layers.into_iter().for_each(Running::join);
+    }
+}
+
+impl Running {
+    fn join(self) {
+        self.waker.wake();
+        if self.thread.join().is_err() {
+            tracing::error!(layer = self.name, "the layer's thread has panicked");
+        }
+    }
+}
+
+fn channels(layers: usize) -> io::Result<Channels> {
+    let mut channels = Channels { ports: Vec::new(), commands: Vec::new() };
+    for _ in 0..layers {
+        let (sender, receiver) = unbounded();
+        channels.ports.push(Port { commands: sender, waker: Waker::new()? });
+        channels.commands.push(receiver);
+    }
+    Ok(channels)
+}
+
+/// Starts the thread of a layer.
+fn start(
+    name: String,
+    carrier: Carrier,
+    wired: Wired,
+    (store, waker): (&FileStore, Waker),
+    stop: Arc<AtomicBool>,
+) -> Result<Running, NodeError> {
+    let socket = |error| NodeError::Socket { layer: name.clone(), error };
+    let store = store.share(&waker);
+    let thread = std::thread::Builder::new().name(name.clone());
+    let said = name.clone();
+    let (listening, thread) = match carrier {
+        Carrier::Streams(config) => {
+            let mut driver = StreamDriver::new(config, wired, waker.clone()).map_err(socket)?;
+            driver.set_store(store);
+            let listening = driver.listening().map_err(socket)?;
+            let work = move || {
+                let on = || match stop.load(Ordering::Relaxed) {
+                    true => Control::Stop,
+                    false => Control::Continue,
+                };
+                if let Err(error) = driver.run(|_, _, _| on()) {
+                    tracing::error!(layer = said, %error, "a layer has ended");
+                }
+            };
+            (listening, thread.spawn(work)?)
+        }
+        Carrier::Datagrams { config, peers } => {
+            let mut driver = Driver::new(config, wired, store, waker.clone()).map_err(socket)?;
+            for (path, address) in peers {
+                driver.add_peer_at(path, address);
+            }
+            let listening = vec![driver.local()];
+            let work = move || {
+                if let Err(error) = driver.run(&stop, |_, _, _| Control::Continue) {
+                    tracing::error!(layer = said, %error, "a layer has ended");
+                }
+            };
+            (listening, thread.spawn(work)?)
+        }
+    };
+    Ok(Running { name, waker, thread, listening, links: BTreeSet::new() })
+}

@@ -1,0 +1,95 @@
+//! A layer in its driver's thread, joined to the agent's by channels.
+
+use std::convert::Infallible;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+use engine::{Deadline, Effect, Engine, Input, Time, Transmit, TxBuf};
+use proto::bp::layer::{Command, Event, Layer};
+
+use crate::Waker;
+
+/// What a layer has to say, by its number.
+pub(super) type Events = (usize, Vec<Event>);
+
+/// A layer as its driver has it: commands come, and events go, over channels.
+pub(super) struct Wired {
+    pub(super) layer: Box<dyn Layer>,
+    pub(super) number: usize,
+    pub(super) commands: Receiver<Vec<Command>>,
+    pub(super) events: Sender<Events>,
+    /// Wakes the agent.
+    pub(super) agent: Waker,
+    /// Commands were looked for since the last turn.
+    pub(super) looked: bool,
+    pub(super) now: Time,
+}
+
+impl Wired {
+    fn obey(&mut self, now: Time) {
+        self.now = now;
+        self.looked = true;
+        while let Ok(commands) = self.commands.try_recv() {
+            for command in commands {
+                self.layer.command(now, command);
+            }
+        }
+    }
+
+    /// Tells the agent. One that is behind is waited for, and the peers with it: what comes meanwhile waits in the kernel.
+    fn tell(&self, events: Vec<Event>) {
+        match self.events.try_send((self.number, events)) {
+            Ok(()) => self.agent.wake(),
+            Err(TrySendError::Full(events)) => {
+                self.agent.wake();
+                // An agent that has ended hears nothing any more.
+                let _ = self.events.send(events);
+                self.agent.wake();
+            }
+            Err(TrySendError::Disconnected(_)) => {}
+        }
+    }
+}
+
+impl Engine for Wired {
+    type Indication = Infallible;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        self.now = now;
+        self.layer.handle_input(now, input);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        self.layer.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        self.obey(now);
+        self.layer.poll_transmit(now, tx)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.layer.poll_effect()
+    }
+
+    /// All that there is goes to the agent at once; the driver hears nothing.
+    fn poll_indication(&mut self) -> Option<Infallible> {
+        if !std::mem::take(&mut self.looked) {
+            // The driver holds a batch that is not due, and does not ask for another.
+            self.obey(self.now);
+            self.looked = false;
+        }
+        let mut events = Vec::new();
+        while let Some(event) = self.layer.poll_indication() {
+            events.push(event);
+        }
+        if !events.is_empty() {
+            self.tell(events);
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.layer.poll_timeout()
+    }
+}

@@ -1,0 +1,1 @@
+"""Clients of slowlight's interfaces, with Python's standard library alone."""

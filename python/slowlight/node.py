@@ -1,0 +1,151 @@
+"""An application of a bundle node: sends and receives bundles over the node's Unix socket.
+
+from slowlight.node import Node
+
+node = Node("/run/slowlight/node.sock")
+node.send("ipn:2.1", b"hello")
+for bundle in node.receive("1"):
+    print(bundle.source, bundle.payload)
+    node.confirm(bundle)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+from urllib.parse import urlencode
+
+DEFAULT_SOCKET = "/run/slowlight/node.sock"
+
+
+class NodeError(Exception):
+    """What the node refuses, with its status and its words."""
+
+    def __init__(self, status: int, error: str) -> None:
+        super().__init__(error)
+        self.status = status
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float | None) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was handed over. It comes again until it is confirmed."""
+
+    delivery: int
+    id: str
+    source: str
+    payload: bytes
+
+
+class Node:
+    """A node that runs. Each call has a connection of its own."""
+
+    def __init__(self, path: str = DEFAULT_SOCKET, timeout: float | None = 60.0) -> None:
+        self._path = path
+        self._timeout = timeout
+
+    def status(self) -> dict[str, Any]:
+        """The node, its neighbours and counters."""
+        status: dict[str, Any] = json.loads(self._ask("GET", "/node"))
+        return status
+
+    def bundles(self) -> list[dict[str, Any]]:
+        """The bundles that are held."""
+        bundles: list[dict[str, Any]] = json.loads(self._ask("GET", "/bundles"))
+        return bundles
+
+    def send(
+        self,
+        to: str,
+        payload: bytes | IO[bytes],
+        *,
+        source: str | None = None,
+        lifetime: float = 86_400.0,
+        priority: str = "normal",
+    ) -> str:
+        """Sends a bundle, and returns what it is called. The node keeps it from here on."""
+        asked = {"to": to, "lifetime_ms": str(int(lifetime * 1000)), "priority": priority}
+        if source is not None:
+            asked["from"] = source
+        answer = json.loads(self._ask("POST", "/bundles", asked, payload))
+        return str(answer["id"])
+
+    def cancel(self, bundle_id: str) -> None:
+        """Deletes a bundle that is held."""
+        self._ask("DELETE", "/bundles", {"id": bundle_id})
+
+    def receive(self, endpoint: str, *, confirm: bool = False) -> Iterator[Bundle]:
+        """The bundles for an endpoint as they come, without end."""
+        connection = _Connection(self._path, None)
+        asked = {"endpoint": endpoint, "confirm": "true" if confirm else "false"}
+        try:
+            response = self._exchange(connection, "GET", "/deliveries", asked, None)
+            while line := response.readline():
+                head = json.loads(line)
+                payload = response.read(head["octets"]) if head["octets"] else b""
+                yield Bundle(head["delivery"], head["id"], head["source"], payload)
+        finally:
+            connection.close()
+
+    def confirm(self, bundle: Bundle) -> None:
+        """The application has a bundle: the node may forget it."""
+        self._ask("DELETE", f"/deliveries/{bundle.delivery}")
+
+    def ping(self, to: str, count: int = 1, octets: int = 64) -> list[float | None]:
+        """Seconds until an echo answered, or nothing where it did not."""
+        asked = {"to": to, "count": str(count), "octets": str(octets)}
+        lines = self._ask("POST", "/ping", asked).splitlines()
+        times = []
+        for line in lines:
+            pong = json.loads(line)
+            if "error" in pong:
+                raise NodeError(200, pong["error"])
+            rtt = pong["rtt_us"]
+            times.append(None if rtt is None else rtt / 1e6)
+        return times
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        asked: dict[str, str] | None = None,
+        body: bytes | IO[bytes] | None = None,
+    ) -> bytes:
+        connection = _Connection(self._path, self._timeout)
+        try:
+            return self._exchange(connection, method, path, asked, body).read()
+        finally:
+            connection.close()
+
+    @staticmethod
+    def _exchange(
+        connection: _Connection,
+        method: str,
+        path: str,
+        asked: dict[str, str] | None,
+        body: bytes | IO[bytes] | None,
+    ) -> http.client.HTTPResponse:
+        target = f"{path}?{urlencode(asked)}" if asked else path
+        connection.request(method, target, body)
+        response = connection.getresponse()
+        if response.status >= 400:
+            text = response.read().decode(errors="replace")
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                text = json.loads(text)["error"]
+            raise NodeError(response.status, text)
+        return response

@@ -1,0 +1,86 @@
+"""The client against a node: that of $SLOWLIGHT, or of the target folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from slowlight.node import Node, NodeError
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def program() -> Path:
+    """The binary: a debug one is what `make test` has built."""
+    named = os.environ.get("SLOWLIGHT")
+    return Path(named) if named else TARGET / "debug" / "slowlight"
+
+
+@unittest.skipUnless(program().exists(), "slowlight is not built")
+class NodeTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        place = Path(self.folder.name)
+        config = place / "node.toml"
+        config.write_text(
+            f'id = "ipn:1.0"\nsocket = "{place}/node.sock"\nstore.memory = "10 MB"\n'
+            '[[layer]]\nkind = "tcpcl4"\n[[neighbour]]\nnode = "ipn:2.0"\n'
+        )
+        self.process = subprocess.Popen([program(), "node", config, "--quiet"])
+        self.addCleanup(self.stop)
+        self.node = Node(f"{place}/node.sock")
+        limit = time.monotonic() + 20
+        while True:
+            try:
+                if self.node.status()["is_ready"]:
+                    break
+            except OSError:
+                if time.monotonic() > limit:
+                    raise
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.assertEqual(self.process.wait(20), 0)
+
+    def test_bundles_come_until_they_are_confirmed(self) -> None:
+        sent = [self.node.send("ipn:1.5", payload, source="9") for payload in (b"", b"x" * 100_000)]
+        for turn in range(2):
+            bundles = self.node.receive("5")
+            found = [next(bundles) for _ in sent]
+            self.assertEqual({bundle.id for bundle in found}, set(sent))
+            self.assertEqual(sorted(len(bundle.payload) for bundle in found), [0, 100_000])
+            self.assertEqual(found[0].source, "ipn:1.9")
+            if turn == 1:
+                for bundle in found:
+                    self.node.confirm(bundle)
+            bundles.close()  # type: ignore[attr-defined]
+            # The node sees that it has gone.
+            while self.node.status()["endpoints"]:
+                time.sleep(0.01)
+        self.assertEqual(self.node.bundles(), [])
+
+    def test_what_is_refused_says_why(self) -> None:
+        with self.assertRaises(NodeError) as refused:
+            self.node.send("nowhere", b"")
+        self.assertEqual(refused.exception.status, 422)
+        self.assertIn("names no endpoint", str(refused.exception))
+        held = self.node.send("ipn:2.1", b"kept")
+        self.assertEqual([bundle["id"] for bundle in self.node.bundles()], [held])
+        self.node.cancel(held)
+        self.assertEqual(self.node.bundles(), [])
+
+    def test_echoes_answer(self) -> None:
+        times = self.node.ping("ipn:1.2047", count=3)
+        self.assertEqual(len(times), 3)
+        self.assertTrue(all(rtt is not None and rtt < 1 for rtt in times), times)
+
+
+if __name__ == "__main__":
+    unittest.main()
