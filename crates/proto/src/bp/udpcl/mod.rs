@@ -219,6 +219,11 @@ impl Udpcl {
         }
         neighbour.is_up = true;
         neighbour.last_sent = now;
+        // The path may take less than it did.
+        let too_long = neighbour.sending.iter().filter(|sending| sending.len > bundle_max);
+        for tag in too_long.map(|sending| sending.tag).collect::<Vec<_>>() {
+            self.cancel(link, tag);
+        }
         let neighbour = Neighbour { node: None, is_authenticated: false, bundle_max, window };
         self.events.push_back(Event::Up { link, neighbour });
         if let Some(interval) = self.config.keepalive

@@ -7,7 +7,7 @@ use wire::udpcl::{FRAGMENT_HEADER_LEN, Fragment, KEEPALIVE};
 
 use super::super::layer::{LinkId, Outcome, Outgoing, Tag};
 use super::super::source::{Files, Source};
-use super::{Link, Udpcl};
+use super::Udpcl;
 use crate::path::Burst;
 
 /// A bundle on its way.
@@ -15,7 +15,7 @@ use crate::path::Burst;
 pub(super) struct Sending {
     pub(super) tag: Tag,
     pub(super) source: Source,
-    len: u64,
+    pub(super) len: u64,
     sent: u64,
     /// What its fragments call it.
     bundle: u32,
@@ -43,6 +43,7 @@ impl Udpcl {
         if let Some(sending) = at.and_then(|at| neighbour.sending.remove(at)) {
             sending.source.close(&mut self.effects);
             self.ready.insert(neighbour.path);
+            self.read_on(link);
             self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
         }
     }
@@ -59,6 +60,7 @@ impl Udpcl {
         };
         if sending.source.answered(answer) {
             self.ready.extend(path);
+            self.read_on(link);
         } else {
             self.cancel(link, tag);
         }
@@ -88,8 +90,6 @@ impl Udpcl {
         let neighbour = self.links.get_mut(&link)?;
         let mut left = Vec::new();
         while let Some(sending) = neighbour.sending.front_mut() {
-            let ahead = self.config.limits.read_ahead.max(most);
-            self.files.read((link, sending.tag), &mut sending.source, ahead, &mut self.effects);
             if !sending.push(most, &mut burst) {
                 break;
             }
@@ -97,7 +97,6 @@ impl Udpcl {
                 left.extend(neighbour.sending.pop_front());
             }
         }
-        Self::prefetch(neighbour, link, most, &mut self.files, &mut self.effects);
         if self.signs.contains(&link) && burst.is_empty() {
             // Signs of life are for when there is nothing else.
             if let Some(place) = burst.push(KEEPALIVE.len()) {
@@ -114,19 +113,23 @@ impl Udpcl {
             self.statistics.sent += 1;
             self.tell_sent(link, sending.tag, Outcome::Left);
         }
-        self.paths.get_mut(&id)?.finish(id, &burst)
+        let transmit = self.paths.get_mut(&id)?.finish(id, &burst);
+        self.read_on(link);
+        transmit
     }
 
-    /// Reads the beginning of the bundles behind the first, so that none of them waits for the store alone.
-    fn prefetch(
-        neighbour: &mut Link,
-        link: LinkId,
-        most: usize,
-        files: &mut Files<(LinkId, Tag)>,
-        effects: &mut std::collections::VecDeque<engine::Effect>,
-    ) {
-        for sending in neighbour.sending.iter_mut().skip(1) {
-            files.read((link, sending.tag), &mut sending.source, most, effects);
+    /// Reads on in the file of the bundle that leaves, and in those of the next as long as they are datagrams.
+    fn read_on(&mut self, link: LinkId) {
+        let Some(path) = self.links.get(&link).map(|neighbour| neighbour.path) else { return };
+        let most = self.datagram_max(path);
+        let ahead = self.config.limits.read_ahead.max(most);
+        let Some(neighbour) = self.links.get_mut(&link) else { return };
+        for (place, sending) in neighbour.sending.iter_mut().enumerate() {
+            if place > 0 && sending.len > most as u64 {
+                return;
+            }
+            let of = (link, sending.tag);
+            self.files.read(of, &mut sending.source, ahead, &mut self.effects);
         }
     }
 }
@@ -145,8 +148,8 @@ impl Sending {
             return true;
         }
         let rest = self.len - self.sent;
-        let data = rest.min((most - FRAGMENT_HEADER_LEN) as u64);
-        if self.source.available() < data {
+        let data = rest.min(most.saturating_sub(FRAGMENT_HEADER_LEN) as u64);
+        if data == 0 || self.source.available() < data {
             return false;
         }
         let data = data as usize;

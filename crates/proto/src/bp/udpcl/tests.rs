@@ -161,6 +161,20 @@ fn what_waits_when_the_path_ends_goes_another_way() {
 }
 
 #[test]
+fn what_a_path_takes_no_more_fails() {
+    let mut pair = pair(config());
+    pair.ends[0].layer.handle_input(pair.now, Input::Path(PATH, PathEvent::Blocked));
+    pair.send(1, content(1000));
+    pair.send(2, content(100));
+    let up = PathEvent::Up(PathInfo::datagram(500));
+    pair.ends[0].layer.handle_input(pair.now, Input::Path(PATH, up));
+    pair.drain(0);
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.outcomes(0), [(1, FAILED), (2, Outcome::Left)]);
+    assert_eq!(pair.came(1), [whole(100)]);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_fails_and_others_go_on() {
     let mut pair = pair(cutting());
     let name = FileName::spool("bp/none").unwrap();
