@@ -72,7 +72,7 @@ impl Agent {
         }
         let Some(held) = self.bundles.get_mut(&number) else { return };
         if held.asks(BundleFlags::ADMINISTRATIVE) {
-            self.administrative(number);
+            self.administrative(now, number);
             return;
         }
         held.waits = true;
@@ -104,7 +104,7 @@ impl Agent {
     }
 
     /// A record for this node.
-    fn administrative(&mut self, number: u64) {
+    fn administrative(&mut self, now: Time, number: u64) {
         let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get(&number) else { return };
         let from = held.head.source().clone();
@@ -128,9 +128,12 @@ impl Agent {
                     }
                     Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
                         self.custody_signal(&from, &signal);
+                        // What is cancelled makes room for others.
+                        self.pump_all(now);
                     }
                     Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
                         self.aggregate_signal(&from, &signal);
+                        self.pump_all(now);
                     }
                     Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
                         return self.no_record(number);

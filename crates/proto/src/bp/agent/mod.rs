@@ -489,6 +489,8 @@ impl Agent {
             self.delete(now, number, Reason::LifetimeExpired);
         }
         self.arm_expiry();
+        // What was cancelled makes room for others.
+        self.pump_all(now);
     }
 
     fn forget_gone(&mut self, now: Time) {

@@ -121,6 +121,8 @@ fn what_was_stored_arrives_whatever_ends_when() {
 #[test]
 fn what_once_did_not_arrive_does() {
     stories(3582..3583);
+    // The neighbours of what others had taken custody of were not asked to take more.
+    stories(2861..2862);
 }
 
 #[test]
