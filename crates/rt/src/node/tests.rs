@@ -30,9 +30,7 @@ impl Place {
         let (answer, answered) = bounded(1);
         let request = SendRequest::new(endpoint(to), octets);
         self.node.handle().ask(move |now, agent| {
-            while !agent.is_ready() {
-                panic!("it was waited for");
-            }
+            assert!(agent.is_ready(), "it was waited for");
             answer.send(agent.send(now, request)).unwrap();
         });
         answered.recv().unwrap().unwrap()

@@ -260,6 +260,10 @@ impl Agent {
                 self.not_sent(now, at, tag, number, true);
             }
             Outcome::Failed { acknowledged } => {
+                // A layer whose link breaks says so next. Until it does it would fail whatever it is given,
+                // at once and without end.
+                link.rests = Some((now + REST, link.rests.map_or(REST, |(_, long)| long)));
+                self.arm_rests();
                 self.is_kept(at, tag, number, acknowledged);
                 self.not_sent(now, at, tag, number, true);
             }

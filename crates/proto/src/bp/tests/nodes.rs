@@ -34,6 +34,8 @@ struct World {
     streams: BTreeMap<(usize, usize), VecDeque<u8>>,
     /// Streams that are being opened, by who asked.
     opening: Vec<(usize, usize)>,
+    /// Streams that one end closed, by who did, of which the other end has not heard.
+    closed: Vec<(usize, usize)>,
     rng: Rng,
 }
 
@@ -60,9 +62,9 @@ impl World {
             Place { node, store, taken, stored, offered }
         });
         let places = places.collect();
-        let (streams, opening) = (BTreeMap::new(), Vec::new());
+        let (streams, opening, closed) = (BTreeMap::new(), Vec::new(), Vec::new());
         let rng = Rng::new(seed, "streams");
-        let mut world = Self { now, places, streams, opening, rng };
+        let mut world = Self { now, places, streams, opening, closed, rng };
         for at in 0..count {
             let register = |agent: &mut Agent| agent.register(&endpoint(at));
             world.places[at].node.with_agent(now, register).expect("it is nobody's");
@@ -117,8 +119,7 @@ impl World {
                     }
                     Effect::OpenPath { path } => self.opening.push((at, (path.0 - 100) as usize)),
                     Effect::ClosePath { path } | Effect::ResetPath { path } => {
-                        let to = (path.0 - 100) as usize;
-                        self.streams.remove(&(at, to));
+                        self.closed.push((at, (path.0 - 100) as usize));
                     }
                     other => panic!("{other:?}"),
                 }
@@ -158,6 +159,9 @@ impl World {
         let most = stream.len().min(20_000) as u64;
         let piece = 1 + self.rng.below(most) as usize;
         let octets: Vec<u8> = stream.drain(..piece).collect();
+        if self.closed.contains(&(to, from)) {
+            return true;
+        }
         let receive = Receive::datagram(path(from), &octets);
         self.places[to].node.handle_input(self.now, Input::Receive(receive));
         self.drain(to);
@@ -171,6 +175,14 @@ impl World {
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
+        for (at, to) in std::mem::take(&mut self.closed) {
+            self.streams.remove(&(at, to));
+            if self.streams.remove(&(to, at)).is_some() {
+                let down = Input::Path(path(at), PathEvent::Down);
+                self.places[to].node.handle_input(self.now, down);
+                self.drain(to);
+            }
+        }
         for (a, b) in std::mem::take(&mut self.opening) {
             self.up(a, b);
         }
@@ -251,7 +263,7 @@ fn story(protocol: Protocol, seed: u64) {
             .filter(|(of, _)| of == id)
             .map(|(_, len)| *len)
             .collect();
-        assert_eq!(taken, [*len], "seed {seed}: {id:?} to {to}");
+        assert_eq!(taken, [*len], "seed {seed}: {id:?} to {to} {protocol:?}");
     }
     let held: usize =
         world.places.iter().map(|place| place.node.agent().statistics().bundles).sum();
