@@ -348,7 +348,7 @@ fn mistakes_are_named() {
         (Family::Saratoga, "checksum = \"mdd5\"", "did you mean `md5`?"),
         (Family::Saratoga, "[permissions]\nputs = true", "did you mean `put`?"),
         (Family::Saratoga, "[journal]\nbyte = \"1 MB\"", "did you mean `bytes`?"),
-        (Family::Bundles, "bundle_siz = \"1 kB\"", "did you mean `bundle_size`?"),
+        (Family::Bundles, "bundle_sizes = \"1 kB\"", "did you mean `bundle_size`?"),
         (Family::Bundles, "bundle_size = \"0 B\"", "bundle_size is 0 B"),
         (Family::Bundles, "hop_limit = 0", "hop_limit is 0"),
         (Family::Bundles, "version = 5", "version 6 or 7"),
