@@ -36,7 +36,7 @@ pub struct Config {
     pub node: Eid,
     /// Other nodes whose endpoints are this node's, too.
     pub aliases: BTreeSet<Eid>,
-    /// Milliseconds from the beginning of 2000 to [`Time::ZERO`] (RFC 9171 §4.2.6); `None`: this node has no clock
+    /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`] (RFC 9171 §4.2.6); `None`: this node has no clock
     /// that is right, its bundles say how old they are.
     pub clock: Option<u64>,
     /// Whether bundles survive the end of the process: then nothing is acknowledged that is not synced.
