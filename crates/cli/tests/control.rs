@@ -466,6 +466,10 @@ fn servers_of_transfers_have_ports_of_their_own() {
         eprintln!("left out: there is no nuttcp");
         return;
     }
+    // Another has its first port, so that the one for control is the one for data by default.
+    let first = folder.path().join("first.toml");
+    fs::write(&first, "port = 5000\nclient = 'echo held; sleep 3'\n").unwrap();
+    begin(first.to_str().unwrap());
     let both = [begin("nuttcp"), begin("nuttcp")];
     for id in both.into_iter().chain([begin("nuttcp")]) {
         let told = ended(id);

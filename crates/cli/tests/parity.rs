@@ -6,18 +6,24 @@ mod world;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::mem;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// Worlds that run at once: mostly they wait.
 const AT_ONCE: usize = 3;
-/// How often a world may run again of which the emulator itself says that it was late.
+/// How often a world may run beside others of which the emulator itself says that it was late.
 const DOUBTED: usize = 6;
+/// How often one that runs alone may be so although the machine is calm before it and after it.
+const DOUBTED_IN_CALM: usize = 3;
+/// How long those that were doubted, or otherwise, are tried again, alone.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How often times may differ though it does not. Programs of others can also hold up a host, so that
 /// one difference is outvoted by two runs that agree; a second one cannot be.
 const DIFFERING: usize = 2;
@@ -42,6 +48,8 @@ enum Verdict {
     Differs(String),
     /// The emulator doubts itself, whether or not the times agree.
     Doubted(String),
+    /// It does so as often as it is tried, and this machine holds up whoever sleeps.
+    Busy(String),
 }
 
 /// When the first transfer was delivered; an error if it was not.
@@ -97,12 +105,65 @@ fn longer(scenario: &Path) -> impl Iterator<Item = f64> {
 fn judge(scenario: &Path) -> (Verdict, Vec<String>) {
     let simulated = run(&["sim"], scenario).and_then(|world| delivered(&world));
     match simulated {
-        Ok(sim) => decide(|| compare(scenario, sim)),
+        Ok(sim) => decide(|| compare(scenario, sim), DOUBTED),
         Err(why) => (Verdict::Differs(why), Vec::new()),
     }
 }
 
-fn decide(mut compare: impl FnMut() -> Verdict) -> (Verdict, Vec<String>) {
+/// The same for a scenario that runs alone, as long as it is the machine that holds it up: what a
+/// program that only sleeps is told too late, the emulator cannot be told in time.
+fn judge_alone(scenario: &Path, until: Instant) -> (Verdict, Vec<String>) {
+    let sim = match run(&["sim"], scenario).and_then(|world| delivered(&world)) {
+        Ok(sim) => sim,
+        Err(why) => return (Verdict::Differs(why), Vec::new()),
+    };
+    let mut was_calm = is_calm();
+    let compare = || loop {
+        let verdict = compare(scenario, sim);
+        let calm = is_calm();
+        let blameless = !(mem::replace(&mut was_calm, calm) && calm);
+        match verdict {
+            Verdict::Doubted(_) | Verdict::Differs(_) if blameless && Instant::now() < until => {}
+            Verdict::Doubted(why) if blameless => return Verdict::Busy(why),
+            verdict => return verdict,
+        }
+    };
+    decide(compare, DOUBTED_IN_CALM)
+}
+
+/// Judges again what did not agree beside others. What differed there has to agree more often.
+fn judge_again(scenario: &Path, before: &mut (Verdict, Vec<String>), until: Instant) {
+    let times = match before.0 {
+        Verdict::Agrees { .. } | Verdict::Edge | Verdict::Busy(_) => return,
+        Verdict::Doubted(_) => 1,
+        Verdict::Differs(_) => DIFFERING + 1,
+    };
+    for _ in 0..times {
+        let (verdict, wrong) = judge_alone(scenario, until);
+        before.0 = verdict;
+        before.1.extend(wrong);
+        if !matches!(before.0, Verdict::Agrees { .. }) {
+            return;
+        }
+    }
+}
+
+/// Whether somebody who sleeps is woken as punctually as the emulator has to be: 99 of 100 times
+/// within 1 ms, and always within 10 ms.
+fn is_calm() -> bool {
+    let nap = Duration::from_millis(2);
+    let late = |_| {
+        let begun = Instant::now();
+        thread::sleep(nap);
+        begun.elapsed() - nap
+    };
+    let mut late: Vec<_> = (0..200).map(late).collect();
+    late.sort_unstable();
+    late[197] <= Duration::from_millis(1) && late[199] <= Duration::from_millis(10)
+}
+
+/// `most`: as many runs may be doubted.
+fn decide(mut compare: impl FnMut() -> Verdict, most: usize) -> (Verdict, Vec<String>) {
     let (mut wrong, mut doubted, mut agreeing) = (Vec::new(), 0, 0);
     let mut differing: Vec<Verdict> = Vec::new();
     loop {
@@ -110,15 +171,18 @@ fn decide(mut compare: impl FnMut() -> Verdict) -> (Verdict, Vec<String>) {
         match &verdict {
             Verdict::Agrees { .. } => agreeing += 1,
             Verdict::Edge => wrong.push("on an edge".to_owned()),
-            Verdict::Differs(why) | Verdict::Doubted(why) => wrong.push(why.clone()),
+            Verdict::Differs(why) | Verdict::Doubted(why) | Verdict::Busy(why) => {
+                wrong.push(why.clone());
+            }
         }
         match verdict {
             Verdict::Agrees { .. } if agreeing > differing.len() => return (verdict, wrong),
             Verdict::Agrees { .. } => {}
+            Verdict::Busy(_) => return (verdict, wrong),
             Verdict::Edge | Verdict::Differs(_) => differing.push(verdict),
             Verdict::Doubted(_) => {
                 doubted += 1;
-                if doubted == DOUBTED {
+                if doubted == most {
                     return (verdict, wrong);
                 }
             }
@@ -135,18 +199,23 @@ fn decide(mut compare: impl FnMut() -> Verdict) -> (Verdict, Vec<String>) {
 fn one_difference_is_outvoted_and_two_are_not() {
     let told = |runs: &str| {
         let mut runs = runs.chars();
-        let (verdict, wrong) = decide(|| match runs.next().unwrap() {
-            'a' => Verdict::Agrees { sim: 1.0, emu: 1.0 },
-            'e' => Verdict::Edge,
-            'x' => Verdict::Differs("differs".to_owned()),
-            _ => Verdict::Doubted("doubted".to_owned()),
-        });
+        let (verdict, wrong) = decide(
+            || match runs.next().unwrap() {
+                'a' => Verdict::Agrees { sim: 1.0, emu: 1.0 },
+                'e' => Verdict::Edge,
+                'x' => Verdict::Differs("differs".to_owned()),
+                'b' => Verdict::Busy("busy".to_owned()),
+                _ => Verdict::Doubted("doubted".to_owned()),
+            },
+            DOUBTED,
+        );
         assert_eq!(runs.next(), None, "more runs than it takes");
         let what = match verdict {
             Verdict::Agrees { .. } => 'a',
             Verdict::Edge => 'e',
             Verdict::Differs(_) => 'x',
             Verdict::Doubted(_) => '?',
+            Verdict::Busy(_) => 'b',
         };
         (what, wrong.len())
     };
@@ -159,6 +228,7 @@ fn one_difference_is_outvoted_and_two_are_not() {
         ("ex", ('x', 2)),
         ("ee", ('e', 2)),
         ("??????", ('?', 6)),
+        ("x?b", ('b', 3)),
     ] {
         assert_eq!(told(runs), verdict, "{runs}");
     }
@@ -288,6 +358,10 @@ fn judge_all(cases: &[Case], folder: &Path) -> Vec<Vec<(Verdict, Vec<String>)>> 
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     judged.sort_by_key(|(case, seed, _)| (*case, *seed));
+    let until = Instant::now() + PATIENCE;
+    for (case, seed, judged) in &mut judged {
+        judge_again(&folder.join(format!("{case}-{seed}.toml")), judged, until);
+    }
     let mut by_case: Vec<Vec<_>> = cases.iter().map(|_| Vec::new()).collect();
     for (case, _, verdict) in judged {
         by_case[case].push(verdict);
@@ -306,7 +380,7 @@ fn transfers_take_as_long_as_in_the_simulator() {
     let mut table =
         "delivered after s: simulator, emulator (runs that were otherwise), a column a seed\n"
             .to_owned();
-    let (mut agree, mut differences) = (0, Vec::new());
+    let (mut agree, mut busy, mut differences) = (0, 0, Vec::new());
     for (case, verdicts) in cases.iter().zip(&judged) {
         write!(table, "{:24}", case.name).unwrap();
         for (seed, (verdict, wrong)) in (1..).zip(verdicts) {
@@ -318,18 +392,26 @@ fn transfers_take_as_long_as_in_the_simulator() {
                 }
                 Verdict::Edge => "on an edge".to_owned(),
                 Verdict::Doubted(_) => "doubted".to_owned(),
+                Verdict::Busy(_) => "machine busy".to_owned(),
             };
             write!(table, "  {:20}", format!("{cell} ({})", wrong.len())).unwrap();
         }
         let agrees = verdicts.iter().all(|(verdict, _)| matches!(verdict, Verdict::Agrees { .. }));
         agree += usize::from(agrees);
+        let at_best = |(verdict, _): &(Verdict, _)| {
+            matches!(verdict, Verdict::Agrees { .. } | Verdict::Busy(_))
+        };
+        busy += usize::from(!agrees && verdicts.iter().all(at_best));
         table += if agrees { "  agrees\n" } else { "\n" };
     }
     eprintln!("{table}");
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+    if busy > 0 {
+        eprintln!("skipped: {busy} scenarios, as this machine wakes nobody in time");
+    }
     assert!(
-        agree + SPARED >= cases.len(),
-        "{agree} of {} scenarios agree; is this machine busy with other work?",
+        agree + busy + SPARED >= cases.len(),
+        "{agree} of {} scenarios agree, and {busy} could not be measured",
         cases.len()
     );
 }
