@@ -189,9 +189,7 @@ impl Agent {
             self.by_custody.remove(&(again, number));
         }
         let id = held.id();
-        for (at, tag) in held.sending.keys().copied().collect::<Vec<_>>() {
-            self.command(at.layer, super::Command::Cancel { link: at.link, tag });
-        }
+        self.cancel_sending(number);
         self.user.indicate(Indication::CustodyTaken { id, by: from.node() });
         self.let_go(number);
     }

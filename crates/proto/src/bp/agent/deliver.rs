@@ -128,12 +128,9 @@ impl Agent {
                     }
                     Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
                         self.custody_signal(&from, &signal);
-                        // What is cancelled makes room for others.
-                        self.pump_all(now);
                     }
                     Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
                         self.aggregate_signal(&from, &signal);
-                        self.pump_all(now);
                     }
                     Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
                         return self.no_record(number);
@@ -142,6 +139,7 @@ impl Agent {
             }
         }
         self.settle(number);
+        self.pump_freed(now);
     }
 
     fn no_record(&mut self, number: u64) {

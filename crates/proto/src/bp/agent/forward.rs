@@ -22,11 +22,11 @@ pub(super) struct Link {
     pub(super) up: Option<Neighbour>,
     /// What is on its way to it.
     pub(super) sending: BTreeMap<Tag, u64>,
-    /// It refused a bundle for want of room: it is left alone until then, and how long that is.
+    /// It refused a bundle for want of room, or its layer failed: it is left alone until then, and how long that is.
     pub(super) rests: Option<(Time, Duration)>,
 }
 
-/// How long a neighbour is left alone that has no room, at first and at most.
+/// How long a neighbour is left alone that has no room or whose layer failed, at first and at most.
 const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
 
@@ -189,6 +189,29 @@ impl Agent {
         }
     }
 
+    /// Sends what waits for those who have had a place freed.
+    pub(super) fn pump_freed(&mut self, now: Time) {
+        while let Some(node) = self.freed.pop_first() {
+            self.pump(now, &node);
+        }
+    }
+
+    /// A bundle is under way no longer, without the layer having said so.
+    pub(super) fn free(&mut self, at: LinkRef, tag: Tag) {
+        let Some(link) = self.links.get_mut(&at) else { return };
+        if link.sending.remove(&tag).is_some() {
+            self.freed.extend(link.node.clone());
+        }
+    }
+
+    /// Whoever sends a bundle need not any more.
+    pub(super) fn cancel_sending(&mut self, number: u64) {
+        let Some(held) = self.bundles.get(&number) else { return };
+        for (at, tag) in held.sending.keys() {
+            self.commands.push_back((at.layer, Command::Cancel { link: at.link, tag: *tag }));
+        }
+    }
+
     /// Sends what waits for a node, as far as its links take it.
     fn pump(&mut self, now: Time, node: &Eid) {
         loop {
@@ -288,7 +311,7 @@ impl Agent {
     fn arm_rests(&mut self) {
         let until = self.links.values().filter_map(|link| link.rests);
         match until.map(|(until, _)| until).filter(|until| *until > Time::ZERO).min() {
-            Some(at) => self.timers.set(Alarm::Rest, at, "a neighbour without room"),
+            Some(at) => self.timers.set(Alarm::Rest, at, "a neighbour that rests"),
             None => {
                 self.timers.cancel(Alarm::Rest);
             }

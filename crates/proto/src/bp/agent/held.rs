@@ -158,10 +158,7 @@ impl Held {
     pub(super) fn gap(&self, copy_for: Option<&Eid>) -> Option<(u64, u64)> {
         let len = self.payload.len();
         let counts = |node: &Eid| copy_for.is_none_or(|copy| copy == node);
-        let mut gone = Ranges::new();
-        for (_, parts) in self.parts.iter().filter(|(node, _)| counts(node)) {
-            parts.iter().for_each(|(start, end)| gone.insert(start, end));
-        }
+        let mut gone = self.gone(copy_for);
         for sending in self.sending.values().filter(|sending| counts(&sending.to)) {
             let (start, end) = sending.part.unwrap_or((0, len));
             gone.insert(start, end);
@@ -171,12 +168,16 @@ impl Held {
 
     /// Whether nodes have all parts: this one, or all together.
     pub(super) fn has_gone(&self, copy_for: Option<&Eid>) -> bool {
+        self.gone(copy_for).covered() == self.payload.len()
+    }
+
+    fn gone(&self, copy_for: Option<&Eid>) -> Ranges {
         let mut gone = Ranges::new();
         let counts = |node: &Eid| copy_for.is_none_or(|copy| copy == node);
         for (_, parts) in self.parts.iter().filter(|(node, _)| counts(node)) {
             parts.iter().for_each(|(start, end)| gone.insert(start, end));
         }
-        gone.covered() == self.payload.len()
+        gone
     }
 }
 

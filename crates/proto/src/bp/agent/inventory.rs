@@ -3,6 +3,7 @@
 use engine::{FileName, Time};
 use wire::bp7::{BundleId, Eid, Reason};
 
+use super::head::Key;
 use super::{Agent, RequestError};
 
 /// A bundle that is held.
@@ -93,12 +94,17 @@ impl Agent {
             return Err(RequestError::NotReady);
         }
         self.delete(now, number, Reason::TransmissionCanceled);
+        self.pump_freed(now);
         Ok(())
     }
 
     fn number_of(&self, id: &BundleId) -> Option<u64> {
-        let found = self.by_key.iter().find(|(key, _)| key.id() == *id);
-        found.map(|(_, number)| *number)
+        let is_it = |(key, _): &(&Key, &u64)| {
+            key.source == id.source
+                && key.creation == id.creation
+                && key.fragment.map(|(offset, _)| offset) == id.offset
+        };
+        self.by_key.iter().find(is_it).map(|(_, number)| *number)
     }
 
     /// A name in the store for a payload that a user writes there before it is sent from it. What is never

@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::{Completion, EffectError, Time};
+use engine::{Completion, EffectError, OpenMode, Time};
 
 use super::super::layer::Content;
 use super::head::Key;
 use super::intake::{Fed, Intake, Join, READ};
+use super::store::Job;
 use super::{Agent, Alarm, Answer, Held, Limit};
 use crate::ranges::Ranges;
 
@@ -148,11 +149,15 @@ impl Agent {
                 Some(Content::File { name, offset, len }) => {
                     join.asks = true;
                     match join.reading {
-                        None => self.store.open_part(number, name.clone()),
+                        None => self.store.open(
+                            Job::Part { intake: number },
+                            name.clone(),
+                            OpenMode::Read,
+                        ),
                         Some((file, at)) => {
                             let left = (offset + len).saturating_sub(at);
                             let len = usize::try_from(left).unwrap_or(READ).min(READ);
-                            self.store.read_part(number, file, at, len);
+                            self.store.read(Job::Part { intake: number }, file, at, len);
                         }
                     }
                     return;

@@ -68,7 +68,7 @@ enum Alarm {
     Gone,
     /// A contact of the plan begins or ends.
     Contact,
-    /// A neighbour that had no room is asked again.
+    /// A neighbour that had no room, or whose layer failed, is tried again.
     Rest,
     /// The store had no room for what was joined, and is asked again.
     Join,
@@ -127,6 +127,8 @@ pub struct Agent {
     queues: BTreeMap<Eid, BTreeSet<(std::cmp::Reverse<Priority>, u64)>>,
     /// Bundles for which there is no route.
     waiting: BTreeSet<u64>,
+    /// Neighbours of which fewer bundles are under way than were, so that others may go.
+    freed: BTreeSet<Eid>,
     /// Endpoints with users, and what was handed to them and not confirmed.
     endpoints: BTreeMap<Eid, BTreeSet<u64>>,
     /// Bundles for endpoints of this node that were not handed to a user.
@@ -180,6 +182,7 @@ impl Agent {
             links: BTreeMap::new(),
             queues: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            freed: BTreeSet::new(),
             endpoints: BTreeMap::new(),
             undelivered: BTreeMap::new(),
             octets: 0,
@@ -420,9 +423,7 @@ impl Agent {
             self.give_back(route.as_ref(), &held);
         }
         for (link, tag) in held.sending.keys() {
-            if let Some(of) = self.links.get_mut(link) {
-                of.sending.remove(tag);
-            }
+            self.free(*link, *tag);
         }
         for of in [&mut self.endpoints, &mut self.undelivered] {
             if let Some(numbers) = of.get_mut(held.destination()) {
@@ -444,9 +445,7 @@ impl Agent {
     fn delete(&mut self, now: Time, number: u64, reason: Reason) {
         let Some(held) = self.bundles.get(&number) else { return };
         let id = held.id();
-        for (link, tag) in held.sending.keys().copied().collect::<Vec<_>>() {
-            self.command(link.layer, Command::Cancel { link: link.link, tag });
-        }
+        self.cancel_sending(number);
         match reason {
             Reason::LifetimeExpired => self.statistics.expired += 1,
             _ => self.statistics.deleted += 1,
@@ -489,8 +488,7 @@ impl Agent {
             self.delete(now, number, Reason::LifetimeExpired);
         }
         self.arm_expiry();
-        // What was cancelled makes room for others.
-        self.pump_all(now);
+        self.pump_freed(now);
     }
 
     fn forget_gone(&mut self, now: Time) {

@@ -4,13 +4,14 @@
 //! restart or over another neighbour it is cut anew as that one wants it.
 
 use bytes::{Bytes, BytesMut};
-use engine::{Completion, EffectError, FileId, Time};
+use engine::{Completion, EffectError, FileId, OpenMode, Time};
 use wire::bp7::{CrcType, Eid};
 
 use super::super::layer::{Command, Content, Outgoing, Tag};
 use super::head::{Check, Departure, Head};
 use super::intake::READ;
 use super::join::part as part_of;
+use super::store::Job;
 use super::{Agent, Held, LinkRef, Routing, Version};
 
 /// What goes next of a bundle.
@@ -166,7 +167,7 @@ impl Agent {
                 let summing =
                     Summing { at, number, head, check, part: payload, file: None, read: 0, octets };
                 self.summing.insert(tag, summing);
-                self.store.open_sum(tag, name);
+                self.store.open(Job::Sum { tag }, name, OpenMode::Read);
             }
             (Content::File { .. } | Content::Octets(_), Head::Six(_) | Head::Seven(_)) => {
                 if let Content::Octets(octets) = &payload {
@@ -207,7 +208,7 @@ impl Agent {
         if let Some(file) = summing.file {
             if is_wanted && !has_failed && left > 0 {
                 let next = usize::try_from(left).unwrap_or(READ).min(READ);
-                self.store.read_sum(tag, file, offset + summing.read, next);
+                self.store.read(Job::Sum { tag }, file, offset + summing.read, next);
                 self.summing.insert(tag, summing);
                 return;
             }
@@ -218,10 +219,9 @@ impl Agent {
         }
         let Summing { at, number, head, check, part, octets, .. } = summing;
         if has_failed {
-            if let Some(link) = self.links.get_mut(&at) {
-                link.sending.remove(&tag);
-            }
-            return self.not_sent(now, at, tag, number, false);
+            self.free(at, tag);
+            self.not_sent(now, at, tag, number, false);
+            return self.pump_freed(now);
         }
         let part = octets.map_or(part, |octets| Content::Octets(octets.freeze()));
         self.hand_over(at, tag, &head, part, check.tail(Vec::new()));

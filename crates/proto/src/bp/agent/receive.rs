@@ -10,6 +10,7 @@ use super::super::layer::{Command, Event, LinkId, Refusal, TransferId};
 use super::head::{Head, Unknown};
 use super::held::ages;
 use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
+use super::store::Job;
 use super::{Agent, Answer, Held, Indication, Limit, LinkRef, Priority};
 
 /// Where a bundle comes from.
@@ -130,7 +131,7 @@ impl Agent {
         if let Some(intake) = self.intakes.get_mut(&number) {
             intake.body = Body::File(filing);
         }
-        self.store.open(number, name, OpenMode::Truncate);
+        self.store.open(Job::Open { intake: number }, name, OpenMode::Truncate);
     }
 
     /// Keeps pieces of a payload.
@@ -208,7 +209,7 @@ impl Agent {
         let reading =
             Reading { name: name.clone(), file: None, at: 0, end, payload_only: false, owns: true };
         intake.body = Body::There(reading);
-        self.store.open(number, name, OpenMode::Read);
+        self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
     }
 
     /// Goes on with a bundle of which all has come, once all of it is written and synced.
@@ -307,7 +308,7 @@ impl Agent {
         }
         if let Some(file) = reading.file {
             let len = usize::try_from(left).unwrap_or(READ).min(READ);
-            self.store.read(number, file, reading.at, len);
+            self.store.read(Job::Read { intake: number }, file, reading.at, len);
         }
     }
 

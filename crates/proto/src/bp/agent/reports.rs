@@ -1,16 +1,17 @@
 //! Status reports (RFC 9171 §6.1.1, RFC 5050 §6.1.1). A report is of the version of the bundle that it is about.
 
+use std::time::Duration;
+
 use engine::Time;
 use wire::bp6::{self, DtnTime, Subject};
 use wire::bp7::{
     AdministrativeRecord, BundleFlags, CreationTimestamp, Eid, Reason, Status, StatusReport,
 };
 
-use super::super::layer::Content;
 use super::head::Head;
 use super::intake::Giver;
-use super::source::Plan;
-use super::{Agent, Held, Priority, Version};
+use super::source::SendRequest;
+use super::{Agent, Held, Version};
 
 /// A report of custody is asked for, in version 6.
 const REPORT_CUSTODY: BundleFlags = BundleFlags(bp6::BundleFlags::REPORT_CUSTODY.0);
@@ -158,19 +159,15 @@ impl Agent {
             Version::Six => BundleFlags::MUST_NOT_FRAGMENT,
             Version::Seven => BundleFlags::default(),
         };
-        let plan = Plan {
+        let request = SendRequest {
             version,
             flags: BundleFlags::ADMINISTRATIVE.with(uncut),
-            destination: to.clone(),
-            source: self.config.node.clone(),
-            report_to: Eid::None,
-            lifetime_ms,
-            priority: Priority::Normal,
-            custody: false,
-            len: octets.len() as u64,
+            report_to: Some(Eid::None),
+            lifetime: Duration::from_millis(lifetime_ms),
+            ..SendRequest::new(to.clone(), octets)
         };
-        if let Ok(head) = self.head(now, plan) {
-            self.begin(now, Giver::Agent, head, Content::Octets(octets.into()), false);
+        if let Ok(head) = self.head(now, self.config.node.clone(), &request) {
+            self.begin(now, Giver::Agent, head, request.payload, false);
         }
     }
 }

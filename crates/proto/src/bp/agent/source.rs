@@ -13,6 +13,7 @@ use wire::bp7::{
 use super::super::layer::Content;
 use super::head::Head;
 use super::intake::{Body, Fed, Giver, Intake, Reading};
+use super::store::Job;
 use super::{Agent, Limit, Priority, RequestError, Version};
 
 /// Bundles that have different numbers within a millisecond, in version 6: its times are seconds, so that the milliseconds go into
@@ -63,18 +64,8 @@ impl SendRequest {
     }
 }
 
-/// What the head of a bundle says that is made here.
-#[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) version: Version,
-    pub(super) flags: BundleFlags,
-    pub(super) destination: Eid,
-    pub(super) source: Eid,
-    pub(super) report_to: Eid,
-    pub(super) lifetime_ms: u64,
-    pub(super) priority: Priority,
-    pub(super) custody: bool,
-    pub(super) len: u64,
+fn lifetime_ms(request: &SendRequest) -> u64 {
+    u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Agent {
@@ -100,19 +91,7 @@ impl Agent {
             self.user.limit_reached(Limit::Incoming);
             return Err(RequestError::Full);
         }
-        let report_to = request.report_to.clone().unwrap_or_else(|| self.config.node.clone());
-        let plan = Plan {
-            version: request.version,
-            flags: request.flags,
-            destination: request.destination.clone(),
-            source,
-            report_to,
-            lifetime_ms: u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX),
-            priority: request.priority,
-            custody: request.custody,
-            len: request.payload.len(),
-        };
-        let head = self.head(now, plan)?;
+        let head = self.head(now, source, &request)?;
         let id = head.key().id();
         let giver = Giver::User { priority: request.priority };
         self.statistics.sourced += 1;
@@ -121,26 +100,40 @@ impl Agent {
     }
 
     /// The head of a bundle that is made here.
-    pub(super) fn head(&mut self, now: Time, plan: Plan) -> Result<Head, RequestError> {
-        match plan.version {
-            Version::Six => self.head_of_six(now, plan),
-            Version::Seven => self.head_of_seven(now, plan),
+    pub(super) fn head(
+        &mut self,
+        now: Time,
+        source: Eid,
+        request: &SendRequest,
+    ) -> Result<Head, RequestError> {
+        match request.version {
+            Version::Six => self.head_of_six(now, source, request),
+            Version::Seven => self.head_of_seven(now, source, request),
         }
     }
 
-    fn head_of_seven(&mut self, now: Time, plan: Plan) -> Result<Head, RequestError> {
-        if plan.custody {
+    fn report_to(&self, request: &SendRequest) -> Eid {
+        request.report_to.clone().unwrap_or_else(|| self.config.node.clone())
+    }
+
+    fn head_of_seven(
+        &mut self,
+        now: Time,
+        source: Eid,
+        request: &SendRequest,
+    ) -> Result<Head, RequestError> {
+        if request.custody {
             return Err(RequestError::Conflict("custody is asked for in version 6 only"));
         }
         let creation = self.creation(now);
         let primary = Primary {
-            flags: plan.flags,
+            flags: request.flags,
             crc: self.config.crc.primary,
-            destination: plan.destination,
-            source: plan.source,
-            report_to: plan.report_to,
+            destination: request.destination.clone(),
+            source,
+            report_to: self.report_to(request),
             creation,
-            lifetime_ms: plan.lifetime_ms,
+            lifetime_ms: lifetime_ms(request),
             fragment: None,
         };
         if let Some(conflict) = primary.conflict() {
@@ -148,58 +141,67 @@ impl Agent {
         }
         let blocks = self.first_blocks(creation.time_ms == 0);
         let crc = self.config.crc.payload;
-        let payload = Payload { flags: BlockFlags::default(), crc, len: plan.len };
+        let payload = Payload { flags: BlockFlags::default(), crc, len: request.payload.len() };
         bp7::Head::new(primary, blocks, payload)
             .map(Into::into)
             .map_err(|_| RequestError::Conflict("an endpoint has no form in version 7"))
     }
 
-    fn head_of_six(&mut self, now: Time, plan: Plan) -> Result<Head, RequestError> {
+    fn head_of_six(
+        &mut self,
+        now: Time,
+        source: Eid,
+        request: &SendRequest,
+    ) -> Result<Head, RequestError> {
         if self.config.clock.is_none() {
             let why = "bundles of version 6 say when they were made, and this node has no clock";
             return Err(RequestError::Conflict(why));
         }
         let CreationTimestamp { time_ms, sequence } = self.creation(now);
         let sequence = (time_ms % 1000).saturating_mul(SEQUENCES).saturating_add(sequence);
-        let mut flags = bp6::BundleFlags(plan.flags.without(BundleFlags::STATUS_TIME).0);
-        flags = flags.with_priority(match plan.priority {
+        let mut flags = bp6::BundleFlags(request.flags.without(BundleFlags::STATUS_TIME).0);
+        flags = flags.with_priority(match request.priority {
             Priority::Bulk => bp6::Priority::Bulk,
             Priority::Normal => bp6::Priority::Normal,
             Priority::Expedited => bp6::Priority::Expedited,
         });
-        if plan.custody {
+        if request.custody {
             flags = flags.with(bp6::BundleFlags::CUSTODY);
         }
-        if plan.destination.is_singleton() {
+        if request.destination.is_singleton() {
             flags = flags.with(bp6::BundleFlags::SINGLETON);
         }
         // Endpoints that all have numbers need no dictionary (RFC 6260 §2.2).
         let has_numbers = |eid: &&Eid| matches!(eid, Eid::None | Eid::Ipn { .. });
-        let named = [&plan.destination, &plan.source, &plan.report_to, &self.config.node];
+        let report_to = self.report_to(request);
+        let named = [&request.destination, &source, &report_to, &self.config.node];
         let dictionary = (!named.iter().all(has_numbers)).then(Box::default);
         let primary = bp6::Primary {
             flags,
-            destination: plan.destination,
-            source: plan.source,
-            report_to: plan.report_to,
+            destination: request.destination.clone(),
+            source,
+            report_to,
             custodian: Eid::None,
             creation: bp6::CreationTimestamp { time_s: time_ms / 1000, sequence },
-            lifetime_s: plan.lifetime_ms.div_ceil(1000),
+            lifetime_s: lifetime_ms(request).div_ceil(1000),
             dictionary,
             fragment: None,
         };
         if let Some(conflict) = primary.conflict() {
             return Err(RequestError::Conflict(conflict));
         }
-        let payload =
-            bp6::Payload { flags: bp6::BlockFlags::LAST, len: plan.len, ..bp6::Payload::default() };
+        let payload = bp6::Payload {
+            flags: bp6::BlockFlags::LAST,
+            len: request.payload.len(),
+            ..bp6::Payload::default()
+        };
         bp6::Head::new(primary, Vec::new(), payload)
             .map(Into::into)
             .map_err(|_| RequestError::Conflict("an endpoint has no form in version 6"))
     }
 
     /// The extension blocks of a bundle that is made here.
-    pub(super) fn first_blocks(&self, without_time: bool) -> Vec<Block> {
+    fn first_blocks(&self, without_time: bool) -> Vec<Block> {
         let age = without_time.then_some(Extension::BundleAge { age_ms: 0 });
         let hops = self.config.hop_limit.map(|limit| {
             Extension::HopCount(HopCount { limit: u64::from(limit.max(1)), count: 0 })
@@ -213,7 +215,7 @@ impl Agent {
     }
 
     /// When a bundle is made, and its number among those made then (RFC 9171 §4.2.7).
-    pub(super) fn creation(&mut self, now: Time) -> CreationTimestamp {
+    fn creation(&mut self, now: Time) -> CreationTimestamp {
         let time_ms = self.clock().dtn_time(now).unwrap_or(0);
         let (last, sequence) = self.made;
         let sequence = if time_ms > last { 0 } else { sequence.wrapping_add(1) };
@@ -248,7 +250,7 @@ impl Agent {
                 intake.is_whole = true;
                 let number = self.number();
                 self.intakes.insert(number, intake);
-                self.store.open(number, name, OpenMode::Read);
+                self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
             }
         }
     }

@@ -105,8 +105,12 @@ impl Store {
         self.ask(Job::List, |ticket| StoreEffect::Filestore { ticket, request });
     }
 
-    pub(super) fn open(&mut self, intake: u64, name: FileName, mode: OpenMode) {
-        self.ask(Job::Open { intake }, |ticket| StoreEffect::Open { ticket, name, mode });
+    pub(super) fn open(&mut self, job: Job, name: FileName, mode: OpenMode) {
+        self.ask(job, |ticket| StoreEffect::Open { ticket, name, mode });
+    }
+
+    pub(super) fn read(&mut self, job: Job, file: FileId, offset: u64, len: usize) {
+        self.ask(job, |ticket| StoreEffect::Read { ticket, file, offset, len });
     }
 
     pub(super) fn write(&mut self, intake: u64, file: FileId, offset: u64, bytes: Bytes) {
@@ -116,28 +120,6 @@ impl Store {
 
     pub(super) fn sync(&mut self, intake: u64, file: FileId) {
         self.ask(Job::Sync { intake }, |ticket| StoreEffect::Sync { ticket, file });
-    }
-
-    pub(super) fn read(&mut self, intake: u64, file: FileId, offset: u64, len: usize) {
-        self.ask(Job::Read { intake }, |ticket| StoreEffect::Read { ticket, file, offset, len });
-    }
-
-    pub(super) fn open_part(&mut self, intake: u64, name: FileName) {
-        let mode = OpenMode::Read;
-        self.ask(Job::Part { intake }, |ticket| StoreEffect::Open { ticket, name, mode });
-    }
-
-    pub(super) fn read_part(&mut self, intake: u64, file: FileId, offset: u64, len: usize) {
-        self.ask(Job::Part { intake }, |ticket| StoreEffect::Read { ticket, file, offset, len });
-    }
-
-    pub(super) fn open_sum(&mut self, tag: Tag, name: FileName) {
-        let mode = OpenMode::Read;
-        self.ask(Job::Sum { tag }, |ticket| StoreEffect::Open { ticket, name, mode });
-    }
-
-    pub(super) fn read_sum(&mut self, tag: Tag, file: FileId, offset: u64, len: usize) {
-        self.ask(Job::Sum { tag }, |ticket| StoreEffect::Read { ticket, file, offset, len });
     }
 
     pub(super) fn close(&mut self, file: FileId) {

@@ -238,15 +238,10 @@ impl Files {
         self.sending.len() + self.joining.len()
     }
 
-    fn ticket(&mut self, of: Use) -> Ticket {
+    fn ask(&mut self, of: Use, effect: impl FnOnce(Ticket) -> StoreEffect) {
         let ticket = Ticket(TICKETS + self.next);
         self.next += 1;
         self.uses.insert(ticket, of);
-        ticket
-    }
-
-    fn ask(&mut self, of: Use, effect: impl FnOnce(Ticket) -> StoreEffect) {
-        let ticket = self.ticket(of);
         self.effects.push_back(effect(ticket).into());
     }
 
@@ -299,7 +294,7 @@ impl Files {
                     self.deleted(now, id);
                     self.lost(id);
                 }
-                Told::Report { report, .. } => self.reported(now, report),
+                Told::Report { report, .. } => self.reported(report),
                 Told::Delivered { .. }
                 | Told::Stored { .. }
                 | Told::Up { .. }

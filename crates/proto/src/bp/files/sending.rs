@@ -1,6 +1,6 @@
 //! Files that are sent.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, OpenMode, Time};
@@ -264,7 +264,7 @@ impl Files {
         self.room(now);
     }
 
-    pub(super) fn reported(&mut self, _now: Time, report: &StatusReport) {
+    pub(super) fn reported(&mut self, report: &StatusReport) {
         let StatusReport { source, creation, .. } = report;
         let bundle = BundleId { source: source.clone(), creation: *creation, offset: None };
         let Some(id) = self.bundles.get(&bundle).copied() else { return };
@@ -314,10 +314,7 @@ impl Files {
         if let Some(working) = working {
             self.remove(working);
         }
-        let bundles: VecDeque<_> = sending.here.into_iter().chain(sending.unreported).collect();
-        for bundle in bundles {
-            self.bundles.remove(&bundle);
-        }
+        self.bundles.retain(|_, of| *of != id);
         self.told.push_back(Indication::Sent {
             file: id,
             name: sending.name,

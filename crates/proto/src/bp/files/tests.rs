@@ -1,5 +1,5 @@
 use engine::{FileName, Rng, Time};
-use wire::bp7::Eid;
+use wire::bp7::{BundleId, CreationTimestamp, Eid};
 
 use super::{Config, Files, SendError};
 use crate::bp::agent::{self, Agent};
@@ -16,6 +16,12 @@ fn what_cannot_be_sent_is_told() {
     let source = FileName::file("source").expect("a plain name");
     let mut send = |name: &str| files.send(Time::ZERO, source.clone(), name, &Eid::ipn(2, 10));
     assert_eq!(send(&"n".repeat(1025)), Err(SendError::Name));
-    assert!(send("copy").is_ok());
+    let id = send("copy").unwrap();
     assert_eq!(send("another"), Err(SendError::Full));
+    // Bundles that have left and are reported are nowhere but here.
+    let creation = CreationTimestamp { time_ms: 1, sequence: 0 };
+    let bundle = BundleId { source: Eid::ipn(1, 10), creation, offset: None };
+    files.bundles.insert(bundle, id);
+    files.end(id, Ok(()));
+    assert_eq!((files.bundles.len(), files.under_way()), (0, 0), "nothing is kept of a file");
 }

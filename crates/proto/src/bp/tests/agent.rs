@@ -56,6 +56,24 @@ fn a_bundle_goes_over_a_relay_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_a_user_cancels_makes_room_for_the_next() {
+    let mut world = World::chain(2, false, 1);
+    world.settle();
+    for len in [1, 2, 3] {
+        send(&mut world, 0, SendRequest::new(endpoint(1), payload(len)));
+    }
+    while world.act(0, 1) {}
+    assert_eq!(world.crossed.len(), 2, "the window is full");
+    let under_way = world.nodes[0].agent.bundles().next().expect("three are held").id;
+    world.nodes[0].agent.cancel(world.now, &under_way).unwrap();
+    world.drain(0);
+    while world.act(0, 1) {}
+    assert_eq!(world.crossed.len(), 3);
+    world.settle();
+    assert_eq!(taken(&world, 1), [payload(2), payload(3)]);
+}
+
+#[test]
 fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
     configs[0].clock = None;
