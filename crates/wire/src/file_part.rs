@@ -91,20 +91,20 @@ impl<'a> FilePart<'a> {
             return Err(DecodeError::invalid(0, "no part of a file begins like this"));
         }
         let offset = reader.offset();
-        let [version] = array(reader.take(1)?);
+        let version = reader.u8()?;
         if version != VERSION {
             return Err(DecodeError { offset, kind: DecodeErrorKind::Version(version) });
         }
-        let crc = u32::from_be_bytes(array(reader.take(4)?));
-        let transfer = u64::from_be_bytes(array(reader.take(8)?));
-        let total = u64::from_be_bytes(array(reader.take(8)?));
+        let crc = reader.u32()?;
+        let transfer = reader.uint(8)?;
+        let total = reader.uint(8)?;
         let at = reader.offset();
-        let offset = u64::from_be_bytes(array(reader.take(8)?));
+        let offset = reader.uint(8)?;
         if offset > total {
             return Err(DecodeError::invalid(at, "the part begins behind the file's end"));
         }
         let at = reader.offset();
-        let len = usize::from(u16::from_be_bytes(array(reader.take(2)?)));
+        let len = usize::from(reader.u16()?);
         if len > NAME_MAX {
             return Err(DecodeError::invalid(at, "the name is too long"));
         }
@@ -119,10 +119,6 @@ impl<'a> FilePart<'a> {
 #[must_use]
 pub fn crc_append(crc: u32, octets: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, octets)
-}
-
-fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.try_into().expect("as many octets were taken")
 }
 
 impl fmt::Display for FilePart<'_> {

@@ -21,14 +21,13 @@ use proto::stack::{self, OverTcp};
 use proto::tcp;
 use serde::{Deserialize, Serialize};
 use wire::bp7::Eid;
+/// The port at which neighbours are awaited (RFC 9174 §3.1).
+pub(crate) use wire::udpcl::PORT;
 
 use crate::engines::{End, Send, no_path};
 use crate::over_tcp::{OverTcpConfig, meet, take_place};
 use crate::protocol::{Kind, Protocol};
 use crate::text::SpecError;
-
-/// The port at which neighbours are awaited (RFC 9174 §3.1).
-pub(crate) const PORT: u16 = 4556;
 
 /// The service of a node to which files come.
 pub const SERVICE: u64 = 10;

@@ -598,19 +598,16 @@ impl Node {
             Body::Report(report) => Body::ReportAck { serial: report.serial },
             Body::Cancel { by, .. } => Body::CancelAck { by },
             Body::Data(data) => {
-                let known = self.closed.get(&segment.session).copied();
+                let known = self.closed.get(&segment.session).map(|closed| closed.left);
                 let end = data.offset + data.data.len() as u64;
                 let again = data.offset == 0 || self.core.stats.stray.is_multiple_of(REFUSE_EVERY);
-                let here = match known.map(|closed| closed.left) {
+                let here = match known {
                     Some(Left::Safe(red)) => Some(red),
                     Some(Left::Elsewhere) => Some(end),
                     Some(Left::Nothing | Left::Refused(..)) | None => None,
                 };
-                match (known.map(|closed| closed.left), data.checkpoint) {
-                    (Some(Left::Safe(_) | Left::Elsewhere), Some(checkpoint))
-                        if here.is_some_and(|red| red > 0) =>
-                    {
-                        let red = here.unwrap_or_default();
+                match (here.filter(|red| *red > 0), known, data.checkpoint) {
+                    (Some(red), _, Some(checkpoint)) => {
                         claims = [Claim { offset: 0, length: red }];
                         Body::Report(ReportSegment {
                             serial: self.core.first_serial(),
@@ -620,17 +617,17 @@ impl Node {
                             claims: Claims::new(&claims),
                         })
                     }
-                    (Some(Left::Refused(reason, short)), checkpoint)
+                    (_, Some(Left::Refused(reason, short)), checkpoint)
                         if again || checkpoint.is_some() =>
                     {
                         congestion = short;
                         Body::Cancel { by: End::Receiver, reason }
                     }
                     // It was refused for want of room, or a part of it is lost.
-                    (None, Some(_)) => {
+                    (None, None, Some(_)) => {
                         Body::Cancel { by: End::Receiver, reason: CancelReason::System }
                     }
-                    (Some(_), _) | (None, None) => return,
+                    (_, Some(_), _) | (_, None, _) => return,
                 }
             }
             Body::ReportAck { .. } | Body::CancelAck { .. } => return,
@@ -797,11 +794,11 @@ impl Engine for Node {
     fn handle_timeout(&mut self, now: Time) {
         self.core.now = now;
         while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
-            if let Alarm::Units(destination) = alarm {
-                self.units_are_due(now, destination);
-                continue;
-            }
             match alarm {
+                Alarm::Units(destination) => {
+                    self.units_are_due(now, destination);
+                    continue;
+                }
                 Alarm::Host => {
                     self.take_held(now);
                     continue;
@@ -820,8 +817,7 @@ impl Engine for Node {
                 | Alarm::Report(_)
                 | Alarm::Cancel
                 | Alarm::Inactivity
-                | Alarm::Gaps
-                | Alarm::Units(_) => {}
+                | Alarm::Gaps => {}
             }
             let Some(session) = self.slots.get_mut(handle) else { continue };
             session.base().disarm(&mut self.core.kernel, alarm);

@@ -148,7 +148,7 @@ impl Passage {
         start < red && self.sent.gaps(0, red).all(|(from, to)| from >= start && to <= end)
     }
 
-    /// Reads back what memory had no room for, and what is sent again; `false` if that needs what
+    /// Reads back what memory had no room for; `false` if that needs what
     /// the reception has not handed to the store.
     pub(crate) fn read_ahead(
         &mut self,

@@ -293,12 +293,17 @@ impl Node {
     /// The session that brought a block ended early: so does the one to the next engine.
     fn arrival_broke(&mut self, seq: Seq, failure: Failure) {
         let Some(flow) = self.forget(seq) else { return };
-        let Some(handle) = flow.outgoing else { return };
         let reason = match failure.by {
             Side::Sender => failure.reason,
             Side::Receiver => CancelReason::System,
         };
-        if let Some(Session::Sender(sender)) = self.slots.get_mut(handle) {
+        self.cancel_onward(flow.outgoing, reason);
+    }
+
+    fn cancel_onward(&mut self, outgoing: Option<Handle>, reason: CancelReason) {
+        if let Some(handle) = outgoing
+            && let Some(Session::Sender(sender)) = self.slots.get_mut(handle)
+        {
             sender.cancel(&mut self.core, reason);
             self.settle(handle);
         }
@@ -313,12 +318,7 @@ impl Node {
             receiver.supersede(&mut self.core);
             self.settle(handle);
         }
-        if let Some(handle) = flow.outgoing
-            && let Some(Session::Sender(sender)) = self.slots.get_mut(handle)
-        {
-            sender.cancel(&mut self.core, CancelReason::System);
-            self.settle(handle);
-        }
+        self.cancel_onward(flow.outgoing, CancelReason::System);
     }
 
     /// A transfer ends here without having reached the next engine.
@@ -329,12 +329,7 @@ impl Node {
             Stop::Expired => (CancelReason::Unreachable, Undeliverable::Expired),
             Stop::NoRoute => (CancelReason::Unreachable, Undeliverable::NoRoute),
         };
-        if let Some(handle) = flow.outgoing
-            && let Some(Session::Sender(sender)) = self.slots.get_mut(handle)
-        {
-            sender.cancel(&mut self.core, reason);
-            self.settle(handle);
-        }
+        self.cancel_onward(flow.outgoing, reason);
         if let Some(handle) = flow.incoming
             && let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle)
         {

@@ -10,21 +10,25 @@ use wire::bpsec::{AesVariant, ShaVariant, TAG_LEN};
 /// Octets of an initialization vector that is made here, and the only length that is read (RFC 9173 §4.3.1 recommends it).
 pub(super) const IV_LEN: usize = 12;
 
+/// What becomes of the HMAC of pieces, one behind the other, by the hash of a variant.
+macro_rules! with_mac {
+    ($variant:expr, $key:expr, $pieces:expr, $mac:ident => $then:expr) => {
+        match $variant {
+            ShaVariant::Sha256 => with_mac!(@ Sha256, $key, $pieces, $mac => $then),
+            ShaVariant::Sha384 => with_mac!(@ Sha384, $key, $pieces, $mac => $then),
+            ShaVariant::Sha512 => with_mac!(@ Sha512, $key, $pieces, $mac => $then),
+        }
+    };
+    (@ $hash:ty, $key:expr, $pieces:expr, $mac:ident => $then:expr) => {{
+        let mut $mac = Hmac::<$hash>::new_from_slice($key).expect("HMAC takes keys of any length");
+        $pieces.iter().for_each(|piece| $mac.update(piece));
+        $then
+    }};
+}
+
 /// The authentication code of pieces, one behind the other. Keys of HMAC may have any length.
 pub(super) fn authenticate(variant: ShaVariant, key: &[u8], pieces: [&[u8]; 2]) -> Vec<u8> {
-    macro_rules! with {
-        ($hash:ty) => {{
-            let mut mac =
-                Hmac::<$hash>::new_from_slice(key).expect("HMAC takes keys of any length");
-            pieces.iter().for_each(|piece| mac.update(piece));
-            mac.finalize().into_bytes().to_vec()
-        }};
-    }
-    match variant {
-        ShaVariant::Sha256 => with!(Sha256),
-        ShaVariant::Sha384 => with!(Sha384),
-        ShaVariant::Sha512 => with!(Sha512),
-    }
+    with_mac!(variant, key, pieces, mac => mac.finalize().into_bytes().to_vec())
 }
 
 /// Whether a code is that of these pieces. How long it takes does not tell where it differs.
@@ -34,19 +38,7 @@ pub(super) fn is_authentic(
     pieces: [&[u8]; 2],
     code: &[u8],
 ) -> bool {
-    macro_rules! with {
-        ($hash:ty) => {{
-            let mut mac =
-                Hmac::<$hash>::new_from_slice(key).expect("HMAC takes keys of any length");
-            pieces.iter().for_each(|piece| mac.update(piece));
-            mac.verify_slice(code).is_ok()
-        }};
-    }
-    match variant {
-        ShaVariant::Sha256 => with!(Sha256),
-        ShaVariant::Sha384 => with!(Sha384),
-        ShaVariant::Sha512 => with!(Sha512),
-    }
+    with_mac!(variant, key, pieces, mac => mac.verify_slice(code).is_ok())
 }
 
 /// Encrypts octets where they are; their tag. `None` if the key has not the length of the variant.

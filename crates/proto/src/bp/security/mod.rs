@@ -17,9 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use engine::Rng;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha512;
-use wire::bp7::{BlockFlags, Eid, PAYLOAD, PAYLOAD_NUMBER, PRIMARY_NUMBER, Reason};
+use wire::bp7::{BlockFlags, Eid, PAYLOAD_NUMBER, PRIMARY_NUMBER, Reason};
 use wire::bpsec::{
     AesGcm, AesVariant, CONFIDENTIALITY, HmacSha2, INTEGRITY, Scope, SecurityBlock, ShaVariant,
 };
@@ -167,10 +165,8 @@ impl Key {
             return Some(BlockKey { octets: self.octets.to_vec(), wrapped: None });
         }
         // What is random in it is the wrapping key: who knows the number does not know the key.
-        let mut mac = Hmac::<Sha512>::new_from_slice(&self.octets).ok()?;
-        mac.update(b"slowlight: the key of a block");
-        mac.update(number);
-        let octets = mac.finalize().into_bytes()[..len].to_vec();
+        let pieces = [b"slowlight: the key of a block", number];
+        let octets = cipher::authenticate(ShaVariant::Sha512, &self.octets, pieces)[..len].to_vec();
         let wrapped = cipher::wrap(&self.octets, &octets)?;
         Some(BlockKey { octets, wrapped: Some(wrapped.into()) })
     }
@@ -213,7 +209,7 @@ impl Policy {
     /// Whether something is to be done about the security of a bundle that comes or goes: only then it is needed in memory.
     #[must_use]
     pub fn concerns(&self, source: &Eid, destination: &Eid) -> bool {
-        self.rules.iter().any(|rule| rule.fits(source, destination))
+        self.rules.iter().any(|rule| rule.is_about(source, destination))
     }
 
     /// Adds what this node is to add (RFC 9172 §5), integrity before confidentiality; whether something was.
@@ -228,8 +224,11 @@ impl Policy {
     ) -> Result<bool, Fault> {
         let mut has_changed = false;
         for kind in [INTEGRITY, CONFIDENTIALITY] {
-            let sources = self.fitting(opened, Role::Source);
-            for rule in sources.filter(|rule| rule.operation.kind() == kind) {
+            let of_kind = |rule: &&Rule| rule.role == Role::Source && rule.operation.kind() == kind;
+            for rule in self.rules.iter().filter(of_kind) {
+                if !rule.concerns(opened) {
+                    continue;
+                }
                 let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
                 for target in rule.targets_in(opened) {
                     // What is encrypted was so by somebody who saw to its integrity, too.
@@ -265,8 +264,7 @@ impl Policy {
             }
         }
         for rule in self.rules.iter().filter(|rule| rule.role != Role::Source) {
-            let (source, destination) = ends(opened);
-            if !rule.fits(&source, &destination) {
+            if !rule.concerns(opened) {
                 continue;
             }
             let kind = rule.operation.kind();
@@ -281,15 +279,6 @@ impl Policy {
         Ok(has_changed)
     }
 
-    fn fitting<'a>(
-        &'a self,
-        opened: &Opened,
-        role: Role,
-    ) -> impl Iterator<Item = &'a Rule> + use<'a> {
-        let (source, destination) = ends(opened);
-        self.rules.iter().filter(move |rule| rule.role == role && rule.fits(&source, &destination))
-    }
-
     /// The rule by which this node checks an operation. A block of integrity that is encrypted goes with what it signs.
     fn rule_for(
         &self,
@@ -298,7 +287,6 @@ impl Policy {
         content: &SecurityBlock,
         target: u64,
     ) -> Option<&Rule> {
-        let (source, destination) = ends(opened);
         let is_integrity = |number: u64| {
             opened
                 .head
@@ -306,19 +294,18 @@ impl Policy {
                 .iter()
                 .any(|block| block.number() == number && block.kind() == INTEGRITY)
         };
-        self.rules.iter().find(|rule| {
+        let mut checks = self.rules.iter().filter(|rule| {
+            rule.role != Role::Source && rule.operation.kind() == kind && rule.concerns(opened)
+        });
+        checks.find(|rule| {
             let here = rule.targets_in(opened);
-            let covers = match kind == CONFIDENTIALITY && is_integrity(target) {
+            match kind == CONFIDENTIALITY && is_integrity(target) {
                 true => {
                     content.targets.len() == 1
                         || content.targets.iter().any(|of| here.contains(&of.target))
                 }
                 false => here.contains(&target),
-            };
-            rule.role != Role::Source
-                && rule.operation.kind() == kind
-                && covers
-                && rule.fits(&source, &destination)
+            }
         })
     }
 
@@ -424,13 +411,14 @@ fn add(
     }
 }
 
-fn ends(opened: &Opened) -> (Eid, Eid) {
-    let primary = opened.head.primary();
-    (primary.source.clone(), primary.destination.clone())
-}
-
 impl Rule {
-    fn fits(&self, source: &Eid, destination: &Eid) -> bool {
+    /// Whether it is about bundles from there to there.
+    fn concerns(&self, opened: &Opened) -> bool {
+        let primary = opened.head.primary();
+        self.is_about(&primary.source, &primary.destination)
+    }
+
+    fn is_about(&self, source: &Eid, destination: &Eid) -> bool {
         self.source.matches(source) && self.destination.matches(destination)
     }
 
@@ -438,7 +426,6 @@ impl Rule {
     fn targets_in(&self, opened: &Opened) -> Vec<u64> {
         let number = |kind: &u64| match *kind {
             0 => Some(PRIMARY_NUMBER),
-            PAYLOAD => Some(PAYLOAD_NUMBER),
             kind => opened.number_of(kind),
         };
         self.targets.iter().filter_map(number).collect()
