@@ -12,7 +12,7 @@ use control::node::{Echo, Hub, Limits, NodeServer, model};
 use engine::FileName;
 use lab::node::{NodeSpec, Store};
 use rt::node::{Node, NodeError};
-use rt::{FileStore, StoreConfig, Waker};
+use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 
 use crate::transfer;
 
@@ -82,7 +82,8 @@ fn open(store: &Store, waker: &Waker) -> Result<FileStore> {
     match (&store.directory, store.memory) {
         (Some(directory), _) => {
             std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-            let config = StoreConfig { bytes_max: UNDER_WAY, ..StoreConfig::new(directory) };
+            let index = RecordsIn::Database;
+            let config = StoreConfig { bytes_max: UNDER_WAY, index, ..StoreConfig::new(directory) };
             Ok(FileStore::open(config, waker)?)
         }
         (None, memory) => Ok(FileStore::in_memory(memory.map_or(0, |size| size.bytes()), waker)),

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -306,10 +307,18 @@ fn a_full_disk_stops_acceptance_and_loses_nothing() {
     let refused = row.bp(2, &["send", "ipn:1.1", &path.to_string_lossy()]);
     let said = text(&refused);
     assert!(!refused.status.success() && said.contains("o space left"), "{said}");
-    // When there is room again, the rest comes.
+    // Somebody takes the last blocks, too.
+    let pid = row.nodes[1].as_ref().unwrap().id();
+    let inside = format!("/proc/{pid}/root{}", store.display());
+    let mut filler = fs::File::create(format!("{inside}/filler")).unwrap();
+    while filler.write_all(&[0; 512]).is_ok() {}
+    // What applications confirm goes all the same, and then the rest comes.
     let inbox = row.folder.path().join("inbox");
     fs::create_dir(&inbox).unwrap();
     let received = row.bp(2, &["recv", "1", inbox.to_str().unwrap(), "--count", "6"]);
     assert!(received.status.success(), "{}", text(&received));
     assert_eq!(fs::read_dir(&inbox).unwrap().count(), 6);
+    wait_for("nothing is left", || row.query(2).unwrap()["counts"]["bundles"] == 0);
+    let left = fs::read_dir(format!("{inside}/.slowlight/spool/bp")).unwrap();
+    assert_eq!(left.count(), 0, "payloads");
 }

@@ -38,6 +38,6 @@ pub use interface::Condition;
 pub use lite::UdpLite;
 pub use peers::Peers;
 pub use socket::{Buffers, ReceiveBuffers, Sent, Socket};
-pub use store::{Access, FileStore, StoreConfig, StoreError, free_octets};
+pub use store::{Access, FileStore, RecordsIn, StoreConfig, StoreError, free_octets};
 pub use tun_driver::{TunDriver, TunEvent, TunStatistics};
 pub use wait::{Ready, Waker, wake_exactly};

@@ -16,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Access;
+use super::database::Database;
 use super::index::Index;
 
 /// Where copies are put together before they replace a file.
@@ -42,13 +43,68 @@ fn seconds(time: io::Result<std::time::SystemTime>) -> Option<u64> {
 pub(super) struct Disk {
     pub(super) files: Dir,
     pub(super) spool: Dir,
-    pub(super) index: Index,
+    pub(super) records: Records,
     pub(super) access: Access,
     /// The name below [`Area::Files`] that holds the spool, and that no listing shows.
     pub(super) hidden: &'static str,
 }
 
 pub(super) type Answer = Result<Completion, EffectError>;
+
+/// Where an engine's records are.
+#[derive(Debug)]
+pub(super) enum Records {
+    Files(Index),
+    Database(Database),
+}
+
+impl Records {
+    /// Carries out changes in their order: those that succeed survive a crash when this returns.
+    pub(super) fn change(&self, requests: &[&IndexRequest]) -> Vec<Result<(), EffectError>> {
+        let index = match self {
+            Self::Database(database) => return database.change(requests),
+            Self::Files(index) => index,
+        };
+        let one = |request: &&IndexRequest| {
+            let done = match request {
+                IndexRequest::Put { key, value } => index.put(key, value),
+                IndexRequest::Remove { key } => index.remove(key),
+                IndexRequest::Load => Ok(()),
+            };
+            done.map_err(|error| reason(&error))
+        };
+        requests.iter().map(one).collect()
+    }
+
+    /// All records, in order of their keys.
+    pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
+        match self {
+            Self::Files(index) => index.load(),
+            Self::Database(database) => database.load(),
+        }
+    }
+
+    /// Forgets all records.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        match self {
+            Self::Files(index) => empty(index.directory()),
+            Self::Database(database) => database.clear(),
+        }
+    }
+}
+
+/// Removes all that is in a directory.
+pub(super) fn empty(directory: &Dir) -> io::Result<()> {
+    for entry in directory.entries()? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            directory.remove_dir_all(entry.file_name())?;
+        } else {
+            entry.remove_file()?;
+        }
+    }
+    sync_directory(directory)
+}
 
 impl Disk {
     /// Opens a file and tells its length.
@@ -133,17 +189,9 @@ impl Disk {
         Ok(Completion::Done)
     }
 
-    /// Carries out an index request.
-    pub(super) fn index(&self, request: &IndexRequest) -> Answer {
-        let done = match request {
-            IndexRequest::Put { key, value } => self.index.put(key, value),
-            IndexRequest::Remove { key } => self.index.remove(key),
-            IndexRequest::Load => {
-                let records = self.index.load().map_err(|error| reason(&error))?;
-                return Ok(Completion::Records(records));
-            }
-        };
-        done.map(|()| Completion::Done).map_err(|error| reason(&error))
+    /// All records of the index.
+    pub(super) fn load(&self) -> Answer {
+        self.records.load().map(Completion::Records).map_err(|error| reason(&error))
     }
 
     fn area(&self, name: &FileName) -> &Dir {

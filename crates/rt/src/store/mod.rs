@@ -1,5 +1,6 @@
 //! Files on disk: carries out storage effects off the packet path.
 
+mod database;
 mod disk;
 mod index;
 mod lock;
@@ -21,7 +22,8 @@ use engine::{Completion, EffectError, FileId, FileName, MemoryStore, StoreEffect
 use thiserror::Error;
 
 use crate::Waker;
-use disk::Disk;
+use database::Database;
+use disk::{Disk, Records};
 use index::Index;
 use lock::Lock;
 use worker::{Answers, Done, Job};
@@ -36,13 +38,27 @@ pub struct StoreConfig {
     pub state: PathBuf,
     /// What the engine may do below the root.
     pub access: Access,
-    /// Threads for reading and writing; one more serves names and records, and one syncs.
+    /// How records are kept.
+    pub index: RecordsIn,
+    /// Threads for reading and writing; one more serves names and records, and some sync.
     pub threads: usize,
     /// Bytes under way to the disk at which the store counts as full.
     pub bytes_max: usize,
     /// Effects under way at which the store counts as full.
     pub effects_max: usize,
 }
+
+/// How an engine's records are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordsIn {
+    /// A file each, for engines that have few.
+    Files,
+    /// A database, where many records that are written together share one sync.
+    Database,
+}
+
+/// Threads that sync files: those that come together share what the file system does for each.
+const SYNCS: usize = 4;
 
 /// What an engine may do with the files below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +169,7 @@ impl StoreConfig {
             state: root.join(FileName::SPOOL_DIRECTORY),
             root,
             access: Access::Full,
+            index: RecordsIn::Files,
             threads: 2,
             bytes_max: 4 << 20,
             effects_max: 8192,
@@ -181,10 +198,17 @@ impl FileStore {
             state.create_dir_all(name)?;
             state.open_dir(name)
         };
+        let index = Index::new(below("index").map_err(state_error)?);
+        let records = match config.index {
+            RecordsIn::Files => Records::Files(index),
+            RecordsIn::Database => {
+                Records::Database(database(&config.state, &index).map_err(state_error)?)
+            }
+        };
         let disk = Arc::new(Disk {
             files,
             spool: below("spool").map_err(state_error)?,
-            index: Index::new(below("index").map_err(state_error)?),
+            records,
             access: config.access.clone(),
             hidden: FileName::SPOOL_DIRECTORY,
         });
@@ -198,8 +222,12 @@ impl FileStore {
             threads.push(spawn(format!("files-{number}"), work).map_err(state_error)?);
             workers.push(jobs);
         }
-        let work = move || worker::sync(&to_sync);
-        threads.push(spawn("sync".to_owned(), work).map_err(state_error)?);
+        drop(syncs);
+        for number in 0..SYNCS {
+            let to_sync = to_sync.clone();
+            let work = move || worker::sync(&to_sync);
+            threads.push(spawn(format!("sync-{number}"), work).map_err(state_error)?);
+        }
         let opened = AtomicU64::new(0);
         let shared = Shared { workers, threads, disk, opened, config, _lock: lock };
         let (bytes_max, effects_max) = (shared.config.bytes_max, shared.config.effects_max);
@@ -250,18 +278,8 @@ impl FileStore {
                 return Ok(());
             }
         };
-        for directory in [disk.index.directory(), &disk.spool] {
-            for entry in directory.entries()? {
-                let entry = entry?;
-                if entry.file_type()?.is_dir() {
-                    directory.remove_dir_all(entry.file_name())?;
-                } else {
-                    entry.remove_file()?;
-                }
-            }
-            disk::sync_directory(directory)?;
-        }
-        Ok(())
+        disk.records.clear()?;
+        disk::empty(&disk.spool)
     }
 
     /// Deletes working files that an earlier process left and no record speaks of: those whose names
@@ -275,7 +293,7 @@ impl FileStore {
             // It was empty when it began.
             Place::Memory(_) => return Ok(0),
         };
-        let records = disk.index.load()?;
+        let records = disk.records.load()?;
         let mut swept = 0;
         for entry in disk.spool.entries()? {
             let entry = entry?;
@@ -360,6 +378,21 @@ impl FileStore {
             StoreEffect::Filestore { .. } | StoreEffect::Index { .. } => 0,
         }
     }
+}
+
+/// The database of a directory. Records that were files move into it.
+fn database(state: &Path, earlier: &Index) -> io::Result<Database> {
+    let database = Database::open(state)?;
+    let records = earlier.load()?.into_iter();
+    let records: Vec<_> =
+        records.map(|(key, value)| engine::IndexRequest::Put { key, value }).collect();
+    if !records.is_empty() {
+        for answer in database.change(&records.iter().collect::<Vec<_>>()) {
+            answer.map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        disk::empty(earlier.directory())?;
+    }
+    Ok(database)
 }
 
 /// A store in memory is sound whoever panicked beside it: each effect is carried out whole.

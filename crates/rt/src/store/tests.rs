@@ -179,10 +179,13 @@ proptest! {
     })]
 
     #[test]
-    fn a_disk_behaves_like_memory(ops in prop::collection::vec(op(), 1..60)) {
+    fn a_disk_behaves_like_memory(
+        ops in prop::collection::vec(op(), 1..60),
+        index in prop::sample::select(vec![RecordsIn::Files, RecordsIn::Database]),
+    ) {
         let place = tempfile::tempdir().unwrap();
         let mut pair = Pair {
-            disk: open_store(StoreConfig::new(place.path())),
+            disk: open_store(StoreConfig { index, ..StoreConfig::new(place.path()) }),
             memory: MemoryStore::new(),
             open: Vec::new(),
         };
@@ -374,4 +377,67 @@ fn files_have_the_time_of_their_last_change() {
         execute(&mut store, StoreEffect::Filestore { ticket: Ticket(2), request }).unwrap().1;
     let Ok(Completion::Listing(entries)) = answer else { panic!("{answer:?}") };
     assert_eq!(entries[0].modified, Some(1_300_000_000));
+}
+
+fn put(key: String, value: &'static [u8]) -> IndexRequest {
+    IndexRequest::Put { key, value: Bytes::from_static(value) }
+}
+
+fn load(store: &mut FileStore) -> Vec<(String, Bytes)> {
+    let request = IndexRequest::Load;
+    match execute(store, StoreEffect::Index { ticket: Ticket(1), request }).unwrap().1 {
+        Ok(Completion::Records(records)) => records,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn many_records_at_once_are_answered_in_their_order() {
+    let place = tempfile::tempdir().unwrap();
+    let index = RecordsIn::Database;
+    let config = || StoreConfig { index, ..StoreConfig::new(place.path()) };
+    let mut store = open_store(config());
+    for number in 0..5000 {
+        let request = put(format!("k{number:04}"), b"value");
+        store.submit(StoreEffect::Index { ticket: Ticket(number), request });
+        if number % 100 == 0 {
+            // What is no record comes between in its turn.
+            let request = FilestoreRequest::DenyFile(FileName::spool("none").unwrap());
+            store.submit(StoreEffect::Filestore { ticket: Ticket(10_000 + number), request });
+        }
+    }
+    let mut answered = Vec::new();
+    let limit = Instant::now() + Duration::from_secs(30);
+    while answered.len() < 5050 {
+        assert!(Instant::now() < limit, "{} are answered", answered.len());
+        match store.poll() {
+            Some((ticket, answer)) => {
+                assert_eq!(answer, Ok(Completion::Done));
+                answered.push(ticket.0);
+            }
+            None => std::thread::yield_now(),
+        }
+    }
+    let expected =
+        (0..5000).flat_map(|n| std::iter::once(n).chain((n % 100 == 0).then_some(10_000 + n)));
+    assert!(answered.into_iter().eq(expected));
+    drop(store);
+    assert_eq!(load(&mut open_store(config())).len(), 5000);
+}
+
+#[test]
+fn records_that_were_files_move_into_the_database() {
+    let place = tempfile::tempdir().unwrap();
+    let mut store = open_store(StoreConfig::new(place.path()));
+    for key in ["a", "b"] {
+        let request = put(key.to_owned(), b"value");
+        execute(&mut store, StoreEffect::Index { ticket: Ticket(1), request }).unwrap().1.unwrap();
+    }
+    drop(store);
+    let index = RecordsIn::Database;
+    let mut store = open_store(StoreConfig { index, ..StoreConfig::new(place.path()) });
+    let records = ["a", "b"].map(|key| (key.to_owned(), Bytes::from_static(b"value")));
+    assert_eq!(load(&mut store), records);
+    let left = std::fs::read_dir(place.path().join(".slowlight/index")).unwrap();
+    assert_eq!(left.count(), 0);
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Completion, EffectError, FileId, FilestoreRequest, OpenMode, StoreEffect, Ticket};
+use engine::{
+    Completion, EffectError, FileId, FilestoreRequest, IndexRequest, OpenMode, StoreEffect, Ticket,
+};
 
 use super::disk::{Answer, Disk, read_at, reason, write_at};
 use crate::Waker;
@@ -37,6 +39,10 @@ pub(super) struct Done {
     pub(super) failed_to_open: Option<FileId>,
 }
 
+/// Changes of records that share one sync, and their octets.
+const CHANGES_MAX: usize = 4096;
+const CHANGED_MAX: usize = 8 << 20;
+
 /// Buffers for reading that are kept for the next time.
 const BUFFERS_KEPT: usize = 16;
 
@@ -60,7 +66,13 @@ impl Answers {
 pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
     let mut told = None;
-    for job in queue {
+    let mut next = None;
+    loop {
+        let Some(job) = next.take().or_else(|| queue.recv().ok()) else { return };
+        if changes(&job).is_some() {
+            next = change(disk, job, queue);
+            continue;
+        }
         let size = job.effect.octets();
         let wanted = wanted(&job.effect);
         if let StoreEffect::Sync { ticket, file } = job.effect
@@ -82,6 +94,48 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
         let failed_to_open = job.opens.filter(|_| answer.is_err());
         job.answers.give(Done { ticket, answer, size, failed_to_open });
     }
+}
+
+/// What a job is to do with a record, but read it.
+fn changes(job: &Job) -> Option<(Ticket, &IndexRequest)> {
+    match &job.effect {
+        StoreEffect::Index { request: IndexRequest::Load, .. } => None,
+        StoreEffect::Index { ticket, request } => Some((*ticket, request)),
+        StoreEffect::Open { .. }
+        | StoreEffect::Read { .. }
+        | StoreEffect::Write { .. }
+        | StoreEffect::Sync { .. }
+        | StoreEffect::Close { .. }
+        | StoreEffect::Filestore { .. } => None,
+    }
+}
+
+/// Changes a record, and all that wait behind it: they share one sync. What comes after them is left for the next turn.
+fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
+    let mut octets = 0;
+    let mut jobs = Vec::new();
+    let mut next = Some(first);
+    while let Some(job) = next.take() {
+        let Some((_, request)) = changes(&job) else {
+            next = Some(job);
+            break;
+        };
+        if let IndexRequest::Put { value, .. } = request {
+            octets += value.len();
+        }
+        jobs.push(job);
+        if jobs.len() < CHANGES_MAX && octets < CHANGED_MAX {
+            next = queue.try_recv().ok();
+        }
+    }
+    let requests: Vec<_> = jobs.iter().filter_map(changes).map(|(_, request)| request).collect();
+    let answers = disk.records.change(&requests);
+    for (job, answer) in jobs.iter().zip(answers) {
+        let (Some(ticket), size) = (job.effect.ticket(), job.effect.octets()) else { continue };
+        let answer = answer.map(|()| Completion::Done);
+        job.answers.give(Done { ticket, answer, size, failed_to_open: None });
+    }
+    next
 }
 
 /// What an effect is to do, of those that fail only where something is wrong with the store. What is
@@ -146,7 +200,8 @@ impl Worker<'_> {
                 return None;
             }
             StoreEffect::Filestore { request, .. } => self.disk.filestore(&request),
-            StoreEffect::Index { request, .. } => self.disk.index(&request),
+            // Changes were taken out before.
+            StoreEffect::Index { .. } => self.disk.load(),
         };
         ticket.map(|ticket| (ticket, answer))
     }

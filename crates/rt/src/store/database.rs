@@ -1,0 +1,274 @@
+//! The engine's records in one database: many changes that come together share one sync.
+//!
+//! Beside it lies a file without content that takes room. Where the disk is full it goes, so that what is over can be
+//! recorded, which is how room comes back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use engine::{EffectError, IndexRequest};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params};
+use rustix::fs::FallocateFlags;
+
+use super::disk::reason;
+use super::free_octets;
+use super::index::checksum;
+
+/// Octets that are kept free for what makes room, at most: the log (4 MiB) must fit, and what it is copied to.
+const RESERVE_MAX: u64 = 8 << 20;
+/// Changes of one sync where the disk is full: the log must stay short.
+const FEW: usize = 64;
+/// How often it is looked whether there is room again.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The records below one directory.
+#[derive(Debug)]
+pub(super) struct Database {
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    connection: Connection,
+    reserve: Reserve,
+}
+
+/// Room that is kept free.
+#[derive(Debug)]
+struct Reserve {
+    path: PathBuf,
+    octets: u64,
+    /// When it was given up, or it was looked last whether it can be had.
+    missing_since: Option<Instant>,
+}
+
+type Change = Result<(), EffectError>;
+
+fn failed(error: &rusqlite::Error) -> EffectError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => EffectError::NoSpace,
+        _ => EffectError::Failed(error.to_string()),
+    }
+}
+
+impl Database {
+    /// Opens the database in a directory, or makes one.
+    pub(super) fn open(directory: &Path) -> io::Result<Self> {
+        let connect = || -> rusqlite::Result<Connection> {
+            let connection = Connection::open(directory.join("records.db"))?;
+            // One process has it, as the lock beside it says; a change is safe when it is answered.
+            connection.execute_batch(
+                "PRAGMA locking_mode = EXCLUSIVE;
+                 PRAGMA journal_mode = WAL;
+                 PRAGMA synchronous = FULL;
+                 PRAGMA temp_store = MEMORY;
+                 CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, value BLOB NOT NULL);",
+            )?;
+            Ok(connection)
+        };
+        let connection = connect().map_err(io::Error::other)?;
+        let octets = (free_octets(directory)? / 16).min(RESERVE_MAX);
+        let path = directory.join("reserve");
+        let mut reserve = Reserve { path, octets, missing_since: None };
+        reserve.take();
+        Ok(Self { inside: Mutex::new(Inside { connection, reserve }) })
+    }
+
+    /// A change that failed was rolled back, so that the database is sound whatever happened.
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out changes: those that succeed survive a crash when this returns.
+    pub(super) fn change(&self, requests: &[&IndexRequest]) -> Vec<Change> {
+        self.inside().change(requests)
+    }
+
+    /// All records, in order of their keys. A damaged one is left out, with a warning.
+    pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
+        let inside = self.inside();
+        let read = || -> rusqlite::Result<Vec<(String, Bytes)>> {
+            let mut all =
+                inside.connection.prepare("SELECT key, value FROM records ORDER BY key")?;
+            let mut rows = all.query([])?;
+            let mut records = Vec::new();
+            while let Some(row) = rows.next()? {
+                let (key, value): (String, Vec<u8>) = (row.get(0)?, row.get(1)?);
+                let value = Bytes::from(value);
+                match value.split_first_chunk::<4>() {
+                    Some((sum, rest)) if *sum == checksum(&key, rest).to_be_bytes() => {
+                        records.push((key, value.slice(4..)));
+                    }
+                    Some(_) | None => tracing::warn!(key, "a damaged record is ignored"),
+                }
+            }
+            Ok(records)
+        };
+        read().map_err(io::Error::other)
+    }
+
+    /// Forgets all records.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        self.inside().connection.execute("DELETE FROM records", []).map_err(io::Error::other)?;
+        Ok(())
+    }
+}
+
+impl Inside {
+    fn change(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
+        self.reserve.look();
+        match self.all(requests) {
+            Ok(()) => requests.iter().map(|_| Ok(())).collect(),
+            Err(error) => match failed(&error) {
+                EffectError::NoSpace => self.what_makes_room(requests),
+                error => {
+                    tracing::warn!("cannot write records: {error}");
+                    requests.iter().map(|_| Err(error.clone())).collect()
+                }
+            },
+        }
+    }
+
+    /// All or none, with one sync.
+    fn all(&mut self, requests: &[&IndexRequest]) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        {
+            let mut put = transaction.prepare_cached(
+                "INSERT INTO records (key, value) VALUES (?1, ?2)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            )?;
+            let mut remove = transaction.prepare_cached("DELETE FROM records WHERE key = ?1")?;
+            for request in requests {
+                match request {
+                    IndexRequest::Put { key, value } => {
+                        let sum = checksum(key, value).to_be_bytes();
+                        put.execute(params![key, [&sum[..], value].concat()])?;
+                    }
+                    IndexRequest::Remove { key } => _ = remove.execute([key])?,
+                    IndexRequest::Load => {}
+                }
+            }
+        }
+        transaction.commit()
+    }
+
+    /// The disk is full. What replaces or removes a record has the room that was kept for it; the others are refused.
+    fn what_makes_room(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
+        self.reserve.give_up();
+        let mut answers = Vec::with_capacity(requests.len());
+        for few in requests.chunks(FEW) {
+            let (mut done, mut makes) = (Vec::new(), Vec::new());
+            for request in few {
+                let makes_room = match request {
+                    IndexRequest::Put { key, .. } => self.has(key),
+                    IndexRequest::Remove { .. } | IndexRequest::Load => true,
+                };
+                makes.push(makes_room);
+                if makes_room {
+                    done.push(*request);
+                }
+            }
+            let done = self.all(&done).map_err(|error| failed(&error));
+            // The log begins anew. Where that fails, it becomes longer.
+            let again = "PRAGMA wal_checkpoint(RESTART)";
+            if let Err(error) = self.connection.query_row(again, [], |_| Ok(())) {
+                tracing::debug!(%error, "the log of records cannot begin anew");
+            }
+            let no_room = || Err(EffectError::NoSpace);
+            answers.extend(
+                makes.into_iter().map(|makes| if makes { done.clone() } else { no_room() }),
+            );
+        }
+        answers
+    }
+
+    fn has(&self, key: &str) -> bool {
+        let found = self
+            .connection
+            .prepare_cached("SELECT 1 FROM records WHERE key = ?1")
+            .and_then(|mut one| one.query_row([key], |_| Ok(())).optional());
+        matches!(found, Ok(Some(())))
+    }
+}
+
+impl Reserve {
+    /// Takes the room, if it can be had.
+    fn take(&mut self) {
+        let taken = || -> io::Result<()> {
+            let file = std::fs::File::create(&self.path)?;
+            if self.octets > 0 {
+                rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, self.octets)?;
+            }
+            Ok(())
+        };
+        let is_taken = taken().inspect_err(|error| {
+            tracing::debug!("no room is kept free: {}", reason(error));
+            // Half of it would be in the way.
+            let _ = std::fs::remove_file(&self.path);
+        });
+        self.missing_since = is_taken.is_err().then(Instant::now);
+    }
+
+    fn give_up(&mut self) {
+        if self.missing_since.is_none() {
+            // Who removed it made the same room.
+            let _ = std::fs::remove_file(&self.path);
+            self.missing_since = Some(Instant::now());
+        }
+    }
+
+    /// Takes the room again, when there is twice as much.
+    fn look(&mut self) {
+        if self.missing_since.is_none_or(|since| since.elapsed() < LOOK) {
+            return;
+        }
+        self.missing_since = Some(Instant::now());
+        let free = self.path.parent().and_then(|directory| free_octets(directory).ok());
+        if free.is_some_and(|free| free > 2 * self.octets) {
+            self.take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str, value: &'static [u8]) -> IndexRequest {
+        IndexRequest::Put { key: key.to_owned(), value: Bytes::from_static(value) }
+    }
+
+    fn record(key: &str, value: &'static [u8]) -> (String, Bytes) {
+        (key.to_owned(), Bytes::from_static(value))
+    }
+
+    #[test]
+    fn changes_of_one_turn_are_carried_out_in_their_order() {
+        let place = tempfile::tempdir().unwrap();
+        let remove = IndexRequest::Remove { key: "a".to_owned() };
+        let requests = [put("b", b"two"), put("a", b"x"), put("b", b""), remove, put("c", b"y")];
+        let database = Database::open(place.path()).unwrap();
+        let answers = database.change(&requests.iter().collect::<Vec<_>>());
+        assert_eq!(answers, [const { Ok(()) }; 5]);
+        let expected = [record("b", b""), record("c", b"y")];
+        assert_eq!(database.load().unwrap(), expected);
+        drop(database);
+        let database = Database::open(place.path()).unwrap();
+        assert_eq!(database.load().unwrap(), expected);
+        database.clear().unwrap();
+        assert_eq!(database.load().unwrap(), []);
+    }
+
+    #[test]
+    fn a_damaged_record_is_left_out() {
+        let place = tempfile::tempdir().unwrap();
+        let database = Database::open(place.path()).unwrap();
+        database.change(&[&put("good", b"value"), &put("damaged", b"value")]);
+        let damage = "UPDATE records SET value = x'0011223344' WHERE key = 'damaged'";
+        database.inside().connection.execute(damage, []).unwrap();
+        assert_eq!(database.load().unwrap(), [record("good", b"value")]);
+    }
+}
