@@ -287,6 +287,11 @@ impl Screen {
         });
     }
 
+    /// Does something that writes to the terminal, above the bars.
+    pub(crate) fn beside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bars.suspend(write)
+    }
+
     /// A bar for a file of `len` bytes, or of a length that is not known.
     pub(crate) fn bar(&self, name: &str, len: Option<u64>) -> ProgressBar {
         let bar = match len {

@@ -1,6 +1,9 @@
 //! `slowlight bp`: what applications do with a node that runs.
 
 mod ask;
+mod cut;
+mod join;
+mod kept;
 mod recv;
 mod send;
 
@@ -20,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Send files, each as the payload of a bundle
+    /// Send files, each as the payload of a bundle, or of several if it is long
     Send(send::SendArgs),
     /// Receive what comes for an endpoint, and write it into files
     Recv(recv::RecvArgs),

@@ -6,58 +6,88 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use control::ClientError;
 use control::node::NodeClient;
-use lab::quantity::Span;
+use lab::quantity::{Size, Span};
 
-use super::{Place, print};
+use super::{Place, cut, print};
+use crate::transfer::Screen;
+
+/// Octets of the shortest part: its header is no more than a third of it.
+const PART_MIN: u64 = 4096;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SendArgs {
     /// The endpoint for which it is, as ipn:2.1
-    to: String,
+    pub(super) to: String,
 
-    /// Files, each the payload of one bundle; - is the standard input
+    /// Files; - is the standard input, as the payload of one bundle
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
     /// The endpoint from which it comes: whole, or its service; the node itself if it is not said
     #[arg(long, value_name = "ENDPOINT")]
-    from: Option<String>,
+    pub(super) from: Option<String>,
 
     /// How long it is of use
     #[arg(long, value_name = "TIME", default_value = "1 d")]
-    lifetime: Span,
+    pub(super) lifetime: Span,
+
+    /// A longer file goes in several bundles with so much each, which `slowlight bp recv` puts together
+    #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
+    pub(super) part: Size,
 
     /// bulk, normal or expedited, in this node's own queues
     #[arg(long, default_value = "normal")]
     priority: String,
+
+    /// Where to remember what the node has of files in parts, so that the same command goes on
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) state: Option<PathBuf>,
 
     /// Say nothing but errors
     #[arg(long, short)]
     quiet: bool,
 
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
+    if args.part.bytes() < PART_MIN {
+        return Err(crate::Usage(format!("--part: a part has {PART_MIN} B at least")).into());
+    }
     let mut client = args.place.connect()?;
+    let screen = Screen::new(args.quiet);
     for file in &args.files {
-        let id = if file == Path::new("-") {
-            args.send(&mut client, io::stdin())?
+        let said = if file == Path::new("-") {
+            args.hand_in(&mut client, io::stdin())?
         } else {
-            let opened = File::open(file).with_context(|| file.display().to_string())?;
-            args.send(&mut client, opened)?
+            let in_file = || file.display().to_string();
+            let opened = File::open(file).with_context(in_file)?;
+            let found = opened.metadata().with_context(in_file)?;
+            if found.is_file() && found.len() > args.part.bytes() {
+                let parts =
+                    cut::send(args, &mut client, file, opened, &screen).with_context(in_file)?;
+                format!("{}: {} octets in {parts} bundles", file.display(), found.len())
+            } else {
+                args.hand_in(&mut client, opened)?
+            }
         };
         if !args.quiet {
-            print(&id)?;
+            screen.beside(|| print(&said))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl SendArgs {
-    fn send(&self, client: &mut NodeClient, payload: impl Read + Send + 'static) -> Result<String> {
+    /// Hands a bundle in; returns what it is called.
+    pub(super) fn hand_in(
+        &self,
+        client: &mut NodeClient,
+        payload: impl Read + Send + 'static,
+    ) -> Result<String, ClientError> {
         let lifetime = self.lifetime.duration().as_millis().to_string();
         let mut asked = vec![
             ("to", self.to.as_str()),

@@ -105,7 +105,7 @@ pub(crate) fn state_home() -> Result<PathBuf> {
 }
 
 /// FNV-1a, 64 bits: a short name, not a secret. Different transfers of one name would start anew.
-fn hash(bytes: &[u8]) -> u64 {
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -2,168 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod files;
+mod row;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-
-/// Three nodes in a row, of which each connects to the next.
-struct Row {
-    folder: tempfile::TempDir,
-    nodes: Vec<Option<Child>>,
-}
-
-impl Row {
-    fn new(count: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        // Ports that are free now; the listeners are closed when all are known.
-        let listeners: Vec<_> =
-            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> =
-            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        for n in 1..=count {
-            let place = folder.path().join(n.to_string());
-            fs::create_dir(&place).unwrap();
-            let mut text = format!(
-                "id = \"ipn:{n}.0\"\nsocket = {:?}\ndrain = \"2 s\"\nstore.directory = {:?}\n\
-                 [[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:{}\"]\n\
-                 reconnect = [\"20 ms\", \"200 ms\"]\n",
-                place.join("node.sock"),
-                place.join("store"),
-                ports[n - 1],
-            );
-            if n > 1 {
-                text += &format!("[[neighbour]]\nnode = \"ipn:{}.0\"\n", n - 1);
-            }
-            if n < count {
-                text += &format!(
-                    "[[neighbour]]\nnode = \"ipn:{}.0\"\naddress = \"127.0.0.1:{}\"\n",
-                    n + 1,
-                    ports[n]
-                );
-            }
-            for to in 1..=count {
-                let via = if to < n { n - 1 } else { n + 1 };
-                if to.abs_diff(n) > 1 {
-                    text += &format!("[[route]]\nto = \"ipn:{to}.0\"\nvia = \"ipn:{via}.0\"\n");
-                }
-            }
-            fs::write(place.join("node.toml"), text).unwrap();
-        }
-        drop(listeners);
-        let nodes = (0..count).map(|_| None).collect();
-        let mut row = Self { folder, nodes };
-        for n in 1..=count {
-            row.start(n);
-        }
-        row
-    }
-
-    fn place(&self, n: usize) -> PathBuf {
-        self.folder.path().join(n.to_string())
-    }
-
-    fn start(&mut self, n: usize) {
-        let place = self.place(n);
-        let log = fs::File::options().create(true).append(true).open(place.join("log")).unwrap();
-        let child = Command::new(SLOWLIGHT)
-            .arg("node")
-            .arg(place.join("node.toml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.nodes[n - 1] = Some(child);
-        self.wait_until_ready(n);
-    }
-
-    fn wait_until_ready(&mut self, n: usize) {
-        let limit = Instant::now() + Duration::from_secs(30);
-        loop {
-            if self.query(n).is_some_and(|node| node["is_ready"] == true) {
-                return;
-            }
-            let ended = self.nodes[n - 1].as_mut().unwrap().try_wait().unwrap();
-            let log = fs::read_to_string(self.place(n).join("log")).unwrap();
-            assert!(ended.is_none() && Instant::now() < limit, "node {n}: {ended:?} {log}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn bp(&self, n: usize, asked: &[&str]) -> Output {
-        let mut command = Command::new(SLOWLIGHT);
-        command.arg("bp").args(asked).arg("--node").arg(self.place(n).join("node.sock"));
-        command.env("XDG_STATE_HOME", self.place(n)).output().unwrap()
-    }
-
-    fn query(&self, n: usize) -> Option<Value> {
-        let output = self.bp(n, &["query", "--json"]);
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
-    }
-
-    fn kill(&mut self, n: usize) {
-        let mut child = self.nodes[n - 1].take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    fn receiver(&self, n: usize, into: &Path) -> Child {
-        fs::create_dir_all(into).unwrap();
-        Command::new(SLOWLIGHT)
-            .args(["bp", "recv", "1"])
-            .arg(into)
-            .arg("--node")
-            .arg(self.place(n).join("node.sock"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    }
-}
-
-impl Drop for Row {
-    fn drop(&mut self) {
-        for child in self.nodes.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn text(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
-}
-
-fn octets(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[0]
-    };
-    (0..len).map(|_| next()).collect()
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < limit, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+use self::row::{Row, SLOWLIGHT, octets, text, wait_for};
 
 #[test]
 fn files_cross_a_relay_and_nodes_end_in_order() {
