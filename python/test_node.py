@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
 from slowlight.node import Node, NodeError
@@ -19,6 +20,14 @@ def program() -> Path:
     """The binary: a debug one is what `make test` has built."""
     named = os.environ.get("SLOWLIGHT")
     return Path(named) if named else TARGET / "debug" / "slowlight"
+
+
+def wait_for(what: str, is_so: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 20
+    while not is_so():
+        if time.monotonic() > limit:
+            raise TimeoutError(f"waited 20 s for {what}")
+        time.sleep(0.02)
 
 
 @unittest.skipUnless(program().exists(), "slowlight is not built")
@@ -35,15 +44,13 @@ class NodeTest(unittest.TestCase):
         self.process = subprocess.Popen([program(), "node", config, "--quiet"])
         self.addCleanup(self.stop)
         self.node = Node(f"{place}/node.sock")
-        limit = time.monotonic() + 20
-        while True:
-            try:
-                if self.node.status()["is_ready"]:
-                    break
-            except OSError:
-                if time.monotonic() > limit:
-                    raise
-            time.sleep(0.02)
+        wait_for("the node to be ready", self.is_ready)
+
+    def is_ready(self) -> bool:
+        try:
+            return bool(self.node.status()["is_ready"])
+        except OSError:
+            return False
 
     def stop(self) -> None:
         self.process.terminate()
@@ -61,10 +68,11 @@ class NodeTest(unittest.TestCase):
                 for bundle in found:
                     self.node.confirm(bundle)
             bundles.close()  # type: ignore[attr-defined]
-            # The node sees that it has gone.
-            while self.node.status()["endpoints"]:
-                time.sleep(0.01)
+            wait_for("the node to see that it has gone", self.has_no_user)
         self.assertEqual(self.node.bundles(), [])
+
+    def has_no_user(self) -> bool:
+        return not self.node.status()["endpoints"]
 
     def test_what_is_refused_says_why(self) -> None:
         with self.assertRaises(NodeError) as refused:

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
-use control::node::{Echo, Hub, Limits, NodeServer, model};
+use control::node::{Hub, Limits, NodeServer, Shared, model};
 use engine::FileName;
 use lab::node::{NodeSpec, Store};
 use rt::node::{Node, NodeError};
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let store = open(&spec.store, &waker)?;
     // Before the node: a socket that another node has is told at once.
     let server = NodeServer::bind(&spec.socket)?;
-    let hub = Arc::new(Hub::new(spec.echo_endpoint()?.map(Echo)));
+    let hub = Arc::new(Hub::new(spec.echo_endpoint()?));
     let hears = Arc::clone(&hub);
     let agent_limits = config.agent.limits;
     let node = Node::start(config, store, waker, move |now, agent, indication| {
@@ -71,8 +71,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let directory = spec.store.directory.as_ref();
     let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));
+    let (name, handle) = (spec.node()?, node.handle());
+    let shared = Shared { node: name, handle, hub, spool, limits, layers };
     let ends = || stop.load(Ordering::Relaxed) || node.has_failed();
-    server.run((node.handle(), hub), (limits, spool), layers, ends);
+    server.run(shared, ends);
     let has_failed = node.has_failed();
     node.stop(if has_failed { Duration::ZERO } else { spec.drain.duration() });
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

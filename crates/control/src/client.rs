@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http_body_util::{BodyExt as _, Limited};
-use hyper::client::conn::http1;
-use hyper::{Method, Request, Response, header};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
 
 use crate::model::Problem;
 
 /// Octets of an answer.
-const ANSWER_MAX: usize = 64 << 20;
+pub(crate) const ANSWER_MAX: usize = 64 << 20;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -41,7 +42,7 @@ pub enum ClientError {
         error: io::Error,
     },
     /// It answered with what is no answer.
-    #[error("the world's answer: {0}")]
+    #[error("its answer: {0}")]
     Answer(String),
 }
 
@@ -108,11 +109,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, ClientError> {
-        let stream = UnixStream::connect(&self.socket).await;
-        let stream = stream.map_err(|error| self.unreachable(error))?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| wrong(&error))?;
-        let connection = tokio::spawn(connection);
+        let (mut sender, connection) = connect(&self.socket).await?;
         let request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
         let request = match body {
             Some(body) => request
@@ -131,8 +128,27 @@ impl Client {
     }
 }
 
-fn wrong(error: &impl ToString) -> ClientError {
+pub(crate) fn wrong(error: &impl ToString) -> ClientError {
     ClientError::Answer(error.to_string())
+}
+
+/// A connection, and the task that serves it.
+pub(crate) async fn connect(
+    socket: &Path,
+) -> Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>), ClientError> {
+    let unreachable = |error| ClientError::Unreachable { socket: socket.to_owned(), error };
+    let stream = UnixStream::connect(socket).await.map_err(unreachable)?;
+    let (sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| wrong(&error))?;
+    Ok((sender, tokio::spawn(connection)))
+}
+
+/// What an answer says that is a refusal.
+pub(crate) fn refused(status: StatusCode, bytes: &[u8]) -> ClientError {
+    let told: Result<Problem, _> = serde_json::from_slice(bytes);
+    let error =
+        told.map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), |told| told.error);
+    ClientError::Refused { status: status.as_u16(), error }
 }
 
 async fn read(response: Response<hyper::body::Incoming>) -> Result<Value, ClientError> {
@@ -145,10 +161,7 @@ async fn read(response: Response<hyper::body::Incoming>) -> Result<Value, Client
         }
         return serde_json::from_slice(&bytes).map_err(|error| wrong(&error));
     }
-    let told: Result<Problem, _> = serde_json::from_slice(&bytes);
-    let error =
-        told.map_or_else(|_| String::from_utf8_lossy(&bytes).into_owned(), |told| told.error);
-    Err(ClientError::Refused { status: status.as_u16(), error })
+    Err(refused(status, &bytes))
 }
 
 /// A text as one part of a path.

@@ -11,7 +11,8 @@ pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
         Family::Ltp => describe_ltp(datagram),
         Family::Saratoga => describe_saratoga(datagram),
         Family::Norm => describe_norm(datagram),
-        Family::OverTcp | Family::Bundles => over_tcp::describe(datagram),
+        Family::OverTcp => over_tcp::describe(datagram),
+        Family::Bundles => describe_bundles(datagram),
     };
     let mut known = families.iter().map(one);
     let first = known.next().unwrap_or_else(|| ("unknown".to_owned(), None));
@@ -24,6 +25,23 @@ pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
 
 /// How the description of something unreadable begins.
 const UNKNOWN: &str = "not ";
+
+/// Bundles go over TCP or in datagrams.
+fn describe_bundles(datagram: &[u8]) -> (String, Option<u64>) {
+    use wire::udpcl::Datagram;
+
+    let over_tcp = over_tcp::describe(datagram);
+    match Datagram::decode(datagram) {
+        Ok(udp) if over_tcp.0.starts_with(UNKNOWN) => match udp {
+            Datagram::Keepalive => ("keep-alive".to_owned(), None),
+            Datagram::Bundle(_) => ("bundle".to_owned(), None),
+            Datagram::Fragment(fragment) => {
+                (format!("part of bundle {}", fragment.bundle), Some(fragment.offset.into()))
+            }
+        },
+        Ok(_) | Err(_) => over_tcp,
+    }
+}
 
 fn describe_ltp(datagram: &[u8]) -> (String, Option<u64>) {
     use wire::ltp::{Body, Segment};
@@ -109,5 +127,26 @@ fn describe_cfdp(datagram: &[u8]) -> (String, Option<u64>) {
             Body::Unknown { .. } => ("unknown directive".to_owned(), None),
         },
         Err(error) => (format!("not CFDP: {error}"), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundles_are_known_in_datagrams_and_over_tcp() {
+        let fragment = wire::udpcl::Fragment { bundle: 3, length: 40, offset: 7, data: b"x" };
+        let fragment = [&fragment.header()[..], b"x"].concat();
+        for (datagram, what) in [
+            (&[0x9f, 0x88][..], ("bundle", None)),
+            (&[0x06, 0][..], ("bundle", None)),
+            (&[0; 4][..], ("keep-alive", None)),
+            (&fragment[..], ("part of bundle 3", Some(7))),
+        ] {
+            let (kind, number) = describe(&[Family::Bundles], datagram);
+            assert_eq!((kind.as_str(), number), what);
+        }
+        assert!(describe(&[Family::Bundles], &[0x45, 0]).0.starts_with(UNKNOWN));
     }
 }

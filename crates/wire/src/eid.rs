@@ -118,6 +118,33 @@ impl Eid {
         }
     }
 
+    /// The endpoint of a name at this node; a text with a `:` is an endpoint already.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn endpoint(&self, text: &str) -> Result<Self, ParseEidError> {
+        if text.contains(':') {
+            return text.parse();
+        }
+        let node = self.node().to_string();
+        match self {
+            Self::Ipn { .. } => format!("{}{text}", node.trim_end_matches('0')).parse(),
+            Self::Dtn(_) | Self::None | Self::Uri(_) | Self::Unknown { .. } => {
+                format!("{node}{text}").parse()
+            }
+        }
+    }
+
+    /// What an endpoint is called at its node.
+    #[must_use]
+    pub fn service(&self) -> Option<String> {
+        match self {
+            Self::Ipn { service, .. } => Some(service.to_string()),
+            Self::Dtn(part) => demux(part).map(str::to_owned),
+            Self::None | Self::Uri(_) | Self::Unknown { .. } => None,
+        }
+    }
+
     /// Reads one.
     pub(crate) fn read(reader: &mut Reader<'_>, max: usize) -> Result<Self, DecodeError> {
         let mut array = Array::begin(reader)?;
@@ -413,6 +440,23 @@ mod tests {
         assert!(!eid("dtn://a/~b").is_singleton() && eid("dtn://a/b").is_singleton());
         assert!(!Eid::None.is_singleton() && eid("ipn:1.1").is_singleton());
         assert!(eid("ipn:!.1").is_local() && !eid("ipn:1.1").is_local());
+        for (node, name, whole) in [
+            ("ipn:7.0", "9", "ipn:7.9"),
+            ("ipn:10.0", "0", "ipn:10.0"),
+            ("ipn:5.0.0", "9", "ipn:5.0.9"),
+            ("ipn:977000.100.0", "10", "ipn:977000.100.10"),
+            ("ipn:!.0", "4", "ipn:!.4"),
+            ("dtn://a/", "b/c", "dtn://a/b/c"),
+            ("ipn:7.0", "dtn://b/d", "dtn://b/d"),
+        ] {
+            let endpoint = eid(node).endpoint(name).unwrap();
+            assert_eq!(endpoint.to_string(), whole);
+            if !name.contains(':') {
+                assert_eq!(endpoint.service().as_deref(), Some(name));
+            }
+        }
+        assert!(eid("ipn:7.0").endpoint("x").is_err() && eid("ipn:7.0").endpoint("1.2.3").is_err());
+        assert_eq!(Eid::None.service(), None);
     }
 
     proptest! {

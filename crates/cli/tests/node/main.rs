@@ -5,7 +5,7 @@
 mod files;
 mod row;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -58,21 +58,21 @@ fn files_cross_a_relay_and_nodes_end_in_order() {
     }
 }
 
-/// Every bundle that a node has acknowledged arrives once, whichever nodes are killed when.
+/// Every bundle that a node has acknowledged arrives whole, whichever nodes are killed when.
 #[test]
-fn what_is_acknowledged_arrives_once_whatever_is_killed() {
+fn what_is_acknowledged_arrives_whole_whatever_is_killed() {
     let kills: u64 = match std::env::var("SLOWLIGHT_NODE_KILLS") {
         Ok(text) => text.parse().expect("SLOWLIGHT_NODE_KILLS is a number"),
         Err(_) => 6,
     };
+    let content = |round: u64| octets(100 + (round as usize * 7919) % 300_000, round + 1);
     let mut row = Row::new(3);
     let inbox = row.folder.path().join("inbox");
     let mut receiver = row.receiver(3, &inbox);
-    let mut acknowledged = BTreeSet::new();
+    let mut acknowledged = BTreeMap::new();
     for round in 0..kills {
-        let content = octets(100 + (round as usize * 7919) % 300_000, round + 1);
         let path = row.folder.path().join("payload");
-        fs::write(&path, content).unwrap();
+        fs::write(&path, content(round)).unwrap();
         // Several bundles, and a node that dies while they are on their way.
         let victim = 1 + (round % 3) as usize;
         let delay = Duration::from_millis(round.wrapping_mul(37) % 60);
@@ -89,7 +89,8 @@ fn what_is_acknowledged_arrives_once_whatever_is_killed() {
         std::thread::sleep(delay);
         row.kill(victim);
         let sent = sender.wait_with_output().unwrap();
-        acknowledged.extend(String::from_utf8(sent.stdout).unwrap().lines().map(str::to_owned));
+        let told = String::from_utf8(sent.stdout).unwrap();
+        acknowledged.extend(told.lines().map(|id| (id.to_owned(), round)));
         row.start(victim);
         if victim == 3 {
             receiver.wait().unwrap();
@@ -105,7 +106,7 @@ fn what_is_acknowledged_arrives_once_whatever_is_killed() {
         let entries = fs::read_dir(&inbox).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
-    let expected: BTreeSet<String> = acknowledged.iter().map(|id| name(id)).collect();
+    let expected: BTreeSet<String> = acknowledged.keys().map(|id| name(id)).collect();
     assert!(!expected.is_empty(), "some bundles are acknowledged");
     wait_for("all that was acknowledged arrives", || expected.is_subset(&arrived()));
     wait_for("nothing is left on the way", || {
@@ -113,6 +114,9 @@ fn what_is_acknowledged_arrives_once_whatever_is_killed() {
     });
     receiver.kill().unwrap();
     receiver.wait().unwrap();
+    for (id, round) in &acknowledged {
+        assert!(fs::read(inbox.join(name(id))).unwrap() == content(*round), "{id} is damaged");
+    }
     // A payload is handed over again where its confirmation was lost; to the store it is one bundle.
     for n in 1..=3 {
         let left = row.place(n).join("store/.slowlight/spool/bp");

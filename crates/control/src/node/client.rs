@@ -1,6 +1,6 @@
 //! A node's interface from the other side.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use axum::body::Body;
@@ -8,21 +8,17 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request, Response, header};
-use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use super::model::{Delivery, Sent};
-use crate::client::{ClientError, segment};
+use crate::client::{ANSWER_MAX, ClientError, connect, refused, segment, wrong};
 use crate::model::Problem;
 
 /// Octets of a body that are read at one time.
 const PIECE: usize = 256 << 10;
-/// Octets of an answer that is no stream.
-const ANSWER_MAX: usize = 64 << 20;
 
 /// Asks one node, over one connection.
 pub struct NodeClient {
@@ -35,10 +31,6 @@ impl std::fmt::Debug for NodeClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NodeClient").field("socket", &self.socket).finish_non_exhaustive()
     }
-}
-
-fn wrong(error: &impl ToString) -> ClientError {
-    ClientError::Answer(error.to_string())
 }
 
 /// A path with what is asked for behind it.
@@ -67,16 +59,8 @@ impl NodeClient {
         if self.sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
             return Ok(());
         }
-        let socket = self.socket.clone();
-        let connected = self.runtime.block_on(async {
-            let stream = UnixStream::connect(&socket).await;
-            let stream = stream.map_err(|error| ClientError::Unreachable { socket, error })?;
-            let (sender, connection) =
-                http1::handshake(TokioIo::new(stream)).await.map_err(|error| wrong(&error))?;
-            tokio::spawn(connection);
-            Ok(sender)
-        });
-        self.sender = Some(connected?);
+        let (sender, _) = self.runtime.block_on(connect(&self.socket))?;
+        self.sender = Some(sender);
         Ok(())
     }
 
@@ -100,12 +84,8 @@ impl NodeClient {
         if response.status().is_success() {
             return Ok(response);
         }
-        let status = response.status().as_u16();
-        let bytes = self.whole(response)?;
-        let told: Result<Problem, _> = serde_json::from_slice(&bytes);
-        let error =
-            told.map_or_else(|_| String::from_utf8_lossy(&bytes).into_owned(), |told| told.error);
-        Err(ClientError::Refused { status, error })
+        let status = response.status();
+        Err(refused(status, &self.whole(response)?))
     }
 
     fn whole(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
@@ -154,14 +134,11 @@ impl NodeClient {
         payload: impl Read + Send + 'static,
     ) -> Result<Sent, ClientError> {
         let pieces = stream::unfold(payload, |mut payload| async move {
-            let mut piece = vec![0; PIECE];
+            let mut piece = Vec::with_capacity(PIECE);
             // Nothing else is to be done meanwhile.
-            match read(&mut payload, &mut piece) {
+            match payload.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
                 Ok(0) => None,
-                Ok(len) => {
-                    piece.truncate(len);
-                    Some((Ok(Bytes::from(piece)), payload))
-                }
+                Ok(_) => Some((Ok(Bytes::from(piece)), payload)),
                 Err(error) => Some((Err(error), payload)),
             }
         });
@@ -260,15 +237,6 @@ impl Coming {
             if !self.more(runtime)? {
                 return Ok(None);
             }
-        }
-    }
-}
-
-fn read(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match from.read(into) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
         }
     }
 }

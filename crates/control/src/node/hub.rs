@@ -1,6 +1,6 @@
 //! Hands what an agent says to whoever waits for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -12,10 +12,6 @@ use tokio::sync::oneshot;
 use wire::bp7::{BundleId, Eid, StatusReport};
 
 use crate::state::locked;
-
-/// The endpoint that sends back what comes to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Echo(pub Eid);
 
 /// A bundle for an application.
 #[derive(Debug)]
@@ -37,13 +33,12 @@ struct Waiting {
     stored: BTreeMap<BundleId, oneshot::Sender<()>>,
     /// Who wants to know what others say of a bundle.
     reports: BTreeMap<BundleId, UnboundedSender<Told>>,
-    neighbours: BTreeMap<Eid, usize>,
     trouble: Option<String>,
 }
 
 /// Hands what an agent says to whoever waits for it.
 pub struct Hub {
-    echo: Option<Echo>,
+    echo: Option<Eid>,
     waiting: Mutex<Waiting>,
 }
 
@@ -54,15 +49,15 @@ impl std::fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// One for an agent, whose endpoint for echoes it has.
+    /// One for an agent; what comes to the endpoint `echo` it sends back.
     #[must_use]
-    pub fn new(echo: Option<Echo>) -> Self {
+    pub fn new(echo: Option<Eid>) -> Self {
         Self { echo, waiting: Mutex::default() }
     }
 
     /// Takes the echo's endpoint for itself: once, when the agent begins.
     pub fn begin(&self, agent: &mut Agent) {
-        if let Some(Echo(endpoint)) = &self.echo
+        if let Some(endpoint) = &self.echo
             && let Err(error) = agent.register(endpoint)
         {
             tracing::warn!(%endpoint, %error, "there is no echo");
@@ -73,7 +68,7 @@ impl Hub {
     pub fn hear(&self, now: Time, agent: &mut Agent, indication: Indication) {
         match indication {
             Indication::Delivered { delivery, endpoint, id, payload } => {
-                if self.echo.as_ref().is_some_and(|Echo(echo)| *echo == endpoint) {
+                if self.echo.as_ref() == Some(&endpoint) {
                     self.send_back(now, agent, delivery, &id, payload);
                     return;
                 }
@@ -97,20 +92,8 @@ impl Hub {
                     let _ = follower.send((from, report));
                 }
             }
-            Indication::Up { node } => {
-                if let Some(node) = node {
-                    *locked(&self.waiting).neighbours.entry(node).or_default() += 1;
-                }
-            }
             Indication::Down { node, why } => {
                 tracing::info!(?node, why, "a neighbour cannot be reached");
-                let mut waiting = locked(&self.waiting);
-                if let Some(node) = node
-                    && let Some(links) = waiting.neighbours.get_mut(&node)
-                {
-                    *links = links.saturating_sub(1);
-                    waiting.neighbours.retain(|_, links| *links > 0);
-                }
             }
             Indication::LimitReached(limit) => {
                 self.trouble(format!(
@@ -122,8 +105,12 @@ impl Hub {
             }
             Indication::Deleted { id, reason } => {
                 tracing::info!(%id, %reason, "a bundle was deleted");
+                // Who waits for it to be safe hears that it will not be.
+                locked(&self.waiting).stored.remove(&id);
             }
-            Indication::Forwarded { .. } | Indication::CustodyTaken { .. } => {}
+            Indication::Up { .. }
+            | Indication::Forwarded { .. }
+            | Indication::CustodyTaken { .. } => {}
         }
     }
 
@@ -141,9 +128,9 @@ impl Hub {
         id: &BundleId,
         payload: Content,
     ) {
-        let Some(Echo(endpoint)) = &self.echo else { return };
+        let Some(endpoint) = &self.echo else { return };
         // Two echoes would never end.
-        let is_echo = service(&id.source).is_some_and(|of| service(endpoint) == Some(of));
+        let is_echo = id.source.service().is_some_and(|of| endpoint.service() == Some(of));
         if let Content::Octets(octets) = payload
             && !id.source.is_none()
             && !is_echo
@@ -170,31 +157,17 @@ impl Hub {
         locked(&self.waiting).stored.insert(id, stored);
     }
 
-    pub(crate) fn forget(&self, id: &BundleId) {
-        let mut waiting = locked(&self.waiting);
-        waiting.stored.remove(id);
-        waiting.reports.remove(id);
+    pub(crate) fn unfollow(&self, id: &BundleId) {
+        locked(&self.waiting).reports.remove(id);
     }
 
     pub(crate) fn follow(&self, id: BundleId, follower: UnboundedSender<Told>) {
         locked(&self.waiting).reports.insert(id, follower);
     }
 
-    /// Neighbours that can be reached, endpoints with users, and what was wrong last.
-    pub(crate) fn state(&self) -> (BTreeSet<Eid>, Vec<Eid>, Option<String>) {
+    /// Endpoints with users, and what was wrong last.
+    pub(crate) fn state(&self) -> (Vec<Eid>, Option<String>) {
         let waiting = locked(&self.waiting);
-        let neighbours = waiting.neighbours.keys().cloned().collect();
-        (neighbours, waiting.users.keys().cloned().collect(), waiting.trouble.clone())
-    }
-}
-
-/// What an endpoint of a node is called there.
-fn service(eid: &Eid) -> Option<String> {
-    let text = eid.to_string();
-    let node = eid.node().to_string();
-    match eid {
-        Eid::Ipn { service, .. } => Some(service.to_string()),
-        Eid::Dtn(_) => text.strip_prefix(&node).map(str::to_owned),
-        Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => None,
+        (waiting.users.keys().cloned().collect(), waiting.trouble.clone())
     }
 }

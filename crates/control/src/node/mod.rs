@@ -20,20 +20,28 @@ use std::time::Duration;
 
 use rt::node::Handle;
 use tokio::net::UnixListener;
+use wire::bp7::Eid;
 
 pub use self::client::{Coming, NodeClient};
-pub use self::hub::{Echo, Hub};
+pub use self::hub::Hub;
 
 use crate::server::{ServeError, accept, bind_unix};
 
-/// What handlers share.
-pub(crate) struct Shared {
-    pub(crate) handle: Handle,
-    pub(crate) hub: Arc<Hub>,
-    /// Of the working files, if there are any.
-    pub(crate) spool: Option<PathBuf>,
-    pub(crate) limits: Limits,
-    pub(crate) layers: Vec<model::Layer>,
+/// The node whose interface it is.
+#[derive(Debug)]
+pub struct Shared {
+    /// Its name.
+    pub node: Eid,
+    /// Asks its agent.
+    pub handle: Handle,
+    /// What its agent tells all that it says.
+    pub hub: Arc<Hub>,
+    /// The folder of the working files, if there are any.
+    pub spool: Option<PathBuf>,
+    /// What applications may ask for.
+    pub limits: Limits,
+    /// Its layers.
+    pub layers: Vec<model::Layer>,
 }
 
 /// What an application may ask for.
@@ -80,17 +88,10 @@ impl NodeServer {
     }
 
     /// Answers until `end` is over, which is asked ten times a second.
-    pub fn run(
-        self,
-        (handle, hub): (Handle, Arc<Hub>),
-        (limits, spool): (Limits, Option<PathBuf>),
-        layers: Vec<model::Layer>,
-        end: impl Fn() -> bool,
-    ) {
-        let shared = Arc::new(Shared { handle, hub, spool, limits, layers });
+    pub fn run(self, shared: Shared, end: impl Fn() -> bool) {
         let Self { runtime, listener, path } = self;
         runtime.block_on(async {
-            tokio::spawn(accept(listener, routes::router(Arc::clone(&shared))));
+            tokio::spawn(accept(listener, routes::router(Arc::new(shared))));
             while !end() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

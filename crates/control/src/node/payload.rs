@@ -25,7 +25,7 @@ pub(super) enum Fault {
     #[error(
         "the payload cannot be kept: {0}; make room on the disk, or wait until bundles have gone"
     )]
-    Store(io::Error),
+    Store(#[from] io::Error),
 }
 
 /// Where long payloads go.
@@ -71,14 +71,8 @@ async fn write(
     mut stream: axum::body::BodyDataStream,
     most: u64,
 ) -> Result<u64, Fault> {
-    let blocking = |work: Result<io::Result<()>, tokio::task::JoinError>| match work {
-        Ok(done) => done.map_err(Fault::Store),
-        Err(error) => Err(Fault::Store(io::Error::other(error))),
-    };
     let made = path.to_owned();
-    let file = tokio::task::spawn_blocking(move || File::create(made)).await;
-    let file = file.map_err(|error| Fault::Store(io::Error::other(error)))?;
-    let file = Arc::new(file.map_err(Fault::Store)?);
+    let file = Arc::new(blocking(move || File::create(made)).await?);
     let mut len = 0;
     let mut next = Some(first);
     while let Some(piece) = next {
@@ -87,7 +81,7 @@ async fn write(
             return Err(Fault::TooLong(most));
         }
         let to = Arc::clone(&file);
-        blocking(tokio::task::spawn_blocking(move || (&*to).write_all(&piece)).await)?;
+        blocking(move || (&*to).write_all(&piece)).await?;
         next = stream.next().await.transpose().map_err(Fault::Cut)?;
     }
     // The agent takes a file that is given to it as safe.
@@ -96,8 +90,15 @@ async fn write(
         file.sync_all()?;
         folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     };
-    blocking(tokio::task::spawn_blocking(synced).await)?;
+    blocking(synced).await?;
     Ok(len)
+}
+
+/// Has a thread do what may take its time.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// The octets of a payload, in pieces.
@@ -138,8 +139,7 @@ impl Pieces {
                     from.read_exact_at(&mut octets, offset)?;
                     Ok(Bytes::from(octets))
                 };
-                let read = tokio::task::spawn_blocking(read).await;
-                Some(read.unwrap_or_else(|error| Err(io::Error::other(error))))
+                Some(blocking(read).await)
             }
         }
     }

@@ -35,8 +35,6 @@ use crate::state::{Refusal, seconds};
 
 /// Bundles that are listed at most.
 const LISTED: usize = 10_000;
-/// How often it is looked whether a bundle is being taken still.
-const LOOK: Duration = Duration::from_millis(500);
 /// How long a bundle without a word about it lives: a day.
 const LIFETIME_MS: u64 = 86_400_000;
 /// Octets of a ping.
@@ -85,14 +83,7 @@ fn eid(key: &str, text: &str) -> Answer<Eid> {
 
 /// An endpoint: whole, or a service of this node.
 fn endpoint(node: &Eid, text: &str) -> Answer<Eid> {
-    if text.contains(':') {
-        return eid("endpoint", text);
-    }
-    let whole = match node {
-        Eid::Ipn { .. } => format!("{}.{text}", node.to_string().trim_end_matches(".0")),
-        Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => format!("{node}{text}"),
-    };
-    eid("endpoint", &whole)
+    node.endpoint(text).map_err(|error| Refusal::wrong(format!("endpoint: {error}")))
 }
 
 fn refused(error: RequestError) -> Refusal {
@@ -124,25 +115,22 @@ impl Shared {
             .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the node is being stopped"))
     }
 
-    async fn id(&self) -> Answer<Eid> {
-        self.ask(|_, agent| agent.config().node.clone()).await
-    }
-
     async fn report(&self) -> Answer<Node> {
         let asked = self.ask(|now, agent| {
             let (config, is_ready) = (agent.config(), agent.is_ready());
-            (now, config.node.to_string(), config.persistent, is_ready, agent.statistics())
+            let neighbours = agent.nodes_up().iter().map(Eid::to_string).collect();
+            (now, config.persistent, is_ready, neighbours, agent.statistics())
         });
-        let (now, id, is_persistent, is_ready, counts) = asked.await?;
-        let (neighbours, endpoints, trouble) = self.hub.state();
+        let (now, is_persistent, is_ready, neighbours, counts) = asked.await?;
+        let (endpoints, trouble) = self.hub.state();
         Ok(Node {
-            id,
+            id: self.node.to_string(),
             pid: std::process::id(),
             seconds: seconds(now),
             is_ready,
             is_persistent,
             layers: self.layers.clone(),
-            neighbours: neighbours.iter().map(Eid::to_string).collect(),
+            neighbours,
             endpoints: endpoints.iter().map(Eid::to_string).collect(),
             counts: Counts {
                 sourced: counts.sourced,
@@ -177,24 +165,10 @@ impl Shared {
             sent
         });
         let id = asked.await?.map_err(refused)?;
-        let mut is_stored = is_stored;
-        loop {
-            match tokio::time::timeout(LOOK, &mut is_stored).await {
-                Ok(Ok(())) => return Ok(id),
-                // The node ends.
-                Ok(Err(_)) => break,
-                Err(_) => {
-                    let asked = id.clone();
-                    if !self.ask(move |_, agent| agent.has(&asked)).await?
-                        && is_stored.try_recv().is_err()
-                    {
-                        break;
-                    }
-                }
-            }
+        if is_stored.await.is_ok() {
+            return Ok(id);
         }
-        self.hub.forget(&id);
-        let (_, _, trouble) = self.hub.state();
+        let (_, trouble) = self.hub.state();
         let why = trouble.unwrap_or_else(|| "the node did not keep it".to_owned());
         Err(Refusal::new(
             StatusCode::INSUFFICIENT_STORAGE,
@@ -235,11 +209,7 @@ async fn bundles(State(shared): Running) -> Answer<Json<Vec<Bundle>>> {
 async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<Response> {
     let asked = query(asked)?;
     let to = eid("to", &asked.to)?;
-    let from = asked.from.as_deref();
-    let from = match from {
-        Some(text) => Some(endpoint(&shared.id().await?, text)?),
-        None => None,
-    };
+    let from = asked.from.as_deref().map(|text| endpoint(&shared.node, text)).transpose()?;
     let priority = match asked.priority.as_deref() {
         Some("bulk") => Priority::Bulk,
         None | Some("normal") => Priority::Normal,
@@ -270,7 +240,6 @@ async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<
         Fault::Cut(_) => Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()),
         Fault::Store(_) => Refusal::new(StatusCode::INSUFFICIENT_STORAGE, fault.to_string()),
     })?;
-    let owns_file = matches!(payload, Content::File { .. });
     let file = match &payload {
         Content::File { name, .. } => shared.spool.as_ref().map(|spool| spool.join(name.path())),
         Content::Octets(_) => None,
@@ -282,7 +251,7 @@ async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<
         priority,
         version,
         payload,
-        owns_file,
+        owns_file: file.is_some(),
         ..SendRequest::new(to, Bytes::new())
     };
     match shared.send(request).await {
@@ -353,7 +322,7 @@ struct HandingOver {
 /// Bundles for an endpoint as they come: each a line of JSON, then its payload. Who goes leaves what was not confirmed to whoever comes next.
 async fn deliveries(State(shared): Running, asked: Asked<Take>) -> Answer<Response> {
     let Take { endpoint: text, confirm } = query(asked)?;
-    let endpoint = endpoint(&shared.id().await?, &text)?;
+    let endpoint = endpoint(&shared.node, &text)?;
     let from = register(&shared, endpoint).await?;
     let over = HandingOver { from, pieces: None, confirm };
     let body = Body::from_stream(handed_over(over));
@@ -423,7 +392,7 @@ async fn ping(State(shared): Running, asked: Asked<PingRequest>) -> Answer<Respo
     if asked.octets > PING_MAX {
         return Err(Refusal::wrong(format!("octets: a ping has {PING_MAX} at most")));
     }
-    let from = register(&shared, own_service(&shared.id().await?)?).await?;
+    let from = register(&shared, own_service(&shared.node)?).await?;
     let lines = stream::unfold((from, asked, to, 0), |(mut from, asked, to, number)| async move {
         if number >= asked.count {
             return None;
@@ -521,7 +490,7 @@ struct Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        self.shared.hub.forget(&self.id);
+        self.shared.hub.unfollow(&self.id);
     }
 }
 

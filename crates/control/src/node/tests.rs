@@ -47,7 +47,7 @@ impl Place {
         } else {
             FileStore::in_memory(100_000_000, &waker)
         };
-        let hub = Arc::new(Hub::new(spec.echo_endpoint().unwrap().map(Echo)));
+        let hub = Arc::new(Hub::new(spec.echo_endpoint().unwrap()));
         let hears = Arc::clone(&hub);
         let limits = Limits { inline: config.agent.limits.inline, payload: 50_000_000 };
         let node = Node::start(config, store, waker, move |now, agent, indication| {
@@ -58,11 +58,13 @@ impl Place {
         node.handle().ask(move |_, agent| begins.begin(agent));
         let server = NodeServer::bind(&self.socket()).unwrap();
         let spool = on_disk.then(|| folder.join("store/.slowlight/spool"));
+        let (name, handle) = (spec.node().unwrap(), node.handle());
+        let shared = Shared { node: name, handle, hub, spool, limits, layers: Vec::new() };
         let ends = Arc::new(AtomicBool::new(false));
         self.ends = Arc::clone(&ends);
         self.thread = Some(std::thread::spawn(move || {
             let end = || ends.load(Ordering::Relaxed);
-            server.run((node.handle(), hub), (limits, spool), Vec::new(), end);
+            server.run(shared, end);
             node.stop(Duration::from_secs(1));
         }));
         let mut client = self.client();

@@ -410,18 +410,7 @@ impl NodeSpec {
     /// # Errors
     /// It is none.
     pub fn endpoint(&self, service: &str) -> Result<Eid, SpecError> {
-        let text = if service.contains(':') {
-            service.to_owned()
-        } else {
-            match self.node()? {
-                Eid::Ipn { .. } => format!("{}.{service}", self.id.trim_end_matches(".0")),
-                Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => {
-                    format!("{}{service}", self.id)
-                }
-            }
-        };
-        text.parse()
-            .map_err(|error: wire::eid::ParseEidError| SpecError::invalid(error.to_string()))
+        self.node()?.endpoint(service).map_err(|error| SpecError::invalid(error.to_string()))
     }
 
     /// Neighbours that have an address, with the number of their layer.
@@ -592,8 +581,11 @@ impl OverStreams {
     fn check(&self) -> Result<(), SpecError> {
         let invalid = |message: String| Err(SpecError::invalid(message));
         let name = &self.name;
-        if self.keepalive.duration().as_secs() > u64::from(u16::MAX) {
-            return invalid(format!("layer {name}: keepalive is longer than 65535 s"));
+        let keepalive = self.keepalive.duration();
+        if keepalive.subsec_nanos() != 0 || keepalive.as_secs() > u64::from(u16::MAX) {
+            return invalid(format!(
+                "layer {name}: keepalive is whole seconds up to 65535; 0 is none"
+            ));
         }
         if !(1..=1 << 30).contains(&self.segment.bytes()) {
             return invalid(format!("layer {name}: segment is not between 1 B and 1 GiB"));

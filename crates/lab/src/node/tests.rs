@@ -109,7 +109,8 @@ fn mistakes_are_told() {
         ("via = \"ipn:1.0\"", "via = \"ipn:9.0\"", "ipn:9.0 is no neighbour"),
         ("segment = \"1 MiB\"", "window = 0", "window is 0"),
         ("drain = \"3 s\"", "epidemic = true", "`epidemic` asks neither"),
-        ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "longer than 65535 s"),
+        ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "whole seconds up to 65535"),
+        ("keepalive = \"15 s\"", "keepalive = \"900 ms\"", "whole seconds up to 65535"),
     ] {
         let text = WHOLE.replacen(from, to, 1);
         assert_ne!(text, WHOLE, "{from}");

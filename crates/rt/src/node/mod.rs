@@ -86,7 +86,6 @@ type Request = Box<dyn FnOnce(Time, &mut Agent) + Send>;
 /// What the agent's thread is told.
 enum Order {
     Ask(Request),
-    Tell(usize, Command),
     Close(BTreeSet<LinkRef>, Sender<()>),
     Stop,
 }
@@ -96,7 +95,6 @@ enum Order {
 pub struct Handle {
     orders: Sender<Order>,
     waker: Waker,
-    clock: Clock,
 }
 
 impl fmt::Debug for Handle {
@@ -108,18 +106,7 @@ impl fmt::Debug for Handle {
 impl Handle {
     /// Has the agent's thread do something with the agent. Of a node that has ended nothing is done.
     pub fn ask(&self, request: impl FnOnce(Time, &mut Agent) + Send + 'static) {
-        self.order(Order::Ask(turns::boxed(request)));
-    }
-
-    /// Tells a layer something, as the agent would.
-    pub fn tell(&self, layer: usize, command: Command) {
-        self.order(Order::Tell(layer, command));
-    }
-
-    /// The time as the agent knows it.
-    #[must_use]
-    pub fn now(&self) -> Time {
-        self.clock.now()
+        self.order(Order::Ask(Box::new(request)));
     }
 
     fn order(&self, order: Order) {
@@ -176,7 +163,7 @@ impl Node {
         let clock = Clock::start();
         let Channels { ports, commands } = channels(config.layers.len())?;
         let agent = Agent::new(config.agent, Rng::new(config.seed, "agent"));
-        let handle = Handle { orders, waker: waker.clone(), clock };
+        let handle = Handle { orders, waker: waker.clone() };
         let mut layers: Vec<Running> = Vec::new();
         for (number, (layer, commands)) in config.layers.into_iter().zip(commands).enumerate() {
             let own = ports[number].waker.clone();
@@ -186,7 +173,6 @@ impl Node {
                 commands,
                 events: events.clone(),
                 agent: waker.clone(),
-                looked: false,
                 now: Time::ZERO,
             };
             let started =
@@ -208,7 +194,6 @@ impl Node {
             layers.push(running);
         }
         drop(events);
-        let (up, closing) = (BTreeSet::new(), None);
         let turns = Turns {
             agent,
             clock,
@@ -218,8 +203,7 @@ impl Node {
             events: told,
             ports,
             on,
-            up,
-            closing,
+            closing: None,
         };
         let thread = std::thread::Builder::new().name("agent".to_owned());
         let agent = thread.spawn(move || turns.run())?;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use engine::{Effect, EffectError, Engine as _, Input, Time};
 use proto::bp::agent::{Agent, Indication, LinkRef};
-use proto::bp::layer::{Command, Event};
+use proto::bp::layer::Command;
 
+use super::Order;
 use super::wired::Events;
-use super::{Order, Request};
 use crate::{Clock, FileStore, Waker};
 
 /// Batches of a channel that are taken in one turn, before what came of them is handed on.
@@ -33,8 +33,6 @@ pub(super) struct Turns<F> {
     pub(super) events: Receiver<Events>,
     pub(super) ports: Vec<Port>,
     pub(super) on: F,
-    /// Links that can be reached.
-    pub(super) up: BTreeSet<LinkRef>,
     /// No link is opened any more; who waits for the last to end.
     pub(super) closing: Option<Sender<()>>,
 }
@@ -87,24 +85,12 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
         for (layer, events) in self.events.try_iter().take(TURN) {
             some = true;
             for event in events {
-                match &event {
-                    Event::Up { link, .. } => _ = self.up.insert(LinkRef { layer, link: *link }),
-                    Event::Down { link, .. } => _ = self.up.remove(&LinkRef { layer, link: *link }),
-                    Event::Begins { .. }
-                    | Event::Piece { .. }
-                    | Event::Whole { .. }
-                    | Event::Broken { .. }
-                    | Event::Sent { .. }
-                    | Event::PeerFault { .. } => {}
-                }
                 self.agent.handle_event(now, layer, event);
             }
         }
-        if self.up.is_empty()
-            && let Some(closed) = self.closing.take()
-        {
+        if self.closing.is_some() && self.agent.links_up().next().is_none() {
             // Who asked may wait no longer.
-            let _ = closed.send(());
+            let _ = self.closing.take().map(|closed| closed.send(()));
         }
         some
     }
@@ -121,9 +107,8 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             some = true;
             match order {
                 Order::Ask(request) => request(now, &mut self.agent),
-                Order::Tell(layer, command) => self.tell(layer, command),
                 Order::Close(links, closed) => {
-                    let all: BTreeSet<LinkRef> = self.up.iter().copied().chain(links).collect();
+                    let all: BTreeSet<LinkRef> = self.agent.links_up().chain(links).collect();
                     for LinkRef { layer, link } in all {
                         self.tell(layer, Command::Close { link });
                     }
@@ -168,9 +153,4 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             std::thread::sleep(timeout.min(Duration::from_millis(10)));
         }
     }
-}
-
-/// A request of the agent.
-pub(super) fn boxed(request: impl FnOnce(Time, &mut Agent) + Send + 'static) -> Request {
-    Box::new(request)
 }

@@ -19,15 +19,12 @@ pub(super) struct Wired {
     pub(super) events: Sender<Events>,
     /// Wakes the agent.
     pub(super) agent: Waker,
-    /// Commands were looked for since the last turn.
-    pub(super) looked: bool,
     pub(super) now: Time,
 }
 
 impl Wired {
     fn obey(&mut self, now: Time) {
         self.now = now;
-        self.looked = true;
         while let Ok(commands) = self.commands.try_recv() {
             for command in commands {
                 self.layer.command(now, command);
@@ -74,11 +71,8 @@ impl Engine for Wired {
 
     /// All that there is goes to the agent at once; the driver hears nothing.
     fn poll_indication(&mut self) -> Option<Infallible> {
-        if !std::mem::take(&mut self.looked) {
-            // The driver holds a batch that is not due, and does not ask for another.
-            self.obey(self.now);
-            self.looked = false;
-        }
+        // A driver that holds a batch which is not due does not ask for another.
+        self.obey(self.now);
         let mut events = Vec::new();
         while let Some(event) = self.layer.poll_indication() {
             events.push(event);

@@ -115,11 +115,6 @@ impl Agent {
         self.is_copying().then_some(node)
     }
 
-    fn nodes_up(&self) -> BTreeSet<Eid> {
-        let up = self.links.values().filter(|link| link.up.is_some());
-        up.filter_map(|link| link.node.clone()).collect()
-    }
-
     fn wait(&mut self, number: u64) {
         if let Some(held) = self.bundles.get_mut(&number) {
             held.waits = true;

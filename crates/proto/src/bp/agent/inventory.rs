@@ -75,15 +75,6 @@ impl Agent {
         })
     }
 
-    /// Whether a bundle that was handed in is being taken still, or held. One that is neither, and of which nothing was
-    /// said, the store did not take.
-    #[must_use]
-    pub fn has(&self, id: &BundleId) -> bool {
-        let comes =
-            |intake: &super::Intake| intake.head().is_some_and(|head| head.key().id() == *id);
-        self.number_of(id).is_some() || self.intakes.values().any(comes)
-    }
-
     /// Deletes a bundle that a user wants no longer.
     ///
     /// # Errors
