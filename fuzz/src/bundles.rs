@@ -158,7 +158,7 @@ pub fn udpcl(data: &[u8]) {
         Datagram::Fragment(fragment) => {
             let Fragment { length, offset, data: part, .. } = fragment;
             assert!(u64::from(offset) + part.len() as u64 <= u64::from(length));
-            assert_eq!([&fragment.header(), part].concat(), data);
+            assert_eq!([&fragment.header()[..], part].concat(), data);
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod contacts;
 pub mod files;
 pub mod layer;
+pub mod ltpcl;
 pub mod node;
 pub mod routes;
 pub mod security;

@@ -10,7 +10,7 @@ use wire::ltpt::{Congestion, Transport};
 use super::auth::{Authentication, Sealed};
 use super::config::{Config, Remote};
 use super::cookies::Cookies;
-use super::indication::{Indication, Limit, Stats};
+use super::indication::{Block, Indication, Limit, Stats};
 use crate::kernel::{self, Base, User, bounds};
 use crate::ltpt::flow::{Outcome, Seq};
 use crate::path::Burst;
@@ -81,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) ranges: usize,
     /// Octets of units that are gathered, sent or received.
     pub(crate) units: usize,
+    /// Blocks for the user, who takes them as they are; `None` if blocks are files with names.
+    pub(crate) blocks: Option<VecDeque<Block>>,
     /// What became of hops of transfers of LTP-T, until the transfers are told.
     pub(crate) outcomes: VecDeque<Outcome>,
     /// The time of the input or timer that is being handled.
@@ -96,6 +98,7 @@ impl Core {
             rng,
             ranges: 0,
             units: 0,
+            blocks: None,
             outcomes: VecDeque::new(),
             now: Time::ZERO,
             config,

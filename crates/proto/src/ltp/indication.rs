@@ -1,6 +1,7 @@
 //! What an engine tells its user (RFC 5326 §7).
 
 use bytes::Bytes;
+use engine::FileName;
 use thiserror::Error;
 use wire::ltp::{CancelReason, End, SessionId};
 
@@ -43,6 +44,27 @@ pub enum Indication {
         /// How.
         error: PeerError,
     },
+}
+
+/// A block that is whole, for a user who takes it as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The session that brought it. It is answered by [`Node::accept_block`](super::Node::accept_block) or
+    /// [`Node::cancel`](super::Node::cancel).
+    pub id: SessionId,
+    /// The client service it is for.
+    pub service: u64,
+    /// Its octets.
+    pub content: BlockContent,
+}
+
+/// Where the octets of a block are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockContent {
+    /// In memory, up to [`Limits::units`](super::Limits).
+    Octets(Bytes),
+    /// In a working file of this length, which is synced.
+    File(FileName, u64),
 }
 
 /// How a session ended.

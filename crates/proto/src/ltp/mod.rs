@@ -25,6 +25,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, IndexRequest, Input, PathEvent, PathId, Rng,
     Ticket, Time, Transmit, TxBuf,
@@ -36,7 +37,8 @@ use wire::ltp::{
 pub use self::auth::{Authentication, Ciphersuite, Key};
 pub use self::config::{Aggregation, Config, FILE_SERVICE, Format, Limits, Remote, Timer};
 pub use self::indication::{
-    Failure, Finished, Indication, Limit, PeerError, Report, RequestError, SegmentCounts, Stats,
+    Block, BlockContent, Failure, Finished, Indication, Limit, PeerError, Report, RequestError,
+    SegmentCounts, Stats,
 };
 pub use self::profile::profile;
 pub use self::sender::{Red, SendRequest};
@@ -171,6 +173,56 @@ impl Node {
             gathered: BTreeMap::new(),
             held: VecDeque::new(),
         }
+    }
+
+    /// An engine whose blocks are its user's: what is sent is nothing but the block, what arrives is handed over by
+    /// [`Node::poll_block`] and gets no name. [`Config::format`] is of no account.
+    #[must_use]
+    pub fn of_blocks(config: Config, rng: Rng) -> Self {
+        let format = Format::Raw { name: "block".to_owned() };
+        let mut node = Self::new(Config { format, ..config }, rng);
+        node.core.blocks = Some(VecDeque::new());
+        node
+    }
+
+    /// The next block that came whole. The sender is told that all of it is here when it is accepted.
+    pub fn poll_block(&mut self) -> Option<Block> {
+        self.core.blocks.as_mut()?.pop_front()
+    }
+
+    /// The user has a block: its sender may know. A working file is the user's from here on.
+    ///
+    /// # Errors
+    /// There is no such session.
+    pub fn accept_block(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
+        let handle = *self.by_id.get(&id).ok_or(RequestError::NoSession(id))?;
+        if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
+            receiver.accepted(&mut self.core, now);
+        }
+        self.settle(handle);
+        Ok(())
+    }
+
+    /// Sends octets as a block.
+    ///
+    /// # Errors
+    /// The request cannot be carried out; nothing was begun.
+    pub fn send_octets(
+        &mut self,
+        now: Time,
+        destination: u64,
+        service: u64,
+        block: Bytes,
+        red: Red,
+    ) -> Result<SessionId, RequestError> {
+        self.check_destination(destination)?;
+        if self.by_id.len() >= self.core.config.limits.sessions {
+            return Err(RequestError::TooManySessions);
+        }
+        let (base, peer) = self.new_session(now, destination);
+        let to = (destination, service);
+        let sender = Sender::of_octets(base, peer, to, block, red, &mut self.core);
+        Ok(self.begin(sender))
     }
 
     /// The engine's settings.

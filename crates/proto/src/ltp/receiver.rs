@@ -3,6 +3,7 @@
 //! A report is a promise: the sender forgets what it claims. So the report that claims all of the
 //! red part is sent only when that is safe, which for a file means that it has its name.
 
+mod blocks;
 mod relaying;
 mod units;
 
@@ -58,7 +59,9 @@ pub(crate) struct Receiver {
     green: u64,
     /// Behind the highest red octet that came.
     red_front: u64,
-    /// A block of units, which is no file.
+    /// The client service it is for.
+    service: u64,
+    /// A block in memory: one of units, or as long as it is short one that is handed over.
     units: Option<Vec<u8>>,
     /// The transfer of LTP-T of which this session is a hop.
     flow: Option<Seq>,
@@ -114,9 +117,12 @@ impl Receiver {
         service: u64,
     ) -> Self {
         let is_units = service == AGGREGATION_SERVICE && core.config.aggregation.is_some();
-        let mut receiver = Self::with(base, peer, core, is_units);
+        let service = if is_units { AGGREGATION_SERVICE } else { core.config.service };
+        let mut receiver = Self::with(base, peer, core, service);
         let handle = receiver.base.seat.handle;
-        if !is_units {
+        if is_units || core.blocks.is_some() {
+            receiver.units = Some(Vec::new());
+        } else {
             let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
             receiver.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
         }
@@ -134,7 +140,7 @@ impl Receiver {
         self
     }
 
-    fn with(base: Base<Alarm>, peer: Peer, core: &mut Core, is_units: bool) -> Self {
+    fn with(base: Base<Alarm>, peer: Peer, core: &mut Core, service: u64) -> Self {
         let spool = Spool::new(marks::spool_name(peer.session));
         let serial = core.first_serial();
         Self {
@@ -146,7 +152,8 @@ impl Receiver {
             end: None,
             green: u64::MAX,
             red_front: 0,
-            units: is_units.then(Vec::new),
+            service,
+            units: None,
             flow: None,
             relay: None,
             spool,
@@ -215,12 +222,7 @@ impl Receiver {
         // A sender that repeats what is here to ask has missed a report: it needs to hear all.
         let is_here = self.ranges.gaps(start, end).next().is_none();
         if self.phase == Phase::Receiving {
-            let service = match (&self.relay, &self.units) {
-                (Some(relay), _) => relay.service,
-                (None, Some(_)) => AGGREGATION_SERVICE,
-                (None, None) => core.config.service,
-            };
-            if data.service != service {
+            if data.service != self.service {
                 self.cancel(core, CancelReason::Unreachable);
                 return;
             }
@@ -313,6 +315,9 @@ impl Receiver {
         if gaps.is_empty() {
             core.stats.duplicate_data += 1;
             return true;
+        }
+        if self.units.is_some() && self.is_beyond_memory(core, end) {
+            self.spill(core);
         }
         if self.units.is_some() {
             return self.accept_units(core, start, end, data);
@@ -774,6 +779,7 @@ impl Receiver {
                 self.phase = Phase::Installing;
                 self.write_down(core);
             }
+            Phase::Syncing if self.syncs == 0 && core.blocks.is_some() => self.hand_over_file(core),
             Phase::Syncing if self.syncs == 0 => {
                 let name = self.file.as_ref().map_or("", |file| &file.name);
                 let Ok(to) = FileName::file(name) else {

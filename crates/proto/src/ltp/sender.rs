@@ -220,6 +220,23 @@ impl Sender {
         sender
     }
 
+    /// Begins to send octets to a client service of an engine.
+    pub(crate) fn of_octets(
+        base: Base<Alarm>,
+        peer: Peer,
+        (destination, service): (u64, u64),
+        block: Bytes,
+        red: Red,
+        core: &mut Core,
+    ) -> Self {
+        let mut sender = Self::new(base, peer, destination, core);
+        (sender.service, sender.described, sender.color) = (service, false, red);
+        let len = block.len() as u64;
+        let source = Source::in_memory(block, ChecksumType::Crc32c);
+        sender.begin(core, source.expect("CRC-32C is a known type"), len);
+        sender
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }

@@ -1,8 +1,10 @@
 mod agent;
 mod chance;
+mod conformance;
 mod contacts;
 mod custody;
 mod fragments;
+mod layers;
 mod nodes;
 pub(crate) mod pair;
 mod routes;

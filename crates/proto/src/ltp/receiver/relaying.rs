@@ -22,7 +22,7 @@ impl Receiver {
         now: Time,
         (flow, relay): (Seq, Relay),
     ) -> Self {
-        let mut receiver = Self::with(base, peer, core, false);
+        let mut receiver = Self::with(base, peer, core, relay.service);
         receiver.spool = Spool::new(record::file(receiver.peer.session));
         (receiver.flow, receiver.relay) = (Some(flow), Some(relay));
         let (handle, mode, nothing) =

@@ -48,6 +48,10 @@ impl Receiver {
             }
             return;
         }
+        if core.blocks.is_some() {
+            self.hand_over_memory(core);
+            return;
+        }
         let block = Bytes::copy_from_slice(block);
         let Ok(units) = Unit::decode_all(&block) else {
             self.refuse(core, PeerError::NotUnits);

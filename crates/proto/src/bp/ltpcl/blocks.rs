@@ -1,0 +1,236 @@
+//! Bundles as files of the LTP engine: a head, a payload where it lies, and a tail. Their effects go through here.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket};
+
+use super::super::layer::{Content, Outgoing};
+
+/// Files and tickets of this layer have numbers from here on; those of the store and of the engine stay below.
+const OURS: u64 = 1 << 63;
+
+type Answer = Result<Completion, EffectError>;
+
+/// A bundle that the engine reads like a file.
+#[derive(Debug)]
+struct Composed {
+    bundle: Outgoing,
+    /// The payload's file, once it is open.
+    file: Option<FileId>,
+}
+
+/// What the store was asked for on account of such a file.
+#[derive(Debug)]
+enum Use {
+    Open {
+        number: u64,
+        theirs: Ticket,
+    },
+    Read {
+        theirs: Ticket,
+        before: Bytes,
+        after: Bytes,
+        len: usize,
+    },
+    /// Nobody waits for the answer.
+    Forget,
+}
+
+/// The bundles that the engine reads.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    composed: BTreeMap<u64, Composed>,
+    uses: BTreeMap<Ticket, Use>,
+    next: u64,
+    next_ticket: u64,
+}
+
+impl Blocks {
+    /// The name under which the engine reads a bundle.
+    pub(super) fn add(&mut self, bundle: Outgoing) -> FileName {
+        let number = self.next;
+        self.next += 1;
+        self.composed.insert(number, Composed { bundle, file: None });
+        name(number)
+    }
+
+    /// The engine will not read it.
+    pub(super) fn forget(&mut self, name: &FileName) {
+        if let Some(number) = number(name) {
+            self.composed.remove(&number);
+        }
+    }
+
+    fn ticket(&mut self, of: Use) -> Ticket {
+        let ticket = Ticket(OURS | self.next_ticket);
+        self.next_ticket += 1;
+        self.uses.insert(ticket, of);
+        ticket
+    }
+
+    /// A ticket whose answer nobody waits for.
+    pub(super) fn nobody(&mut self) -> Ticket {
+        self.ticket(Use::Forget)
+    }
+
+    /// Passes an effect of the engine on to the store, or answers it.
+    pub(super) fn pass(
+        &mut self,
+        effect: Effect,
+        out: &mut impl FnMut(Effect),
+    ) -> Option<(Ticket, Answer)> {
+        let Effect::Store(store) = &effect else {
+            out(effect);
+            return None;
+        };
+        match store {
+            StoreEffect::Open { ticket, name, .. } => match number(name) {
+                Some(number) => self.open(number, *ticket, out),
+                None => {
+                    out(effect);
+                    None
+                }
+            },
+            StoreEffect::Read { ticket, file, offset, len } if file.0 >= OURS => {
+                self.read(file.0 - OURS, *ticket, *offset, *len, out)
+            }
+            StoreEffect::Close { file } if file.0 >= OURS => {
+                let composed = self.composed.remove(&(file.0 - OURS));
+                if let Some(file) = composed.and_then(|composed| composed.file) {
+                    out(StoreEffect::Close { file }.into());
+                }
+                None
+            }
+            StoreEffect::Read { .. }
+            | StoreEffect::Close { .. }
+            | StoreEffect::Write { .. }
+            | StoreEffect::Sync { .. }
+            | StoreEffect::Filestore { .. }
+            | StoreEffect::Index { .. } => {
+                out(effect);
+                None
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        number: u64,
+        theirs: Ticket,
+        out: &mut impl FnMut(Effect),
+    ) -> Option<(Ticket, Answer)> {
+        let Some(composed) = self.composed.get(&number) else {
+            return Some((theirs, Err(EffectError::NotFound)));
+        };
+        let name = match &composed.bundle.payload {
+            Content::Octets(_) => return Some((theirs, Ok(opened(number, composed)))),
+            Content::File { name, .. } => name.clone(),
+        };
+        let ticket = self.ticket(Use::Open { number, theirs });
+        out(StoreEffect::Open { ticket, name, mode: OpenMode::Read }.into());
+        None
+    }
+
+    fn read(
+        &mut self,
+        number: u64,
+        theirs: Ticket,
+        offset: u64,
+        len: usize,
+        out: &mut impl FnMut(Effect),
+    ) -> Option<(Ticket, Answer)> {
+        let Some(Composed { bundle, file }) = self.composed.get(&number) else {
+            return Some((theirs, Err(EffectError::NotFound)));
+        };
+        let end = (offset + len as u64).min(bundle.len());
+        let head_end = bundle.head.len() as u64;
+        let payload_end = head_end + bundle.payload.len();
+        let before = part(&bundle.head, 0, offset, end);
+        let after = part(&bundle.tail, payload_end, offset, end);
+        // What of the payload is asked for, from its beginning on.
+        let from = offset.clamp(head_end, payload_end) - head_end;
+        let to = end.clamp(head_end, payload_end) - head_end;
+        match (&bundle.payload, file) {
+            (Content::Octets(octets), _) => {
+                let middle = octets.slice(from as usize..to as usize);
+                Some((theirs, Ok(Completion::Read(joined(before, middle, after)))))
+            }
+            (Content::File { .. }, _) if from == to => {
+                Some((theirs, Ok(Completion::Read(joined(before, Bytes::new(), after)))))
+            }
+            (Content::File { .. }, None) => Some((theirs, Err(EffectError::NotFound))),
+            (Content::File { offset, .. }, Some(file)) => {
+                let (file, offset, len) = (*file, offset + from, (to - from) as usize);
+                let ticket = self.ticket(Use::Read { theirs, before, after, len });
+                out(StoreEffect::Read { ticket, file, offset, len }.into());
+                None
+            }
+        }
+    }
+
+    /// Takes an answer of the store: one for the engine, if it is or becomes that.
+    pub(super) fn answered(
+        &mut self,
+        ticket: Ticket,
+        answer: Answer,
+        out: &mut impl FnMut(Effect),
+    ) -> Option<(Ticket, Answer)> {
+        if ticket.0 < OURS {
+            return Some((ticket, answer));
+        }
+        match (self.uses.remove(&ticket)?, answer) {
+            (Use::Open { number, theirs }, Ok(Completion::Opened { file, .. })) => {
+                let Some(composed) = self.composed.get_mut(&number) else {
+                    out(StoreEffect::Close { file }.into());
+                    return Some((theirs, Err(EffectError::NotFound)));
+                };
+                composed.file = Some(file);
+                Some((theirs, Ok(opened(number, composed))))
+            }
+            (Use::Read { theirs, before, after, len }, Ok(Completion::Read(middle))) => {
+                if middle.len() < len {
+                    let short = "the file of a payload is shorter than it was".to_owned();
+                    return Some((theirs, Err(EffectError::Failed(short))));
+                }
+                Some((theirs, Ok(Completion::Read(joined(before, middle, after)))))
+            }
+            (Use::Open { theirs, .. } | Use::Read { theirs, .. }, answer) => {
+                Some((theirs, answer.and(Err(EffectError::NotFound))))
+            }
+            (Use::Forget, _) => None,
+        }
+    }
+}
+
+fn name(number: u64) -> FileName {
+    FileName::spool(&format!("ltpcl-{number}")).expect("letters, digits and dashes are a name")
+}
+
+fn number(name: &FileName) -> Option<u64> {
+    let number = name.path().strip_prefix("ltpcl-")?.parse().ok()?;
+    (self::name(number) == *name).then_some(number)
+}
+
+fn opened(number: u64, composed: &Composed) -> Completion {
+    Completion::Opened { file: FileId(OURS | number), len: composed.bundle.len(), modified: None }
+}
+
+/// What of `octets`, which begin at `at`, lies between two offsets.
+fn part(octets: &Bytes, at: u64, from: u64, to: u64) -> Bytes {
+    let end = at + octets.len() as u64;
+    let (from, to) = (from.clamp(at, end) - at, to.clamp(at, end) - at);
+    octets.slice(from as usize..(to.max(from)) as usize)
+}
+
+/// Octets in one piece; the middle alone is not copied.
+fn joined(before: Bytes, middle: Bytes, after: Bytes) -> Bytes {
+    if before.is_empty() && after.is_empty() {
+        return middle;
+    }
+    let mut all = BytesMut::with_capacity(before.len() + middle.len() + after.len());
+    for octets in [before, middle, after] {
+        all.extend_from_slice(&octets);
+    }
+    all.freeze()
+}

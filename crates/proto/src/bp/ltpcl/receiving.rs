@@ -1,0 +1,159 @@
+//! Blocks that came.
+
+use bytes::Bytes;
+use engine::{FileName, FilestoreRequest, StoreEffect, Time};
+use wire::ltp::{AGGREGATION_SERVICE, SessionId, Unit};
+
+use super::super::layer::{Event, LinkId, Refusal, TransferId};
+use super::{BUNDLE_SERVICE, Link, Ltpcl};
+use crate::ltp::{Block, BlockContent};
+
+/// A block for whose bundles the agent has to answer.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    /// Bundles that it has not answered for.
+    waiting: usize,
+    /// One of them is to come again.
+    is_refused: bool,
+    file: Option<FileName>,
+}
+
+impl Ltpcl {
+    /// Takes a block, or keeps it until the agent wants something again.
+    pub(super) fn block(&mut self, now: Time, block: Block) {
+        let link = self.link_of(block.id.originator);
+        match link {
+            None => self.not_wanted(now, block.id),
+            Some(link) if self.links.get(&link).is_some_and(|link| link.is_held) => {
+                self.held.push_back(block);
+            }
+            Some(link) => self.hand_on(now, link, block),
+        }
+    }
+
+    /// The neighbour that has an engine; one that nobody knew comes with its first block.
+    fn link_of(&mut self, engine: u64) -> Option<LinkId> {
+        if let Some(link) = self.by_engine.get(&engine) {
+            return Some(*link);
+        }
+        if self.links.range(LinkId::CAME..).count() >= self.config.limits.strangers {
+            return None;
+        }
+        self.next_came = self.next_came.wrapping_add(1).max(LinkId::CAME.0);
+        let link = LinkId(self.next_came);
+        // Whereto its path leads nobody said, so nothing is sent to it.
+        let path = engine::PathId(u32::MAX);
+        self.links.insert(link, Link::new(engine, path));
+        self.by_engine.insert(engine, link);
+        Some(link)
+    }
+
+    /// The sender is told that it cannot be had.
+    fn not_wanted(&mut self, now: Time, id: SessionId) {
+        // A session that has ended in the meantime needs no answer.
+        let _over = self.ltp.cancel(now, id);
+    }
+
+    fn hand_on(&mut self, now: Time, link: LinkId, block: Block) {
+        let Block { id, service, content } = block;
+        let mut incoming = Incoming { waiting: 0, is_refused: false, file: None };
+        match content {
+            BlockContent::File(name, len) => {
+                let transfer = self.begins(link, id, len);
+                incoming.waiting = 1;
+                incoming.file = Some(name.clone());
+                self.whole(link, transfer, Some((name, len)));
+            }
+            BlockContent::Octets(octets) if service == AGGREGATION_SERVICE => {
+                let units = Unit::decode_all(&octets).unwrap_or_default();
+                let of_bundles = units.iter().filter(|unit| unit.service == BUNDLE_SERVICE);
+                for unit in of_bundles {
+                    incoming.waiting += 1;
+                    self.octets(link, id, octets.slice_ref(unit.data));
+                }
+            }
+            BlockContent::Octets(octets) => {
+                incoming.waiting = 1;
+                self.octets(link, id, octets);
+            }
+        }
+        if incoming.waiting > 0 {
+            self.incoming.insert(id, incoming);
+            return;
+        }
+        // It has no bundle, and would have none if it came again.
+        self.statistics.faults += 1;
+        self.events.push_back(Event::PeerFault { link, what: "a block without a bundle" });
+        self.accept(now, id);
+    }
+
+    fn begins(&mut self, link: LinkId, id: SessionId, len: u64) -> TransferId {
+        let transfer = TransferId(self.next_transfer);
+        self.next_transfer += 1;
+        self.transfers.insert(transfer, id);
+        self.events.push_back(Event::Begins { link, transfer, octets: Some(len) });
+        transfer
+    }
+
+    fn octets(&mut self, link: LinkId, id: SessionId, octets: Bytes) {
+        let transfer = self.begins(link, id, octets.len() as u64);
+        self.events.push_back(Event::Piece { link, transfer, octets });
+        self.whole(link, transfer, None);
+    }
+
+    fn whole(&mut self, link: LinkId, transfer: TransferId, file: Option<(FileName, u64)>) {
+        self.statistics.received += 1;
+        self.events.push_back(Event::Whole { link, transfer, file });
+    }
+
+    /// The agent has decided on a bundle.
+    pub(super) fn decided(&mut self, now: Time, transfer: TransferId, why: Option<Refusal>) {
+        let Some(id) = self.transfers.remove(&transfer) else { return };
+        let Some(incoming) = self.incoming.get_mut(&id) else { return };
+        incoming.waiting -= 1;
+        // What the agent has, or would not take the next time either, need not come again.
+        incoming.is_refused |= match why {
+            Some(Refusal::NoResources | Refusal::Retransmit) => true,
+            Some(Refusal::Completed | Refusal::NotAcceptable) | None => false,
+        };
+        if incoming.waiting > 0 {
+            return;
+        }
+        let Some(Incoming { is_refused, file, .. }) = self.incoming.remove(&id) else { return };
+        if is_refused {
+            self.not_wanted(now, id);
+            return;
+        }
+        self.accept(now, id);
+        if let Some(name) = file.filter(|_| why.is_some()) {
+            // Nobody has taken it.
+            let ticket = self.blocks.nobody();
+            let request = FilestoreRequest::DenyFile(name);
+            self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
+        }
+    }
+
+    fn accept(&mut self, now: Time, id: SessionId) {
+        // A session that has ended in the meantime needs no answer.
+        let _over = self.ltp.accept_block(now, id);
+    }
+
+    /// A session that received is over before its block was accepted: the sender has ended it, or nothing more came.
+    pub(super) fn not_received(&mut self, id: SessionId) {
+        self.held.retain(|block| block.id != id);
+    }
+
+    /// The agent wants to hear of a neighbour again.
+    pub(super) fn resume(&mut self, now: Time, link: LinkId) {
+        let Some(neighbour) = self.links.get_mut(&link) else { return };
+        neighbour.is_held = false;
+        let engine = neighbour.engine;
+        for block in std::mem::take(&mut self.held) {
+            if block.id.originator == engine {
+                self.hand_on(now, link, block);
+            } else {
+                self.held.push_back(block);
+            }
+        }
+    }
+}

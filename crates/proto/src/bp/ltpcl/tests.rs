@@ -1,0 +1,371 @@
+//! Two layers over a path that loses what the tests say.
+
+use std::time::Duration;
+
+use engine::{FileName, PathInfo, Rng};
+use proptest::prelude::*;
+use wire::ltp::{Body, DataKind, Segment};
+
+use super::{Color, Config, Limits, Ltpcl, Peer};
+use crate::bp::layer::{Command, Content, Event, Outcome, Refusal, TransferId};
+use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, in_file, octets, whole};
+use crate::ltp;
+
+const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
+
+fn config(engine: u64) -> Config {
+    let peers = [(LINK, Peer { engine: 3 - engine, path: PATH })].into();
+    let limits = ltp::Limits { units: 20_000, ..ltp::Limits::default() };
+    let ltp = ltp::Config { engine, limits, ..ltp::Config::default() };
+    Config { ltp, peers, ..Config::default() }
+}
+
+fn pair_with(change: impl Fn(Config) -> Config, seed: u64) -> Pair {
+    let info = PathInfo { owlt: Some(Duration::from_millis(10)), ..PathInfo::datagram(1472) };
+    let layer = |engine| {
+        let rng = Rng::new(seed, &format!("ltp {engine}"));
+        Box::new(Ltpcl::new(change(config(engine)), rng)) as _
+    };
+    Pair::new([layer(1), layer(2)], info, seed)
+}
+
+fn pair() -> Pair {
+    pair_with(|config| config, 1)
+}
+
+fn content(len: usize) -> Content {
+    Content::Octets(octets(len).into())
+}
+
+fn kinds(pair: &Pair, n: usize) -> Vec<DataKind> {
+    let said = pair.ends[n].said.iter().map(|datagram| Segment::decode(datagram).unwrap());
+    let data = said.filter_map(|segment| match segment.body {
+        Body::Data(data) => Some((data.kind, data.service)),
+        _ => None,
+    });
+    data.map(|(kind, service)| {
+        assert!(service == 1 || service == 2);
+        kind
+    })
+    .collect()
+}
+
+#[test]
+fn a_bundle_is_a_red_block_of_service_1() {
+    let mut pair = pair();
+    pair.send(1, content(10));
+    pair.pass(Duration::from_secs(10));
+    let segment = Segment::decode(&pair.ends[0].said[0]).unwrap();
+    let Body::Data(data) = segment.body else { panic!("{segment:?}") };
+    assert_eq!((data.kind, data.service, data.offset), (DataKind::EndOfRedBlock, 1, 0));
+    assert_eq!(data.data, whole(10));
+    assert_eq!(pair.came(1), [whole(10)]);
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn bundles_of_all_lengths_arrive_from_memory_and_from_files() {
+    let lengths = [0, 1000, 1500, 19_000, 20_000, 70_000, 700_000];
+    for seed in 0..4 {
+        let mut pair = pair_with(|config| config, seed);
+        pair.chance = Chance { loss: 20 * seed, doubled: 20, late: 100 };
+        for (tag, len) in lengths.into_iter().enumerate() {
+            let file = in_file(&mut pair, len);
+            pair.send(tag as u64, file);
+            pair.send(tag as u64 + 100, content(len));
+        }
+        pair.pass(Duration::from_secs(1000));
+        let mut came = pair.came(1);
+        came.sort_by_key(Vec::len);
+        let expected: Vec<_> =
+            lengths.into_iter().flat_map(|len| [whole(len), whole(len)]).collect();
+        assert!(
+            came == expected,
+            "seed {seed}: {:?}",
+            came.iter().map(Vec::len).collect::<Vec<_>>()
+        );
+        assert_eq!(pair.outcomes(0).len(), 14);
+        assert!(pair.outcomes(0).iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+        assert!(pair.is_idle());
+    }
+}
+
+#[test]
+fn long_bundles_come_as_working_files() {
+    let mut pair = pair();
+    pair.send(1, content(100_000));
+    pair.pass(Duration::from_secs(10));
+    let wholes: Vec<_> = pair.ends[1]
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Whole { file, .. } => Some(file.clone()),
+            _ => None,
+        })
+        .collect();
+    assert!(matches!(&wholes[..], [Some((_, 100_006))]), "{wholes:?}");
+    assert!(pair.came(1) == [whole(100_000)]);
+}
+
+#[test]
+fn the_last_report_waits_for_the_agent() {
+    for len in [100, 50_000] {
+        let mut pair = pair();
+        pair.accepts = false;
+        pair.send(1, content(len));
+        pair.pass(Duration::from_secs(5));
+        assert_eq!(pair.came(1), [whole(len)]);
+        assert_eq!(pair.outcomes(0), []);
+        let transfer = TransferId(0);
+        pair.command(1, Command::Accept { link: LINK, transfer });
+        pair.pass(Duration::from_secs(5));
+        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+        assert!(pair.is_idle());
+    }
+}
+
+#[test]
+fn what_the_agent_refuses_is_cancelled_or_need_not_come_again() {
+    let refused = Outcome::Refused(Refusal::NoResources);
+    for (why, outcome) in [
+        (Refusal::NoResources, refused),
+        (Refusal::Retransmit, refused),
+        (Refusal::Completed, Outcome::Acknowledged),
+        (Refusal::NotAcceptable, Outcome::Acknowledged),
+    ] {
+        for len in [100, 50_000] {
+            let mut pair = pair();
+            pair.accepts = false;
+            pair.send(1, content(len));
+            pair.pass(Duration::from_secs(1));
+            let transfer = TransferId(0);
+            pair.command(1, Command::Refuse { link: LINK, transfer, why });
+            pair.pass(Duration::from_secs(10));
+            assert_eq!(pair.outcomes(0), [(1, outcome)]);
+            // The working file is gone.
+            let files = pair.ends[1].store.names(engine::Area::Spool).count();
+            assert_eq!(files, 0, "{why:?} {len}");
+            assert!(pair.is_idle());
+        }
+    }
+}
+
+#[test]
+fn green_blocks_leave_and_mixed_ones_are_red_where_they_begin() {
+    let mut pair = pair_with(|config| Config { color: Color::Mixed(100), ..config }, 1);
+    pair.send(1, content(3000));
+    pair.pass(Duration::from_secs(10));
+    let green = [DataKind::Green, DataKind::EndOfGreenBlock];
+    assert_eq!(kinds(&pair, 0), [&[DataKind::EndOfRedPart][..], &green].concat());
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Left)]);
+    assert_eq!(pair.came(1), [whole(3000)]);
+    // Who does not ask for more gets green, of which one segment that is lost loses the bundle.
+    let mut pair = pair_with(|config| config, 1);
+    pair.ends[0].lost = [1].into();
+    pair.send_from(0, 1, content(3000), false);
+    pair.send_from(0, 2, content(4000), false);
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Left), (2, Outcome::Left)]);
+    assert_eq!(pair.came(1), [whole(4000)]);
+    pair.pass(Duration::from_secs(4000));
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn short_bundles_share_a_block_if_they_are_told_to() {
+    let sharing = ltp::Aggregation { size: 500, age: Duration::from_secs(2) };
+    let change = |config: Config| {
+        let ltp = ltp::Config { aggregation: Some(sharing.clone()), ..config.ltp };
+        Config { ltp, aggregation: Some(sharing.clone()), ..config }
+    };
+    let mut pair = pair_with(change, 1);
+    for tag in 0..4 {
+        pair.send(tag, content(100));
+    }
+    // 106 octets and 2: four are 432. The next does not fit, and a long one goes alone.
+    assert_eq!(pair.ends[0].said.len(), 0);
+    pair.send(4, content(100));
+    pair.send(5, content(5000));
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.came(1).len(), 5);
+    pair.pass(Duration::from_secs(10));
+    let mut came = pair.came(1);
+    came.sort_by_key(Vec::len);
+    assert_eq!(came[..5], [whole(100), whole(100), whole(100), whole(100), whole(100)]);
+    assert_eq!(came[5..], [whole(5000)]);
+    assert_eq!(pair.outcomes(0).len(), 6);
+    let blocks = kinds(&pair, 0).into_iter().filter(|kind| *kind == DataKind::EndOfRedBlock);
+    assert_eq!(blocks.count(), 3);
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn a_session_goes_on_behind_an_outage() {
+    let info =
+        |pair: &Pair| pair.ends[0].events.iter().filter(|e| matches!(e, Event::Up { .. })).count();
+    let mut pair = pair();
+    pair.ends[0].lost = (0..40).collect();
+    pair.send(1, content(50_000));
+    pair.down();
+    pair.pass(Duration::from_secs(600));
+    pair.send(2, content(100));
+    assert_eq!(pair.outcomes(0), []);
+    pair.up();
+    pair.pass(Duration::from_secs(100));
+    assert_eq!(pair.outcomes(0).len(), 2);
+    assert!(pair.outcomes(0).iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+    assert_eq!(info(&pair), 1);
+}
+
+#[test]
+fn who_is_away_for_too_long_is_given_up() {
+    let mut pair = pair();
+    pair.ends[0].lost = (0..40).collect();
+    pair.send(1, content(50_000));
+    pair.down();
+    pair.pass(Duration::from_secs(3601));
+    assert_eq!(pair.outcomes(0), [(1, FAILED)]);
+    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
+    pair.send(2, content(50));
+    assert_eq!(pair.outcomes(0), [(1, FAILED), (2, FAILED)]);
+    pair.up();
+    pair.send(3, content(50));
+    pair.pass(Duration::from_secs(100));
+    assert_eq!(pair.outcomes(0)[2..], [(3, Outcome::Acknowledged)]);
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn a_contact_that_ends_lets_what_has_begun_arrive() {
+    let mut pair = pair();
+    pair.send(1, content(50_000));
+    pair.command(0, Command::Close { link: LINK });
+    pair.send(2, content(10));
+    assert_eq!(pair.outcomes(0), [(2, FAILED)]);
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.outcomes(0), [(2, FAILED), (1, Outcome::Acknowledged)]);
+    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn what_is_cancelled_or_cannot_be_read_fails() {
+    let mut pair = pair();
+    pair.ends[0].lost = (0..100).collect();
+    pair.send(1, content(50_000));
+    pair.command(0, Command::Cancel { link: LINK, tag: engine_tag(1) });
+    let name = FileName::spool("bp/none").unwrap();
+    pair.send(2, Content::File { name, offset: 0, len: 90_000 });
+    assert_eq!(pair.outcomes(0), [(1, FAILED), (2, FAILED)]);
+    // A file that is shorter than was said.
+    let Content::File { name, .. } = in_file(&mut pair, 1000) else { panic!("a file") };
+    pair.send(3, Content::File { name, offset: 0, len: 90_000 });
+    pair.pass(Duration::from_secs(100));
+    assert_eq!(pair.outcomes(0)[2..], [(3, FAILED)]);
+    assert_eq!(pair.came(1).len(), 0);
+    pair.pass(Duration::from_secs(4000));
+    assert!(pair.is_idle());
+}
+
+fn engine_tag(tag: u64) -> crate::bp::layer::Tag {
+    crate::bp::layer::Tag(tag)
+}
+
+#[test]
+fn blocks_wait_while_the_agent_wants_nothing() {
+    let mut pair = pair();
+    pair.command(1, Command::Pause { link: LINK });
+    pair.send(1, content(100));
+    pair.pass(Duration::from_millis(500));
+    assert_eq!(pair.came(1).len(), 0);
+    assert_eq!(pair.outcomes(0), []);
+    pair.command(1, Command::Resume { link: LINK });
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.came(1), [whole(100)]);
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+}
+
+#[test]
+fn engines_that_nobody_named_are_heard_and_there_are_not_too_many() {
+    for strangers in [0, 1] {
+        let limits = Limits { strangers, ..Limits::default() };
+        let change = |config: Config| match config.ltp.engine {
+            2 => Config { peers: [].into(), limits, ..config },
+            _ => config,
+        };
+        let mut pair = pair_with(change, 1);
+        pair.send(1, content(100));
+        pair.pass(Duration::from_secs(10));
+        let outcome = match strangers {
+            0 => Outcome::Refused(Refusal::NoResources),
+            _ => Outcome::Acknowledged,
+        };
+        assert_eq!(pair.outcomes(0), [(1, outcome)]);
+        assert_eq!(pair.came(1).len(), strangers);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Send(usize, bool),
+    Cancel(u8),
+    Pass(u16),
+    Outage,
+    Return,
+    Close,
+    Open,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0usize..40_000, any::<bool>()).prop_map(|(len, in_file)| Op::Send(len, in_file)),
+        1 => any::<u8>().prop_map(Op::Cancel),
+        4 => (1u16..500).prop_map(Op::Pass),
+        1 => Just(Op::Outage),
+        2 => Just(Op::Return),
+        1 => Just(Op::Close),
+        2 => Just(Op::Open),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Each bundle is answered for once, and what is acknowledged came.
+    #[test]
+    fn each_send_has_one_answer(ops in prop::collection::vec(op(), 1..40), seed in 0u64..1000) {
+        let mut pair = pair_with(|config| config, seed);
+        pair.chance = Chance { loss: 100, doubled: 50, late: 100 };
+        let mut sent = Vec::new();
+        for op in ops {
+            match op {
+                Op::Send(len, is_in_file) => {
+                    let payload = if is_in_file { in_file(&mut pair, len) } else { content(len) };
+                    pair.send(sent.len() as u64, payload);
+                    sent.push(len);
+                }
+                Op::Cancel(tag) => {
+                    pair.command(0, Command::Cancel { link: LINK, tag: engine_tag(tag.into()) });
+                }
+                Op::Pass(ms) => pair.pass(Duration::from_millis(ms.into())),
+                Op::Outage => pair.down(),
+                Op::Return => pair.up(),
+                Op::Close => pair.command(0, Command::Close { link: LINK }),
+                Op::Open => pair.command(0, Command::Open { link: LINK }),
+            }
+        }
+        pair.up();
+        pair.pass(Duration::from_secs(20_000));
+        let mut answered: Vec<u64> = pair.outcomes(0).iter().map(|(tag, _)| *tag).collect();
+        answered.sort_unstable();
+        prop_assert_eq!(answered, (0..sent.len() as u64).collect::<Vec<_>>());
+        let came = pair.came(1);
+        for (tag, outcome) in pair.outcomes(0) {
+            if outcome == Outcome::Acknowledged {
+                prop_assert!(came.contains(&whole(sent[tag as usize])));
+            }
+        }
+        prop_assert!(pair.is_idle());
+    }
+}

@@ -1,0 +1,65 @@
+//! A session whose block is handed to the user as it is, for an engine [of blocks](crate::ltp::Node::of_blocks).
+
+use engine::{OpenMode, Time};
+use wire::ltp::AGGREGATION_SERVICE;
+
+use super::super::core::{Alarm, Core};
+use super::super::indication::{Block, BlockContent};
+use super::{Phase, Receiver};
+use crate::ranges::Ranges;
+
+impl Receiver {
+    /// Whether a block that is handed over grows too long to be held in memory up to `end`.
+    pub(super) fn is_beyond_memory(&self, core: &Core, end: u64) -> bool {
+        let limits = &core.config.limits;
+        let more = end.saturating_sub(self.units() as u64);
+        let is_large = end > limits.units as u64
+            || more > limits.units_total.saturating_sub(core.units) as u64;
+        is_large && core.blocks.is_some() && self.service != AGGREGATION_SERVICE
+    }
+
+    /// Goes on in a working file with what was held in memory. What it has no room for is asked for again.
+    pub(super) fn spill(&mut self, core: &mut Core) {
+        let Some(block) = self.units.take() else { return };
+        core.units -= block.len();
+        let handle = self.base.seat.handle;
+        let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
+        self.spool.open_summed(&mut core.kernel, handle, None, mode, &nothing);
+        for (start, end) in std::mem::take(&mut self.ranges).iter() {
+            let part = &block[start as usize..end as usize];
+            if self.spool.append(&mut core.kernel, handle, start, part) {
+                self.ranges.insert(start, end);
+            }
+        }
+    }
+
+    /// Hands over a block that is whole, and in memory.
+    pub(super) fn hand_over_memory(&mut self, core: &mut Core) {
+        self.base.disarm(&mut core.kernel, Alarm::Inactivity);
+        let block = self.units.replace(Vec::new()).unwrap_or_default();
+        core.units -= block.len();
+        self.hand_over(core, BlockContent::Octets(block.into()));
+    }
+
+    /// Hands over a block that is whole, in the working file, and synced.
+    pub(super) fn hand_over_file(&mut self, core: &mut Core) {
+        self.spool.close(&mut core.kernel);
+        let len = self.file.as_ref().map_or(0, |file| file.size);
+        self.hand_over(core, BlockContent::File(self.spool.name.clone(), len));
+    }
+
+    fn hand_over(&mut self, core: &mut Core, content: BlockContent) {
+        self.phase = Phase::Installing;
+        let (id, service) = (self.peer.session, self.service);
+        if let Some(blocks) = &mut core.blocks {
+            blocks.push_back(Block { id, service, content });
+        }
+    }
+
+    /// The user has the block.
+    pub(crate) fn accepted(&mut self, core: &mut Core, now: Time) {
+        if core.blocks.is_some() && self.phase == Phase::Installing {
+            self.installed(core, now);
+        }
+    }
+}
