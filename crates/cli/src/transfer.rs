@@ -178,7 +178,8 @@ impl Options {
             | Kind::Telnet
             | Kind::BpTcpcl
             | Kind::BpTcpcl3
-            | Kind::BpUdp => self.protocol.kind.class().into(),
+            | Kind::BpUdp
+            | Kind::BpLtp => self.protocol.kind.class().into(),
         }
     }
 }

@@ -477,7 +477,7 @@ impl EngineConfig {
     pub(crate) fn has_interfaces(&self) -> bool {
         match self {
             Self::OverTcp(_) => true,
-            Self::Bundles(node) => !node.is_datagrams,
+            Self::Bundles(node) => node.carrier == bundles::Carrier::Tcp,
             Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => false,
         }
     }

@@ -73,6 +73,8 @@ pub enum Kind {
     BpTcpcl3,
     /// Bundles over UDP.
     BpUdp,
+    /// Bundles over LTP.
+    BpLtp,
 }
 
 /// Protocols that one engine speaks.
@@ -133,6 +135,7 @@ impl Kind {
         Self::BpTcpcl,
         Self::BpTcpcl3,
         Self::BpUdp,
+        Self::BpLtp,
     ];
 
     /// Its name on the command line.
@@ -164,6 +167,7 @@ impl Kind {
             Self::BpTcpcl => "bp-tcpcl",
             Self::BpTcpcl3 => "bp-tcpcl3",
             Self::BpUdp => "bp-udp",
+            Self::BpLtp => "bp-ltp",
         }
     }
 
@@ -187,7 +191,7 @@ impl Kind {
             | Self::Rsync
             | Self::RsyncDaemon
             | Self::Telnet => Family::OverTcp,
-            Self::BpTcpcl | Self::BpTcpcl3 | Self::BpUdp => Family::Bundles,
+            Self::BpTcpcl | Self::BpTcpcl3 | Self::BpUdp | Self::BpLtp => Family::Bundles,
         }
     }
 
@@ -220,7 +224,8 @@ impl Kind {
             | Self::RsyncDaemon
             | Self::Telnet
             | Self::BpTcpcl
-            | Self::BpTcpcl3 => Red::All,
+            | Self::BpTcpcl3
+            | Self::BpLtp => Red::All,
             Self::Ltp1kRed => Red::Prefix(1000),
             Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind | Self::BpUdp => Red::None,
         }
@@ -249,7 +254,8 @@ impl Kind {
             | Self::RsyncDaemon
             | Self::Telnet
             | Self::BpTcpcl
-            | Self::BpTcpcl3 => true,
+            | Self::BpTcpcl3
+            | Self::BpLtp => true,
             Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed | Self::SaratogaBlind | Self::BpUdp => {
                 false
             }
@@ -289,7 +295,8 @@ impl Kind {
             | Self::Telnet
             | Self::BpTcpcl
             | Self::BpTcpcl3
-            | Self::BpUdp => false,
+            | Self::BpUdp
+            | Self::BpLtp => false,
         }
     }
 
@@ -321,7 +328,8 @@ impl Kind {
             | Self::ScpsFpCopy
             | Self::BpTcpcl
             | Self::BpTcpcl3
-            | Self::BpUdp => None,
+            | Self::BpUdp
+            | Self::BpLtp => None,
         }
     }
 
@@ -363,7 +371,8 @@ impl Kind {
             | Self::Telnet
             | Self::BpTcpcl
             | Self::BpTcpcl3
-            | Self::BpUdp => Carried::File,
+            | Self::BpUdp
+            | Self::BpLtp => Carried::File,
             Self::ScpsFpRead => Carried::Records,
             Self::ScpsFpUpdate => Carried::Changes,
             Self::ScpsFpCopy => Carried::Copy,

@@ -387,7 +387,8 @@ impl Scenario {
             | Kind::Telnet
             | Kind::BpTcpcl
             | Kind::BpTcpcl3
-            | Kind::BpUdp => kind.class(),
+            | Kind::BpUdp
+            | Kind::BpLtp => kind.class(),
         }
     }
 
@@ -452,6 +453,9 @@ impl Scenario {
             }
             node.mib = Some(match (config.settings(), &node.mib) {
                 (Settings::Ltp(all), Some(Settings::Ltp(given))) => all.with_keys_of(given).into(),
+                (Settings::Bundles(all), Some(Settings::Bundles(given))) => {
+                    all.with_keys_of(given).into()
+                }
                 (all, _) => all,
             });
         }

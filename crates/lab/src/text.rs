@@ -35,6 +35,14 @@ impl SpecError {
         Self::Invalid(message.into())
     }
 
+    /// Names the table in which the key stands that it begins with.
+    pub(crate) fn below(self, table: &str) -> Self {
+        match self {
+            Self::Invalid(message) => Self::Invalid(format!("{table}.{message}")),
+            named @ (Self::Unreadable { .. } | Self::Malformed { .. }) => named,
+        }
+    }
+
     /// Names the file at `path`, in which it stands, if that is not said already.
     pub(crate) fn within(self, path: &Path) -> Self {
         match self {

@@ -130,6 +130,10 @@ fn other_layers_and_versions_carry_them() {
         ("bp-tcpcl", "nodes.a.mib = { version = 6, bundle_size = \"50 kB\" }", 6.0),
         ("bp-udp", "", 6.0),
         ("bp-udp", "nodes.a.mib.bundle_size = \"1 kB\"", 7.0),
+        ("bp-ltp", "", 6.0),
+        ("bp-ltp", "nodes.a.mib = { bundle_size = \"20 kB\", ltpcl.window = 2 }", 8.0),
+        // 303 segments of 992 octets a hop, one each 20.25 ms, twice.
+        ("bp-ltp/ltplib-2011", "nodes.b.mib.ltp.limits.units = \"1 MB\"", 12.5),
         // 300 packets of 1,024 octets a hop, one each 20 ms, twice.
         ("bp-udp/dtn2-2007", "", 12.0),
     ] {
@@ -142,6 +146,38 @@ fn other_layers_and_versions_carry_them() {
         assert!((2.6..most + 1.0).contains(&delivered), "{protocol} {settings}: {delivered}");
         assert_eq!(it.confirmed_s.is_some(), !protocol.starts_with("bp-udp"), "{it:?}");
     }
+}
+
+#[test]
+fn what_of_a_block_is_red_arrives() {
+    let run = |color: &str| {
+        let settings = format!("nodes.a.mib = {{ lifetime = \"1 h\", ltpcl.color = {color} }}");
+        let text = chain("ab", "per = \"5e-2\"", &settings) + &transfer("ab", "size = \"100 kB\"");
+        play(&text.replace("bp-tcpcl", "bp-ltp")).transfers[0].clone()
+    };
+    for red in ["\"as-asked\"", "\"red\"", "{ mixed = \"1 MB\" }"] {
+        let it = run(red);
+        assert!(it.completed && it.confirmed_s.unwrap() < 20.0, "{red}: {it:?}");
+    }
+    // Of some 70 segments a few are lost, and nobody sends them again.
+    for green in ["\"green\"", "{ mixed = \"1 kB\" }"] {
+        let it = run(green);
+        assert!(!it.completed && !it.wrong_success && it.delivered_s.is_none(), "{green}: {it:?}");
+    }
+}
+
+#[test]
+fn a_neighbour_that_is_away_for_too_long_is_given_up() {
+    let outage = "outages = [{ at = \"1 s\", for = \"1 h\" }]";
+    let failed = |patience: &str| {
+        let settings = format!("nodes.a.mib.ltpcl.patience = \"{patience}\"");
+        let text = chain("ab", outage, &settings) + &transfer("ab", "size = \"300 kB\"");
+        let run = play(&text.replace("bp-tcpcl", "bp-ltp"));
+        assert!(run.succeeded(), "{run:#?}");
+        run.bundle_nodes["a"].failed
+    };
+    assert_eq!(failed("2 h"), 0);
+    assert!(failed("10 min") > 0);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use proto::bp::agent::{self, Agent, Entry, LinkRef, Pattern, Routing, Version};
 use proto::bp::contacts::ContactPlan;
 use proto::bp::files::{self, Files, Indication};
 use proto::bp::layer::{Command, Layer, LinkId};
+use proto::bp::ltpcl::{self, Ltpcl};
 use proto::bp::node::{Node, Paths};
 use proto::bp::routes::{self, Router};
 use proto::bp::tcpcl::{self, Peer, Tcpcl};
@@ -45,6 +46,17 @@ pub fn epoch() -> SystemTime {
 /// The only layer of a node.
 const LAYER: usize = 0;
 
+/// What carries the bundles of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// TCPCL and this crate's TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// LTP.
+    Ltp,
+}
+
 /// What a bundle node is told.
 #[derive(Clone, Debug)]
 pub struct BundlesConfig {
@@ -54,13 +66,15 @@ pub struct BundlesConfig {
     pub files: files::Config,
     /// The agent, but for its routes.
     pub agent: agent::Config,
-    /// Whether its layer is the one over datagrams, not the one over streams.
-    pub is_datagrams: bool,
+    /// What its layer is over.
+    pub carrier: Carrier,
     /// The layer over streams.
     pub tcpcl: tcpcl::Config,
     /// The layer over datagrams.
     pub udpcl: udpcl::Config,
-    /// What is below it: TCP, and the addresses of this host and of others.
+    /// The layer over LTP.
+    pub ltpcl: ltpcl::Config,
+    /// What is below streams: TCP, and the addresses of this host and of others.
     pub streams: stack::Config,
     /// By way of whom others are reached, by their numbers.
     pub routes: BTreeMap<u64, u64>,
@@ -86,9 +100,10 @@ impl Default for BundlesConfig {
             entity: 0,
             files: files::Config::default(),
             agent,
-            is_datagrams: false,
+            carrier: Carrier::Tcp,
             tcpcl,
             udpcl: udpcl::Config::default(),
+            ltpcl: ltpcl::Config::default(),
             streams,
             routes: BTreeMap::new(),
             plan: None,
@@ -104,36 +119,47 @@ impl Default for BundlesConfig {
 /// # Errors
 /// There is no such profile.
 pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
-    let mut config = BundlesConfig::default();
-    let is_datagrams = protocol.kind == Kind::BpUdp;
-    if is_datagrams {
-        config.is_datagrams = true;
+    let mut config = BundlesConfig { carrier: carrier(protocol.kind), ..BundlesConfig::default() };
+    if config.carrier == Carrier::Udp {
         // There need be no way back.
         config.files.reports = false;
     }
     if protocol.kind == Kind::BpTcpcl3 {
         config.tcpcl.protocol = tcpcl::Protocol::Tcpcl3(tcpcl::Version3::default());
     }
-    match protocol.profile.as_deref() {
-        None | Some("default") => {}
-        Some("dtn2-2.5") if protocol.kind == Kind::BpTcpcl3 => config.be_dtn2(),
-        Some("dtn2-2007") if is_datagrams => {
-            config.udpcl = udpcl::Config::dtn2_2007();
-            config.files.version = Version::Six;
-        }
-        Some(name) if is_datagrams => {
-            return Err(crate::engines::no_profile(protocol, name, &["default", "dtn2-2007"]));
-        }
-        Some(name) => {
+    let Some(name) = protocol.profile.as_deref().filter(|name| *name != "default") else {
+        return Ok(config);
+    };
+    let unknown = |known: &[&str]| crate::engines::no_profile(protocol, name, known);
+    match config.carrier {
+        Carrier::Tcp if name == "dtn2-2.5" && protocol.kind == Kind::BpTcpcl3 => config.be_dtn2(),
+        Carrier::Tcp => {
             let streams = OverTcpConfig::of_profile(Some(name)).map(|tcp| tcp.streams);
             config.streams = streams.ok_or_else(|| {
                 let own = (protocol.kind == Kind::BpTcpcl3).then_some("dtn2-2.5");
                 let known: Vec<_> = own.into_iter().chain(OverTcpConfig::profiles()).collect();
-                crate::engines::no_profile(protocol, name, &known)
+                unknown(&known)
             })?;
         }
+        Carrier::Udp if name == "dtn2-2007" => {
+            config.udpcl = udpcl::Config::dtn2_2007();
+            config.files.version = Version::Six;
+        }
+        Carrier::Udp => return Err(unknown(&["default", "dtn2-2007"])),
+        Carrier::Ltp => config.ltpcl.ltp = crate::engines::ltp_config(protocol)?,
     }
     Ok(config)
+}
+
+/// What carries the bundles that cross by a protocol; streams, if it has none.
+fn carrier(kind: Kind) -> Carrier {
+    if kind == Kind::BpUdp {
+        Carrier::Udp
+    } else if kind == Kind::BpLtp {
+        Carrier::Ltp
+    } else {
+        Carrier::Tcp
+    }
 }
 
 /// A node of the `ipn` scheme.
@@ -205,11 +231,28 @@ impl BundlesConfig {
         Tcpcl::new(layer)
     }
 
-    fn datagrams(&self) -> Udpcl {
-        let mut layer = self.udpcl.clone();
-        layer.peers =
-            self.paths.iter().map(|(number, path)| (Self::link(*number), *path)).collect();
-        Udpcl::new(layer)
+    /// Links to neighbours, with their numbers and paths.
+    fn links(&self) -> impl Iterator<Item = (LinkId, u64, PathId)> {
+        self.paths.iter().map(|(number, path)| (Self::link(*number), *number, *path))
+    }
+
+    fn layer(&self, me: Eid, mut of: impl FnMut(&str) -> Rng) -> Box<dyn Layer> {
+        match self.carrier {
+            Carrier::Tcp => {
+                Box::new(OverTcp::new(self.streams.clone(), self.stream_layer(me), of("tcp")))
+            }
+            Carrier::Udp => {
+                let peers = self.links().map(|(link, _, path)| (link, path)).collect();
+                Box::new(Udpcl::new(udpcl::Config { peers, ..self.udpcl.clone() }))
+            }
+            Carrier::Ltp => {
+                let peer = |(link, engine, path)| (link, ltpcl::Peer { engine, path });
+                let mut layer = self.ltpcl.clone();
+                layer.ltp.engine = self.entity;
+                layer.peers = self.links().map(peer).collect();
+                Box::new(Ltpcl::new(layer, of("ltp")))
+            }
+        }
     }
 
     /// An engine so configured.
@@ -225,19 +268,16 @@ impl BundlesConfig {
             agent.links.insert(LinkRef { layer: LAYER, link }, node(*number));
         }
         let agent = Agent::new(agent, of("agent"));
-        let own = if self.is_datagrams {
-            self.paths.values().copied().collect()
-        } else {
+        let is_streams = self.carrier == Carrier::Tcp;
+        let own = if is_streams {
             self.interfaces.clone()
+        } else {
+            self.paths.values().copied().collect()
         };
         let known = own.into_iter().map(|path| (path, LAYER)).collect();
-        let datagrams = self.is_datagrams.then_some(LAYER);
+        let datagrams = (!is_streams).then_some(LAYER);
         let paths = Paths { known, datagrams, ..Paths::default() };
-        let layer: Box<dyn Layer> = if self.is_datagrams {
-            Box::new(self.datagrams())
-        } else {
-            Box::new(OverTcp::new(self.streams.clone(), self.stream_layer(me), of("tcp")))
-        };
+        let layer = self.layer(me, &mut of);
         let node = Node::new(agent, vec![layer], paths);
         let endpoint = Eid::Ipn { node: self.entity, service: SERVICE };
         let files = files::Config { endpoint, ..self.files.clone() };

@@ -1,6 +1,7 @@
 //! A bundle node on real sockets, as TOML describes it: who it is, where its bundles are kept, its convergence layers, and where
 //! bundles go.
 
+mod over_ltp;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -10,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use engine::{PathId, PathInfo};
+use engine::{PathId, PathInfo, Rng};
 use proto::bp::agent::{self, Entry, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
 use proto::bp::routes::{self, Router};
@@ -25,10 +26,14 @@ use wire::mtcp::Framing;
 use crate::quantity::{Rate, Size, Span};
 use crate::text::{self, SpecError};
 
+pub use self::over_ltp::OverLtp;
 pub use self::plan::Plan;
 
 /// Seconds from 1970 to the beginning of 2000 (RFC 9171 §4.2.6).
 const DTN_EPOCH_S: u64 = 946_684_800;
+
+/// What is wrong with a neighbour over LTP, and what helps.
+const NO_ENGINE: &str = "it has no node number, and engines of LTP have numbers; write engine = 1";
 
 /// What a node is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,7 +161,7 @@ impl Default for Reports {
 }
 
 /// A convergence layer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Layer {
     /// TCPCL, version 4 (RFC 9174).
@@ -169,12 +174,15 @@ pub enum Layer {
     Stcp(OverStreams),
     /// A datagram a bundle (RFC 7122).
     Udpcl(OverUdp),
+    /// A block of LTP a bundle (CCSDS 734.2-B-1).
+    Ltpcl(Box<OverLtp>),
 }
 
 /// Which protocol of streams a layer speaks.
 enum Kind<'a> {
     Streams(Protocol, &'a OverStreams),
     Udp(&'a OverUdp),
+    Ltp(&'a OverLtp),
 }
 
 impl Layer {
@@ -185,6 +193,7 @@ impl Layer {
             Self::Mtcp(layer) => Kind::Streams(Protocol::Framed(Framing::Mtcp), layer),
             Self::Stcp(layer) => Kind::Streams(Protocol::Framed(Framing::Stcp), layer),
             Self::Udpcl(layer) => Kind::Udp(layer),
+            Self::Ltpcl(layer) => Kind::Ltp(layer),
         }
     }
 
@@ -192,6 +201,7 @@ impl Layer {
         match self.kind() {
             Kind::Streams(_, layer) => &layer.name,
             Kind::Udp(layer) => &layer.name,
+            Kind::Ltp(layer) => &layer.name,
         }
     }
 }
@@ -255,6 +265,8 @@ pub struct Neighbour {
     pub layer: Option<String>,
     /// Where it is.
     pub address: Option<SocketAddr>,
+    /// The number of its LTP engine, if that is not its node number.
+    pub engine: Option<u64>,
 }
 
 /// Bundles for these go to that neighbour.
@@ -372,6 +384,7 @@ impl NodeSpec {
             match layer.kind() {
                 Kind::Streams(_, layer) => layer.check()?,
                 Kind::Udp(layer) => layer.check()?,
+                Kind::Ltp(layer) => layer.check(&self.node()?)?,
             }
         }
         if self.epidemic && (self.plan.is_some() || !self.routes.is_empty()) {
@@ -416,6 +429,7 @@ impl NodeSpec {
     /// Neighbours that have an address, with the number of their layer.
     fn links(&self) -> Result<BTreeMap<LinkRef, (Eid, SocketAddr)>, SpecError> {
         let mut links = BTreeMap::new();
+        let mut places = BTreeMap::new();
         for (neighbour, number) in self.neighbours.iter().zip(1..) {
             let node = node("neighbour.node", &neighbour.node)?;
             let Some(address) = neighbour.address else {
@@ -435,9 +449,34 @@ impl NodeSpec {
                     "neighbour {node}: there is no layer {name:?}{near}"
                 )));
             };
+            let of_ltp = matches!(self.layers[layer].kind(), Kind::Ltp(_));
+            if neighbour.engine.is_some() && !of_ltp {
+                return Err(SpecError::invalid(format!(
+                    "neighbour {node}: `engine` is of LTP, and layer {name:?} is not"
+                )));
+            }
+            if of_ltp {
+                let engine = over_ltp::engine(neighbour.engine, &node)
+                    .ok_or_else(|| SpecError::invalid(format!("neighbour {node}: {NO_ENGINE}")))?;
+                if let Some(other) = places.insert((layer, engine), node.clone()) {
+                    return Err(SpecError::invalid(format!(
+                        "neighbours {other} and {node} have the same LTP engine, {engine}, over layer {name:?}"
+                    )));
+                }
+            }
             links.insert(LinkRef { layer, link: LinkId(number) }, (node, address));
         }
         Ok(links)
+    }
+
+    /// The LTP engine of the neighbour at a link of that layer; 0 if it has none.
+    fn engine(&self, link: LinkId) -> u64 {
+        let neighbour = self.neighbours.get((link.0 as usize).saturating_sub(1));
+        let engine = neighbour.and_then(|neighbour| {
+            let node = node("neighbour.node", &neighbour.node).ok()?;
+            over_ltp::engine(neighbour.engine, &node)
+        });
+        engine.unwrap_or_default()
     }
 
     /// Routes that are said, and those to neighbours.
@@ -551,6 +590,8 @@ impl NodeSpec {
         let links = self.links()?;
         // What a plan opens and closes is not open from the beginning.
         let by_plan = self.plan.is_some();
+        let memory = self.store.memory;
+        let longest = memory.map_or(self.limits.bundle, |memory| memory.min(self.limits.bundle));
         let mut layers = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             let own = links.iter().filter(|(at, _)| at.layer == number);
@@ -560,15 +601,21 @@ impl NodeSpec {
             let name = layer.name().to_owned();
             layers.push(match layer.kind() {
                 Kind::Streams(protocol, spec) => {
-                    let longest = self
-                        .store
-                        .memory
-                        .map_or(self.limits.bundle, |memory| memory.min(self.limits.bundle));
                     let (layer, carrier) = spec.build((protocol, &agent.node), &own, longest);
                     LayerConfig { name, layer: Box::new(layer), carrier, open }
                 }
                 Kind::Udp(spec) => {
                     let (layer, carrier) = spec.build(&own);
+                    LayerConfig { name, layer: Box::new(layer), carrier, open }
+                }
+                Kind::Ltp(spec) => {
+                    let peer = |(link, address): (&LinkId, &SocketAddr)| {
+                        (*link, (self.engine(*link), *address))
+                    };
+                    let peers = own.iter().map(peer).collect();
+                    let rng = Rng::new(seed, &name);
+                    let (layer, carrier) =
+                        spec.build((&agent.node, rng), &peers, (longest, memory))?;
                     LayerConfig { name, layer: Box::new(layer), carrier, open }
                 }
             });

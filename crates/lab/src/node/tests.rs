@@ -152,6 +152,56 @@ fn a_store_in_memory_has_no_files() {
     assert_eq!((config.agent.limits.inline, config.agent.limits.octets), (usize::MAX, 64_000_000));
 }
 
+const OVER_LTP: &str = r#"
+id = "ipn:2.0"
+store.memory = "64 MB"
+[[layer]]
+kind = "ltpcl"
+listen = "127.0.0.1:0"
+rate = "1 Gbit/s"
+share = "5 ms"
+settings = { limits.sessions = 9, default.segment_max = "1 kB" }
+[[neighbour]]
+node = "ipn:3.0"
+address = "127.0.0.1:1113"
+[[neighbour]]
+node = "dtn://d/"
+engine = 77
+address = "127.0.0.1:1114"
+"#;
+
+#[test]
+fn neighbours_over_ltp_are_engines() {
+    let spec = NodeSpec::parse(OVER_LTP, "node.toml").unwrap();
+    assert_eq!((spec.engine(LinkId(1)), spec.engine(LinkId(2))), (3, 77));
+    let config = spec.config(now(), 1).unwrap();
+    let Carrier::Datagrams { peers, .. } = &config.layers[0].carrier else { panic!("no UDP") };
+    assert_eq!(peers[&PathId(2)], "127.0.0.1:1114".parse().unwrap());
+    let Kind::Ltp(layer) = spec.layers[0].kind() else { panic!("{:?}", spec.layers) };
+    let longest = (Size(64_000_000), Some(Size(64_000_000)));
+    let ltp = layer.ltp(&Eid::ipn(2, 0), longest).unwrap();
+    // Nothing is a file where there is no disk.
+    assert_eq!((ltp.engine, ltp.limits.sessions, ltp.limits.units), (2, 9, 64_000_000));
+    assert_eq!(ltp.default_remote.segment_max, Some(1000));
+    for (from, to, told) in [
+        ("engine = 77\n", "", "neighbour dtn://d/: it has no node number"),
+        ("engine = 77", "engine = 3", "have the same LTP engine, 3"),
+        ("rate = \"1 Gbit/s\"", "rate = \"0\"", "rate is 0"),
+        ("share = \"5 ms\"", "window = 0", "window is 0"),
+        ("id = \"ipn:2.0\"", "id = \"dtn://b/\"", "layer ltp: it has no node number"),
+        ("limits.sessions = 9", "limits.sessions = 0", "layer ltp: settings.limits.sessions is 0"),
+        ("limits.sessions = 9", "engine = 5", "beside `settings`"),
+    ] {
+        let text = OVER_LTP.replacen(from, to, 1);
+        assert_ne!(text, OVER_LTP, "{from}");
+        let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
+        assert!(error.contains("node.toml") && error.contains(told), "{to}: {error}");
+    }
+    let udp = WHOLE.replace("layer = \"tcp\"", "engine = 3");
+    let error = NodeSpec::parse(&udp, "node.toml").unwrap_err().to_string();
+    assert!(error.contains("`engine` is of LTP"), "{error}");
+}
+
 #[test]
 fn each_kind_of_layer_has_its_sockets() {
     let streams = |kind| {
@@ -161,13 +211,18 @@ fn each_kind_of_layer_has_its_sockets() {
     for kind in ["tcpcl4", "tcpcl3", "mtcp", "stcp"] {
         text += &streams(kind);
     }
+    text +=
+        "[[layer]]\nkind = \"ltpcl\"\nlisten = \"127.0.0.1:0\"\nrate = \"20 Mbit/s\"\nengine = 3\n";
     text += "[[layer]]\nkind = \"udpcl\"\nlisten = \"127.0.0.1:0\"\nrate = \"10 Mbit/s\"\n";
     text += "[[neighbour]]\nnode = \"dtn://b/\"\nlayer = \"udp\"\naddress = \"127.0.0.1:4556\"\n";
     let config = NodeSpec::parse(&text, "test").unwrap().config(now(), 1).unwrap();
     let names: Vec<_> = config.layers.iter().map(|layer| layer.name.as_str()).collect();
-    assert_eq!(names, ["tcpcl4", "tcpcl3", "mtcp", "stcp", "udp"]);
-    let Carrier::Datagrams { config, peers } = &config.layers[4].carrier else { panic!("no UDP") };
+    assert_eq!(names, ["tcpcl4", "tcpcl3", "mtcp", "stcp", "ltp", "udp"]);
+    let ltp = &config.layers[4].carrier;
+    let Carrier::Datagrams { config, peers } = &config.layers[5].carrier else { panic!("no UDP") };
     assert_eq!((config.path.rate_bps, peers.len()), (Some(10_000_000), 1));
+    let Carrier::Datagrams { config, .. } = ltp else { panic!("no UDP") };
+    assert_eq!(config.path.rate_bps, Some(20_000_000));
     let no_rate = text.replace("rate = \"10 Mbit/s\"\n", "");
     let error = NodeSpec::parse(&no_rate, "test").unwrap_err().to_string();
     assert!(error.contains("rate"), "{error}");

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::bp::{agent, files, tcpcl};
+use proto::bp::{agent, files, ltpcl, tcpcl};
 use serde::{Deserialize, Serialize};
 
 use super::form::{Form, Switch, table};
+use super::ltp::LtpSettings;
 use super::tcp::TcpSettings;
 use super::{at_least, not_often, some};
 use crate::bundles::{self, BundlesConfig};
@@ -58,6 +59,12 @@ pub struct BundlesSettings {
     /// TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSettings>,
+    /// LTPCL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ltpcl: Option<LtpclSettings>,
+    /// LTP below LTPCL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ltp: Option<LtpSettings>,
 }
 
 table! {
@@ -151,6 +158,71 @@ impl TcpclSettings {
     }
 }
 
+/// What of a block is red.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Color {
+    /// What the agent wants to arrive, which is everything.
+    AsAsked,
+    /// All.
+    Red,
+    /// Nothing.
+    Green,
+    /// Its first octets.
+    Mixed(Size),
+}
+
+impl From<Color> for ltpcl::Color {
+    fn from(color: Color) -> Self {
+        match color {
+            Color::AsAsked => Self::AsAsked,
+            Color::Red => Self::Red,
+            Color::Green => Self::Green,
+            Color::Mixed(octets) => Self::Mixed(octets.bytes()),
+        }
+    }
+}
+
+impl Form<ltpcl::Color> for Color {
+    fn of(value: &ltpcl::Color) -> Option<Self> {
+        Some(match value {
+            ltpcl::Color::AsAsked => Self::AsAsked,
+            ltpcl::Color::Red => Self::Red,
+            ltpcl::Color::Green => Self::Green,
+            ltpcl::Color::Mixed(octets) => Self::Mixed(Size(*octets)),
+        })
+    }
+
+    fn value(&self) -> ltpcl::Color {
+        (*self).into()
+    }
+}
+
+table! {
+    /// What a user says about LTPCL (see [`ltpcl::Config`]).
+    LtpclSettings: ltpcl::Config {
+        /// What of a block is red.
+        color: Color,
+        /// How long a neighbour may be away before what is under way is given up.
+        patience: Span,
+    }
+    also {
+        /// Bundles under way to a neighbour at one time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        window: Option<usize>,
+    }
+}
+
+impl LtpclSettings {
+    fn apply(&self, config: &mut ltpcl::Config) -> Result<(), SpecError> {
+        not_often("ltpcl.patience", self.patience)?;
+        some("ltpcl.window", self.window)?;
+        self.apply_fields(config);
+        config.limits.window = self.window.unwrap_or(config.limits.window);
+        Ok(())
+    }
+}
+
 impl BundlesSettings {
     /// Changes `config` to what is said here.
     ///
@@ -208,7 +280,15 @@ impl BundlesSettings {
         if let Some(tcpcl) = &self.tcpcl {
             tcpcl.apply(&mut config.tcpcl)?;
         }
-        self.tcp.as_ref().map_or(Ok(()), |tcp| tcp.apply(&mut config.streams.options))
+        if let Some(tcp) = &self.tcp {
+            tcp.apply(&mut config.streams.options)?;
+        }
+        if let Some(ltpcl) = &self.ltpcl {
+            ltpcl.apply(&mut config.ltpcl)?;
+        }
+        self.ltp.as_ref().map_or(Ok(()), |ltp| {
+            ltp.apply(&mut config.ltpcl.ltp).map_err(|error| error.below("ltp"))
+        })
     }
 
     /// Everything that `config` says.
@@ -232,13 +312,30 @@ impl BundlesSettings {
             store: Some(StoreSettings::of_fields(&config.agent.limits)),
             tcpcl: Some(TcpclSettings::of(&config.tcpcl)),
             tcp: Some(TcpSettings::of(&config.streams.options)),
+            ltpcl: Some(LtpclSettings {
+                window: Some(config.ltpcl.limits.window),
+                ..LtpclSettings::of_fields(&config.ltpcl)
+            }),
+            ltp: Some(LtpSettings::of(&config.ltpcl.ltp)),
         }
+    }
+
+    /// With the keys that `given` has, and where it has them.
+    #[must_use]
+    pub fn with_keys_of(mut self, given: &Self) -> Self {
+        if let Some(given) = &given.ltp {
+            self.ltp = self.ltp.map(|ltp| ltp.with_keys_of(given));
+        }
+        self
     }
 
     /// Finds the contact plan beside the file in `folder` that names it.
     pub(crate) fn place(&mut self, folder: &Path) {
         if let Some(path) = &mut self.contact_plan {
             *path = folder.join(&*path);
+        }
+        if let Some(ltp) = &mut self.ltp {
+            ltp.place(folder);
         }
     }
 }

@@ -358,6 +358,11 @@ fn mistakes_are_named() {
         (Family::Bundles, "contact_plan = \"/nowhere/plan.toml\"", "cannot read"),
         (Family::Bundles, "tcpcl = { keepalive = \"500 ms\" }", "whole seconds from 1"),
         (Family::Bundles, "store = { bundles = 0 }", "store.bundles is 0"),
+        (Family::Bundles, "ltpcl = { color = \"blue\" }", "unknown variant `blue`"),
+        (Family::Bundles, "ltpcl = { window = 0 }", "ltpcl.window is 0"),
+        (Family::Bundles, "ltpcl = { patience = \"0 s\" }", "ltpcl.patience is 0 s"),
+        (Family::Bundles, "[ltp.limits]\nsessions = 0", "ltp.limits.sessions is 0"),
+        (Family::Bundles, "[ltp.default]\nreport_gap = true", "did you mean `report_gaps`?"),
         (Family::Cfdp, "[default]\nack_timr = \"1 s\"", "did you mean `ack_timer`?"),
     ];
     for (family, text, expected) in cases {
@@ -422,6 +427,8 @@ fn what_a_world_writes_out_runs_the_same() {
         ),
         ("saratoga/deferred", "nodes.b.mib.default.voluntary_interval = \"1 ms\""),
         ("cfdp", "nodes.a.mib.remotes.2.segment_max = \"99 B\""),
+        ("bp-ltp", "nodes.a.mib.ltp.default.segment_max = \"99 B\""),
+        ("bp-ltp/checkpoints", "nodes.a.mib.ltpcl = { color = { mixed = \"99 B\" }, window = 3 }"),
     ];
     for (protocol, settings) in cases {
         let resolved = world(protocol, settings).unwrap();

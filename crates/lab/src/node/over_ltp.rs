@@ -1,0 +1,148 @@
+//! A layer over LTP (see [`ltpcl::Config`]).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::{PathId, PathInfo, Rng};
+use proto::bp::layer::LinkId;
+use proto::bp::ltpcl::{self, Ltpcl};
+use proto::ltp;
+use rt::node::Carrier;
+use serde::{Deserialize, Serialize};
+use wire::bp7::Eid;
+
+use super::{NO_ENGINE, datagram, window};
+use crate::quantity::{Rate, Size, Span};
+use crate::settings::LtpSettings;
+use crate::settings::bundles::Color;
+use crate::text::SpecError;
+
+/// How late a turn may come until its part of the rate is lost.
+const CATCH_UP: Duration = Duration::from_millis(50);
+
+/// A layer over LTP and UDP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverLtp {
+    /// What neighbours call it.
+    #[serde(default = "ltp")]
+    pub name: String,
+    /// Where it listens, and from where it sends.
+    pub listen: SocketAddr,
+    /// The number of its LTP engine, if that is not the node's number.
+    pub engine: Option<u64>,
+    /// The longest datagram.
+    #[serde(default = "datagram")]
+    pub datagram: Size,
+    /// What it sends at most to each neighbour; LTP has no congestion control.
+    pub rate: Rate,
+    /// What of a bundle is sent again when it is lost.
+    #[serde(default = "as_asked")]
+    pub color: Color,
+    /// How long bundles of a few hundred octets wait for others to share a block with.
+    pub share: Option<Span>,
+    /// How long a neighbour may be away before what is under way to it is given up.
+    #[serde(default = "patience")]
+    pub patience: Span,
+    /// Bundles under way to a neighbour at one time.
+    #[serde(default = "window")]
+    pub window: usize,
+    /// All else that LTP can be told.
+    #[serde(default)]
+    pub settings: LtpSettings,
+}
+
+fn ltp() -> String {
+    "ltp".to_owned()
+}
+
+const fn as_asked() -> Color {
+    Color::AsAsked
+}
+
+const fn patience() -> Span {
+    Span(Duration::from_secs(3600))
+}
+
+/// The number of an engine: the one that is said, or that of its node.
+pub(super) fn engine(said: Option<u64>, node: &Eid) -> Option<u64> {
+    said.or(match node {
+        Eid::Ipn { node, .. } => Some(*node),
+        Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => None,
+    })
+}
+
+impl OverLtp {
+    pub(super) fn check(&self, node: &Eid) -> Result<(), SpecError> {
+        let invalid = |message: String| Err(SpecError::invalid(message));
+        let name = &self.name;
+        if engine(self.engine, node).is_none() {
+            return invalid(format!("layer {name}: {NO_ENGINE}"));
+        }
+        if !(128..=65_507).contains(&self.datagram.bytes()) {
+            return invalid(format!("layer {name}: datagram is not between 128 B and 65507 B"));
+        }
+        if self.rate.bps() == 0 {
+            return invalid(format!(
+                "layer {name}: rate is 0; write what the network carries, as \"100 Mbit/s\""
+            ));
+        }
+        if self.window == 0 {
+            return invalid(format!("layer {name}: window is 0: no bundle could leave"));
+        }
+        if self.settings.engine.is_some() {
+            return invalid(format!("layer {name}: write `engine` beside `settings`, not in it"));
+        }
+        self.ltp(node, (self.datagram, None)).map(drop)
+    }
+
+    pub(super) fn ltp(
+        &self,
+        node: &Eid,
+        (longest, memory): (Size, Option<Size>),
+    ) -> Result<ltp::Config, SpecError> {
+        let mut config = ltp::Config { catch_up: CATCH_UP, ..ltp::Config::default() };
+        config.limits.block = longest.bytes();
+        if let Some(memory) = memory {
+            // There are no files.
+            let octets = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+            (config.limits.units, config.limits.units_total) = (octets(longest), octets(memory));
+        }
+        // What others put together is taken.
+        config.aggregation = Some(ltp::Aggregation::default());
+        let applied = self.settings.apply(&mut config);
+        applied.map_err(|error| error.below(&format!("layer {}: settings", self.name)))?;
+        config.engine = engine(self.engine, node).unwrap_or_default();
+        Ok(config)
+    }
+
+    /// The layer, with the engines and addresses of its neighbours. Bundles have `longest` octets at most; with a store in
+    /// `memory` all are there.
+    pub(super) fn build(
+        &self,
+        (node, rng): (&Eid, Rng),
+        links: &BTreeMap<LinkId, (u64, SocketAddr)>,
+        bounds: (Size, Option<Size>),
+    ) -> Result<(Ltpcl, Carrier), SpecError> {
+        let ltp = self.ltp(node, bounds)?;
+        // Paths and links of a layer have the same numbers.
+        let peer = |(link, (engine, _)): (&LinkId, &(u64, SocketAddr))| {
+            (*link, ltpcl::Peer { engine: *engine, path: PathId(link.0) })
+        };
+        let sharing = |age: Span| ltp::Aggregation { age: age.duration(), ..Default::default() };
+        let layer = ltpcl::Config {
+            ltp,
+            peers: links.iter().map(peer).collect(),
+            color: self.color.into(),
+            aggregation: self.share.map(sharing),
+            patience: self.patience.duration(),
+            limits: ltpcl::Limits { window: self.window, ..ltpcl::Limits::default() },
+        };
+        let datagram = usize::try_from(self.datagram.bytes()).unwrap_or(usize::MAX);
+        let path = PathInfo { rate_bps: Some(self.rate.bps()), ..PathInfo::datagram(datagram) };
+        let peers = links.iter().map(|(link, (_, address))| (PathId(link.0), *address)).collect();
+        let config = rt::Config::new(self.listen, path);
+        Ok((Ltpcl::new(layer, rng), Carrier::Datagrams { config, peers }))
+    }
+}
