@@ -77,8 +77,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NONE|TCP|SCPS")]
     pep: Option<Pep>,
 
-    /// The hosts between the hops of a link that has several keep what they hand on: bundles, and
-    /// files by CFDP; for all other protocols they route
+    /// The hosts between the hops of a link that has several keep what they hand on: bundles, blocks
+    /// of LTP-T, and files by CFDP; for all other protocols they route
     #[arg(long)]
     relay: bool,
 

@@ -159,6 +159,7 @@ impl Options {
             | Kind::Ltp
             | Kind::LtpGreen
             | Kind::Ltp1kRed
+            | Kind::LtpT
             | Kind::Saratoga
             | Kind::SaratogaGet
             | Kind::SaratogaBlind

@@ -9,6 +9,7 @@ use engine::{FileName, PathId, PathInfo, PathKind};
 
 use crate::engines::{EngineConfig, Send as SendRequest};
 use crate::overlay::{self, Overlay};
+use crate::protocol::Kind;
 use crate::quantity::Size;
 use crate::scenario::{Node, Scenario, StoreFaults, Transfer};
 use crate::text::SpecError;
@@ -124,6 +125,7 @@ impl Cast<'_> {
                 config.set_path(behind, path);
             }
         }
+        config.set_routes(self.next_engines(name)?);
         self.join_groups(index, node, &mut config, &mut ways)?;
         Ok(Some(Part { host: index, port, config, ways, interfaces }))
     }
@@ -217,6 +219,32 @@ impl Cast<'_> {
             config.add_group(path);
         }
         Ok(())
+    }
+
+    /// The neighbour to which `name` passes on what is for others by LTP-T, there and back.
+    fn next_engines(&self, name: &str) -> Result<BTreeMap<u64, u64>, SpecError> {
+        let mut routes = BTreeMap::new();
+        let entity = |name: &str| self.scenario.nodes[name].entity.ok_or_else(|| unresolved(name));
+        let is_passed_on =
+            |t: &&Transfer| t.protocol.as_ref().is_some_and(|p| p.kind == Kind::LtpT);
+        for transfer in self.scenario.transfers.iter().filter(is_passed_on) {
+            for mut stations in transfer.ways() {
+                for _ in ["there", "back"] {
+                    let far = stations[stations.len() - 1];
+                    let own = stations[..stations.len() - 1].iter().position(|at| *at == name);
+                    let next = own.map(|at| entity(stations[at + 1])).transpose()?;
+                    if let Some(next) = next
+                        && routes.insert(entity(far)?, next).is_some_and(|other| other != next)
+                    {
+                        return Err(SpecError::invalid(format!(
+                            "two ways lead from {name} to {far}: an engine of LTP-T has one"
+                        )));
+                    }
+                    stations.reverse();
+                }
+            }
+        }
+        Ok(routes)
     }
 
     /// The entities with which `name` has transactions that neighbour `next` hands on.

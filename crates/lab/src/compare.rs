@@ -20,7 +20,7 @@ use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
 use crate::metrics::{LatencyMetrics, TransferMetrics};
 use crate::preset::{self, Preset};
-use crate::protocol::{Carried, Family, Protocol};
+use crate::protocol::{Carried, Family, Kind, Protocol};
 use crate::quantity::{Rate, Size, Span};
 use crate::records::Record;
 use crate::run::{self, Recorders, RunError};
@@ -56,8 +56,8 @@ pub struct Plan {
     pub records: Option<Vec<Record>>,
     /// Whether hosts stand between the ends and the link, and what they do with connections.
     pub pep: Option<Between>,
-    /// Whether the hosts between the hops of the link keep what protocols hand on that know such: bundles, and
-    /// files by CFDP's store-and-forward overlay. Otherwise, and for all others, they route.
+    /// Whether the hosts between the hops of the link keep what protocols hand on that know such: bundles, blocks of
+    /// LTP-T, and files by CFDP's store-and-forward overlay. Otherwise, and for all others, they route.
     pub relay: bool,
     /// Threads; `None` for one a core.
     pub jobs: Option<usize>,
@@ -252,6 +252,7 @@ impl Plan {
         Ok(match protocol.kind.family() {
             // A waypoint forwards no packets, and CFDP's overlay has its files reported.
             Family::Cfdp | Family::Bundles => (1..count).map(preset::relay).collect(),
+            Family::Ltp if protocol.kind == Kind::LtpT => (1..count).map(preset::relay).collect(),
             Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp => Vec::new(),
         })
     }

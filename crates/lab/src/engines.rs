@@ -9,7 +9,7 @@ use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
 use proto::bp::files;
 use proto::programs::Latency;
-use proto::{cfdp, ltp, norm, saratoga};
+use proto::{cfdp, ltp, ltpt, norm, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
 use crate::bundles::{self, BundlesConfig, BundlesEngine};
@@ -277,6 +277,15 @@ impl EngineConfig {
         self.apply(&settings).map_err(|error| error.within(path))
     }
 
+    /// Says by whom what is for others goes on, where that is told: the next engine, by the last one.
+    pub fn set_routes(&mut self, to: BTreeMap<u64, u64>) {
+        if let Self::Ltp(config) = self
+            && let Some(transport) = config.transport.as_mut()
+        {
+            transport.routing = ltpt::Routing::Static { to, otherwise: None };
+        }
+    }
+
     /// Gives it its number, where it has one.
     pub fn set_entity(&mut self, entity: u64) {
         match self {
@@ -512,8 +521,13 @@ pub const LTP_PROFILES: &[&str] =
 ///
 /// When there is no such profile.
 pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
-    let Some(name) = &protocol.profile else { return Ok(ltp::Config::default()) };
-    ltp::profile(name).ok_or_else(|| no_profile(protocol, name, LTP_PROFILES))
+    let config = match &protocol.profile {
+        Some(name) => ltp::profile(name).ok_or_else(|| no_profile(protocol, name, LTP_PROFILES))?,
+        None => ltp::Config::default(),
+    };
+    let transport = ltpt::Config { clock: bundles::EPOCH, ..ltpt::Config::default() };
+    let transport = (protocol.kind == Kind::LtpT).then_some(transport);
+    Ok(ltp::Config { transport, ..config })
 }
 
 /// The profiles of Saratoga.
@@ -615,7 +629,8 @@ impl AnyEngine {
                 let states = entity.transactions().map(|report| report.state);
                 states.filter(|state| *state != cfdp::State::Suspended).count()
             }
-            Self::Ltp(node) => node.sessions().count(),
+            // Blocks for others wait without a session.
+            Self::Ltp(node) => node.sessions().count().max(node.transfers()),
             Self::Saratoga(node, _) => node.sessions().count(),
             Self::Norm(node, _) => node.objects().count(),
             Self::OverTcp(node) => node.under_way(),

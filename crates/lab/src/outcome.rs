@@ -139,8 +139,10 @@ impl Seen {
         alone: bool,
     ) -> Vec<(Time, End)> {
         let name = transfer.name.as_deref().unwrap_or_default();
-        // That the first waypoint has the file does not mean that the receiver has it.
+        // That the first waypoint has the file does not mean that the receiver has it. By LTP-T nobody says more.
         let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
+        let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
+        let by_first = at_sender && kind == Some(Kind::LtpT) && !transfer.via.is_empty();
         let of_transfer = self.ends.iter().filter(|(_, at, end)| {
             *at == host
                 && end.at_sender == at_sender
@@ -148,6 +150,7 @@ impl Seen {
                 && (end.name == name || alone && end.name.is_empty())
                 && (!by_report || end.is_report || !end.success)
         });
-        of_transfer.cloned().map(|(at, _, end)| (at, end)).collect()
+        let known = |end: End| End { is_confirmed: end.is_confirmed && !by_first, ..end };
+        of_transfer.cloned().map(|(at, _, end)| (at, known(end))).collect()
     }
 }

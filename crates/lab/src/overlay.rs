@@ -81,11 +81,15 @@ pub(crate) fn settle(
 ) -> Result<(), SpecError> {
     for transfer in transfers.iter().filter(|transfer| !transfer.via.is_empty()) {
         let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
+        if kind == Kind::LtpT {
+            // The engines are told their routes when they are made.
+            continue;
+        }
         match kind.family() {
             Family::Cfdp | Family::Bundles => {}
             Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp => {
                 return Err(SpecError::invalid(format!(
-                    "waypoints hand on what comes by CFDP or as bundles, not by {}",
+                    "waypoints hand on what comes by CFDP, by ltp-t or as bundles, not by {}",
                     kind.name()
                 )));
             }

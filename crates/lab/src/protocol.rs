@@ -33,6 +33,8 @@ pub enum Kind {
     LtpGreen,
     /// LTP, the first kilobyte red and the rest green.
     Ltp1kRed,
+    /// LTP-T, all of the block red: over other engines, which pass it on.
+    LtpT,
     /// Saratoga, put by its sender.
     Saratoga,
     /// Saratoga, fetched by its receiver.
@@ -115,6 +117,7 @@ impl Kind {
         Self::Ltp,
         Self::LtpGreen,
         Self::Ltp1kRed,
+        Self::LtpT,
         Self::Saratoga,
         Self::SaratogaGet,
         Self::SaratogaBlind,
@@ -147,6 +150,7 @@ impl Kind {
             Self::Ltp => "ltp",
             Self::LtpGreen => "ltp-green",
             Self::Ltp1kRed => "ltp-1k-red",
+            Self::LtpT => "ltp-t",
             Self::Saratoga => "saratoga",
             Self::SaratogaGet => "saratoga-get",
             Self::SaratogaBlind => "saratoga-blind",
@@ -176,7 +180,7 @@ impl Kind {
     pub fn family(self) -> Family {
         match self {
             Self::Cfdp | Self::Cfdp1 => Family::Cfdp,
-            Self::Ltp | Self::LtpGreen | Self::Ltp1kRed => Family::Ltp,
+            Self::Ltp | Self::LtpGreen | Self::Ltp1kRed | Self::LtpT => Family::Ltp,
             Self::Saratoga | Self::SaratogaGet | Self::SaratogaBlind => Family::Saratoga,
             Self::Norm | Self::NormFec => Family::Norm,
             Self::Ftp
@@ -207,6 +211,7 @@ impl Kind {
         match self {
             Self::Cfdp
             | Self::Ltp
+            | Self::LtpT
             | Self::Saratoga
             | Self::SaratogaGet
             | Self::Norm
@@ -237,6 +242,7 @@ impl Kind {
         match self {
             Self::Cfdp
             | Self::Ltp
+            | Self::LtpT
             | Self::Saratoga
             | Self::SaratogaGet
             | Self::Norm
@@ -279,6 +285,7 @@ impl Kind {
             | Self::Ltp
             | Self::LtpGreen
             | Self::Ltp1kRed
+            | Self::LtpT
             | Self::Saratoga
             | Self::SaratogaGet
             | Self::Ftp
@@ -314,6 +321,7 @@ impl Kind {
             | Self::Ltp
             | Self::LtpGreen
             | Self::Ltp1kRed
+            | Self::LtpT
             | Self::Saratoga
             | Self::SaratogaGet
             | Self::SaratogaBlind
@@ -355,6 +363,7 @@ impl Kind {
             | Self::Ltp
             | Self::LtpGreen
             | Self::Ltp1kRed
+            | Self::LtpT
             | Self::Saratoga
             | Self::SaratogaGet
             | Self::SaratogaBlind

@@ -368,6 +368,7 @@ impl Scenario {
             | Kind::Ltp
             | Kind::LtpGreen
             | Kind::Ltp1kRed
+            | Kind::LtpT
             | Kind::Saratoga
             | Kind::SaratogaGet
             | Kind::SaratogaBlind
@@ -509,11 +510,11 @@ impl Scenario {
                     "transfers[{index}]: an `overlay` needs waypoints; name them with `via`"
                 )));
             }
-        } else if protocol.kind.family() != Family::Bundles {
+        } else if protocol.kind.family() == Family::Cfdp {
             transfer.overlay.get_or_insert(Overlay::Sfo);
         } else if transfer.overlay.is_some() {
             return Err(SpecError::invalid(format!(
-                "transfers[{index}]: an `overlay` is of CFDP; bundles need none"
+                "transfers[{index}]: an `overlay` is of CFDP; ltp-t and bundles need none"
             )));
         }
         let profile = transfer.overlay.and_then(Overlay::profile).map(str::to_owned);

@@ -325,6 +325,9 @@ fn settings(
     ensure!(is_saratoga || !options.udp_lite, "--udp-lite is for Saratoga");
     let mut config = EngineConfig::new(&protocol, given.unwrap_or(default), None)?;
     match &mut config {
+        EngineConfig::Ltp(config) if config.transport.is_some() => {
+            anyhow::bail!("{protocol} runs in the simulator: slowlight sim and slowlight compare")
+        }
         EngineConfig::Ltp(config) => {
             config.catch_up = CATCH_UP;
             config.default_remote.unpaced_window = Some(UNPACED_WINDOW);

@@ -34,7 +34,7 @@ use crate::text::SpecError;
 pub const SERVICE: u64 = 10;
 
 /// Milliseconds from the beginning of 2000 to that of 2026, where a world begins: 9,497 days.
-const EPOCH: u64 = 9_497 * 86_400_000;
+pub(crate) const EPOCH: u64 = 9_497 * 86_400_000;
 
 /// When worlds begin.
 #[must_use]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use proto::ltp;
+use proto::{ltp, ltpt};
 use serde::{Deserialize, Serialize};
 
 use super::form::{Form, Switch, table};
-use super::{at_least, file_name, not_at_once, some};
+use super::{at_least, file_name, not_at_once, not_often, some};
 use crate::mib::{Timer, entity};
 use crate::quantity::{Rate, Size, Span};
 use crate::settings::keys::Authentication;
@@ -38,6 +38,9 @@ table! {
         /// Bounds on what the engine holds.
         #[serde(skip_serializing_if = "Option::is_none")]
         limits: Option<Limits>,
+        /// How blocks are passed on, by LTP-T.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        transport: Option<Transport>,
         /// What holds for every remote engine.
         #[serde(skip_serializing_if = "Option::is_none")]
         default: Option<Remote>,
@@ -121,6 +124,41 @@ table! {
 }
 
 table! {
+    /// How blocks are passed on (see [`ltpt::Config`]).
+    Transport: ltpt::Config {
+        /// Engines that may pass a block on that is sent here.
+        hops: u8,
+        /// How long a block that is sent here is of use.
+        lifetime: Span,
+        /// Whether a block goes on while it arrives.
+        cut_through: bool,
+        /// Time after which a hop that failed is tried again.
+        retry: Span,
+        /// The same, at most: each time it is twice as long.
+        retry_max: Span,
+        /// Time after which one that is refused for want of room is to try again, in whole seconds.
+        retry_after: Span,
+    }
+    also {
+        /// Bounds on what is kept for others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limits: Option<TransportLimits>,
+    }
+}
+
+table! {
+    /// Bounds on what an engine keeps for others (see [`ltpt::Limits`]).
+    TransportLimits: ltpt::Limits {
+        /// Transfers under way.
+        transfers: usize,
+        /// Octets of blocks for others.
+        storage: Size,
+        /// Transfers that are over and remembered.
+        finished: usize,
+    }
+}
+
+table! {
     /// What holds for a remote engine (see [`ltp::Remote`]).
     Remote: ltp::Remote {
         /// Most of the block in a segment, or `off`.
@@ -187,6 +225,14 @@ impl LtpSettings {
         if let Some(limits) = &self.limits {
             limits.apply(&mut config.limits)?;
         }
+        match (&self.transport, config.transport.as_mut()) {
+            (Some(settings), Some(transport)) => settings.apply(transport)?,
+            (Some(_), None) => {
+                let message = "transport is of LTP-T; the protocol with it is called ltp-t";
+                return Err(SpecError::invalid(message));
+            }
+            (None, _) => {}
+        }
         if let Some(default) = &self.default {
             default.apply(&mut config.default_remote, "default")?;
             for remote in config.remotes.values_mut() {
@@ -212,6 +258,7 @@ impl LtpSettings {
                 Some(aggregation) => Switch::On(Aggregation::of_fields(aggregation)),
             }),
             limits: Some(Limits::of_fields(&config.limits)),
+            transport: config.transport.as_ref().map(Transport::of),
             default: Some(Remote::of(&config.default_remote)),
             remotes: remotes.map(|(id, remote)| (id.to_string(), Remote::of(remote))).collect(),
             ..Self::of_fields(config)
@@ -237,6 +284,35 @@ impl LtpSettings {
                 authentication.place(folder);
             }
         }
+    }
+}
+
+impl Transport {
+    fn of(config: &ltpt::Config) -> Self {
+        let limits = Some(TransportLimits::of_fields(&config.limits));
+        Self { limits, ..Self::of_fields(config) }
+    }
+
+    fn apply(&self, config: &mut ltpt::Config) -> Result<(), SpecError> {
+        for (key, span) in [
+            ("transport.lifetime", self.lifetime),
+            ("transport.retry", self.retry),
+            ("transport.retry_max", self.retry_max),
+        ] {
+            not_often(key, span)?;
+        }
+        let whole =
+            |span: Span| span.duration().as_secs() > 0 && span.duration().subsec_nanos() == 0;
+        if self.retry_after.is_some_and(|span| !whole(span)) {
+            return Err(SpecError::invalid("transport.retry_after is whole seconds, 1 at least"));
+        }
+        self.apply_fields(config);
+        config.retry_max = config.retry_max.max(config.retry);
+        if let Some(limits) = &self.limits {
+            some("transport.limits.transfers", limits.transfers)?;
+            limits.apply_fields(&mut config.limits);
+        }
+        Ok(())
     }
 }
 
