@@ -41,6 +41,14 @@ pub(super) struct SendArgs {
     #[arg(long, default_value = "normal")]
     priority: String,
 
+    /// The version of the bundles, 6 or 7
+    #[arg(long, value_name = "VERSION", default_value_t = 7)]
+    bundle_version: u8,
+
+    /// Have the nodes on the way take custody of it, which is of version 6
+    #[arg(long)]
+    custody: bool,
+
     /// Where to remember what the node has of files in parts, so that the same command goes on
     #[arg(long, value_name = "FOLDER")]
     pub(super) state: Option<PathBuf>,
@@ -89,11 +97,16 @@ impl SendArgs {
         payload: impl Read + Send + 'static,
     ) -> Result<String, ClientError> {
         let lifetime = self.lifetime.duration().as_millis().to_string();
+        let version = self.bundle_version.to_string();
         let mut asked = vec![
             ("to", self.to.as_str()),
             ("lifetime_ms", lifetime.as_str()),
             ("priority", self.priority.as_str()),
+            ("version", version.as_str()),
         ];
+        if self.custody {
+            asked.push(("custody", "true"));
+        }
         asked.extend(self.from.as_deref().map(|from| ("from", from)));
         Ok(client.send(&asked, payload)?.id)
     }

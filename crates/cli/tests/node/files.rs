@@ -165,11 +165,7 @@ fn what_only_looks_like_a_part_is_a_payload() {
 #[test]
 fn a_file_that_is_longer_than_the_store_crosses() {
     let mut files = Files::new(1);
-    files.row.kill(1);
-    let toml = files.row.place(1).join("node.toml");
-    let text_of = fs::read_to_string(&toml).unwrap();
-    fs::write(&toml, format!("limits.octets = \"300 kB\"\n{text_of}")).unwrap();
-    files.row.start(1);
+    files.row.change(1, "limits.octets = \"300 kB\"", "");
     let mut receiver = files.row.receiver(1, &files.inbox);
     let sent = files.row.bp(1, &files.asked("ipn:1.1"));
     assert!(sent.status.success(), "{}", text(&sent));

@@ -4,6 +4,7 @@
 
 mod files;
 mod row;
+mod secured;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -66,6 +66,15 @@ impl Row {
         self.folder.path().join(n.to_string())
     }
 
+    /// Begins a node anew with more settings: `first` before the others, `last` behind them.
+    pub(super) fn change(&mut self, n: usize, first: &str, last: &str) {
+        self.kill(n);
+        let toml = self.place(n).join("node.toml");
+        let text = fs::read_to_string(&toml).unwrap();
+        fs::write(&toml, format!("{first}\n{text}\n{last}\n")).unwrap();
+        self.start(n);
+    }
+
     pub(super) fn start(&mut self, n: usize) {
         let place = self.place(n);
         let log = fs::File::options().create(true).append(true).open(place.join("log")).unwrap();

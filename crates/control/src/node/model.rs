@@ -102,6 +102,9 @@ pub struct Send {
     pub priority: Option<String>,
     /// The version of the Bundle Protocol, 6 or 7; 7 if it is not said.
     pub version: Option<u8>,
+    /// Whether custody is asked for, which version 6 has.
+    #[serde(default)]
+    pub custody: bool,
 }
 
 /// A bundle that was handed in and is safe.

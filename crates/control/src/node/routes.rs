@@ -250,6 +250,7 @@ async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<
         lifetime,
         priority,
         version,
+        custody: asked.custody,
         payload,
         owns_file: file.is_some(),
         ..SendRequest::new(to, Bytes::new())

@@ -3,8 +3,10 @@
 
 mod over_ltp;
 mod plan;
+mod security;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -28,6 +30,8 @@ use crate::text::{self, SpecError};
 
 pub use self::over_ltp::OverLtp;
 pub use self::plan::Plan;
+pub use self::security::{Custody, KeySpec, Rule};
+pub use self::tls::{Tls, Use};
 
 /// Seconds from 1970 to the beginning of 2000 (RFC 9171 §4.2.6).
 const DTN_EPOCH_S: u64 = 946_684_800;
@@ -76,9 +80,21 @@ pub struct NodeSpec {
     /// A copy goes to every neighbour that has not had one, in place of routes.
     #[serde(default)]
     pub epidemic: bool,
+    /// So many copies of each bundle from here, of which a node gives half to each neighbour that has none; in place of routes.
+    #[serde(default)]
+    pub spray: Option<u32>,
     /// When which nodes can reach each other.
     #[serde(default)]
     pub plan: Option<Plan>,
+    /// Custody of bundles of version 6.
+    #[serde(default)]
+    pub custody: Custody,
+    /// Keys by which blocks of bundles are protected, by names that rules call them.
+    #[serde(default)]
+    pub keys: BTreeMap<String, KeySpec>,
+    /// What is done about the security of bundles of version 7; the first rule that fits counts.
+    #[serde(default, rename = "security")]
+    pub rules: Vec<Rule>,
 }
 
 /// Where bundles are kept: a directory, or memory.
@@ -197,6 +213,15 @@ impl Layer {
         }
     }
 
+    fn tls(&mut self) -> Option<&mut Tls> {
+        match self {
+            Self::Tcpcl4(layer) | Self::Tcpcl3(layer) | Self::Mtcp(layer) | Self::Stcp(layer) => {
+                layer.tls.as_mut()
+            }
+            Self::Udpcl(_) | Self::Ltpcl(_) => None,
+        }
+    }
+
     fn name(&self) -> &str {
         match self.kind() {
             Kind::Streams(_, layer) => &layer.name,
@@ -231,6 +256,8 @@ pub struct OverStreams {
     /// How long to wait until a connection is tried again, at first and at most.
     #[serde(default = "reconnect")]
     pub reconnect: [Span; 2],
+    /// How streams are secured; not at all if it is not said. Only version 4 of TCPCL can that.
+    pub tls: Option<Tls>,
 }
 
 /// A layer over UDP.
@@ -267,6 +294,8 @@ pub struct Neighbour {
     pub address: Option<SocketAddr>,
     /// The number of its LTP engine, if that is not its node number.
     pub engine: Option<u64>,
+    /// The name in the domain name system that its certificate must carry, too, if streams to it are secured.
+    pub name: Option<String>,
 }
 
 /// Bundles for these go to that neighbour.
@@ -335,9 +364,13 @@ impl NodeSpec {
     /// What is wrong with it, and where.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let mut spec: Self = text::read(path)?;
-        if let (Some(plan), Some(folder)) = (&mut spec.plan, path.parent()) {
-            // A plan lies where it is said as seen from the file that says so.
-            plan.file = folder.join(&plan.file);
+        // Files lie where they are said as seen from the file that says so.
+        if let Some(folder) = path.parent() {
+            if let Some(plan) = &mut spec.plan {
+                plan.file = folder.join(&plan.file);
+            }
+            spec.keys.values_mut().for_each(|key| key.file = folder.join(&key.file));
+            spec.layers.iter_mut().filter_map(Layer::tls).for_each(|tls| tls.lie_in(folder));
         }
         spec.check().map_err(|error| error.within(path))?;
         Ok(spec)
@@ -382,16 +415,29 @@ impl NodeSpec {
                 ));
             }
             match layer.kind() {
-                Kind::Streams(_, layer) => layer.check()?,
+                Kind::Streams(protocol, layer) => layer.check(protocol)?,
                 Kind::Udp(layer) => layer.check()?,
                 Kind::Ltp(layer) => layer.check(&self.node()?)?,
             }
         }
-        if self.epidemic && (self.plan.is_some() || !self.routes.is_empty()) {
-            return invalid(
-                "`epidemic` asks neither plan nor routes; leave out one or the other".to_owned(),
-            );
+        let copying = match (self.epidemic, self.spray) {
+            (true, Some(_)) => {
+                return invalid("`epidemic` and `spray` exclude each other".to_owned());
+            }
+            (true, None) => Some("epidemic"),
+            (false, Some(0)) => return invalid("spray: a bundle has one copy at least".to_owned()),
+            (false, Some(_)) => Some("spray"),
+            (false, None) => None,
+        };
+        if let Some(what) = copying
+            && (self.plan.is_some() || !self.routes.is_empty())
+        {
+            return invalid(format!(
+                "`{what}` asks neither plan nor routes; leave out one or the other"
+            ));
         }
+        self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;
+        self.custody.check()?;
         self.links()?;
         self.entries()?;
         Ok(())
@@ -427,7 +473,7 @@ impl NodeSpec {
     }
 
     /// Neighbours that have an address, with the number of their layer.
-    fn links(&self) -> Result<BTreeMap<LinkRef, (Eid, SocketAddr)>, SpecError> {
+    fn links(&self) -> Result<BTreeMap<LinkRef, Way>, SpecError> {
         let mut links = BTreeMap::new();
         let mut places = BTreeMap::new();
         for (neighbour, number) in self.neighbours.iter().zip(1..) {
@@ -464,7 +510,8 @@ impl NodeSpec {
                     )));
                 }
             }
-            links.insert(LinkRef { layer, link: LinkId(number) }, (node, address));
+            let name = neighbour.name.clone().unwrap_or_default();
+            links.insert(LinkRef { layer, link: LinkId(number) }, Way { node, address, name });
         }
         Ok(links)
     }
@@ -488,12 +535,7 @@ impl NodeSpec {
             .map(|neighbour| node("neighbour.node", &neighbour.node))
             .collect::<Result<_, _>>()?;
         for route in &self.routes {
-            let to = if route.to == "*" {
-                Pattern::Any
-            } else {
-                let eid = eid("route.to", &route.to)?;
-                if eid == eid.node() { Pattern::Node(eid) } else { Pattern::Endpoint(eid) }
-            };
+            let to = pattern("route.to", &route.to)?;
             let via = node("route.via", &route.via)?;
             if !neighbours.contains(&via) {
                 return Err(SpecError::invalid(format!(
@@ -513,12 +555,13 @@ impl NodeSpec {
     /// The settings of the agent of a node that begins now.
     ///
     /// # Errors
-    /// The plan cannot be read.
+    /// The plan or a key cannot be read.
     pub fn agent(&self, now: SystemTime) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
         let node = self.node()?;
         let routing = match &self.plan {
             _ if self.epidemic => Routing::Epidemic,
+            _ if self.spray.is_some() => Routing::Spray { copies: self.spray.unwrap_or(1) },
             None => Routing::Static(entries),
             Some(plan) => {
                 let Eid::Ipn { node: number, .. } = node else {
@@ -530,7 +573,7 @@ impl NodeSpec {
                 Routing::ContactGraph(Box::new(router), entries)
             }
         };
-        let links = self.links()?.into_iter().map(|(at, (node, _))| (at, node)).collect();
+        let links = self.links()?.into_iter().map(|(at, way)| (at, way.node)).collect();
         let aliases = self.aliases.iter().map(|alias| self::node("aliases", alias));
         let unix = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         let clock = u64::try_from(unix).unwrap_or(u64::MAX).saturating_sub(DTN_EPOCH_S * 1000);
@@ -548,6 +591,8 @@ impl NodeSpec {
                 deletion: self.reports.deletion,
                 custody: self.reports.custody,
             },
+            custody: self.custody.agent(),
+            security: security::policy(&self.rules, &self.keys, self.agent_limits().octets)?,
             limits: self.agent_limits(),
             node,
             ..agent::Config::default()
@@ -584,7 +629,7 @@ impl NodeSpec {
     /// The whole node, as it begins now.
     ///
     /// # Errors
-    /// The plan cannot be read.
+    /// The plan, a certificate or a key cannot be read.
     pub fn config(&self, now: SystemTime, seed: u64) -> Result<NodeConfig, SpecError> {
         let agent = self.agent(now)?;
         let links = self.links()?;
@@ -595,13 +640,12 @@ impl NodeSpec {
         let mut layers = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             let own = links.iter().filter(|(at, _)| at.layer == number);
-            let own: BTreeMap<LinkId, SocketAddr> =
-                own.map(|(at, (_, address))| (at.link, *address)).collect();
+            let own: BTreeMap<LinkId, Way> = own.map(|(at, way)| (at.link, way.clone())).collect();
             let open = if by_plan { BTreeSet::new() } else { own.keys().copied().collect() };
             let name = layer.name().to_owned();
             layers.push(match layer.kind() {
                 Kind::Streams(protocol, spec) => {
-                    let (layer, carrier) = spec.build((protocol, &agent.node), &own, longest);
+                    let (layer, carrier) = spec.build((protocol, &agent.node), &own, longest)?;
                     LayerConfig { name, layer: Box::new(layer), carrier, open }
                 }
                 Kind::Udp(spec) => {
@@ -609,9 +653,8 @@ impl NodeSpec {
                     LayerConfig { name, layer: Box::new(layer), carrier, open }
                 }
                 Kind::Ltp(spec) => {
-                    let peer = |(link, address): (&LinkId, &SocketAddr)| {
-                        (*link, (self.engine(*link), *address))
-                    };
+                    let peer =
+                        |(link, way): (&LinkId, &Way)| (*link, (self.engine(*link), way.address));
                     let peers = own.iter().map(peer).collect();
                     let rng = Rng::new(seed, &name);
                     let (layer, carrier) =
@@ -624,10 +667,24 @@ impl NodeSpec {
     }
 }
 
+/// A neighbour that has an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Way {
+    node: Eid,
+    address: SocketAddr,
+    /// What its certificate calls it, or nothing.
+    name: String,
+}
+
 impl OverStreams {
-    fn check(&self) -> Result<(), SpecError> {
+    fn check(&self, protocol: Protocol) -> Result<(), SpecError> {
         let invalid = |message: String| Err(SpecError::invalid(message));
         let name = &self.name;
+        if self.tls.is_some() && protocol != Protocol::Tcpcl4 {
+            return invalid(format!(
+                "layer {name}: only kind \"tcpcl4\" can `tls`; leave it out, or take that kind"
+            ));
+        }
         let keepalive = self.keepalive.duration();
         if keepalive.subsec_nanos() != 0 || keepalive.as_secs() > u64::from(u16::MAX) {
             return invalid(format!(
@@ -652,15 +709,19 @@ impl OverStreams {
     fn build(
         &self,
         (protocol, node): (Protocol, &Eid),
-        links: &BTreeMap<LinkId, SocketAddr>,
+        links: &BTreeMap<LinkId, Way>,
         longest: Size,
-    ) -> (Tcpcl, Carrier) {
+    ) -> Result<(Tcpcl, Carrier), SpecError> {
         // Paths and links of a layer have the same numbers.
-        let peer = |link: &LinkId| Peer { path: PathId(link.0), server_name: String::new() };
+        let peer =
+            |link: &LinkId, way: &Way| Peer { path: PathId(link.0), server_name: way.name.clone() };
+        let nodes = links.iter().map(|(link, way)| (*link, way.node.clone())).collect();
         let layer = tcpcl::Config {
             node: node.clone(),
             protocol,
-            peers: links.keys().map(|link| (*link, peer(link))).collect(),
+            peers: links.iter().map(|(link, way)| (*link, peer(link, way))).collect(),
+            tls: self.tls.as_ref().map_or(tcpcl::Tls::Never, Tls::when),
+            proof: self.tls.as_ref().map_or(tcpcl::Proof::Authority, |tls| tls.proof(nodes)),
             keepalive_s: u16::try_from(self.keepalive.duration().as_secs()).unwrap_or(u16::MAX),
             segment: usize::try_from(self.segment.bytes()).unwrap_or(usize::MAX),
             transfer_mru: longest.bytes(),
@@ -679,11 +740,12 @@ impl OverStreams {
         };
         let carrier = Carrier::Streams(StreamConfig {
             listen: self.listen.iter().map(listening).collect(),
-            peers: links.iter().map(|(link, address)| (PathId(link.0), *address)).collect(),
+            peers: links.iter().map(|(link, way)| (PathId(link.0), way.address)).collect(),
             streams_max: self.sessions.saturating_add(16),
+            tls: self.tls.as_ref().map(Tls::read).transpose()?,
             ..StreamConfig::default()
         });
-        (Tcpcl::new(layer), carrier)
+        Ok((Tcpcl::new(layer), carrier))
     }
 }
 
@@ -705,7 +767,7 @@ impl OverUdp {
         Ok(())
     }
 
-    fn build(&self, links: &BTreeMap<LinkId, SocketAddr>) -> (Udpcl, Carrier) {
+    fn build(&self, links: &BTreeMap<LinkId, Way>) -> (Udpcl, Carrier) {
         let datagram = usize::try_from(self.datagram.bytes()).unwrap_or(usize::MAX);
         let layer = udpcl::Config {
             peers: links.keys().map(|link| (*link, PathId(link.0))).collect(),
@@ -714,7 +776,7 @@ impl OverUdp {
             ..udpcl::Config::default()
         };
         let path = PathInfo { rate_bps: Some(self.rate.bps()), ..PathInfo::datagram(datagram) };
-        let peers = links.iter().map(|(link, address)| (PathId(link.0), *address)).collect();
+        let peers = links.iter().map(|(link, way)| (PathId(link.0), way.address)).collect();
         let config = rt::Config::new(self.listen, path);
         (Udpcl::new(layer), Carrier::Datagrams { config, peers })
     }
@@ -722,6 +784,15 @@ impl OverUdp {
 
 fn eid(key: &str, text: &str) -> Result<Eid, SpecError> {
     text.parse().map_err(|error| SpecError::invalid(format!("{key}: {error}")))
+}
+
+/// A node, an endpoint or all of them.
+fn pattern(key: &str, text: &str) -> Result<Pattern, SpecError> {
+    if text == "*" {
+        return Ok(Pattern::Any);
+    }
+    let eid = eid(key, text)?;
+    Ok(if eid == eid.node() { Pattern::Node(eid) } else { Pattern::Endpoint(eid) })
 }
 
 /// An administrative endpoint.

@@ -227,3 +227,93 @@ fn each_kind_of_layer_has_its_sockets() {
     let error = NodeSpec::parse(&no_rate, "test").unwrap_err().to_string();
     assert!(error.contains("rate"), "{error}");
 }
+
+const SECURED: &str = r#"
+id = "ipn:2.0"
+store.memory = "1 GB"
+spray = 4
+custody.accept = false
+custody.retransmit_after = "10 s"
+
+[keys.sign]
+file = "sign.key"
+
+[keys.wrap]
+file = "wrap.key"
+wraps = true
+
+[[security]]
+role = "source"
+operation = "integrity"
+bits = 512
+to = "ipn:3.0"
+targets = [0, 1]
+key = "sign"
+scope = 3
+
+[[security]]
+role = "acceptor"
+operation = "confidentiality"
+from = "ipn:3.1"
+key = "wrap"
+fault = "strip"
+
+[[layer]]
+kind = "tcpcl4"
+"#;
+
+#[test]
+fn security_custody_and_copies_are_as_said() {
+    use proto::bp::security::{OnFault, Operation, Role};
+    use wire::bpsec::{AesVariant, ShaVariant};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.toml");
+    std::fs::write(&path, SECURED).unwrap();
+    let error = NodeSpec::read(&path).unwrap().agent(now()).unwrap_err().to_string();
+    assert!(error.contains("keys.sign: ") && error.contains("sign.key"), "{error}");
+    std::fs::write(folder.path().join("sign.key"), "0102 03").unwrap();
+    std::fs::write(folder.path().join("wrap.key"), "00".repeat(15)).unwrap();
+    let error = NodeSpec::read(&path).unwrap().agent(now()).unwrap_err().to_string();
+    assert!(error.contains("keys.wrap: ") && error.contains("16 or 32 octets"), "{error}");
+    std::fs::write(folder.path().join("wrap.key"), "00".repeat(16)).unwrap();
+    let agent = NodeSpec::read(&path).unwrap().agent(now()).unwrap();
+    assert!(matches!(agent.routing, Routing::Spray { copies: 4 }), "{:?}", agent.routing);
+    assert!(!agent.custody.accept && agent.custody.aggregate_after.is_none());
+    assert_eq!(agent.custody.retransmit_after, Duration::from_secs(10));
+    let [first, second] = agent.security.rules.as_slice() else { panic!("two rules") };
+    assert_eq!(first.operation, Operation::Integrity(ShaVariant::Sha512));
+    assert_eq!((first.role, first.targets.as_slice()), (Role::Source, &[0, 1][..]));
+    assert_eq!(first.destination, Pattern::Node(Eid::ipn(3, 0)));
+    assert!(first.scope.primary && first.scope.target_header && !first.scope.security_header);
+    assert_eq!(second.operation, Operation::Confidentiality(AesVariant::Aes256));
+    assert_eq!((second.role, second.on_fault), (Role::Acceptor, OnFault::Strip));
+    assert_eq!(second.source, Pattern::Endpoint(Eid::ipn(3, 1)));
+    assert_eq!(agent.security.keys.len(), 2);
+}
+
+#[test]
+fn what_is_wrong_with_security_is_told() {
+    let error = |from: &str, to: &str| {
+        let text = SECURED.replacen(from, to, 1);
+        assert_ne!(text, SECURED);
+        NodeSpec::parse(&text, "node.toml").unwrap_err().to_string()
+    };
+    assert!(error("key = \"sign\"", "key = \"sigm\"").contains("\"sign\""));
+    assert!(error("bits = 512", "bits = 128").contains("256, 384 or 512"));
+    assert!(error("scope = 3", "scope = 8").contains("1, 2 and 4"));
+    assert!(error("targets = [0, 1]", "targets = []").contains("one block at least"));
+    assert!(error("\"integrity\"", "\"confidentiality\"").contains("security."));
+    assert!(error("spray = 4", "spray = 0").contains("one copy at least"));
+    assert!(error("spray = 4", "spray = 4\nepidemic = true").contains("exclude each other"));
+    assert!(error("10 s", "0 s").contains("custody.retransmit_after"));
+    assert!(error("fault = ", "fault1 = ").contains("fault"));
+    assert!(error("to = \"ipn:3.0\"", "to = \"nobody\"").contains("security.to"));
+    let tls = "kind = \"tcpcl4\"\ntls = { certificate = \"a\", key = \"b\", trusted = \"c\" }";
+    let text = SECURED.replace("kind = \"tcpcl4\"", &tls.replace("tcpcl4", "mtcp"));
+    let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
+    assert!(error.contains("only kind \"tcpcl4\" can `tls`"), "{error}");
+    let text = SECURED.replace("kind = \"tcpcl4\"", &tls.replace("trusted", "trust"));
+    let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
+    assert!(error.contains("trusted"), "{error}");
+}

@@ -130,6 +130,12 @@ fn contents(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
+/// The octets of a key that a file holds in hexadecimal digits.
+pub(crate) fn octets_of(file: &Path) -> Result<Vec<u8>, String> {
+    octets(&contents(file)?)
+        .ok_or_else(|| format!("{} does not hold pairs of hexadecimal digits", file.display()))
+}
+
 impl Key {
     fn value(&self) -> Result<ltp::Key, String> {
         let given = match (self.suite, &self.secret, &self.file) {
@@ -140,9 +146,7 @@ impl Key {
             (_, Some(secret), None) => {
                 octets(&secret.0).ok_or("`secret` is not of pairs of hexadecimal digits")?
             }
-            (_, None, Some(file)) => octets(&contents(file)?).ok_or_else(|| {
-                format!("{} does not hold pairs of hexadecimal digits", file.display())
-            })?,
+            (_, None, Some(file)) => octets_of(file)?,
             (_, Some(_), Some(_)) => return Err("give `secret` or `file`, not both".to_owned()),
             (_, None, None) => {
                 return Err("give `secret` or `file`; secrets are not written out".to_owned());

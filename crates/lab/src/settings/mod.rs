@@ -5,7 +5,7 @@
 
 pub mod bundles;
 pub(crate) mod form;
-mod keys;
+pub(crate) mod keys;
 pub mod ltp;
 pub mod norm;
 pub mod over_tcp;

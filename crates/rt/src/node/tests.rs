@@ -1,3 +1,5 @@
+mod secured;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -61,6 +63,16 @@ fn endpoint(number: usize) -> Eid {
 
 /// Node `number`, which connects to `next` if there is one; bundles for nodes with greater numbers go there, others back.
 fn place(number: usize, next: Option<SocketAddr>, store: Option<&Path>) -> Place {
+    place_as(number, next, store, |_, _| {})
+}
+
+/// The same with other settings.
+fn place_as(
+    number: usize,
+    next: Option<SocketAddr>,
+    store: Option<&Path>,
+    adapt: impl FnOnce(&mut tcpcl::Config, &mut StreamConfig),
+) -> Place {
     let mut layer = tcpcl::Config { node: node_id(number), ..tcpcl::Config::default() };
     let mut links = BTreeMap::new();
     let mut peers = BTreeMap::new();
@@ -92,11 +104,9 @@ fn place(number: usize, next: Option<SocketAddr>, store: Option<&Path>) -> Place
         options: StreamOptions::default(),
         onward: None,
     };
-    let carrier = Carrier::Streams(StreamConfig {
-        listen: vec![listening],
-        peers,
-        ..StreamConfig::default()
-    });
+    let mut streams = StreamConfig { listen: vec![listening], peers, ..StreamConfig::default() };
+    adapt(&mut layer, &mut streams);
+    let carrier = Carrier::Streams(streams);
     let layer = Box::new(Tcpcl::new(layer));
     let layers = vec![LayerConfig { name: "tcpcl".to_owned(), layer, carrier, open }];
     let waker = Waker::new().unwrap();

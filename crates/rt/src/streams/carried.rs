@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use engine::Ticket;
 
 use super::options::{deliver_at_close, reset_at_close};
+use super::tls::{Opened, Tls, TlsStream};
 
 /// How far a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,10 @@ pub(super) enum Phase {
 }
 
 /// What reading gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Got {
+    /// TLS is established; the nodes that the peer's certificate names.
+    Secured(Vec<String>),
     /// So many octets.
     Octets(usize),
     /// Nothing for now.
@@ -57,6 +60,8 @@ pub(super) struct Carried {
     pub(super) ended: bool,
     /// Writing has failed: the connection is over.
     broken: bool,
+    /// What secures it.
+    tls: Option<Box<TlsStream>>,
 }
 
 impl Carried {
@@ -75,6 +80,7 @@ impl Carried {
             told_kernel: false,
             ended: false,
             broken: false,
+            tls: None,
         }
     }
 
@@ -105,7 +111,38 @@ impl Carried {
         self.broken
     }
 
+    /// Secures all that follows: as the client of `server` if that is said.
+    pub(super) fn secure(
+        &mut self,
+        tls: &Tls,
+        server: Option<&str>,
+        early: &[u8],
+    ) -> Result<(), rustls::Error> {
+        let (_, peer) = self
+            .ends
+            .ok_or_else(|| rustls::Error::General("the stream is not connected".to_owned()))?;
+        let mut stream = tls.stream(server, peer.ip())?;
+        stream.early(early)?;
+        self.tls = Some(Box::new(stream));
+        self.give_made();
+        Ok(())
+    }
+
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Got {
+        let Some(tls) = &mut self.tls else { return self.read_plain(buffer) };
+        let opened = tls.read(&self.socket, buffer);
+        // An answer to what came: more of the handshake, or what is wrong with it.
+        self.give_made();
+        match opened {
+            Opened::Established(names) => Got::Secured(names),
+            Opened::Octets(len) => Got::Octets(len),
+            Opened::Nothing => Got::Nothing,
+            Opened::End => Got::End,
+            Opened::Lost => Got::Lost,
+        }
+    }
+
+    fn read_plain(&self, buffer: &mut [u8]) -> Got {
         loop {
             return match (&self.socket).read(buffer) {
                 // Writing has taken the error that reading would tell of.
@@ -123,6 +160,28 @@ impl Carried {
 
     /// Gives the kernel what was pulled, and keeps what it does not take.
     pub(super) fn write(&mut self, bytes: &[u8]) {
+        match &mut self.tls {
+            Some(tls) => {
+                tls.write(bytes);
+                self.give_made();
+            }
+            None => self.give(bytes),
+        }
+        self.end_if_written();
+    }
+
+    /// Gives the kernel what TLS has made.
+    fn give_made(&mut self) {
+        while let Some(tls) = &mut self.tls {
+            let made = tls.made();
+            if made.is_empty() {
+                return;
+            }
+            self.give(&made);
+        }
+    }
+
+    fn give(&mut self, bytes: &[u8]) {
         if self.kept() > 0 {
             self.kept.extend_from_slice(bytes);
             return;
@@ -133,7 +192,6 @@ impl Carried {
             self.sent = 0;
             self.kept.extend_from_slice(&bytes[taken..]);
         }
-        self.end_if_written();
     }
 
     /// Gives the kernel more of what is kept; whether nothing is left.
@@ -173,6 +231,12 @@ impl Carried {
 
     fn end_if_written(&mut self) {
         if self.shut && !self.told_kernel && self.kept() == 0 {
+            if self.tls.as_mut().is_some_and(|tls| !tls.close()) {
+                self.give_made();
+                if self.kept() > 0 {
+                    return;
+                }
+            }
             self.told_kernel = true;
             // The kernel has all of it: who dies now leaves nothing out.
             deliver_at_close(&self.socket);

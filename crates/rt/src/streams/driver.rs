@@ -17,6 +17,7 @@ use rustix::net::{SocketFlags, accept_with};
 
 use super::carried::{Carried, Got, Phase};
 use super::options::{StreamOptions, reset_at_close};
+use super::tls::Tls;
 use crate::port::{Port, Read, SEGMENTS_MAX};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
@@ -70,6 +71,8 @@ pub struct StreamConfig {
     /// Streams at one time, those included that were left and are not over. Others are reset, or not
     /// made.
     pub streams_max: usize,
+    /// What streams are secured with that the engine turns into TLS; without it they end.
+    pub tls: Option<Tls>,
     /// Streams that the engine waits for at one time ([`Effect::Listen`]).
     pub listeners_max: usize,
 }
@@ -82,6 +85,7 @@ impl Default for StreamConfig {
             options: StreamOptions::default(),
             linger: Duration::from_secs(60),
             streams_max: 1024,
+            tls: None,
             listeners_max: 256,
         }
     }
@@ -385,12 +389,8 @@ impl<E: Engine> StreamDriver<E> {
                     self.end_if_over(path);
                 }
             }
-            Effect::StartTls { path, .. } => {
-                // There is none: better no stream than one that is not secret.
-                if let Some(stream) = self.forget(path) {
-                    stream.reset();
-                    self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down));
-                }
+            Effect::StartTls { path, server_name, early } => {
+                self.secure(path, server_name.as_deref(), &early);
             }
             // Its sockets send at once anyway.
             Effect::NoDelay { .. } => {}
@@ -405,6 +405,34 @@ impl<E: Engine> StreamDriver<E> {
                 if let Some(stream) = self.streams.get_mut(&path) {
                     stream.paused = false;
                     self.enqueue(path);
+                }
+            }
+        }
+    }
+
+    /// Turns a stream into TLS. Better none than one that is not secret.
+    fn secure(&mut self, path: PathId, server: Option<&str>, early: &[u8]) {
+        let held = self.held.take_if(|held| held.path == path);
+        let Some(stream) = self.streams.get_mut(&path).filter(|stream| stream.is_up()) else {
+            return;
+        };
+        if held.is_some() {
+            // It was pulled before.
+            stream.write(self.tx.bytes());
+        }
+        let none = || rustls::Error::General("no certificate is set here".to_owned());
+        let tls = self.config.tls.as_ref().ok_or_else(none);
+        match tls.and_then(|tls| stream.secure(tls, server, early)) {
+            Ok(()) => {
+                // What came early may have been all of it.
+                stream.readable = true;
+                self.enqueue(path);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a stream is not secured");
+                if let Some(stream) = self.forget(path) {
+                    stream.reset();
+                    self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down));
                 }
             }
         }
@@ -594,6 +622,12 @@ impl<E: Engine> StreamDriver<E> {
                     let receive = Receive::datagram(path, &self.piece[..len]);
                     self.engine.handle_input(self.clock.now(), Input::Receive(receive));
                     self.effects();
+                }
+            }
+            Got::Secured(names) => {
+                self.enqueue(path);
+                if !is_left {
+                    self.tell(path, PathEvent::Secured(names));
                 }
             }
             Got::Nothing => stream.readable = false,

@@ -5,9 +5,11 @@ mod driver;
 mod options;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use self::driver::{Listening, StreamConfig, StreamDriver, StreamEvent, StreamStatistics};
 pub use self::options::StreamOptions;
+pub use self::tls::{Tls, TlsError, TlsFiles};
 
 /// Has the process hold so many descriptors, if the system lets it; how many it may hold.
 ///

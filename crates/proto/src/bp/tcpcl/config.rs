@@ -21,6 +21,8 @@ pub struct Config {
     pub protocol: Protocol,
     /// Whether streams are secured. Only version 4 of TCPCL can that.
     pub tls: Tls,
+    /// What the certificate of a peer whose stream is secured must prove before bundles cross.
+    pub proof: Proof,
     /// Seconds between signs of life; 0 for none. The lesser of both sides' holds (RFC 9174 §5.1.1). Over
     /// MTCP and STCP only who connects gives such signs, and nobody waits for them.
     pub keepalive_s: u16,
@@ -45,6 +47,7 @@ impl Default for Config {
             peers: BTreeMap::new(),
             protocol: Protocol::Tcpcl4,
             tls: Tls::Never,
+            proof: Proof::Authority,
             keepalive_s: 30,
             segment: 64 << 10,
             segment_mru: 16 << 20,
@@ -74,6 +77,15 @@ pub enum Tls {
     IfBothCan,
     /// A peer that cannot is not spoken with.
     Always,
+}
+
+/// What the certificate of a peer must prove (RFC 9174 §4.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// That an authority is trusted, which the driver looks at.
+    Authority,
+    /// Also that it is the node that it says it is, and over these links that it is this one (§4.4.4.3).
+    Node(BTreeMap<LinkId, Eid>),
 }
 
 /// Bounds on what the layer holds.

@@ -24,7 +24,7 @@ use wire::bp7::Eid;
 use wire::tcpcl3;
 use wire::tcpcl4::{ContactHeader, Extensions, Message, SessionInit, TermReason};
 
-pub use self::config::{Config, Limits, Peer, Tls};
+pub use self::config::{Config, Limits, Peer, Proof, Tls};
 pub use self::protocol::{Protocol, Version3};
 pub use wire::mtcp::Framing;
 
@@ -364,7 +364,7 @@ impl Tcpcl {
         let node: Option<Eid> = init.node_id.parse().ok();
         let node = node.filter(|node| !node.is_none());
         let said = init.node_id;
-        let is_authenticated = node.is_some() && session.names.iter().any(|name| name == said);
+        let is_authenticated = node.is_some() && session.names_itself(said);
         let bundle_max = init.transfer_mru;
         let neighbour = Neighbour { node, is_authenticated, bundle_max, window };
         session.neighbour = Some(neighbour.clone());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Effect, PathId, Time};
+use wire::bp7::Eid;
 use wire::tcpcl3;
 use wire::tcpcl4::{
     CONTACT_LEN, ContactHeader, Extensions, Message, RefuseReason, RejectReason, Segment,
@@ -13,7 +14,7 @@ use wire::tcpcl4::{
 use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
 use super::protocol::{self, Heard, Protocol, Version3};
 use super::session::{Answer, Coming, Phase, reason, refusal};
-use super::{Tcpcl, Tls};
+use super::{Proof, Tcpcl, Tls};
 
 impl Tcpcl {
     /// Takes a piece of a stream.
@@ -268,7 +269,7 @@ impl Tcpcl {
     pub(super) fn secured(&mut self, path: PathId, names: Vec<String>) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         if session.phase == Phase::Securing {
-            session.names = names;
+            session.names = Some(names);
             self.begin_session(path);
         }
     }
@@ -331,14 +332,38 @@ impl Tcpcl {
             self.fault(path, "session parameters that do not fit");
             return false;
         }
+        if !self.has_proved(path, init.node_id) {
+            self.end(now, path, TermReason::ContactFailure);
+            self.fault(path, "a certificate that does not name the node");
+            return false;
+        }
         self.established(now, path, init);
         true
     }
 
+    /// Whether a peer is the node that it says it is, as far as that must be proved.
+    fn has_proved(&self, path: PathId, said: &str) -> bool {
+        let Some(session) = self.sessions.get(&path) else { return false };
+        match &self.config.proof {
+            Proof::Node(wanted) if session.names.is_some() => {
+                let is_wanted =
+                    |node: &Eid| said.parse::<Eid>().is_ok_and(|said| said.node() == *node);
+                session.names_itself(said) && wanted.get(&session.link).is_none_or(is_wanted)
+            }
+            // Where streams must be secured, they are.
+            Proof::Node(_) | Proof::Authority => true,
+        }
+    }
+
     fn segment_begins(&mut self, path: PathId, segment: &Segment<'_>) -> bool {
         let Segment { flags, transfer, extensions, length } = *segment;
-        let (mru, most) = (self.config.segment_mru, self.config.transfer_mru);
+        let most = self.config.transfer_mru;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
+        let mru = match session.voice.protocol {
+            Protocol::Tcpcl4 => self.config.segment_mru,
+            // A peer could not be told of one; what comes is handed on in pieces all the same.
+            Protocol::Tcpcl3(_) | Protocol::Framed(_) => u64::MAX,
+        };
         let follows = match session.coming {
             // What was refused need not be ended (§5.2.4).
             Some(coming) if flags.start => coming.is_unwanted,

@@ -67,7 +67,7 @@ pub(super) struct Session {
     /// and what came of TLS already.
     pub(super) secures: Option<(Option<String>, Bytes)>,
     /// What the peer's certificate names, once the stream is secured.
-    pub(super) names: Vec<String>,
+    pub(super) names: Option<Vec<String>>,
     /// What the agent was told of the peer.
     pub(super) neighbour: Option<Neighbour>,
     /// The beginning of a message.
@@ -101,6 +101,11 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Whether the peer's certificate names the node that it says it is.
+    pub(super) fn names_itself(&self, said: &str) -> bool {
+        self.names.iter().flatten().any(|name| name == said)
+    }
+
     pub(super) fn new(link: LinkId, is_active: bool, protocol: Protocol, now: Time) -> Self {
         Self {
             link,
@@ -109,7 +114,7 @@ impl Session {
             voice: Voice::new(protocol),
             peer_can_tls: false,
             secures: None,
-            names: Vec::new(),
+            names: None,
             neighbour: None,
             beginning: Vec::new(),
             segment: None,

@@ -1,6 +1,6 @@
 //! Two layers over a stream that cuts where it likes, and a peer that is made up.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use engine::{
 use proptest::prelude::*;
 use wire::bp7::Eid;
 
-use super::{Config, Limits, Peer, Tcpcl, Tls};
+use super::{Config, Limits, Peer, Proof, Tcpcl, Tls};
 use crate::bp::layer::{
     Command, Content, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
@@ -467,6 +467,27 @@ fn tls_is_used_where_both_can_and_demanded_where_it_must_be() {
     let world = World::established(one, 1);
     assert!(matches!(world.ends[1].events[..], [Event::PeerFault { .. }]));
     assert!(!world.ends[1].is_up);
+}
+
+#[test]
+fn a_peer_that_proves_to_be_another_node_is_sent_nothing() {
+    let secured = |proof, config: Config| Config { tls: Tls::Always, proof, ..config };
+    let any = || Proof::Node(BTreeMap::new());
+    let is_up = |events: &[Event]| events.iter().any(|event| matches!(event, Event::Up { .. }));
+    let of = |node: u32| Proof::Node([(LINK, Eid::ipn(node, 0))].into());
+    let world = World::established([secured(of(2), active(1)), secured(any(), config(2))], 1);
+    assert!(is_up(&world.ends[0].events) && is_up(&world.ends[1].events));
+    // The certificate names 2, and so does the peer; the link is to 3.
+    let world = World::established([secured(of(3), active(1)), secured(any(), config(2))], 1);
+    assert!(world.ends[0].events.iter().any(|event| matches!(event, Event::PeerFault { .. })));
+    assert!(!is_up(&world.ends[0].events));
+    // It says that it is 3, and its certificate names 2.
+    let world = World::established([secured(any(), active(1)), secured(any(), config(3))], 1);
+    assert!(!is_up(&world.ends[0].events));
+    // Who asks for no proof takes what is said.
+    let world =
+        World::established([secured(Proof::Authority, active(1)), secured(any(), config(3))], 1);
+    assert!(is_up(&world.ends[0].events));
 }
 
 #[test]

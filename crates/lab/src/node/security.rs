@@ -1,0 +1,253 @@
+//! Security and custody of bundles, as a node's file describes them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proto::bp::agent;
+use proto::bp::security::{self, Key, OnFault, Operation, Policy};
+use serde::{Deserialize, Serialize};
+use wire::bpsec::{AesVariant, Scope, ShaVariant};
+
+use super::pattern;
+use crate::quantity::Span;
+use crate::settings::keys::octets_of;
+use crate::text::{SpecError, did_you_mean};
+
+/// Octets of the longest payload that is protected or checked, which is in memory meanwhile: a part of a file, as `bp send` makes it, and some.
+const PAYLOAD_MAX: u64 = 80 << 20;
+
+/// Custody of bundles of version 6.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Custody {
+    /// Whether this node takes custody of bundles that ask for it.
+    pub accept: bool,
+    /// How long it waits for the next custodian to say so, before it sends a bundle again.
+    pub retransmit_after: Span,
+    /// Several signals are told at one time, no later than this; each at once if it is not said.
+    pub aggregate_after: Option<Span>,
+}
+
+impl Default for Custody {
+    fn default() -> Self {
+        let agent::Custody { accept, retransmit_after, aggregate_after } =
+            agent::Custody::default();
+        let aggregate_after = aggregate_after.map(Span);
+        Self { accept, retransmit_after: Span(retransmit_after), aggregate_after }
+    }
+}
+
+impl Custody {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        if self.retransmit_after.duration() < Duration::from_millis(1) {
+            return Err(SpecError::invalid(
+                "custody.retransmit_after: bundles would be sent again all the time; write what signals take, as \"60 s\"",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn agent(&self) -> agent::Custody {
+        agent::Custody {
+            accept: self.accept,
+            retransmit_after: self.retransmit_after.duration(),
+            aggregate_after: self.aggregate_after.map(|span| span.duration()),
+        }
+    }
+}
+
+/// A key by which blocks are protected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeySpec {
+    /// The file that holds it, in hexadecimal digits.
+    pub file: PathBuf,
+    /// Whether it wraps keys, of which each block has one of its own.
+    #[serde(default)]
+    pub wraps: bool,
+}
+
+/// What is done about some blocks of some bundles (RFC 9172).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// What this node is for them.
+    pub role: Role,
+    /// The operation.
+    pub operation: What,
+    /// Bits of the hash (256, 384, 512) or the key (128, 256).
+    pub bits: Option<u16>,
+    /// Bundles from these: a node, an endpoint, or `*`.
+    #[serde(default = "all")]
+    pub from: String,
+    /// Bundles for these.
+    #[serde(default = "all")]
+    pub to: String,
+    /// Types of the blocks that are protected: 0 is the primary block, 1 the payload.
+    #[serde(default = "payload")]
+    pub targets: Vec<u64>,
+    /// The name of the key.
+    pub key: String,
+    /// Flags of what besides the target is protected (RFC 9173 §3.3.3): 1 the primary block, 2 the target's header, 4 the
+    /// security block's.
+    #[serde(default = "scope")]
+    pub scope: u8,
+    /// What happens to a bundle that is not as it should be.
+    #[serde(default)]
+    pub fault: Fault,
+}
+
+/// What a node is for an operation (RFC 9172 §2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It adds it.
+    Source,
+    /// It checks it.
+    Verifier,
+    /// It checks it and takes it off.
+    Acceptor,
+}
+
+/// A security operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// BIB-HMAC-SHA2.
+    Integrity,
+    /// BCB-AES-GCM.
+    Confidentiality,
+}
+
+/// What happens to a bundle with a fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// It is deleted.
+    #[default]
+    Delete,
+    /// The block is removed.
+    Strip,
+    /// It is passed on.
+    Pass,
+}
+
+fn all() -> String {
+    "*".to_owned()
+}
+
+fn payload() -> Vec<u64> {
+    vec![1]
+}
+
+const fn scope() -> u8 {
+    7
+}
+
+impl Rule {
+    pub(super) fn check(&self, keys: &BTreeMap<String, KeySpec>) -> Result<(), SpecError> {
+        if !keys.contains_key(&self.key) {
+            let near = did_you_mean(&self.key, keys.keys().map(String::as_str));
+            return Err(SpecError::invalid(format!(
+                "security: there is no key {:?}{near}; a key is a table, [keys.{}] with its `file`",
+                self.key, self.key
+            )));
+        }
+        if self.targets.is_empty() {
+            return Err(SpecError::invalid("security.targets: a rule is about one block at least"));
+        }
+        if self.scope > 7 {
+            return Err(SpecError::invalid("security.scope: it is the sum of some of 1, 2 and 4"));
+        }
+        let encrypts_primary = self.operation == What::Confidentiality && self.targets.contains(&0);
+        if encrypts_primary {
+            return Err(SpecError::invalid(
+                "security.targets: nobody could read where a bundle goes whose primary block is encrypted",
+            ));
+        }
+        self.rule().map(|_| ())
+    }
+
+    fn rule(&self) -> Result<security::Rule, SpecError> {
+        let bits = |which: &str| {
+            SpecError::invalid(format!(
+                "security.bits: {} has {which} bits",
+                match self.operation {
+                    What::Integrity => "a hash",
+                    What::Confidentiality => "a key",
+                }
+            ))
+        };
+        let operation = match (self.operation, self.bits) {
+            (What::Integrity, Some(256)) => Operation::Integrity(ShaVariant::Sha256),
+            (What::Integrity, None | Some(384)) => Operation::Integrity(ShaVariant::Sha384),
+            (What::Integrity, Some(512)) => Operation::Integrity(ShaVariant::Sha512),
+            (What::Confidentiality, Some(128)) => Operation::Confidentiality(AesVariant::Aes128),
+            (What::Confidentiality, None | Some(256)) => {
+                Operation::Confidentiality(AesVariant::Aes256)
+            }
+            (What::Integrity, Some(_)) => return Err(bits("256, 384 or 512")),
+            (What::Confidentiality, Some(_)) => return Err(bits("128 or 256")),
+        };
+        Ok(security::Rule {
+            role: match self.role {
+                Role::Source => security::Role::Source,
+                Role::Verifier => security::Role::Verifier,
+                Role::Acceptor => security::Role::Acceptor,
+            },
+            operation,
+            source: pattern("security.from", &self.from)?,
+            destination: pattern("security.to", &self.to)?,
+            targets: self.targets.clone(),
+            key: self.key.clone(),
+            scope: Scope::from_flags(u64::from(self.scope)),
+            on_fault: match self.fault {
+                Fault::Delete => OnFault::Delete,
+                Fault::Strip => OnFault::Strip,
+                Fault::Pass => OnFault::Pass,
+            },
+        })
+    }
+
+    /// Octets of the key, where the operation says how many; a hash takes any.
+    fn key_len(&self) -> Option<usize> {
+        match (self.operation, self.bits) {
+            (What::Integrity, _) => None,
+            (What::Confidentiality, bits) => Some(usize::from(bits.unwrap_or(256)) / 8),
+        }
+    }
+}
+
+/// What the agent is told: rules, and the keys that are read from their files.
+pub(super) fn policy(
+    rules: &[Rule],
+    specs: &BTreeMap<String, KeySpec>,
+    octets_max: u64,
+) -> Result<Policy, SpecError> {
+    let mut keys = BTreeMap::new();
+    for (name, KeySpec { file, wraps }) in specs {
+        let wrong = |why: String| SpecError::invalid(format!("keys.{name}: {why}"));
+        let octets = octets_of(file).map_err(wrong)?;
+        rt::warn_of_readers(file);
+        let wanted = rules.iter().filter(|rule| rule.key == *name && !wraps);
+        for len in wanted.filter_map(Rule::key_len) {
+            if octets.len() != len {
+                let have = octets.len();
+                return Err(wrong(format!(
+                    "it has {have} octets, and is used where {len} are needed"
+                )));
+            }
+        }
+        if *wraps && !matches!(octets.len(), 16 | 32) {
+            return Err(wrong("a key that wraps others has 16 or 32 octets".to_owned()));
+        }
+        if octets.is_empty() {
+            return Err(wrong("it is empty".to_owned()));
+        }
+        let key = if *wraps { Key::wrapping(&octets) } else { Key::new(&octets) };
+        keys.insert(name.clone(), key);
+    }
+    let rules = rules.iter().map(Rule::rule).collect::<Result<_, _>>()?;
+    Ok(Policy { rules, keys, payload_max: PAYLOAD_MAX.min(octets_max) })
+}

@@ -1,0 +1,403 @@
+//! TLS on streams, for peers that prove by certificates which nodes they are (RFC 9174 §4.4).
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct,
+    DistinguishedName, ServerConfig, ServerConnection, SignatureScheme,
+};
+use thiserror::Error;
+use webpki::{EndEntityCert, KeyUsage};
+use x509_parser::asn1_rs::{FromDer as _, Ia5String, TaggedExplicit};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::X509Certificate;
+
+/// `id-kp-bundleSecurity`, as a certificate's extended key usage says it: 1.3.6.1.5.5.7.3.35 (RFC 9174 §4.4.2.1).
+const BUNDLE_SECURITY: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x23];
+/// `id-on-bundleEID`: 1.3.6.1.5.5.7.8.11 (RFC 9174 §4.4.2.1).
+const BUNDLE_EID: &str = "1.3.6.1.5.5.7.8.11";
+/// Octets of TLS that are made before they are given to the kernel.
+const MADE: usize = 256 << 10;
+
+/// Where certificates and keys are, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// This node's certificate, and those between it and an authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The certificates of the authorities that are trusted.
+    pub trusted: PathBuf,
+}
+
+/// Why streams cannot be secured.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file cannot be read, or has something else.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The key does not fit the certificate, or is of a kind that is not known.
+    #[error("the key and the certificate cannot be used: {0}")]
+    Key(rustls::Error),
+}
+
+/// How streams are secured: both sides show a certificate.
+#[derive(Clone)]
+pub struct Tls {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+fn unreadable(path: &Path, what: &impl ToString) -> TlsError {
+    TlsError::File { path: path.to_owned(), what: what.to_string() }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?;
+    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| unreadable(path, &error))?;
+    if all.is_empty() {
+        return Err(unreadable(path, &"there is no certificate in it; it must be PEM"));
+    }
+    Ok(all)
+}
+
+impl Tls {
+    /// Reads certificates and the key.
+    ///
+    /// # Errors
+    /// [`TlsError`] names the file.
+    pub fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let chain = certificates(&files.certificate)?;
+        crate::warn_of_readers(&files.key);
+        let key = PrivateKeyDer::from_pem_file(&files.key)
+            .map_err(|error| unreadable(&files.key, &error))?;
+        let mut anchors = Vec::new();
+        for authority in certificates(&files.trusted)? {
+            let anchor = webpki::anchor_from_trusted_cert(&authority)
+                .map_err(|error| unreadable(&files.trusted, &error))?;
+            anchors.push(anchor.to_owned());
+        }
+        let verifier = Arc::new(Verifier { anchors, provider: Arc::clone(&provider) });
+        let versions = |provider| {
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
+        };
+        let client = versions(Arc::clone(&provider))
+            .map_err(TlsError::Key)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::clone(&verifier) as _)
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(TlsError::Key)?;
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Key)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .map_err(TlsError::Key)?;
+        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+    }
+
+    /// One stream: that of a client if it is said whom it calls, by a name or, where that is empty, by its address.
+    pub(super) fn stream(
+        &self,
+        server: Option<&str>,
+        peer: IpAddr,
+    ) -> Result<TlsStream, rustls::Error> {
+        let connection: Connection = match server {
+            Some(name) => {
+                let name = match name {
+                    "" => ServerName::IpAddress(peer.into()),
+                    name => ServerName::try_from(name.to_owned())
+                        .map_err(|error| rustls::Error::General(error.to_string()))?,
+                };
+                ClientConnection::new(Arc::clone(&self.client), name)?.into()
+            }
+            None => ServerConnection::new(Arc::clone(&self.server))?.into(),
+        };
+        let mut stream = TlsStream { connection, is_told: false, is_closed: false };
+        // What is written is the caller's to bound.
+        stream.connection.set_buffer_limit(None);
+        Ok(stream)
+    }
+}
+
+/// TLS of one stream.
+pub(super) struct TlsStream {
+    connection: Connection,
+    /// Its user knows that it is established.
+    is_told: bool,
+    /// The peer is told that no more comes.
+    is_closed: bool,
+}
+
+impl fmt::Debug for TlsStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsStream").field("is_told", &self.is_told).finish_non_exhaustive()
+    }
+}
+
+/// What reading gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Opened {
+    /// It is established; whom the peer's certificate names.
+    Established(Vec<String>),
+    /// So many octets.
+    Octets(usize),
+    /// Nothing for now.
+    Nothing,
+    /// The peer sends no more, and has said so.
+    End,
+    /// It is over.
+    Lost,
+}
+
+impl TlsStream {
+    /// Takes octets that came before it began.
+    pub(super) fn early(&mut self, mut octets: &[u8]) -> Result<(), rustls::Error> {
+        while !octets.is_empty() {
+            match self.connection.read_tls(&mut octets) {
+                Ok(0) | Err(_) => {
+                    return Err(rustls::Error::General("more came than is read".to_owned()));
+                }
+                Ok(_) => _ = self.connection.process_new_packets()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads of the socket until there is something to tell.
+    pub(super) fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8]) -> Opened {
+        loop {
+            if !self.connection.is_handshaking() && !self.is_told {
+                self.is_told = true;
+                return Opened::Established(self.names());
+            }
+            match self.connection.reader().read(buffer) {
+                Ok(0) if self.is_told => return Opened::End,
+                Ok(0) => return Opened::Lost,
+                Ok(len) => return Opened::Octets(len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // It ended without a word: what is missing is not known.
+                Err(_) => return Opened::Lost,
+            }
+            match self.connection.read_tls(&mut socket) {
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::WouldBlock => return Opened::Nothing,
+                    _ => return Opened::Lost,
+                },
+            }
+            if let Err(error) = self.connection.process_new_packets() {
+                tracing::warn!(%error, "TLS with a peer has failed");
+                return Opened::Lost;
+            }
+        }
+    }
+
+    /// Takes octets to be sent.
+    pub(super) fn write(&mut self, octets: &[u8]) {
+        // There is no limit that it could reach.
+        let _ = self.connection.writer().write_all(octets);
+    }
+
+    /// What is to be given to the kernel next; nothing if there is nothing.
+    pub(super) fn made(&mut self) -> Vec<u8> {
+        let mut made = Vec::new();
+        while self.connection.wants_write() && made.len() < MADE {
+            // A vector takes all.
+            if self.connection.write_tls(&mut made).is_err() {
+                break;
+            }
+        }
+        made
+    }
+
+    /// Nothing is sent after this; whether it was said before.
+    pub(super) fn close(&mut self) -> bool {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return true;
+        }
+        self.connection.send_close_notify();
+        false
+    }
+
+    /// The endpoints of nodes that the peer's certificate names.
+    fn names(&self) -> Vec<String> {
+        let chain = self.connection.peer_certificates().unwrap_or_default();
+        chain.first().map(|certificate| bundle_eids(certificate)).unwrap_or_default()
+    }
+}
+
+/// The node IDs of a certificate: alternative names of the kind `bundleEID` (RFC 9174 §4.4.1).
+fn bundle_eids(certificate: &[u8]) -> Vec<String> {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };
+    let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let eid = |name: &GeneralName<'_>| match name {
+        GeneralName::OtherName(kind, value) if kind.to_id_string() == BUNDLE_EID => {
+            let (_, text) =
+                TaggedExplicit::<Ia5String<'_>, x509_parser::asn1_rs::Error, 0>::from_der(value)
+                    .ok()?;
+            Some(text.into_inner().string())
+        }
+        _ => None,
+    };
+    names.value.general_names.iter().filter_map(eid).collect()
+}
+
+/// Looks whether certificates are of a trusted authority and for bundles. Which node has one is looked at when the peer says
+/// which node it is; a name of the domain name system must fit if the peer is called by one.
+#[derive(Debug)]
+struct Verifier {
+    anchors: Vec<TrustAnchor<'static>>,
+    provider: Arc<CryptoProvider>,
+}
+
+fn wrong(error: &webpki::Error) -> rustls::Error {
+    use webpki::Error as E;
+
+    match error {
+        E::CertExpired { .. } => CertificateError::Expired.into(),
+        E::CertNotValidYet { .. } => CertificateError::NotValidYet.into(),
+        E::UnknownIssuer => CertificateError::UnknownIssuer.into(),
+        E::CertNotValidForName(_) => CertificateError::NotValidForName.into(),
+        E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose.into(),
+        other => rustls::Error::General(format!("the peer's certificate: {other}")),
+    }
+}
+
+impl Verifier {
+    fn verify(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+        name: Option<&ServerName<'_>>,
+    ) -> Result<(), rustls::Error> {
+        let certificate = EndEntityCert::try_from(certificate).map_err(|error| wrong(&error))?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        // One that says what it is for must be for this (RFC 9174 §4.4.1).
+        let usage = KeyUsage::required_if_present(BUNDLE_SECURITY);
+        certificate
+            .verify_for_usage(algorithms, &self.anchors, between, now, usage, None, None)
+            .map_err(|error| wrong(&error))?;
+        if let Some(name @ ServerName::DnsName(_)) = name {
+            certificate.verify_is_valid_for_subject_name(name).map_err(|error| wrong(&error))?;
+        }
+        Ok(())
+    }
+
+    fn tls12(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn tls13(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verify(certificate, between, now, Some(name))?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.tls12(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.tls13(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.verify(certificate, between, now, None)?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.tls12(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.tls13(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
