@@ -37,10 +37,11 @@ test: setup ## every test; ends with "N passed, N failed"
 bench: setup build ## one table of speeds, in bench/results.json too; needs about 10 GB in /dev/shm
 	@$(PYTHON) bench/run.py --slowlight $(SLOWLIGHT)
 
-interop: setup build ## other implementations of CFDP (over UDP on loopback) and of NORM (in namespaces)
+interop: setup build ## other implementations of CFDP (over UDP on loopback), of NORM (in namespaces) and of bundles
 	@status=0; \
 	$(PYTHON) interop/run.py --slowlight $(SLOWLIGHT) || status=1; \
 	$(PYTHON) interop/run_norm.py --slowlight $(SLOWLIGHT) || status=1; \
+	$(PYTHON) interop/run_bundles.py --slowlight $(SLOWLIGHT) || status=1; \
 	exit $$status
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (180), corpora minimised afterwards

@@ -53,6 +53,19 @@ fn bundles_of_all_lengths_arrive_in_order_and_long_ones_say_how_long() {
 }
 
 #[test]
+fn a_segment_may_be_as_long_as_a_bundle() {
+    // There is no word in version 3 for how long segments may be.
+    let [a, b] = both(Version3::default());
+    let mut world = World::established(
+        [Config { segment: 1 << 20, ..a }, Config { segment_mru: 1000, ..b }],
+        1,
+    );
+    world.send(1, Content::Octets(octets(300_000).into()));
+    world.settle();
+    assert_eq!(world.came(1), [whole(300_000)]);
+}
+
+#[test]
 fn acknowledgments_bound_what_is_under_way() {
     let [a, b] = both(Version3::default());
     let limits = Limits { unacknowledged: 1000, ..Limits::default() };
