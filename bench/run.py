@@ -7,6 +7,7 @@
 * NORM over loopback, without a code and with two, ours with 1 GB and libnorm against itself, at the
   same datagram size;
 * TCP, `tcp.py`: ours against the kernel's over a TUN device, and the kernel's against itself;
+* bundle nodes, `bundles.py`: how many bundles a second, and how long one takes there and back;
 * the emulator, `emulator.py`: how exact it is, and how much it carries beside a plain wire;
 * the emulator: 100 MB by each protocol between two hosts over a link without delay, errors or rate,
   the "unrestricted" baseline of the studies that compared these protocols;
@@ -36,6 +37,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import bundles
 import emulator
 import tcp
 
@@ -574,6 +576,10 @@ def main() -> int:
         lines, tcp_judged = tcp.measure(given.slowlight.resolve())
         bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in lines]
         bench.failed |= any(line.goodput_bps == 0 for line in lines)
+        bundled, bundles_judged = bundles.measure(
+            given.slowlight.resolve(), bundles.build(bench.target)
+        )
+        bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in bundled]
         emulated = emulator.measure(emulator.build(bench.target), quick=given.quick)
         bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in emulated.lines]
         bench.failed |= emulated.failed
@@ -593,6 +599,7 @@ def main() -> int:
     judged = judgements(raw_bps, gigabytes, transfers, ratio, cpu_s, busy)
     judged += norm_judgements(times_libnorm)
     judged += tcp_judged
+    judged += bundles_judged
     judged += emulated.judged
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
