@@ -21,3 +21,5 @@ mod page;
 mod sgls;
 mod sgls_claims;
 mod trace;
+mod two_hops;
+mod two_hops_claims;

@@ -22,6 +22,8 @@ pub(crate) enum Who {
     Green,
     /// The same, the first 1,000 octets red.
     FirstRed,
+    /// Bundles over UDP by DTN2 2.3.0, with the patch of the study.
+    Bundles,
 }
 
 /// The variants of LTP.
@@ -69,9 +71,10 @@ impl Cell {
             Who::Red => "ltp/ltplib-2007",
             Who::Green => "ltp-green/ltplib-2007",
             Who::FirstRed => "ltp-1k-red/ltplib-2007",
+            Who::Bundles => "bp-udp/dtn2-2007",
         };
         let mut text = text.replace(sftp, protocol);
-        if self.who != Who::Sftp {
+        if LTP.contains(&self.who) {
             // Timers that wait for as long as light takes, as they must where it takes 100 s.
             let timers = "checkpoint_timer = \"auto\"\nreport_timer = \"auto\"";
             let table = |node| format!("[nodes.{node}.mib.default]\n{timers}\n");
@@ -111,7 +114,7 @@ pub(crate) fn found(cell: Cell) -> &'static Found {
     static FOUND: OnceLock<BTreeMap<Cell, Found>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         let mut cells = Vec::new();
-        for who in [Who::Sftp].into_iter().chain(LTP) {
+        for who in [Who::Sftp, Who::Bundles].into_iter().chain(LTP) {
             for ltt_ms in LTTS {
                 cells.extend(SIZES.map(|kib| Cell { who, ltt_ms, kib }));
             }

@@ -1,7 +1,8 @@
-//! What the study of one hop concluded, of sftp and LTP alone, and whether it is so here.
+//! What the study of one hop concluded, and whether it is so here.
 
 use crate::one_hop::{Cell, LTP, LTTS, SIZES, Who, found};
 use crate::page::{Claim, Verdict, check, prints};
+use crate::two_hops_claims;
 
 /// The largest file, in KiB.
 const LARGE: u64 = 4096;
@@ -110,10 +111,11 @@ fn against_ltp() -> Vec<Claim> {
     ]
 }
 
-/// The two ends of the times that the variants of LTP took.
+/// The two ends of the times that bundles and the variants of LTP took.
 fn spread(ltt_ms: u64, kib: u64) -> (f64, f64) {
-    let times = LTP.map(|who| time(who, ltt_ms, kib).unwrap());
-    times.into_iter().fold((f64::MAX, 0.0), |(least, most), time| (time.min(least), time.max(most)))
+    let all = LTP.into_iter().chain([Who::Bundles]);
+    let times = all.map(|who| time(who, ltt_ms, kib).unwrap());
+    times.fold((f64::MAX, 0.0), |(least, most), time| (time.min(least), time.max(most)))
 }
 
 fn delay_tolerance() -> Vec<Claim> {
@@ -130,7 +132,7 @@ fn delay_tolerance() -> Vec<Claim> {
     vec![
         Claim {
             id: "S1-03",
-            what: "LTP red, green, and red at first: cells in which they are within 5 %",
+            what: "bundles, and LTP red, green, and red at first: cells in which they are within 5 %",
             study: "almost identical over most of the range",
             here: format!("{alike} of {all}"),
             verdict: Verdict::holds(2 * alike > all),
@@ -156,8 +158,9 @@ fn delay_tolerance() -> Vec<Claim> {
 fn the_page_states_the_verdicts() {
     if prints() {
         table();
+        two_hops_claims::print();
     }
-    let claims = [failures(), against_ltp(), delay_tolerance()];
+    let claims = [failures(), against_ltp(), delay_tolerance(), two_hops_claims::claims()];
     check("001-ltpt-bp-sftp.md", &claims.concat());
 }
 
