@@ -68,7 +68,9 @@ impl Row {
 
     /// Begins a node anew with more settings: `first` before the others, `last` behind them.
     pub(super) fn change(&mut self, n: usize, first: &str, last: &str) {
-        self.kill(n);
+        if self.nodes[n - 1].is_some() {
+            self.kill(n);
+        }
         let toml = self.place(n).join("node.toml");
         let text = fs::read_to_string(&toml).unwrap();
         fs::write(&toml, format!("{first}\n{text}\n{last}\n")).unwrap();

@@ -42,7 +42,6 @@ fn payloads_are_hidden_on_their_way_and_checked_at_its_end() {
         let kept = fs::read(entry.unwrap().path()).unwrap();
         assert!(!kept.windows(15).any(|octets| octets == b"seen in the cle"), "it is hidden");
     }
-    row.start(3);
     row.change(3, "", &third);
     let inbox = row.folder.path().join("inbox");
     fs::create_dir(&inbox).unwrap();
