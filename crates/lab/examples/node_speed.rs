@@ -7,8 +7,8 @@
 #![expect(clippy::print_stdout, reason = "it says what it measured")]
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -45,13 +45,18 @@ fn main() {
     sink.handle().ask(|_, agent| agent.register(&Eid::ipn(2, 1)).expect("nobody has it"));
     let address = sink.listening().next().expect("there is one layer").1[0];
     let neighbour = format!("[[neighbour]]\nnode = \"ipn:2.0\"\naddress = \"{address}\"\n");
-    let mut source = Source { payload: Bytes::from(vec![0x5a; octets]), count, sent: 0 };
-    let begun = Instant::now();
+    let source = Source { payload: Bytes::from(vec![0x5a; octets]), count, sent: 0 };
+    let source = Arc::new(Mutex::new(source));
+    let goes_on = Arc::clone(&source);
     let node = node(1, (kind, store), &neighbour, move |now, agent, indication| {
-        if let Indication::Up { .. } | Indication::Forwarded { .. } = indication {
-            source.more(now, agent);
+        if let Indication::Forwarded { .. } = indication {
+            goes_on.lock().expect("no thread panicked").more(now, agent);
         }
     });
+    wait_until_up(&node);
+    let begun = Instant::now();
+    node.handle()
+        .ask(move |now, agent| source.lock().expect("no thread panicked").more(now, agent));
     let (mut before, mut heard) = (0, Instant::now());
     let taken = loop {
         let now = arrived.load(Ordering::Relaxed);
@@ -73,6 +78,18 @@ fn main() {
     );
     node.stop(Duration::from_secs(1));
     sink.stop(Duration::from_secs(1));
+}
+
+/// Waits until a node takes bundles, and its neighbour can be reached.
+fn wait_until_up(node: &Node) {
+    let is_up = Arc::new(AtomicBool::new(false));
+    while !is_up.load(Ordering::Relaxed) {
+        let told = Arc::clone(&is_up);
+        node.handle().ask(move |_, agent| {
+            told.store(agent.is_ready() && !agent.nodes_up().is_empty(), Ordering::Relaxed);
+        });
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// What is handed in.
