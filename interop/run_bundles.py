@@ -5,7 +5,8 @@ Bundles of version 7 over MTCP and of versions 6 and 7 over TCPCL 3, both direct
 must find nothing malformed in what crossed.
 
 The library sends and receives; it is no node. It writes bundles of version 6 and does not read
-them, so of those only the payload is compared.
+them, so of those only the payload is compared. Of TCPCL it reads single segments: those of longer
+bundles are put together here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from pyd3tn.mtcp import MTCPConnection, MTCPSocket
 from pyd3tn.sdnv import sdnv_decode
 from pyd3tn.tcpcl import (
     TCPCLConnection,
-    decode_tcpcl_bundle_segment_header,
     decode_tcpcl_contact_header,
     serialize_tcpcl_contact_header,
 )
@@ -42,6 +42,8 @@ CHECKED_MAX = 1_000_000
 # tshark reads what it holds in memory.
 CAPTURED_MAX = 1_000_000
 PATIENCE = 60.0
+# The message of TCPCL 3 with data of a bundle (RFC 7242, 5.1).
+DATA_SEGMENT = 1
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,10 @@ class Node:
         self.slowlight, self.folder, self.sock = slowlight, folder, folder / "sock"
         listen = f'listen = ["127.0.0.1:{port}"]\n' if case.to_us else ""
         address = "" if case.to_us else f'address = "127.0.0.1:{port}"\n'
-        # The library reads bundles in one segment.
         (folder / "node.toml").write_text(
             f'id = "{OURS}"\nsocket = {json.dumps(str(self.sock))}\ndrain = "1 s"\n'
             f"store.directory = {json.dumps(str(folder / 'store'))}\n"
-            f'[[layer]]\nkind = "{case.layer}"\nsegment = "1 GiB"\nkeepalive = "0 s"\n'
+            f'[[layer]]\nkind = "{case.layer}"\nsegment = "256 KiB"\nkeepalive = "0 s"\n'
             f'reconnect = ["50 ms", "1 s"]\n{listen}'
             f'[[neighbour]]\nnode = "{THEIRS}"\n{address}'
         )
@@ -200,10 +201,14 @@ def take(case: Case, listener: socket.socket) -> bytes:
         )
         if said["eid"] != OURS:
             raise FailedError(f"the node says that it is {said['eid']}")
-        kind = exactly(stream, 1)
-        length = number(stream)
-        _, _, octets = decode_tcpcl_bundle_segment_header(kind + length)
-        return exactly(stream, octets)
+        bundle, is_last = b"", False
+        while not is_last:
+            (first,) = exactly(stream, 1)
+            kind, is_last = first >> 4, bool(first & 1)
+            if kind != DATA_SEGMENT:
+                raise FailedError(f"message {kind} in place of a segment")
+            bundle += exactly(stream, sdnv_decode(number(stream))[0])
+        return bundle
 
 
 def payload_of(case: Case, bundle: bytes, expected: bytes) -> bytes:
@@ -239,7 +244,8 @@ def malformed(path: Path, port: int, layer: str) -> str | None:
     """What tshark finds wrong in a capture; it has no dissector for MTCP."""
     if not path.exists() or layer == "mtcp" or shutil.which("tshark") is None:
         return None
-    read = ["tshark", "-r", str(path), "-d", f"tcp.port=={port},tcpcl"]
+    # Twice: at first it does not know what follows.
+    read = ["tshark", "-2", "-r", str(path), "-d", f"tcp.port=={port},tcpcl"]
     wrong = "_ws.malformed || _ws.expert.severity == error"
     found = subprocess.run([*read, "-Y", wrong], capture_output=True, text=True, check=True)
     if found.stdout.strip():
