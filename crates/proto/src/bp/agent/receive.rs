@@ -13,6 +13,9 @@ use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
 use super::store::Job;
 use super::{Agent, Answer, Held, Indication, Limit, LinkRef, Priority};
 
+/// Octets of memory that are taken for a payload before it comes, at most: nobody has shown that it will.
+const AT_ONCE: usize = 16 << 20;
+
 /// Where a bundle comes from.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
@@ -121,7 +124,14 @@ impl Agent {
         let Some(len) = intake.head().map(Head::payload_len) else { return };
         let is_short = len <= limits.inline as u64;
         let fits = self.memory.saturating_add(len as usize) <= limits.memory;
-        if !matches!(intake.body, Body::Memory(_)) || (is_short && fits) {
+        if is_short && fits {
+            if let Some(Intake { body: Body::Memory(octets), .. }) = self.intakes.get_mut(&number) {
+                // Else all of it would move each time that it grows.
+                octets.reserve(usize::try_from(len).map_or(AT_ONCE, |len| len.min(AT_ONCE)));
+            }
+            return;
+        }
+        if !matches!(intake.body, Body::Memory(_)) {
             return;
         }
         let name = self.store.file_name(number);
