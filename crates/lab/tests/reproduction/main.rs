@@ -12,6 +12,8 @@
     reason = "the tables of the pages are printed where that is asked for"
 )]
 
+mod cislunar;
+mod cislunar_claims;
 mod global_hawk;
 mod hawk_claims;
 mod hawk_gateways;
