@@ -153,35 +153,8 @@ impl Options {
     /// The transmission mode towards an entity, unless the user asks for a class: that of the
     /// protocol where its name says it, else the MIB's.
     pub(crate) fn mode(&self, config: &cfdp::Config, remote: u64) -> TransmissionMode {
-        match self.protocol.kind {
-            Kind::Cfdp => config.remote(remote).mode,
-            Kind::Cfdp1
-            | Kind::Ltp
-            | Kind::LtpGreen
-            | Kind::Ltp1kRed
-            | Kind::LtpT
-            | Kind::Saratoga
-            | Kind::SaratogaGet
-            | Kind::SaratogaBlind
-            | Kind::Norm
-            | Kind::NormFec
-            | Kind::Ftp
-            | Kind::FtpGet
-            | Kind::ScpsFp
-            | Kind::ScpsFpGet
-            | Kind::ScpsFpRead
-            | Kind::ScpsFpUpdate
-            | Kind::ScpsFpCopy
-            | Kind::Scp
-            | Kind::Sftp
-            | Kind::Rsync
-            | Kind::RsyncDaemon
-            | Kind::Telnet
-            | Kind::BpTcpcl
-            | Kind::BpTcpcl3
-            | Kind::BpUdp
-            | Kind::BpLtp => self.protocol.kind.class().into(),
-        }
+        let kind = self.protocol.kind;
+        if kind == Kind::Cfdp { config.remote(remote).mode } else { kind.class().into() }
     }
 }
 

@@ -239,33 +239,7 @@ impl Kind {
     /// Whether it repeats what is lost.
     #[must_use]
     pub fn is_reliable(self) -> bool {
-        match self {
-            Self::Cfdp
-            | Self::Ltp
-            | Self::LtpT
-            | Self::Saratoga
-            | Self::SaratogaGet
-            | Self::Norm
-            | Self::NormFec
-            | Self::Ftp
-            | Self::FtpGet
-            | Self::ScpsFp
-            | Self::ScpsFpGet
-            | Self::ScpsFpRead
-            | Self::ScpsFpUpdate
-            | Self::ScpsFpCopy
-            | Self::Scp
-            | Self::Sftp
-            | Self::Rsync
-            | Self::RsyncDaemon
-            | Self::Telnet
-            | Self::BpTcpcl
-            | Self::BpTcpcl3
-            | Self::BpLtp => true,
-            Self::Cfdp1 | Self::LtpGreen | Self::Ltp1kRed | Self::SaratogaBlind | Self::BpUdp => {
-                false
-            }
-        }
+        matches!(self.red(), Red::All)
     }
 
     /// How a file is put, in Saratoga's words.
@@ -278,32 +252,10 @@ impl Kind {
     /// each receiver by itself.
     #[must_use]
     pub fn is_multicast(self) -> bool {
-        match self {
-            Self::SaratogaBlind | Self::Norm | Self::NormFec => true,
-            Self::Cfdp
-            | Self::Cfdp1
-            | Self::Ltp
-            | Self::LtpGreen
-            | Self::Ltp1kRed
-            | Self::LtpT
-            | Self::Saratoga
-            | Self::SaratogaGet
-            | Self::Ftp
-            | Self::FtpGet
-            | Self::ScpsFp
-            | Self::ScpsFpGet
-            | Self::ScpsFpRead
-            | Self::ScpsFpUpdate
-            | Self::ScpsFpCopy
-            | Self::Scp
-            | Self::Sftp
-            | Self::Rsync
-            | Self::RsyncDaemon
-            | Self::Telnet
-            | Self::BpTcpcl
-            | Self::BpTcpcl3
-            | Self::BpUdp
-            | Self::BpLtp => false,
+        match self.family() {
+            Family::Norm => true,
+            Family::Saratoga => self == Self::SaratogaBlind,
+            Family::Cfdp | Family::Ltp | Family::OverTcp | Family::Bundles => false,
         }
     }
 

@@ -357,40 +357,13 @@ impl Scenario {
     #[must_use]
     pub fn class(&self, transfer: &Transfer, receiver: &str) -> Class {
         let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
-        match kind {
-            Kind::Cfdp => {
-                let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
-                let receiver = self.nodes.get(receiver).and_then(|node| node.entity);
-                let mib = mib.and_then(Settings::cfdp);
-                mib.and_then(|mib| mib.class(receiver)).unwrap_or_else(|| kind.class())
-            }
-            Kind::Cfdp1
-            | Kind::Ltp
-            | Kind::LtpGreen
-            | Kind::Ltp1kRed
-            | Kind::LtpT
-            | Kind::Saratoga
-            | Kind::SaratogaGet
-            | Kind::SaratogaBlind
-            | Kind::Norm
-            | Kind::NormFec
-            | Kind::Ftp
-            | Kind::FtpGet
-            | Kind::ScpsFp
-            | Kind::ScpsFpGet
-            | Kind::ScpsFpRead
-            | Kind::ScpsFpUpdate
-            | Kind::ScpsFpCopy
-            | Kind::Scp
-            | Kind::Sftp
-            | Kind::Rsync
-            | Kind::RsyncDaemon
-            | Kind::Telnet
-            | Kind::BpTcpcl
-            | Kind::BpTcpcl3
-            | Kind::BpUdp
-            | Kind::BpLtp => kind.class(),
+        if kind != Kind::Cfdp {
+            return kind.class();
         }
+        let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
+        let receiver = self.nodes.get(receiver).and_then(|node| node.entity);
+        let mib = mib.and_then(Settings::cfdp);
+        mib.and_then(|mib| mib.class(receiver)).unwrap_or_else(|| kind.class())
     }
 
     /// Whether a transfer repeats what is lost, whoever lost it, and its sender hears of its end.

@@ -171,7 +171,6 @@ fn hand_in(
     let begun = Instant::now();
     let before = bar.position();
     loop {
-        let again = "the same command goes on where this one ends";
         match args.hand_in(client, part()) {
             Ok(_) => {
                 bar.set_message("");
@@ -185,7 +184,11 @@ fn hand_in(
                 std::thread::sleep(wait);
                 wait = (wait * 2).min(most);
             }
-            Err(error) => return Err(anyhow!(error).context(again)),
+            // What is wrong with the command itself is so the next time, too.
+            Err(error @ ClientError::Refused { status: 400..=499, .. }) => return Err(error.into()),
+            Err(error) => {
+                return Err(anyhow!(error).context("the same command goes on where this one ends"));
+            }
         }
     }
 }
