@@ -63,6 +63,28 @@ pub struct Plan {
     pub jobs: Option<usize>,
 }
 
+impl Plan {
+    /// One run of each protocol with one receiver, and nothing said otherwise.
+    #[must_use]
+    pub fn of(link: Preset, protocols: Vec<Protocol>, content: Bytes) -> Self {
+        Self {
+            link,
+            protocols,
+            content,
+            name: "file".to_owned(),
+            receivers: 1,
+            runs: 1,
+            seed: 1,
+            inactivity: None,
+            tcp: None,
+            records: None,
+            pep: None,
+            relay: false,
+            jobs: None,
+        }
+    }
+}
+
 /// What hosts between the ends and the link do with the connections that cross them. Links of
 /// 100 Mbit/s and 0.1 ms lead there from the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

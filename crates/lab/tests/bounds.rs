@@ -96,21 +96,7 @@ fn strike(link: &mut LinkSpec, rng: &mut Rng) {
 }
 
 fn plan(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> Plan {
-    Plan {
-        link: Preset { about: String::new(), hops },
-        protocols: Vec::new(),
-        content: content.clone(),
-        name: "file".to_owned(),
-        receivers: 1,
-        runs: 1,
-        seed,
-        inactivity: None,
-        tcp: None,
-        records: None,
-        pep: None,
-        relay: false,
-        jobs: None,
-    }
+    Plan { seed, ..Plan::of(Preset { about: String::new(), hops }, Vec::new(), content.clone()) }
 }
 
 fn once(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> TransferMetrics {

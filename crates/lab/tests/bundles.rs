@@ -183,19 +183,12 @@ fn a_neighbour_that_is_away_for_too_long_is_given_up() {
 #[test]
 fn a_comparison_has_relays_between_its_hops() {
     let plan = |relay: bool, link: &str| Plan {
-        link: Preset::find(link).unwrap(),
-        protocols: ["bp-tcpcl", "cfdp"].map(|name| name.parse().unwrap()).into(),
-        content: run::made_up(1, 0, 200_000).unwrap(),
-        name: "file".to_owned(),
-        receivers: 1,
-        runs: 1,
-        seed: 1,
-        inactivity: None,
-        tcp: None,
-        records: None,
-        pep: None,
         relay,
-        jobs: None,
+        ..Plan::of(
+            Preset::find(link).unwrap(),
+            ["bp-tcpcl", "cfdp"].map(|name| name.parse().unwrap()).into(),
+            run::made_up(1, 0, 200_000).unwrap(),
+        )
     };
     let delivered = |relay: bool| {
         let rows = compare(&plan(relay, "moon-farside"), &AtomicBool::new(false), &|| ());

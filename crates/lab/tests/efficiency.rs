@@ -22,21 +22,7 @@ fn plan(link: &str, per: f64, runs: u32) -> Plan {
         let lossy = LinkSpec { per: Some(Probability(per)), ..LinkSpec::default() };
         *hop = lossy.over(hop);
     }
-    Plan {
-        link,
-        protocols: vec!["cfdp".parse().unwrap()],
-        content: random_content(1, 10_000_000),
-        name: "file".to_owned(),
-        receivers: 1,
-        runs,
-        seed: 1,
-        inactivity: None,
-        tcp: None,
-        records: None,
-        pep: None,
-        relay: false,
-        jobs: None,
-    }
+    Plan { runs, ..Plan::of(link, vec!["cfdp".parse().unwrap()], random_content(1, 10_000_000)) }
 }
 
 fn rows(plan: &Plan) -> Vec<Row> {

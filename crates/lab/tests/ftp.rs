@@ -316,19 +316,12 @@ fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
         ..TcpSettings::default()
     };
     let plan = Plan {
-        link: Preset::find("geo").unwrap(),
-        protocols: vec!["ftp".parse().unwrap(), "cfdp".parse().unwrap()],
-        content: run::made_up(1, 0, 100_000).unwrap(),
-        name: "file".to_owned(),
-        receivers: 1,
-        runs: 1,
-        seed: 1,
-        inactivity: None,
         tcp: Some(tcp),
-        records: None,
-        pep: None,
-        relay: false,
-        jobs: None,
+        ..Plan::of(
+            Preset::find("geo").unwrap(),
+            vec!["ftp".parse().unwrap(), "cfdp".parse().unwrap()],
+            run::made_up(1, 0, 100_000).unwrap(),
+        )
     };
     for protocol in &plan.protocols {
         let scenario = plan.scenario(protocol, 1).unwrap().to_toml().unwrap();

@@ -165,19 +165,12 @@ fn files_cross_in_both_directions_and_end_on_the_way() {
 #[test]
 fn a_comparison_has_engines_between_its_hops() {
     let plan = |relay: bool| Plan {
-        link: Preset::find("moon-farside").unwrap(),
-        protocols: ["ltp-t", "bp-tcpcl", "ltp"].map(|name| name.parse().unwrap()).into(),
-        content: run::made_up(1, 0, 200_000).unwrap(),
-        name: "file".to_owned(),
-        receivers: 1,
-        runs: 1,
-        seed: 1,
-        inactivity: None,
-        tcp: None,
-        records: None,
-        pep: None,
         relay,
-        jobs: None,
+        ..Plan::of(
+            Preset::find("moon-farside").unwrap(),
+            ["ltp-t", "bp-tcpcl", "ltp"].map(|name| name.parse().unwrap()).into(),
+            run::made_up(1, 0, 200_000).unwrap(),
+        )
     };
     let times = |relay: bool| {
         let rows = compare(&plan(relay), &AtomicBool::new(false), &|| ()).unwrap().unwrap();

@@ -257,19 +257,9 @@ fn a_hundred_receivers_cost_little_more_than_one() {
                 LinkSpec { per: Some(Probability(0.01)), delay, ..LinkSpec::default() }.over(hop);
         }
         let plan = Plan {
-            link,
-            protocols: vec!["norm".parse().unwrap()],
-            content: run::made_up(1, 0, 10_000_000).unwrap(),
-            name: "file".to_owned(),
             receivers,
             runs: 2,
-            seed: 1,
-            inactivity: None,
-            tcp: None,
-            records: None,
-            pep: None,
-            relay: false,
-            jobs: None,
+            ..Plan::of(link, vec!["norm".parse().unwrap()], run::made_up(1, 0, 10_000_000).unwrap())
         };
         let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().unwrap();
         assert_eq!(rows[0].completed, 2, "{:?}", rows[0].failures);

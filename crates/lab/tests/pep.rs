@@ -25,19 +25,8 @@ fn link(round_trip_ms: u64, per: f64) -> Preset {
 
 fn row(pep: Option<Between>, protocol: &str, link: Preset, octets: u64) -> Row {
     let plan = Plan {
-        link,
-        protocols: vec![protocol.parse().unwrap()],
-        content: run::made_up(1, 0, octets).unwrap(),
-        name: "file".to_owned(),
-        receivers: 1,
-        runs: 1,
-        seed: 1,
-        inactivity: None,
-        tcp: None,
-        records: None,
         pep,
-        relay: false,
-        jobs: None,
+        ..Plan::of(link, vec![protocol.parse().unwrap()], run::made_up(1, 0, octets).unwrap())
     };
     let mut rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
     let row = rows.remove(0);
@@ -237,19 +226,9 @@ fn mistakes_name_the_place_and_the_remedy() {
 #[test]
 fn several_receivers_have_no_gateways() {
     let plan = Plan {
-        link: link(600, 0.0),
-        protocols: vec!["ftp".parse().unwrap()],
-        content: run::made_up(1, 0, 1000).unwrap(),
-        name: "file".to_owned(),
         receivers: 2,
-        runs: 1,
-        seed: 1,
-        inactivity: None,
-        tcp: None,
-        records: None,
         pep: Some(Between::Tcp),
-        relay: false,
-        jobs: None,
+        ..Plan::of(link(600, 0.0), vec!["ftp".parse().unwrap()], run::made_up(1, 0, 1000).unwrap())
     };
     let error = plan.scenario(&plan.protocols[0], 1).unwrap_err().to_string();
     assert!(error.contains("one receiver"), "{error}");

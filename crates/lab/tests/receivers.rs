@@ -111,19 +111,14 @@ fn plan(protocols: &[&str], receivers: u32, per: f64) -> Plan {
         *hop = lossy.over(hop);
     }
     Plan {
-        link,
-        protocols: protocols.iter().map(|protocol| protocol.parse().unwrap()).collect(),
-        content: run::made_up(1, 0, 500_000).unwrap(),
-        name: "file".to_owned(),
         receivers,
         runs: 3,
-        seed: 1,
-        inactivity: None,
-        tcp: None,
-        records: None,
-        pep: None,
-        relay: false,
         jobs: Some(2),
+        ..Plan::of(
+            link,
+            protocols.iter().map(|protocol| protocol.parse().unwrap()).collect(),
+            run::made_up(1, 0, 500_000).unwrap(),
+        )
     }
 }
 

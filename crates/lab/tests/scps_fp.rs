@@ -123,19 +123,12 @@ fn records_are_read_and_changed_after_an_outage() {
 fn a_comparison_has_records_for_those_that_take_them() {
     let names = ["scps-fp", "scps-fp-read", "scps-fp-update", "scps-fp-copy"];
     let plan = Plan {
-        link: Preset::find("geo").unwrap(),
-        protocols: names.iter().map(|name| name.parse().unwrap()).collect(),
-        content: run::made_up(1, 0, 300_000).unwrap(),
-        name: "file".to_owned(),
-        receivers: 1,
-        runs: 1,
-        seed: 1,
-        inactivity: None,
-        tcp: None,
         records: Some(vec!["0-999".parse().unwrap()]),
-        pep: None,
-        relay: false,
-        jobs: None,
+        ..Plan::of(
+            Preset::find("geo").unwrap(),
+            names.iter().map(|name| name.parse().unwrap()).collect(),
+            run::made_up(1, 0, 300_000).unwrap(),
+        )
     };
     let rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
     let row = |name: &str| rows.iter().find(|row| row.protocol == name).unwrap();

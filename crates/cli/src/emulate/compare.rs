@@ -359,19 +359,8 @@ impl Plan<'_> {
         cancelled: &AtomicBool,
     ) -> anyhow::Result<(Outcome, emu::Report)> {
         let plan = compare::Plan {
-            link: link.clone(),
-            protocols: vec![protocol.clone()],
-            content: self.content.clone(),
-            name: "file".to_owned(),
-            receivers: 1,
-            runs: 1,
             seed,
-            inactivity: None,
-            tcp: None,
-            records: None,
-            pep: None,
-            relay: false,
-            jobs: None,
+            ..compare::Plan::of(link.clone(), vec![protocol.clone()], self.content.clone())
         };
         let mut scenario = plan.scenario(protocol, seed)?;
         scenario.limits.time = Some(self.args.timeout);

@@ -22,19 +22,8 @@ pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
         *hop = lossy.over(hop);
     }
     let plan = Plan {
-        link,
-        protocols: vec![protocol.parse().unwrap()],
-        content: run::made_up(1, 0, 10_000_000).unwrap(),
-        name: "file".to_owned(),
-        receivers: 1,
         runs,
-        seed: 1,
-        inactivity: None,
-        tcp: None,
-        records: None,
-        pep: None,
-        relay: false,
-        jobs: None,
+        ..Plan::of(link, vec![protocol.parse().unwrap()], run::made_up(1, 0, 10_000_000).unwrap())
     };
     let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
     rows.into_iter().next().unwrap()
