@@ -195,7 +195,12 @@ impl Blocks {
                 }
                 Some((theirs, Ok(Completion::Read(joined(before, middle, after)))))
             }
-            (Use::Open { theirs, .. } | Use::Read { theirs, .. }, answer) => {
+            (Use::Open { number, theirs }, answer) => {
+                // What could not be opened is not closed either.
+                self.composed.remove(&number);
+                Some((theirs, answer.and(Err(EffectError::NotFound))))
+            }
+            (Use::Read { theirs, .. }, answer) => {
                 Some((theirs, answer.and(Err(EffectError::NotFound))))
             }
             (Use::Forget, _) => None,
@@ -233,4 +238,25 @@ fn joined(before: Bytes, middle: Bytes, after: Bytes) -> Bytes {
         all.extend_from_slice(&octets);
     }
     all.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_a_bundle_whose_payload_cannot_be_opened() {
+        let mut blocks = Blocks::default();
+        let payload = FileName::spool("bp/none").unwrap();
+        let payload = Content::File { name: payload, offset: 0, len: 9 };
+        let (head, tail) = (Bytes::new(), Bytes::new());
+        let name = blocks.add(Outgoing { head, payload, tail, reliable: true });
+        let mut asked = Vec::new();
+        let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
+        assert_eq!(blocks.pass(open.into(), &mut |effect| asked.push(effect)), None);
+        let ticket = asked.remove(0).ticket().unwrap();
+        let answer = blocks.answered(ticket, Err(EffectError::NotFound), &mut |_| ());
+        assert_eq!(answer, Some((Ticket(1), Err(EffectError::NotFound))));
+        assert!(blocks.composed.is_empty() && blocks.uses.is_empty());
+    }
 }
