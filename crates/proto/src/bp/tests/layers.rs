@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::{
-    Effect, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
-};
-use wire::bp7::BundleId;
+use engine::{Effect, Engine as _, Input, PathEvent, PathInfo, Receive, Rng, Time, TxBuf};
 
-use super::super::agent::{Agent, Config, DeliveryId, Indication, LinkRef, SendRequest};
-use super::super::layer::{Command, Content, Layer, LinkId};
+use super::super::agent::{Agent, Config, LinkRef, SendRequest};
+use super::super::layer::{Command, Layer, LinkId};
 use super::super::ltpcl::{self, Ltpcl};
-use super::super::node::{Node, Paths};
+use super::super::node::Paths;
 use super::super::udpcl::{self, Fragmentation, Udpcl};
+use super::place::{Place, behind, path};
 use super::world::{chain, endpoint, node};
 use crate::ltp;
 
@@ -64,18 +62,6 @@ fn link(to: usize) -> LinkId {
     LinkId(to as u32)
 }
 
-fn path(to: usize) -> PathId {
-    PathId(100 + to as u32)
-}
-
-struct Place {
-    node: Node,
-    store: MemoryStore,
-    taken: Vec<(BundleId, usize)>,
-    stored: usize,
-    offered: Vec<(DeliveryId, BundleId, Content)>,
-}
-
 struct World {
     now: Time,
     places: Vec<Place>,
@@ -96,10 +82,7 @@ impl World {
             let links = around.iter().map(|to| (LinkRef { layer: 0, link: link(*to) }, node(*to)));
             let known = around.iter().map(|to| (path(*to), 0)).collect();
             let config = Config { links: links.collect(), ..chain(count, at, true) };
-            let agent = Agent::new(config, Rng::new(seed, "agent"));
-            let node = Node::new(agent, vec![layer], Paths { known, ..Paths::default() });
-            let store = MemoryStore::new();
-            Place { node, store, taken: Vec::new(), stored: 0, offered: Vec::new() }
+            Place::new(config, layer, Paths { known, ..Paths::default() }, seed)
         });
         let mut world = Self {
             now: Time::from_secs(1),
@@ -111,8 +94,7 @@ impl World {
             rng: Rng::new(seed, "paths"),
         };
         for at in 0..count {
-            let register = |agent: &mut Agent| agent.register(&endpoint(at));
-            world.places[at].node.with_agent(world.now, register).expect("it is nobody's");
+            world.places[at].register(world.now, at);
             for to in (0..count).filter(|to| at.abs_diff(*to) == 1) {
                 world.places[at].node.command(world.now, 0, Command::Open { link: link(to) });
             }
@@ -162,43 +144,17 @@ impl World {
             let mut tx = TxBuf::new(4);
             if let Some(transmit) = self.places[at].node.poll_transmit(self.now, &mut tx) {
                 some = true;
-                let to = (transmit.path.0 - 100) as usize;
+                let to = behind(transmit.path);
                 assert!(self.up.contains(&at.min(to)), "sent on a path that is down");
                 let datagrams: Vec<Vec<u8>> = tx.datagrams().map(<[u8]>::to_vec).collect();
                 for datagram in datagrams {
                     self.fly(at, to, &datagram);
                 }
             }
-            let place = &mut self.places[at];
-            while let Some(effect) = place.node.poll_effect() {
-                some = true;
-                match effect {
-                    Effect::Store(effect) => {
-                        if let Some((ticket, answer)) = place.store.execute(effect) {
-                            place.node.handle_input(self.now, Input::Done(ticket, answer));
-                        }
-                    }
-                    Effect::PauseRead { .. } | Effect::ResumeRead { .. } => {}
-                    other => panic!("{other:?}"),
-                }
-            }
-            while let Some(indication) = place.node.poll_indication() {
-                some = true;
-                match indication {
-                    Indication::Delivered { delivery, id, payload, .. } => {
-                        place.offered.push((delivery, id, payload));
-                    }
-                    Indication::Stored { .. } => place.stored += 1,
-                    _ => {}
-                }
-            }
-            for (delivery, id, content) in std::mem::take(&mut place.offered) {
-                some = true;
-                let len = content.len() as usize;
-                let confirm = |agent: &mut Agent| agent.confirm(self.now, delivery);
-                place.node.with_agent(self.now, confirm).expect("it was handed over");
-                place.taken.push((id, len));
-            }
+            some |= self.places[at].turn(self.now, |effect| match effect {
+                Effect::PauseRead { .. } | Effect::ResumeRead { .. } => {}
+                other => panic!("{other:?}"),
+            });
             if !some {
                 return;
             }
@@ -272,8 +228,7 @@ fn story(kind: Kind, seed: u64) -> Result<(), String> {
     }
     world.pass(Duration::from_secs(3000));
     for (id, (to, len)) in &sent {
-        let taken = world.places[*to].taken.iter().filter(|(of, _)| of == id);
-        let taken: Vec<usize> = taken.map(|(_, len)| *len).collect();
+        let taken = world.places[*to].lengths(id);
         let may_be_lost = !kind.is_reliable() && !calm;
         if taken != [*len] && !(may_be_lost && taken.is_empty()) {
             return Err(format!("{id:?} of {len} octets for {to} arrived as {taken:?}"));

@@ -7,6 +7,7 @@ mod fragments;
 mod layers;
 mod nodes;
 pub(crate) mod pair;
+mod place;
 mod routes;
 mod security;
 mod world;

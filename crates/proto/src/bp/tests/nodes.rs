@@ -3,29 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::{
-    Effect, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
-};
-use wire::bp7::BundleId;
+use engine::{Effect, Engine as _, Input, PathEvent, PathInfo, Receive, Rng, Time, TxBuf};
 
-use super::super::agent::{Agent, Config, DeliveryId, Indication, LinkRef, SendRequest};
-use super::super::layer::{Command, Content, LinkId};
-use super::super::node::{Node, Paths};
+use super::super::agent::{Agent, Config, LinkRef, SendRequest};
+use super::super::layer::{Command, LinkId};
+use super::super::node::Paths;
 use super::super::tcpcl::{self, Peer, Protocol, Tcpcl, Version3};
+use super::place::{Place, behind, path};
 use super::world::{chain, endpoint, node};
-
-/// The stream from one node to another: who opened it calls it by the other's number, and so does the other.
-fn path(to: usize) -> PathId {
-    PathId(100 + to as u32)
-}
-
-struct Place {
-    node: Node,
-    store: MemoryStore,
-    taken: Vec<(BundleId, usize)>,
-    stored: Vec<BundleId>,
-    offered: Vec<(DeliveryId, BundleId, Content)>,
-}
 
 struct World {
     now: Time,
@@ -55,19 +40,14 @@ impl World {
                 paths.known.insert(path(at + 1), 0);
             }
             let config = Config { links, ..chain(count, at, true) };
-            let agent = Agent::new(config, Rng::new(seed, "agent"));
-            let node = Node::new(agent, vec![Box::new(Tcpcl::new(layer))], paths);
-            let store = MemoryStore::new();
-            let (taken, stored, offered) = (Vec::new(), Vec::new(), Vec::new());
-            Place { node, store, taken, stored, offered }
+            Place::new(config, Box::new(Tcpcl::new(layer)), paths, seed)
         });
         let places = places.collect();
         let (streams, opening, closed) = (BTreeMap::new(), Vec::new(), Vec::new());
         let rng = Rng::new(seed, "streams");
         let mut world = Self { now, places, streams, opening, closed, rng };
         for at in 0..count {
-            let register = |agent: &mut Agent| agent.register(&endpoint(at));
-            world.places[at].node.with_agent(now, register).expect("it is nobody's");
+            world.places[at].register(now, at);
             let open = Command::Open { link: LinkId(at as u32 + 1) };
             world.places[at].node.command(now, 0, open);
             world.drain(at);
@@ -104,43 +84,18 @@ impl World {
             let place = &mut self.places[at];
             if let Some(transmit) = place.node.poll_transmit(self.now, &mut tx) {
                 some = true;
-                let to = (transmit.path.0 - 100) as usize;
+                let to = behind(transmit.path);
                 if let Some(stream) = self.streams.get_mut(&(at, to)) {
                     stream.extend(tx.bytes());
                 }
             }
-            while let Some(effect) = place.node.poll_effect() {
-                some = true;
-                match effect {
-                    Effect::Store(effect) => {
-                        if let Some((ticket, answer)) = place.store.execute(effect) {
-                            place.node.handle_input(self.now, Input::Done(ticket, answer));
-                        }
-                    }
-                    Effect::OpenPath { path } => self.opening.push((at, (path.0 - 100) as usize)),
-                    Effect::ClosePath { path } | Effect::ResetPath { path } => {
-                        self.closed.push((at, (path.0 - 100) as usize));
-                    }
-                    other => panic!("{other:?}"),
+            some |= place.turn(self.now, |effect| match effect {
+                Effect::OpenPath { path } => self.opening.push((at, behind(path))),
+                Effect::ClosePath { path } | Effect::ResetPath { path } => {
+                    self.closed.push((at, behind(path)));
                 }
-            }
-            while let Some(indication) = place.node.poll_indication() {
-                some = true;
-                match indication {
-                    Indication::Delivered { delivery, id, payload, .. } => {
-                        place.offered.push((delivery, id, payload));
-                    }
-                    Indication::Stored { id } => place.stored.push(id),
-                    _ => {}
-                }
-            }
-            for (delivery, id, content) in std::mem::take(&mut place.offered) {
-                some = true;
-                let len = content.len() as usize;
-                let confirm = |agent: &mut Agent| agent.confirm(self.now, delivery);
-                place.node.with_agent(self.now, confirm).expect("it was handed over");
-                place.taken.push((id, len));
-            }
+                other => panic!("{other:?}"),
+            });
             if !some {
                 return;
             }
@@ -257,17 +212,12 @@ fn story(protocol: Protocol, seed: u64) {
         world.pass(Duration::from_secs(10));
     }
     for (id, (to, len)) in &lengths {
-        let taken: Vec<usize> = world.places[*to]
-            .taken
-            .iter()
-            .filter(|(of, _)| of == id)
-            .map(|(_, len)| *len)
-            .collect();
+        let taken = world.places[*to].lengths(id);
         assert_eq!(taken, [*len], "seed {seed}: {id:?} to {to} {protocol:?}");
     }
     let held: usize =
         world.places.iter().map(|place| place.node.agent().statistics().bundles).sum();
     assert_eq!(held, 0, "seed {seed}");
-    let stored: usize = world.places.iter().map(|place| place.stored.len()).sum();
+    let stored: usize = world.places.iter().map(|place| place.stored).sum();
     assert_eq!(stored, lengths.len());
 }
