@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "chains/mod.rs"]
+mod chains;
 #[path = "runs/mod.rs"]
 #[expect(dead_code, reason = "other tests compare many runs")]
 mod runs;
@@ -9,40 +11,15 @@ mod runs;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
+use chains::{chain, play};
 use lab::compare::{Plan, compare};
 use lab::preset::Preset;
-use lab::run::{self, Recorders, Run};
+use lab::run;
 use lab::scenario::Scenario;
 use slowlight_lab as lab;
 
-/// A chain of nodes that are called by letters: links of 1 Mbit/s and 100 ms.
-fn chain(nodes: &str, link: &str, more: &str) -> String {
-    let names: Vec<String> = nodes.chars().map(String::from).collect();
-    let mut text = format!("seed = 3\n{more}\n");
-    for pair in names.windows(2) {
-        for (from, to) in [(&pair[0], &pair[1]), (&pair[1], &pair[0])] {
-            text += &format!(
-                "[[links]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"1 Mbit/s\"\n\
-                 delay = \"100 ms\"\n{link}\n"
-            );
-        }
-    }
-    text
-}
-
 fn transfer(way: &str, more: &str) -> String {
-    let names: Vec<String> = way.chars().map(|name| format!("\"{name}\"")).collect();
-    let (first, last) = (&names[0], &names[names.len() - 1]);
-    let via = names[1..names.len() - 1].join(", ");
-    format!(
-        "[[transfers]]\nfrom = {first}\nto = {last}\nvia = [{via}]\nprotocol = \"bp-tcpcl\"\n{more}\n"
-    )
-}
-
-fn play(text: &str) -> Run {
-    let scenario = Scenario::parse(text, "world.toml").unwrap().resolved().unwrap();
-    let contents = run::contents(&scenario).unwrap();
-    run::run(&scenario, &contents, Recorders::default()).unwrap()
+    chains::transfer(way, "bp-tcpcl", more)
 }
 
 #[test]

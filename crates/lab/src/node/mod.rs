@@ -749,22 +749,30 @@ impl OverStreams {
     }
 }
 
+/// What a layer over datagrams is told of its paths and of its window.
+fn check_datagrams(
+    name: &str,
+    (datagram, rate): (Size, Rate),
+    window: usize,
+) -> Result<(), SpecError> {
+    let invalid = |message: String| Err(SpecError::invalid(message));
+    if !(128..=65_507).contains(&datagram.bytes()) {
+        return invalid(format!("layer {name}: datagram is not between 128 B and 65507 B"));
+    }
+    if rate.bps() == 0 {
+        return invalid(format!(
+            "layer {name}: rate is 0; write what the network carries, as \"100 Mbit/s\""
+        ));
+    }
+    if window == 0 {
+        return invalid(format!("layer {name}: window is 0: no bundle could leave"));
+    }
+    Ok(())
+}
+
 impl OverUdp {
     fn check(&self) -> Result<(), SpecError> {
-        let invalid = |message: String| Err(SpecError::invalid(message));
-        let name = &self.name;
-        if !(128..=65_507).contains(&self.datagram.bytes()) {
-            return invalid(format!("layer {name}: datagram is not between 128 B and 65507 B"));
-        }
-        if self.rate.bps() == 0 {
-            return invalid(format!(
-                "layer {name}: rate is 0; write what the network carries, as \"100 Mbit/s\""
-            ));
-        }
-        if self.window == 0 {
-            return invalid(format!("layer {name}: window is 0: no bundle could leave"));
-        }
-        Ok(())
+        check_datagrams(&self.name, (self.datagram, self.rate), self.window)
     }
 
     fn build(&self, links: &BTreeMap<LinkId, Way>) -> (Udpcl, Carrier) {

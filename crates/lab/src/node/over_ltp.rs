@@ -12,7 +12,7 @@ use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
 use wire::bp7::Eid;
 
-use super::{NO_ENGINE, datagram, window};
+use super::{NO_ENGINE, check_datagrams, datagram, window};
 use crate::quantity::{Rate, Size, Span};
 use crate::settings::LtpSettings;
 use crate::settings::bundles::Color;
@@ -80,17 +80,7 @@ impl OverLtp {
         if engine(self.engine, node).is_none() {
             return invalid(format!("layer {name}: {NO_ENGINE}"));
         }
-        if !(128..=65_507).contains(&self.datagram.bytes()) {
-            return invalid(format!("layer {name}: datagram is not between 128 B and 65507 B"));
-        }
-        if self.rate.bps() == 0 {
-            return invalid(format!(
-                "layer {name}: rate is 0; write what the network carries, as \"100 Mbit/s\""
-            ));
-        }
-        if self.window == 0 {
-            return invalid(format!("layer {name}: window is 0: no bundle could leave"));
-        }
+        check_datagrams(name, (self.datagram, self.rate), self.window)?;
         if self.settings.engine.is_some() {
             return invalid(format!("layer {name}: write `engine` beside `settings`, not in it"));
         }

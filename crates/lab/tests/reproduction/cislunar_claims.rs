@@ -3,18 +3,8 @@
 use crate::cislunar::{
     Cell, DELAYS, ERRORS, FILE, Found, OUTAGES, SOME_DELAYS, Who, is_data, leaves, mean, ridden_out,
 };
-use crate::page::{Claim, Verdict, check};
+use crate::page::{Claim, check, claim};
 use crate::trace::Packet;
-
-fn claim(
-    id: &'static str,
-    what: &'static str,
-    study: &'static str,
-    here: String,
-    is_so: bool,
-) -> Claim {
-    Claim { id, what, study, here, verdict: Verdict::holds(is_so) }
-}
 
 fn delivered(who: Who, delay_ms: u64, errors: u64, outage_s: u64) -> f64 {
     mean(Cell::of(who, delay_ms, errors, outage_s), |found| found.delivered).mean

@@ -7,21 +7,11 @@ use crate::global_hawk::{
     throughputs, usual_mb,
 };
 use crate::hawk_gateways::with_gateways;
-use crate::page::{Claim, Estimate, Verdict, check, prints};
+use crate::page::{Claim, Estimate, check, claim, prints};
 
 pub(crate) const FTP: Who = Who::Ftp(NCFTP_WINDOW);
 /// The port of the control connection.
 const CONTROL: u16 = 21;
-
-pub(crate) fn claim(
-    id: &'static str,
-    what: &'static str,
-    study: &'static str,
-    here: String,
-    is_so: bool,
-) -> Claim {
-    Claim { id, what, study, here, verdict: Verdict::holds(is_so) }
-}
 
 fn mbits(estimate: Estimate) -> String {
     format!("{:.3} ± {:.3}", estimate.mean, estimate.sem)

@@ -3,8 +3,8 @@
 use crate::global_hawk::{
     Cell, Errors, Pep, RTTS, SCPS, Seen, Throughputs, Who, median_echo_s, throughputs,
 };
-use crate::hawk_claims::{FTP, claim};
-use crate::page::Claim;
+use crate::hawk_claims::FTP;
+use crate::page::{Claim, claim};
 
 /// The file of the study: in 10 MB, gateways have not filled the queue before it is over.
 const MB: u64 = 100;

@@ -37,6 +37,17 @@ pub(crate) struct Claim {
     pub(crate) verdict: Verdict,
 }
 
+/// A claim that holds or does not.
+pub(crate) fn claim(
+    id: &'static str,
+    what: &'static str,
+    study: &'static str,
+    here: String,
+    is_so: bool,
+) -> Claim {
+    Claim { id, what, study, here, verdict: Verdict::holds(is_so) }
+}
+
 /// A mean and its standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {

@@ -1,22 +1,12 @@
 //! What Horan and Wang concluded, and whether it is so here.
 
-use crate::page::{Claim, Estimate, Verdict, check};
+use crate::page::{Claim, Estimate, check, claim};
 use crate::sgls::{BASE, Cell, ERRORS, Who, time};
 use crate::trace::Packet;
 
 const LARGE: [u64; 2] = [100, 1000];
 const VJ: Cell = Cell { who: Who::FpVj, ..BASE };
 const VEGAS: Cell = Cell { who: Who::FpVegas, ..BASE };
-
-fn claim(
-    id: &'static str,
-    what: &'static str,
-    study: &'static str,
-    here: String,
-    is_so: bool,
-) -> Claim {
-    Claim { id, what, study, here, verdict: Verdict::holds(is_so) }
-}
 
 /// By how much what `change` makes of a cell is slower, in percent.
 fn change(cell: Cell, change: impl Fn(Cell) -> Cell) -> Estimate {
