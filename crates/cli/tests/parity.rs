@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use emu::measure::is_calm;
 use serde_json::Value;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
@@ -146,20 +147,6 @@ fn judge_again(scenario: &Path, before: &mut (Verdict, Vec<String>), until: Inst
             return;
         }
     }
-}
-
-/// Whether somebody who sleeps is woken as punctually as the emulator has to be: 99 of 100 times
-/// within 1 ms, and always within 10 ms.
-fn is_calm() -> bool {
-    let nap = Duration::from_millis(2);
-    let late = |_| {
-        let begun = Instant::now();
-        thread::sleep(nap);
-        begun.elapsed() - nap
-    };
-    let mut late: Vec<_> = (0..200).map(late).collect();
-    late.sort_unstable();
-    late[197] <= Duration::from_millis(1) && late[199] <= Duration::from_millis(10)
 }
 
 /// `most`: as many runs may be doubted.

@@ -271,8 +271,8 @@ fn a_flow_sees_what_is_changed_below_it() {
         .map(|one| one.came)
         .filter(|came| (slow + 0.3..slow + 1.0).contains(came))
         .collect();
-    let gap = (arrivals.last().unwrap() - arrivals[0]) / (arrivals.len() - 1) as f64;
-    let rate = (528.0 + 14.0) * 8.0 / gap;
+    let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let rate = (528.0 + 14.0) * 8.0 / median(gaps);
     assert!((570e3..630e3).contains(&rate), "{rate} bit/s");
     let (before, after) = (within(fast + 0.7, dark).len(), within(dark + 0.9, dark + 1.2).len());
     assert!(before > 10 && after > 40, "{before}, {after}");

@@ -3,6 +3,8 @@
 #![expect(clippy::print_stderr, reason = "tests say what was left out")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod calm;
+
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -11,6 +13,8 @@ use engine::Time;
 use link::{Config, Delay, Interpolation, Outages, Queue, Rate, RateStep, WhileDown, Window};
 use slowlight_emu::World;
 use slowlight_emu::measure::{self, Pace};
+
+use self::calm::calmly;
 
 /// How late a packet may be, when other programs use the processors, too.
 const LATE: Duration = Duration::from_millis(8);
@@ -73,77 +77,85 @@ fn assert_at(crossing: &Crossing, way: impl Fn(Time) -> Time) {
 
 #[test]
 fn an_outage_begins_and_ends_to_the_millisecond() {
-    let outages = Outages::List(vec![Window { start: millis(700), end: millis(1000) }]);
-    let delay = Duration::from_millis(20);
-    let config = Config {
-        delay: Delay::Constant(delay),
-        outages,
-        while_down: WhileDown::Drop,
-        ..Config::default()
-    };
-    let Some(world) = start(config) else { return };
-    let sent = send(&world, 100, Duration::from_micros(250), millis(600), millis(1100));
-    // A packet may be read so much later than it is sent, and be judged by that.
-    let edge = if world.is_real_time() { Duration::from_millis(1) } else { LATE };
-    let mut lost = 0;
-    for crossing in &sent {
-        lost += u64::from(crossing.came.is_none());
-        if crossing.sent.1 + edge < millis(700) || crossing.sent.0 >= millis(1000) {
-            assert_at(crossing, |sent| sent + delay);
-        } else if crossing.sent.0 >= millis(700) && crossing.sent.1 + edge < millis(1000) {
-            assert_eq!(crossing.came, None);
+    calmly(|| {
+        let outages = Outages::List(vec![Window { start: millis(700), end: millis(1000) }]);
+        let delay = Duration::from_millis(20);
+        let config = Config {
+            delay: Delay::Constant(delay),
+            outages,
+            while_down: WhileDown::Drop,
+            ..Config::default()
+        };
+        let Some(world) = start(config) else { return };
+        let sent = send(&world, 100, Duration::from_micros(250), millis(600), millis(1100));
+        // A packet may be read so much later than it is sent, and be judged by that.
+        let edge = if world.is_real_time() { Duration::from_millis(1) } else { LATE };
+        let mut lost = 0;
+        for crossing in &sent {
+            lost += u64::from(crossing.came.is_none());
+            if crossing.sent.1 + edge < millis(700) || crossing.sent.0 >= millis(1000) {
+                assert_at(crossing, |sent| sent + delay);
+            } else if crossing.sent.0 >= millis(700) && crossing.sent.1 + edge < millis(1000) {
+                assert_eq!(crossing.came, None);
+            }
         }
-    }
-    assert!(lost > 500, "{lost} packets, of 1200 at most, were lost");
-    let report = world.stop().unwrap();
-    assert_eq!(report.links[0].stats.lost(link::LossCause::Outage).packets, lost);
+        assert!(lost > 500, "{lost} packets, of 1200 at most, were lost");
+        let report = world.stop().unwrap();
+        assert_eq!(report.links[0].stats.lost(link::LossCause::Outage).packets, lost);
+    });
 }
 
 #[test]
 fn schedules_count_from_the_begin_of_the_world() {
-    let outages = Outages::List(vec![Window { start: millis(0), end: millis(300) }]);
-    let config = Config { outages, ..Config::default() };
-    let Some(world) = start(config) else { return };
-    thread::sleep(Duration::from_millis(400));
-    assert!(world.links().now() >= millis(400));
-    world.begin().unwrap();
-    assert!(world.links().now() < millis(250), "{:?}", world.links().now());
-    for crossing in send(&world, 100, Duration::from_millis(10), millis(0), millis(50)) {
-        assert_at(&crossing, |sent| sent.max(millis(300)));
-    }
+    calmly(|| {
+        let outages = Outages::List(vec![Window { start: millis(0), end: millis(300) }]);
+        let config = Config { outages, ..Config::default() };
+        let Some(world) = start(config) else { return };
+        thread::sleep(Duration::from_millis(400));
+        assert!(world.links().now() >= millis(400));
+        world.begin().unwrap();
+        assert!(world.links().now() < millis(250), "{:?}", world.links().now());
+        for crossing in send(&world, 100, Duration::from_millis(10), millis(0), millis(50)) {
+            assert_at(&crossing, |sent| sent.max(millis(300)));
+        }
+    });
 }
 
 #[test]
 fn what_waits_for_the_end_of_an_outage_leaves_then() {
-    let outages = Outages::List(vec![Window { start: millis(500), end: millis(900) }]);
-    let config = Config { outages, ..Config::default() };
-    let Some(world) = start(config) else { return };
-    for crossing in send(&world, 100, Duration::from_millis(10), millis(600), millis(700)) {
-        assert_at(&crossing, |sent| sent.max(millis(900)));
-    }
+    calmly(|| {
+        let outages = Outages::List(vec![Window { start: millis(500), end: millis(900) }]);
+        let config = Config { outages, ..Config::default() };
+        let Some(world) = start(config) else { return };
+        for crossing in send(&world, 100, Duration::from_millis(10), millis(600), millis(700)) {
+            assert_at(&crossing, |sent| sent.max(millis(900)));
+        }
+    });
 }
 
 #[test]
 fn a_rate_steps_at_its_time() {
-    // 1,000 octets every 4 ms: 1 ms each at 8 Mbit/s, 10 ms each at 0.8 Mbit/s.
-    let step = |from, bps| RateStep { from: millis(from), bps };
-    let config = Config {
-        rate: Rate::Steps(vec![step(0, 8_000_000), step(700, 800_000), step(900, 8_000_000)]),
-        queue: Queue { packets: None, bytes: None },
-        ..Config::default()
-    };
-    let Some(world) = start(config) else { return };
-    let sent = send(&world, 1000, Duration::from_millis(4), millis(600), millis(1000));
-    let (mut line, mut line_by) = (Time::ZERO, Time::ZERO);
-    for crossing in &sent {
-        line = served(line.max(crossing.sent.0));
-        line_by = served(line_by.max(crossing.sent.1));
-        let (earliest, latest) = (line, line_by);
-        assert_at(crossing, |sent| if sent == crossing.sent.0 { earliest } else { latest });
-    }
-    let slow = |c: &&Crossing| c.came.is_some_and(|at| at > millis(715) && at < millis(899));
-    let slow = sent.iter().filter(slow).count();
-    assert!((16..=20).contains(&slow), "{slow} packets within 184 ms, of 10 ms each");
+    calmly(|| {
+        // 1,000 octets every 4 ms: 1 ms each at 8 Mbit/s, 10 ms each at 0.8 Mbit/s.
+        let step = |from, bps| RateStep { from: millis(from), bps };
+        let config = Config {
+            rate: Rate::Steps(vec![step(0, 8_000_000), step(700, 800_000), step(900, 8_000_000)]),
+            queue: Queue { packets: None, bytes: None },
+            ..Config::default()
+        };
+        let Some(world) = start(config) else { return };
+        let sent = send(&world, 1000, Duration::from_millis(4), millis(600), millis(1000));
+        let (mut line, mut line_by) = (Time::ZERO, Time::ZERO);
+        for crossing in &sent {
+            line = served(line.max(crossing.sent.0));
+            line_by = served(line_by.max(crossing.sent.1));
+            let (earliest, latest) = (line, line_by);
+            assert_at(crossing, |sent| if sent == crossing.sent.0 { earliest } else { latest });
+        }
+        let slow = |c: &&Crossing| c.came.is_some_and(|at| at > millis(715) && at < millis(899));
+        let slow = sent.iter().filter(slow).count();
+        assert!((16..=20).contains(&slow), "{slow} packets within 184 ms, of 10 ms each");
+    });
 }
 
 /// When 1,000 octets are sent that begin at `from`: at 8 Mbit/s, but for 0.8 Mbit/s from 700 to
@@ -163,20 +175,22 @@ fn served(from: Time) -> Time {
 
 #[test]
 fn a_delay_follows_its_points() {
-    let points = [(600, 20), (1000, 120)];
-    let config = Config {
-        delay: Delay::Table {
-            points: points.map(|(at, delay)| (millis(at), Duration::from_millis(delay))).into(),
-            interpolation: Interpolation::Linear,
-        },
-        ..Config::default()
-    };
-    let Some(world) = start(config) else { return };
-    for crossing in send(&world, 100, Duration::from_millis(5), millis(500), millis(1100)) {
-        assert_at(&crossing, |sent| {
-            let ms = sent.as_secs_f64() * 1e3;
-            let delay = 20.0 + (ms - 600.0).clamp(0.0, 400.0) / 4.0;
-            sent + Duration::from_secs_f64(delay / 1e3)
-        });
-    }
+    calmly(|| {
+        let points = [(600, 20), (1000, 120)];
+        let config = Config {
+            delay: Delay::Table {
+                points: points.map(|(at, delay)| (millis(at), Duration::from_millis(delay))).into(),
+                interpolation: Interpolation::Linear,
+            },
+            ..Config::default()
+        };
+        let Some(world) = start(config) else { return };
+        for crossing in send(&world, 100, Duration::from_millis(5), millis(500), millis(1100)) {
+            assert_at(&crossing, |sent| {
+                let ms = sent.as_secs_f64() * 1e3;
+                let delay = 20.0 + (ms - 600.0).clamp(0.0, 400.0) / 4.0;
+                sent + Duration::from_secs_f64(delay / 1e3)
+            });
+        }
+    });
 }

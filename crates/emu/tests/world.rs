@@ -4,6 +4,8 @@
 #![expect(clippy::print_stderr, reason = "tests say what was left out")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod calm;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -16,6 +18,8 @@ use engine::Time;
 
 use link::{Config, Delay, ErrorKind, ErrorModel, OnError, Rate};
 use slowlight_emu::{CaptureLimits, GroupRoute, Host, HostPlan, LinkPlan, Plan, Route, World};
+
+use self::calm::calmly;
 
 const PORT: u16 = 4000;
 
@@ -117,62 +121,66 @@ fn carry(from: TcpStream, mut to: TcpStream, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn datagrams_take_the_delay_in_order_in_both_versions() {
-    let delay = Duration::from_millis(40);
-    let Some(world) = start(&row(2, &delayed(delay), &Config::default())) else { return };
-    let [near, far] = world.hosts() else { panic!("two hosts") };
-    for v6 in [false, true] {
-        let of = |host: &Host| match v6 {
-            false => IpAddr::V4(host.plan().address),
-            true => IpAddr::V6(host.plan().address6),
-        };
-        let (sender, receiver) = (udp(near, of(near)), udp(far, of(far)));
-        let begun = Instant::now();
-        for number in 0..60_u8 {
-            sender.send_to(&[number; 700], (of(far), PORT)).unwrap();
+    calmly(|| {
+        let delay = Duration::from_millis(40);
+        let Some(world) = start(&row(2, &delayed(delay), &Config::default())) else { return };
+        let [near, far] = world.hosts() else { panic!("two hosts") };
+        for v6 in [false, true] {
+            let of = |host: &Host| match v6 {
+                false => IpAddr::V4(host.plan().address),
+                true => IpAddr::V6(host.plan().address6),
+            };
+            let (sender, receiver) = (udp(near, of(near)), udp(far, of(far)));
+            let begun = Instant::now();
+            for number in 0..60_u8 {
+                sender.send_to(&[number; 700], (of(far), PORT)).unwrap();
+            }
+            let mut bytes = [0; 2000];
+            for number in 0..60_u8 {
+                let (len, from) = receiver.recv_from(&mut bytes).unwrap();
+                assert_eq!((len, bytes[0]), (700, number));
+                assert_eq!(from, SocketAddr::new(of(near), PORT));
+                assert!(begun.elapsed() >= delay, "{:?}", begun.elapsed());
+            }
+            assert!(begun.elapsed() < delay * 10);
         }
-        let mut bytes = [0; 2000];
-        for number in 0..60_u8 {
-            let (len, from) = receiver.recv_from(&mut bytes).unwrap();
-            assert_eq!((len, bytes[0]), (700, number));
-            assert_eq!(from, SocketAddr::new(of(near), PORT));
-            assert!(begun.elapsed() >= delay, "{:?}", begun.elapsed());
-        }
-        assert!(begun.elapsed() < delay * 10);
-    }
-    let report = world.stop().unwrap();
-    assert!(report.links[0].stats.delivered.packets >= 120);
-    assert_eq!(report.links[0].lateness.packets(), report.links[0].stats.delivered.packets);
+        let report = world.stop().unwrap();
+        assert!(report.links[0].stats.delivered.packets >= 120);
+        assert_eq!(report.links[0].lateness.packets(), report.links[0].stats.delivered.packets);
+    });
 }
 
 #[test]
 fn what_is_on_the_way_is_counted_until_it_is_there() {
-    let delay = Duration::from_millis(200);
-    let Some(world) = start(&row(2, &delayed(delay), &Config::default())) else { return };
-    let [near, far] = world.hosts() else { panic!("two hosts") };
-    let of = |host: &Host| IpAddr::V4(host.plan().address);
-    let (sender, receiver) = (udp(near, of(near)), udp(far, of(far)));
-    assert_eq!(world.links().on_the_way(), Some(0));
-    for number in 0..7 {
-        sender.send_to(&[number; 100], (of(far), PORT)).unwrap();
-    }
-    let begun = Instant::now();
-    let mut most = 0;
-    while begun.elapsed() < delay / 2 {
-        most = most.max(world.links().on_the_way().unwrap());
-        assert_eq!(world.links().report().unwrap().links[0].lateness.packets(), 0);
-    }
-    assert_eq!(most, 7);
-    for _ in 0..7 {
-        receiver.recv_from(&mut [0; 200]).unwrap();
-    }
-    // What came is told of after it came.
-    while world.links().on_the_way() != Some(0) {
-        assert!(begun.elapsed() < Duration::from_secs(5));
-    }
-    assert_eq!(world.links().report().unwrap().links[0].lateness.packets(), 7);
-    let links = world.links();
-    world.stop().unwrap();
-    assert_eq!(links.on_the_way(), None);
+    calmly(|| {
+        let delay = Duration::from_millis(200);
+        let Some(world) = start(&row(2, &delayed(delay), &Config::default())) else { return };
+        let [near, far] = world.hosts() else { panic!("two hosts") };
+        let of = |host: &Host| IpAddr::V4(host.plan().address);
+        let (sender, receiver) = (udp(near, of(near)), udp(far, of(far)));
+        assert_eq!(world.links().on_the_way(), Some(0));
+        for number in 0..7 {
+            sender.send_to(&[number; 100], (of(far), PORT)).unwrap();
+        }
+        let begun = Instant::now();
+        let mut most = 0;
+        while begun.elapsed() < delay / 2 {
+            most = most.max(world.links().on_the_way().unwrap());
+            assert_eq!(world.links().report().unwrap().links[0].lateness.packets(), 0);
+        }
+        assert_eq!(most, 7);
+        for _ in 0..7 {
+            receiver.recv_from(&mut [0; 200]).unwrap();
+        }
+        // What came is told of after it came.
+        while world.links().on_the_way() != Some(0) {
+            assert!(begun.elapsed() < Duration::from_secs(5));
+        }
+        assert_eq!(world.links().report().unwrap().links[0].lateness.packets(), 7);
+        let links = world.links();
+        world.stop().unwrap();
+        assert_eq!(links.on_the_way(), None);
+    });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! how many.
 
 mod bulk;
+mod calm;
 mod crossing;
 mod stamp;
 
@@ -13,6 +14,7 @@ use link::Config;
 use crate::world::{Host, HostPlan, LinkPlan, Plan, Route};
 
 pub use self::bulk::{Flood, Load, Stream, flood, stream};
+pub use self::calm::is_calm;
 pub use self::crossing::{Crossing, Errors, Pace, cross, errors, rate};
 pub use self::stamp::Stamped;
 
