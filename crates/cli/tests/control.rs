@@ -599,7 +599,9 @@ fn a_file_is_carried_by_a_command() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("time limit"), "{}", text(&output.stderr));
     for signal in ["-INT", "-HUP"] {
-        let mut command = Command::new(SLOWLIGHT);
+        // Also where these tests are to go on without a terminal.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", SLOWLIGHT]);
         let command = command.args(["emu", "transfer", "--name", &world.name, "--size", "1MB"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let running = || world.ask("GET", "/transfers", "").1.contains("\"running\"");

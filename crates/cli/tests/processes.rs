@@ -24,8 +24,10 @@ fn slowlight(arguments: &[&str]) -> Output {
 
 /// Starts it, and asks it alone to end once something is as it shall be.
 fn asked(arguments: &[&str], signal: &str, begun: impl FnMut() -> bool) -> Output {
-    let mut command = Command::new(SLOWLIGHT);
-    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Also where these tests are to go on without a terminal.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", SLOWLIGHT]).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child: Child = command.spawn().unwrap();
     wait_for("it begins", begun);
     let pid = child.id().to_string();

@@ -93,14 +93,14 @@ pub(super) fn send(
             offset: transfer.kept,
             name,
         };
-        let crc = check(&file, &part, len)?;
+        let (begun, crc) = check(&file, &part, len)?;
         let header = part.encode(crc)?;
         hand_in(args, client, &bar, || Part {
             header: io::Cursor::new(header.clone()),
             file: Arc::clone(&file),
             at: transfer.kept,
             left: len,
-            crc: (part.crc().unwrap_or_default(), crc),
+            crc: (begun, crc),
             bar: bar.clone(),
         })?;
         transfer.kept += len;
@@ -136,9 +136,10 @@ fn begin(record: &Path, what: What, client: &mut NodeClient) -> Result<Transfer>
     Ok(transfer)
 }
 
-/// The check over a part: its header and its octets.
-fn check(file: &File, part: &FilePart<'_>, len: u64) -> Result<u32> {
-    let mut crc = part.crc()?;
+/// The check over a part: over its header, and over that and its octets.
+fn check(file: &File, part: &FilePart<'_>, len: u64) -> Result<(u32, u32)> {
+    let begun = part.crc()?;
+    let mut crc = begun;
     let mut piece = vec![0; PIECE];
     let (mut at, end) = (part.offset, part.offset + len);
     while at < end {
@@ -153,7 +154,7 @@ fn check(file: &File, part: &FilePart<'_>, len: u64) -> Result<u32> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(crc)
+    Ok((begun, crc))
 }
 
 fn changed() -> io::Error {

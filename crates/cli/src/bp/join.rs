@@ -71,8 +71,7 @@ impl<'a> Joins<'a> {
     ) -> Result<Outcome> {
         let beginning = payload.peek(HEADER_MAX)?;
         let Ok((part, crc)) = FilePart::decode(&beginning) else { return Ok(Outcome::Other) };
-        let header = part.header_len();
-        let Some(len) = delivery.octets.checked_sub(header as u64) else {
+        let Some(len) = delivery.octets.checked_sub(part.header_len() as u64) else {
             return Ok(Outcome::Other);
         };
         let Some(end) = part.offset.checked_add(len).filter(|end| *end <= part.total) else {
@@ -92,15 +91,15 @@ impl<'a> Joins<'a> {
             return Ok(Outcome::Other);
         }
         if record.named.is_none() && !record.has(part.offset, end) {
-            if !record.takes(part.offset, end) || !self.has_room_for(&data, &part)? {
+            if !record.takes(part.offset, end) {
                 return Ok(Outcome::Other);
             }
+            let Some(file) = self.room_for(&data, &part)? else { return Ok(Outcome::Other) };
             if is_new {
                 kept::write(&paper, &record)?;
             }
             let bar = self.bar(&stem, &record);
-            let begun = Started { data: &data, header, bar: &bar };
-            if !begun.write(&part, crc, payload)? {
+            if !write((&data, file), &bar, (&part, crc), payload)? {
                 if record.there.is_empty() {
                     std::fs::remove_file(&data)?;
                     std::fs::remove_file(&paper)?;
@@ -130,16 +129,20 @@ impl<'a> Joins<'a> {
         bar.clone()
     }
 
-    /// Whether there can be a file as long as the part says.
-    fn has_room_for(&self, data: &Path, part: &FilePart<'_>) -> Result<bool> {
+    /// A file as long as the part says, if there can be one.
+    fn room_for(&self, data: &Path, part: &FilePart<'_>) -> Result<Option<File>> {
         std::fs::create_dir_all(&self.parts).with_context(|| self.parts.display().to_string())?;
-        let open = || -> io::Result<()> {
-            let file = File::options().create(true).append(true).open(data)?;
+        let open = || -> io::Result<File> {
+            let mut how = File::options();
+            let file = how.read(true).write(true).create(true).truncate(false).open(data)?;
             // Empty blocks only: what this file system cannot have is known before anything is written.
-            if file.metadata()?.len() == part.total { Ok(()) } else { file.set_len(part.total) }
+            if file.metadata()?.len() != part.total {
+                file.set_len(part.total)?;
+            }
+            Ok(file)
         };
         match open() {
-            Ok(()) => Ok(true),
+            Ok(file) => Ok(Some(file)),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -147,7 +150,7 @@ impl<'a> Joins<'a> {
                 ) =>
             {
                 std::fs::remove_file(data)?;
-                Ok(false)
+                Ok(None)
             }
             Err(error) => Err(error).with_context(|| data.display().to_string()),
         }
@@ -209,33 +212,28 @@ impl<'a> Joins<'a> {
     }
 }
 
-/// A part that is being written.
-struct Started<'a> {
-    data: &'a Path,
-    header: usize,
-    bar: &'a ProgressBar,
-}
-
-impl Started<'_> {
-    /// Writes a part to its place, and says whether it is sound. One that is not is put back.
-    fn write(&self, part: &FilePart<'_>, crc: u32, payload: &mut Payload<'_>) -> Result<bool> {
-        let file = File::options().read(true).write(true).open(self.data)?;
-        let header = payload.take(self.header);
-        let (mut found, mut at) = (part.crc()?, part.offset);
-        while let Some(piece) = payload.piece()? {
-            file.write_all_at(&piece, at).with_context(|| self.data.display().to_string())?;
-            found = crc_append(found, &piece);
-            at += piece.len() as u64;
-            self.bar.inc(piece.len() as u64);
-        }
-        if found != crc {
-            tracing::warn!(%part, "what looks like a part of a file is damaged, or something else");
-            payload.put_back(header, file, (part.offset, at));
-            return Ok(false);
-        }
-        file.sync_data().with_context(|| self.data.display().to_string())?;
-        Ok(true)
+/// Writes a part to its place, and says whether it is sound. One that is not is put back.
+fn write(
+    (data, file): (&Path, File),
+    bar: &ProgressBar,
+    (part, crc): (&FilePart<'_>, u32),
+    payload: &mut Payload<'_>,
+) -> Result<bool> {
+    let header = payload.take(part.header_len());
+    let (mut found, mut at) = (part.crc()?, part.offset);
+    while let Some(piece) = payload.piece()? {
+        file.write_all_at(&piece, at).with_context(|| data.display().to_string())?;
+        found = crc_append(found, &piece);
+        at += piece.len() as u64;
+        bar.inc(piece.len() as u64);
     }
+    if found != crc {
+        tracing::warn!(%part, "what looks like a part of a file is damaged, or something else");
+        payload.put_back(header, file, (part.offset, at));
+        return Ok(false);
+    }
+    file.sync_data().with_context(|| data.display().to_string())?;
+    Ok(true)
 }
 
 impl Record {

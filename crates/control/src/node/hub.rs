@@ -9,7 +9,7 @@ use proto::bp::agent::{Agent, DeliveryId, Indication, SendRequest};
 use proto::bp::layer::Content;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-use wire::bp7::{BundleId, Eid, StatusReport};
+use wire::bp7::{BundleId, Eid, Reason, StatusReport};
 
 use crate::state::locked;
 
@@ -29,8 +29,8 @@ pub(crate) type Told = (Eid, StatusReport);
 struct Waiting {
     /// By endpoint.
     users: BTreeMap<Eid, UnboundedSender<Delivered>>,
-    /// Who wants to know that a bundle is safe.
-    stored: BTreeMap<BundleId, oneshot::Sender<()>>,
+    /// Who wants to know that a bundle is safe, or why it was deleted.
+    stored: BTreeMap<BundleId, oneshot::Sender<Result<(), Reason>>>,
     /// Who wants to know what others say of a bundle.
     reports: BTreeMap<BundleId, UnboundedSender<Told>>,
     trouble: Option<String>,
@@ -80,7 +80,7 @@ impl Hub {
             }
             Indication::Stored { id } => {
                 if let Some(stored) = locked(&self.waiting).stored.remove(&id) {
-                    let _ = stored.send(());
+                    let _ = stored.send(Ok(()));
                 }
             }
             Indication::Report { from, report } => {
@@ -106,7 +106,9 @@ impl Hub {
             Indication::Deleted { id, reason } => {
                 tracing::info!(%id, %reason, "a bundle was deleted");
                 // Who waits for it to be safe hears that it will not be.
-                locked(&self.waiting).stored.remove(&id);
+                if let Some(stored) = locked(&self.waiting).stored.remove(&id) {
+                    let _ = stored.send(Err(reason));
+                }
             }
             Indication::Up { .. }
             | Indication::Forwarded { .. }
@@ -153,7 +155,7 @@ impl Hub {
         locked(&self.waiting).users.remove(endpoint);
     }
 
-    pub(crate) fn wait_for_store(&self, id: BundleId, stored: oneshot::Sender<()>) {
+    pub(crate) fn wait_for_store(&self, id: BundleId, stored: oneshot::Sender<Result<(), Reason>>) {
         locked(&self.waiting).stored.insert(id, stored);
     }
 

@@ -21,7 +21,7 @@ use proto::bp::routes::Priority;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
-use wire::bp7::{BundleFlags, BundleId, Eid, StatusReport};
+use wire::bp7::{BundleFlags, BundleId, Eid, Reason, StatusReport};
 
 use super::hub::{Delivered, Told};
 use super::model::{
@@ -89,6 +89,7 @@ fn endpoint(node: &Eid, text: &str) -> Answer<Eid> {
 fn refused(error: RequestError) -> Refusal {
     let status = match error {
         RequestError::Full => StatusCode::INSUFFICIENT_STORAGE,
+        RequestError::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         RequestError::NotReady => StatusCode::SERVICE_UNAVAILABLE,
         RequestError::Taken => StatusCode::CONFLICT,
         RequestError::NoBundle | RequestError::NoDelivery => StatusCode::NOT_FOUND,
@@ -165,15 +166,19 @@ impl Shared {
             sent
         });
         let id = asked.await?.map_err(refused)?;
-        if is_stored.await.is_ok() {
-            return Ok(id);
-        }
-        let (_, trouble) = self.hub.state();
-        let why = trouble.unwrap_or_else(|| "the node did not keep it".to_owned());
-        Err(Refusal::new(
-            StatusCode::INSUFFICIENT_STORAGE,
-            format!("the bundle was not stored: {why}"),
-        ))
+        let (status, why) = match is_stored.await {
+            Ok(Ok(())) => return Ok(id),
+            // It is so the next time, too.
+            Ok(Err(reason)) if reason != Reason::DepletedStorage => {
+                (StatusCode::UNPROCESSABLE_ENTITY, reason.to_string())
+            }
+            Ok(Err(_)) | Err(_) => {
+                let (_, trouble) = self.hub.state();
+                let why = trouble.unwrap_or_else(|| "the node did not keep it".to_owned());
+                (StatusCode::INSUFFICIENT_STORAGE, why)
+            }
+        };
+        Err(Refusal::new(status, format!("the bundle was not stored: {why}")))
     }
 }
 

@@ -210,13 +210,10 @@ impl Sender {
         block: Bytes,
         core: &mut Core,
     ) -> Self {
-        let mut sender = Self::new(base, peer, destination, core);
-        (sender.service, sender.described) = (AGGREGATION_SERVICE, false);
+        let to = (destination, AGGREGATION_SERVICE);
+        let mut sender = Self::of_octets(base, peer, to, block.clone(), Red::All, core);
         sender.units = block.len();
         core.units += sender.units;
-        let len = block.len() as u64;
-        let source = Source::in_memory(block, ChecksumType::Crc32c);
-        sender.begin(core, source.expect("CRC-32C is a known type"), len);
         sender
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Database {
 struct Inside {
     connection: Connection,
     reserve: Reserve,
+    /// What was wrong with the last change, which is told once.
+    told: Option<EffectError>,
 }
 
 /// Room that is kept free.
@@ -74,7 +76,7 @@ impl Database {
         let path = directory.join("reserve");
         let mut reserve = Reserve { path, octets, missing_since: None };
         reserve.take();
-        Ok(Self { inside: Mutex::new(Inside { connection, reserve }) })
+        Ok(Self { inside: Mutex::new(Inside { connection, reserve, told: None }) })
     }
 
     /// A change that failed was rolled back, so that the database is sound whatever happened.
@@ -121,11 +123,18 @@ impl Inside {
     fn change(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
         self.reserve.look();
         match self.all(requests) {
-            Ok(()) => requests.iter().map(|_| Ok(())).collect(),
+            Ok(()) => {
+                self.told = None;
+                requests.iter().map(|_| Ok(())).collect()
+            }
             Err(error) => match failed(&error) {
                 EffectError::NoSpace => self.what_makes_room(requests),
                 error => {
-                    tracing::warn!("cannot write records: {error}");
+                    // A disk that is broken refuses each.
+                    if self.told.as_ref() != Some(&error) {
+                        tracing::warn!("cannot write records: {error}");
+                        self.told = Some(error.clone());
+                    }
                     requests.iter().map(|_| Err(error.clone())).collect()
                 }
             },

@@ -128,12 +128,11 @@ fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
             next = queue.try_recv().ok();
         }
     }
-    let requests: Vec<_> = jobs.iter().filter_map(changes).map(|(_, request)| request).collect();
+    let (tickets, requests): (Vec<_>, Vec<_>) = jobs.iter().filter_map(changes).unzip();
     let answers = disk.records.change(&requests);
-    for (job, answer) in jobs.iter().zip(answers) {
-        let (Some(ticket), size) = (job.effect.ticket(), job.effect.octets()) else { continue };
+    for ((job, ticket), answer) in jobs.iter().zip(tickets).zip(answers) {
         let answer = answer.map(|()| Completion::Done);
-        job.answers.give(Done { ticket, answer, size, failed_to_open: None });
+        job.answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
     }
     next
 }

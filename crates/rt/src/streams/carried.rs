@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use engine::Ticket;
 
 use super::options::{deliver_at_close, reset_at_close};
-use super::tls::{Opened, Tls, TlsStream};
+use super::tls::{Tls, TlsStream};
 
 /// How far a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Got {
     Octets(usize),
     /// Nothing for now.
     Nothing,
-    /// The peer sends no more.
+    /// The peer sends no more, and TLS has said so where there is TLS.
     End,
     /// The connection is over: reset, or given up by the system.
     Lost,
@@ -130,16 +130,10 @@ impl Carried {
 
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Got {
         let Some(tls) = &mut self.tls else { return self.read_plain(buffer) };
-        let opened = tls.read(&self.socket, buffer);
+        let got = tls.read(&self.socket, buffer);
         // An answer to what came: more of the handshake, or what is wrong with it.
         self.give_made();
-        match opened {
-            Opened::Established(names) => Got::Secured(names),
-            Opened::Octets(len) => Got::Octets(len),
-            Opened::Nothing => Got::Nothing,
-            Opened::End => Got::End,
-            Opened::Lost => Got::Lost,
-        }
+        got
     }
 
     fn read_plain(&self, buffer: &mut [u8]) -> Got {
@@ -231,7 +225,8 @@ impl Carried {
 
     fn end_if_written(&mut self) {
         if self.shut && !self.told_kernel && self.kept() == 0 {
-            if self.tls.as_mut().is_some_and(|tls| !tls.close()) {
+            if let Some(tls) = &mut self.tls {
+                tls.close();
                 self.give_made();
                 if self.kept() > 0 {
                     return;

@@ -21,6 +21,8 @@ use x509_parser::asn1_rs::{FromDer as _, Ia5String, TaggedExplicit};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
 
+use super::carried::Got;
+
 /// `id-kp-bundleSecurity`, as a certificate's extended key usage says it: 1.3.6.1.5.5.7.3.35 (RFC 9174 §4.4.2.1).
 const BUNDLE_SECURITY: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x23];
 /// `id-on-bundleEID`: 1.3.6.1.5.5.7.8.11 (RFC 9174 §4.4.2.1).
@@ -99,10 +101,8 @@ impl Tls {
             anchors.push(anchor.to_owned());
         }
         let verifier = Arc::new(Verifier { anchors, provider: Arc::clone(&provider) });
-        let versions = |provider| {
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
-        };
-        let client = versions(Arc::clone(&provider))
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
             .map_err(TlsError::Key)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::clone(&verifier) as _)
@@ -134,7 +134,7 @@ impl Tls {
             }
             None => ServerConnection::new(Arc::clone(&self.server))?.into(),
         };
-        let mut stream = TlsStream { connection, is_told: false, is_closed: false };
+        let mut stream = TlsStream { connection, is_told: false };
         // What is written is the caller's to bound.
         stream.connection.set_buffer_limit(None);
         Ok(stream)
@@ -146,29 +146,12 @@ pub(super) struct TlsStream {
     connection: Connection,
     /// Its user knows that it is established.
     is_told: bool,
-    /// The peer is told that no more comes.
-    is_closed: bool,
 }
 
 impl fmt::Debug for TlsStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsStream").field("is_told", &self.is_told).finish_non_exhaustive()
     }
-}
-
-/// What reading gave.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Opened {
-    /// It is established; whom the peer's certificate names.
-    Established(Vec<String>),
-    /// So many octets.
-    Octets(usize),
-    /// Nothing for now.
-    Nothing,
-    /// The peer sends no more, and has said so.
-    End,
-    /// It is over.
-    Lost,
 }
 
 impl TlsStream {
@@ -186,31 +169,31 @@ impl TlsStream {
     }
 
     /// Reads of the socket until there is something to tell.
-    pub(super) fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8]) -> Opened {
+    pub(super) fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8]) -> Got {
         loop {
             if !self.connection.is_handshaking() && !self.is_told {
                 self.is_told = true;
-                return Opened::Established(self.names());
+                return Got::Secured(self.names());
             }
             match self.connection.reader().read(buffer) {
-                Ok(0) if self.is_told => return Opened::End,
-                Ok(0) => return Opened::Lost,
-                Ok(len) => return Opened::Octets(len),
+                Ok(0) if self.is_told => return Got::End,
+                Ok(0) => return Got::Lost,
+                Ok(len) => return Got::Octets(len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // It ended without a word: what is missing is not known.
-                Err(_) => return Opened::Lost,
+                Err(_) => return Got::Lost,
             }
             match self.connection.read_tls(&mut socket) {
                 Ok(_) => {}
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => continue,
-                    io::ErrorKind::WouldBlock => return Opened::Nothing,
-                    _ => return Opened::Lost,
+                    io::ErrorKind::WouldBlock => return Got::Nothing,
+                    _ => return Got::Lost,
                 },
             }
             if let Err(error) = self.connection.process_new_packets() {
                 tracing::warn!(%error, "TLS with a peer has failed");
-                return Opened::Lost;
+                return Got::Lost;
             }
         }
     }
@@ -233,13 +216,9 @@ impl TlsStream {
         made
     }
 
-    /// Nothing is sent after this; whether it was said before.
-    pub(super) fn close(&mut self) -> bool {
-        if std::mem::replace(&mut self.is_closed, true) {
-            return true;
-        }
+    /// Nothing is sent after this. To say it again says nothing.
+    pub(super) fn close(&mut self) {
         self.connection.send_close_notify();
-        false
     }
 
     /// The endpoints of nodes that the peer's certificate names.
@@ -306,26 +285,6 @@ impl Verifier {
         }
         Ok(())
     }
-
-    fn tls12(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn tls13(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
 }
 
 impl ServerCertVerifier for Verifier {
@@ -347,7 +306,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.tls12(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -356,7 +316,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.tls13(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -385,7 +346,7 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.tls12(message, certificate, signed)
+        ServerCertVerifier::verify_tls12_signature(self, message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -394,10 +355,10 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.tls13(message, certificate, signed)
+        ServerCertVerifier::verify_tls13_signature(self, message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        ServerCertVerifier::supported_verify_schemes(self)
     }
 }

@@ -101,6 +101,14 @@ pub enum RequestError {
     /// There is no room.
     #[error("the store is full; wait until bundles have gone, or raise its limits")]
     Full,
+    /// It would be refused however much room there is.
+    #[error(
+        "no bundle here may have more than {most} octets; send it in parts, or raise the limit"
+    )]
+    TooLong {
+        /// Octets of the longest payload.
+        most: u64,
+    },
     /// What an earlier run left is not known yet, and so not which bundles there were.
     #[error("the store is being read; try again when that is over")]
     NotReady,

@@ -84,6 +84,7 @@ impl Agent {
         if !self.is_ready {
             return Err(RequestError::NotReady);
         }
+        self.is_short_enough(&source, &request)?;
         if !self.has_room(request.payload.len()) {
             return Err(RequestError::Full);
         }
@@ -97,6 +98,19 @@ impl Agent {
         self.statistics.sourced += 1;
         self.begin(now, giver, head, request.payload, request.owns_file);
         Ok(id)
+    }
+
+    /// Whether such a bundle could ever be held, and its payload be read for its security.
+    fn is_short_enough(&self, source: &Eid, request: &SendRequest) -> Result<(), RequestError> {
+        let policy = &self.config.security;
+        let is_read =
+            request.version == Version::Seven && policy.concerns(source, &request.destination);
+        let secured = if is_read { policy.payload_max } else { u64::MAX };
+        let most = secured.min(self.config.limits.octets);
+        if request.payload.len() > most {
+            return Err(RequestError::TooLong { most });
+        }
+        Ok(())
     }
 
     /// The head of a bundle that is made here.

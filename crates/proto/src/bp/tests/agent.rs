@@ -232,8 +232,12 @@ fn a_full_store_refuses_and_goes_on_when_there_is_room() {
     let limit = Indication::LimitReached(Limit::Octets);
     assert!(world.nodes[1].heard.contains(&limit));
     let now = world.now;
-    let own = SendRequest::new(endpoint(2), payload(20_000));
-    assert_eq!(world.nodes[1].agent.send(now, own), Err(RequestError::Full));
+    let agent = &mut world.nodes[1].agent;
+    let mut refused =
+        |len| agent.send(now, SendRequest::new(endpoint(2), payload(len))).unwrap_err();
+    assert_eq!(refused(20_000), RequestError::Full);
+    assert_eq!(refused(25_000), RequestError::Full);
+    assert_eq!(refused(25_001), RequestError::TooLong { most: 25_000 });
 }
 
 /// Nothing that is held is dropped for what comes, however urgent that is.

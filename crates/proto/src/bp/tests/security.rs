@@ -9,7 +9,7 @@ use wire::bpsec::{
     ShaVariant,
 };
 
-use super::super::agent::{Indication, Pattern, Reports, SendRequest};
+use super::super::agent::{Indication, Pattern, Reports, RequestError, SendRequest};
 use super::super::security::{
     Added, Fault, Key, OnFault, Opened, Operation, Policy, Role, Rule, Vectors,
 };
@@ -343,11 +343,9 @@ fn a_block_that_was_changed_is_stripped() {
 fn a_payload_beyond_the_bound_is_refused_and_keys_are_not_printed() {
     let bounded = Policy { payload_max: 5000, ..policy(both(Role::Source), false) };
     let mut world = world([bounded, Policy::default(), Policy::default()], u64::MAX);
-    send(&mut world, 0, SendRequest::new(endpoint(2), payload(5001)));
-    world.settle();
-    let deleted = |heard: &Indication| matches!(heard, Indication::Deleted { .. });
-    assert!(world.nodes[0].heard.iter().any(deleted));
-    assert_eq!(world.nodes[0].disk.files(), 0);
+    let (now, longer) = (world.now, SendRequest::new(endpoint(2), payload(5001)));
+    let refused = world.nodes[0].agent.send(now, longer);
+    assert_eq!(refused, Err(RequestError::TooLong { most: 5000 }));
     send(&mut world, 0, SendRequest::new(endpoint(2), payload(5000)));
     world.settle();
     assert_eq!(taken(&world, 2).len(), 1);

@@ -11,11 +11,9 @@ use crate::ranges::Ranges;
 impl Receiver {
     /// Whether a block that is handed over grows too long to be held in memory up to `end`.
     pub(super) fn is_beyond_memory(&self, core: &Core, end: u64) -> bool {
-        let limits = &core.config.limits;
-        let more = end.saturating_sub(self.units() as u64);
-        let is_large = end > limits.units as u64
-            || more > limits.units_total.saturating_sub(core.units) as u64;
-        is_large && core.blocks.is_some() && self.service != AGGREGATION_SERVICE
+        core.blocks.is_some()
+            && self.service != AGGREGATION_SERVICE
+            && self.lacks_room(core, end).is_some()
     }
 
     /// Goes on in a working file with what was held in memory. What it has no room for is asked for again.

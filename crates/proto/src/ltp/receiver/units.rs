@@ -7,6 +7,15 @@ use super::super::core::Core;
 use super::super::indication::{Indication, Limit, PeerError};
 use super::Receiver;
 
+/// What a block that is held in memory lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lacks {
+    /// None may be so long.
+    Leave,
+    /// What all may hold is used up.
+    Memory,
+}
+
 impl Receiver {
     pub(super) fn accept_units(
         &mut self,
@@ -15,22 +24,31 @@ impl Receiver {
         end: u64,
         data: &[u8],
     ) -> bool {
+        let lacks = self.lacks_room(core, end);
         let Some(block) = self.units.as_mut() else { return false };
-        let limits = &core.config.limits;
-        let is_large = end > limits.units as u64;
-        let more = end.saturating_sub(block.len() as u64);
-        if is_large || more > limits.units_total.saturating_sub(core.units) as u64 {
+        if let Some(lacks) = lacks {
             core.stats.data_dropped += 1;
-            if !is_large {
+            if lacks == Lacks::Memory {
                 core.user.limit_reached(Limit::Units);
             }
             return false;
         }
-        core.units += more as usize;
-        block.resize(block.len() + more as usize, 0);
+        let len = block.len().max(end as usize);
+        core.units += len - block.len();
+        block.resize(len, 0);
         block[start as usize..end as usize].copy_from_slice(data);
         self.ranges.insert(start, end);
         true
+    }
+
+    /// What keeps the block from being held in memory up to `end`, if anything does.
+    pub(super) fn lacks_room(&self, core: &Core, end: u64) -> Option<Lacks> {
+        let limits = &core.config.limits;
+        let more = end.saturating_sub(self.units() as u64);
+        if end > limits.units as u64 {
+            return Some(Lacks::Leave);
+        }
+        (more > limits.units_total.saturating_sub(core.units) as u64).then_some(Lacks::Memory)
     }
 
     /// Octets of a block of units, which the bound on those counts.
