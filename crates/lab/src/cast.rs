@@ -8,7 +8,7 @@ use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
 
 use crate::engines::{EngineConfig, Send as SendRequest};
-use crate::overlay::{self, Overlay};
+use crate::overlay::{self, Hop, Overlay, hops};
 use crate::protocol::Kind;
 use crate::quantity::Size;
 use crate::scenario::{Node, Scenario, StoreFaults, Transfer};
@@ -228,19 +228,13 @@ impl Cast<'_> {
         let is_passed_on =
             |t: &&Transfer| t.protocol.as_ref().is_some_and(|p| p.kind == Kind::LtpT);
         for transfer in self.scenario.transfers.iter().filter(is_passed_on) {
-            for mut stations in transfer.ways() {
-                for _ in ["there", "back"] {
-                    let far = stations[stations.len() - 1];
-                    let own = stations[..stations.len() - 1].iter().position(|at| *at == name);
-                    let next = own.map(|at| entity(stations[at + 1])).transpose()?;
-                    if let Some(next) = next
-                        && routes.insert(entity(far)?, next).is_some_and(|other| other != next)
-                    {
-                        return Err(SpecError::invalid(format!(
-                            "two ways lead from {name} to {far}: an engine of LTP-T has one"
-                        )));
-                    }
-                    stations.reverse();
+            for Hop { next, to, .. } in transfer.ways().flat_map(hops).filter(|hop| hop.at == name)
+            {
+                let next = entity(next)?;
+                if routes.insert(entity(to)?, next).is_some_and(|other| other != next) {
+                    return Err(SpecError::invalid(format!(
+                        "two ways lead from {name} to {to}: an engine of LTP-T has one"
+                    )));
                 }
             }
         }

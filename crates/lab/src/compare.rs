@@ -20,7 +20,7 @@ use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
 use crate::metrics::{LatencyMetrics, TransferMetrics};
 use crate::preset::{self, Preset};
-use crate::protocol::{Carried, Family, Kind, Protocol};
+use crate::protocol::{Carried, Family, Protocol};
 use crate::quantity::{Rate, Size, Span};
 use crate::records::Record;
 use crate::run::{self, Recorders, RunError};
@@ -271,12 +271,9 @@ impl Plan {
             let message = "over relays there is one receiver, and no other host splits connections";
             return Err(SpecError::invalid(message));
         }
-        Ok(match protocol.kind.family() {
-            // A waypoint forwards no packets, and CFDP's overlay has its files reported.
-            Family::Cfdp | Family::Bundles => (1..count).map(preset::relay).collect(),
-            Family::Ltp if protocol.kind == Kind::LtpT => (1..count).map(preset::relay).collect(),
-            Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp => Vec::new(),
-        })
+        // A waypoint forwards no packets, and CFDP's overlay has its files reported.
+        let hands_on = protocol.kind.hands_on();
+        Ok(if hands_on { (1..count).map(preset::relay).collect() } else { Vec::new() })
     }
 
     /// The ends, and the hosts between them and the link.

@@ -69,6 +69,32 @@ pub(crate) fn waypoints(scenario: &Scenario) -> BTreeSet<&str> {
     via.map(String::as_str).collect()
 }
 
+/// A step of a way.
+pub(crate) struct Hop<'a> {
+    /// The station before.
+    pub(crate) from: Option<&'a str>,
+    pub(crate) at: &'a str,
+    pub(crate) next: &'a str,
+    /// Where the way ends.
+    pub(crate) to: &'a str,
+}
+
+/// The steps of a way, there and back.
+pub(crate) fn hops(mut stations: Vec<&str>) -> Vec<Hop<'_>> {
+    let mut hops = Vec::new();
+    for _ in ["there", "back"] {
+        let mut from = None;
+        if let Some(&to) = stations.last() {
+            hops.extend(stations.windows(2).map(|pair| {
+                let from = from.replace(pair[0]);
+                Hop { from, at: pair[0], next: pair[1], to }
+            }));
+        }
+        stations.reverse();
+    }
+    hops
+}
+
 /// Writes into the nodes' settings what the transfers over waypoints need: the routes there and
 /// back, and that neighbours may have files handed on.
 ///
@@ -81,32 +107,25 @@ pub(crate) fn settle(
 ) -> Result<(), SpecError> {
     for transfer in transfers.iter().filter(|transfer| !transfer.via.is_empty()) {
         let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
+        if !kind.hands_on() {
+            return Err(SpecError::invalid(format!(
+                "waypoints hand on what comes by CFDP, by ltp-t or as bundles, not by {}",
+                kind.name()
+            )));
+        }
         if kind == Kind::LtpT {
             // The engines are told their routes when they are made.
             continue;
         }
-        match kind.family() {
-            Family::Cfdp | Family::Bundles => {}
-            Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp => {
-                return Err(SpecError::invalid(format!(
-                    "waypoints hand on what comes by CFDP, by ltp-t or as bundles, not by {}",
-                    kind.name()
-                )));
-            }
-        }
         // Over waypoints there is one receiver.
-        let Some(mut stations) = transfer.ways().next() else { continue };
-        for _ in ["there", "back"] {
-            let to = stations[stations.len() - 1];
-            for (index, pair) in stations.windows(2).enumerate() {
-                if pair[1] != to {
-                    route(nodes, pair[0], to, pair[1])?;
-                }
-                if index > 0 {
-                    permit(nodes, pair[0], stations[index - 1], transfer.overlay);
-                }
+        let Some(stations) = transfer.ways().next() else { continue };
+        for Hop { from, at, next, to } in hops(stations) {
+            if next != to {
+                route(nodes, at, to, next)?;
             }
-            stations.reverse();
+            if let Some(from) = from {
+                permit(nodes, at, from, transfer.overlay);
+            }
         }
     }
     Ok(())

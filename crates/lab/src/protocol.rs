@@ -259,6 +259,16 @@ impl Kind {
         }
     }
 
+    /// Whether hosts on the way have it handed on, rather than its packets routed.
+    #[must_use]
+    pub fn hands_on(self) -> bool {
+        match self.family() {
+            Family::Cfdp | Family::Bundles => true,
+            Family::Ltp => self == Self::LtpT,
+            Family::Saratoga | Family::Norm | Family::OverTcp => false,
+        }
+    }
+
     /// The program that it is a model of, or that types.
     #[must_use]
     pub fn program(self) -> Option<Tool> {

@@ -1,5 +1,6 @@
 //! Files by LTP-T, over one hop and over engines that pass them on.
 
+#![expect(clippy::print_stderr, reason = "tests say what was left out")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "chains/mod.rs"]
@@ -205,7 +206,10 @@ fn tshark_reads_what_crosses() {
     for field in ["_ws.malformed", "_ws.expert.message", "ltp.type", "ltp.hdr.extn.tag"] {
         ask.args(["-e", field]);
     }
-    let Ok(asked) = ask.output() else { return };
+    let Ok(asked) = ask.output() else {
+        eprintln!("left out: there is no tshark");
+        return;
+    };
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
     let lines = String::from_utf8(asked.stdout).unwrap();
     assert!(!lines.to_lowercase().contains("malformed"), "{lines}");

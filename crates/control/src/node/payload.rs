@@ -5,8 +5,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::BodyDataStream;
 use bytes::{Bytes, BytesMut};
 use engine::FileName;
 use futures_util::StreamExt as _;
@@ -14,6 +15,9 @@ use proto::bp::layer::Content;
 
 /// Octets of a file that are read at one time.
 const PIECE: u64 = 256 << 10;
+
+/// How long somebody who is refused may go on sending.
+const SKIPPED: Duration = Duration::from_secs(10);
 
 /// Why a payload cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +40,10 @@ pub(super) struct Place {
 
 /// Takes a payload: up to `inline` octets in memory, a longer one in the file that `place` gives.
 pub(super) async fn take<F: Future<Output = Option<Place>>>(
-    body: Body,
+    stream: &mut BodyDataStream,
     (inline, most): (usize, u64),
     place: impl FnOnce() -> F,
 ) -> Result<Content, Fault> {
-    let mut stream = body.into_data_stream();
     let mut beginning = BytesMut::new();
     while beginning.len() <= inline {
         match stream.next().await {
@@ -65,10 +68,17 @@ pub(super) async fn take<F: Future<Output = Option<Place>>>(
     }
 }
 
+/// Reads what nobody wants: who still sends when the connection ends never reads the answer.
+pub(super) async fn skip(stream: &mut BodyDataStream) {
+    let rest = async { while let Some(Ok(_)) = stream.next().await {} };
+    // Who sends longer than that has to do without.
+    let _ = tokio::time::timeout(SKIPPED, rest).await;
+}
+
 async fn write(
     path: &Path,
     first: Bytes,
-    mut stream: axum::body::BodyDataStream,
+    stream: &mut BodyDataStream,
     most: u64,
 ) -> Result<u64, Fault> {
     let made = path.to_owned();

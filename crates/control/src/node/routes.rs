@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
@@ -212,6 +212,19 @@ async fn bundles(State(shared): Running) -> Answer<Json<Vec<Bundle>>> {
 
 /// Takes a bundle: the body is its payload. Answers when it is safe.
 async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<Response> {
+    let mut payload = body.into_data_stream();
+    let sent = take(&shared, asked, &mut payload).await;
+    if sent.is_err() {
+        payload::skip(&mut payload).await;
+    }
+    sent
+}
+
+async fn take(
+    shared: &Shared,
+    asked: Asked<Send>,
+    payload: &mut BodyDataStream,
+) -> Answer<Response> {
     let asked = query(asked)?;
     let to = eid("to", &asked.to)?;
     let from = asked.from.as_deref().map(|text| endpoint(&shared.node, text)).transpose()?;
@@ -240,7 +253,7 @@ async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<
         Some(Place { path: spool.join(name.path()), name })
     };
     let limits = (shared.limits.inline, shared.limits.payload);
-    let payload = payload::take(body, limits, place).await.map_err(|fault| match fault {
+    let payload = payload::take(payload, limits, place).await.map_err(|fault| match fault {
         Fault::TooLong(_) => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, fault.to_string()),
         Fault::Cut(_) => Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()),
         Fault::Store(_) => Refusal::new(StatusCode::INSUFFICIENT_STORAGE, fault.to_string()),

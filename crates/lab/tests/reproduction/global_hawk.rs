@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Write};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use lab::run::{self, Recorders, Run};
@@ -12,7 +11,7 @@ use rayon::prelude::*;
 use slowlight_lab as lab;
 use wire::tcp::{Flags, Segment, TcpOption};
 
-use crate::page::{Estimate, runs};
+use crate::page::{Estimate, runs, scenario_text};
 
 /// The window that 730 kbit/s at 600 ms make: 730,000 / 8 * 0.6 octets.
 pub(crate) const NCFTP_WINDOW: u64 = 54_750;
@@ -104,9 +103,7 @@ impl Pep {
 
 /// The study's world, in which `protocol` carries the file with windows of this size.
 fn world(protocol: &str, window: Option<u64>, pep: Pep) -> Scenario {
-    let path: PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "../../scenarios/global-hawk.toml"].iter().collect();
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = scenario_text("global-hawk.toml");
     let buffers = "tcp.receive_buffer = \"54750 B\"";
     assert!(text.contains(buffers) && text.contains(KERNEL));
     let told = window.map(|window| format!("tcp.receive_buffer = \"{window} B\""));

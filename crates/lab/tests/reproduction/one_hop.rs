@@ -1,7 +1,6 @@
 //! Files over one hop of an emulated space link, as Trinity College Dublin sent them in 2007.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use lab::run::{self, Recorders};
@@ -9,6 +8,7 @@ use lab::scenario::Scenario;
 use rayon::prelude::*;
 use slowlight_lab as lab;
 
+use crate::page::scenario_text;
 use crate::trace::{Packet, trace};
 
 /// Who carries the file.
@@ -61,9 +61,7 @@ pub(crate) struct Found {
 
 impl Cell {
     fn scenario(self) -> Scenario {
-        let path: PathBuf =
-            [env!("CARGO_MANIFEST_DIR"), "../../scenarios/ltpt-one-hop.toml"].iter().collect();
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = scenario_text("ltpt-one-hop.toml");
         let sftp = "sftp/openssh-4.2+linux-2.6.18";
         assert!(text.contains(sftp));
         let protocol = match self.who {

@@ -37,6 +37,12 @@ pub(crate) struct Claim {
     pub(crate) verdict: Verdict,
 }
 
+/// A scenario of the project as it is written.
+pub(crate) fn scenario_text(name: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../scenarios", name].iter().collect();
+    std::fs::read_to_string(path).unwrap()
+}
+
 /// A claim that holds or does not.
 pub(crate) fn claim(
     id: &'static str,

@@ -2,7 +2,6 @@
 //! measured them in 2000.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use engine::Rng;
@@ -12,7 +11,7 @@ use lab::scenario::Scenario;
 use rayon::prelude::*;
 use slowlight_lab as lab;
 
-use crate::page::{Estimate, runs};
+use crate::page::{Estimate, runs, scenario_text};
 use crate::trace::{Packet, trace};
 
 /// The stored errors: 1 Mbit of data, each octet of which goes with a start and a stop bit.
@@ -87,9 +86,7 @@ impl Cell {
     }
 
     fn scenario(self, seed: u64) -> Scenario {
-        let path: PathBuf =
-            [env!("CARGO_MANIFEST_DIR"), "../../scenarios/sgls.toml"].iter().collect();
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = scenario_text("sgls.toml");
         let mib = |node: &str| format!("[nodes.{node}.mib]\n{}", self.settings());
         let text = text.replace("ftp/linux-2.2", self.protocol()).replacen(
             "[[links]]",

@@ -1,7 +1,6 @@
 //! Files from a lander by way of an orbiter to Earth, as Trinity College Dublin sent them in 2007.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use lab::run::{self, Recorders};
@@ -10,6 +9,7 @@ use rayon::prelude::*;
 use slowlight_lab as lab;
 
 use crate::one_hop::SIZES;
+use crate::page::scenario_text;
 use crate::trace::{Packet, trace};
 
 /// Who carries the file.
@@ -44,9 +44,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     fn scenario(self) -> Scenario {
-        let path: PathBuf =
-            [env!("CARGO_MANIFEST_DIR"), "../../scenarios/ltpt-two-hops.toml"].iter().collect();
-        let mut text = std::fs::read_to_string(path).unwrap();
+        let mut text = scenario_text("ltpt-two-hops.toml");
         let shown = "ltp-t/ltplib-2007";
         assert!(text.contains(shown));
         text = text.replace(

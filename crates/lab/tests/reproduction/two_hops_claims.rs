@@ -1,70 +1,62 @@
 //! What the study of one hop concluded of two, with bundles and LTP-T, and whether it is so here.
 
-use crate::page::{Claim, Verdict};
+use crate::page::{Claim, claim};
 use crate::two_hops::{Cell, LTTS, OF_STUDY, TODAY, Who, goodput, mean_goodput, time};
 
 /// The files of the study's table, in KiB.
 const FILES: [u64; 4] = [4096, 2048, 1024, 512];
 
 /// What the study has for each of them, and the standard deviation: bundles, then LTP-T, in KB/s.
-const STUDY: [[(f64, f64); 2]; 4] = [
-    [(36.15, 0.05), (64.00, 3.09)],
-    [(36.51, 0.34), (54.03, 16.25)],
-    [(36.23, 0.35), (45.25, 22.34)],
-    [(36.61, 0.35), (43.13, 28.57)],
+const STUDY: [[(&str, f64); 2]; 4] = [
+    [("36.15", 0.05), ("64.00", 3.09)],
+    [("36.51", 0.34), ("54.03", 16.25)],
+    [("36.23", 0.35), ("45.25", 22.34)],
+    [("36.61", 0.35), ("43.13", 28.57)],
 ];
+
+fn number(said: &str) -> f64 {
+    said.parse().unwrap()
+}
 
 fn halves() -> Claim {
     let ratio = |ltt_ms, kib| time(Who::LtpT, ltt_ms, kib) / time(Who::Bundles, ltt_ms, kib);
     let ratios = LTTS.map(|ltt_ms| ratio(ltt_ms, FILES[0]));
-    Claim {
-        id: "S1-08",
-        what: "LTP-T's time over that of bundles, 4 MiB at 10, 100 ms, 1, 10 s",
-        study: "about half, for larger files",
-        here: ratios.map(|ratio| format!("{ratio:.2}")).join(", "),
-        verdict: Verdict::holds(ratios.iter().all(|ratio| (ratio - 0.5).abs() < 0.5 / 3.0)),
-    }
+    claim(
+        "S1-08",
+        "LTP-T's time over that of bundles, 4 MiB at 10, 100 ms, 1, 10 s",
+        "about half, for larger files",
+        ratios.map(|ratio| format!("{ratio:.2}")).join(", "),
+        ratios.iter().all(|ratio| (ratio - 0.5).abs() < 0.5 / 3.0),
+    )
 }
 
 /// The rows of the study's table.
 fn table() -> Vec<Claim> {
-    let of = |row: usize, who| mean_goodput(who, FILES[row]);
-    let bundles = |id, what, study, row: usize| {
-        let here = of(row, Who::Bundles);
-        let (said, _) = STUDY[row][0];
-        let verdict = Verdict::holds((here / said - 1.0).abs() < 0.05);
-        Claim { id, what, study, here: format!("{here:.2}"), verdict }
+    let of = |row: usize, column: usize| mean_goodput(OF_STUDY[column], FILES[row]);
+    let row = |id, what, row: usize, column: usize, bound| {
+        let (here, (said, _)) = (of(row, column), STUDY[row][column]);
+        claim(id, what, said, format!("{here:.2}"), (here / number(said) - 1.0).abs() < bound)
     };
-    let blocks = |id, what, study, row: usize| {
-        let here = of(row, Who::LtpT);
-        let (said, _) = STUDY[row][1];
-        let verdict = Verdict::holds((here / said - 1.0).abs() < 1.0 / 3.0);
-        Claim { id, what, study, here: format!("{here:.2}"), verdict }
-    };
-    let large = of(0, Who::LtpT);
-    let gain = large / of(0, Who::Bundles);
+    let bundles = |id, what, at| row(id, what, at, 0, 0.05);
+    let blocks = |id, what, at| row(id, what, at, 1, 1.0 / 3.0);
+    let (large, gain) = (of(0, 1), of(0, 1) / of(0, 0));
+    let is_near = (61.0..73.0).contains(&large);
     vec![
-        bundles("S1-09a", "bundles, 4 MiB: KiB/s", "36.15", 0),
-        Claim {
-            id: "S1-09b",
-            what: "LTP-T, 4 MiB",
-            study: "64.00",
-            here: format!("{large:.2}"),
-            verdict: Verdict::holds((61.0..73.0).contains(&large)),
-        },
-        Claim {
-            id: "S1-09c",
-            what: "LTP-T over bundles, 4 MiB",
-            study: "1.77",
-            here: format!("{gain:.2}"),
-            verdict: Verdict::holds((1.7..2.1).contains(&gain)),
-        },
-        bundles("S1-10a", "bundles, 2 MiB", "36.51", 1),
-        blocks("S1-10b", "LTP-T, 2 MiB", "54.03", 1),
-        bundles("S1-11a", "bundles, 1 MiB", "36.23", 2),
-        blocks("S1-11b", "LTP-T, 1 MiB", "45.25", 2),
-        bundles("S1-12a", "bundles, 512 KiB", "36.61", 3),
-        blocks("S1-12b", "LTP-T, 512 KiB", "43.13", 3),
+        bundles("S1-09a", "bundles, 4 MiB: KiB/s", 0),
+        claim("S1-09b", "LTP-T, 4 MiB", STUDY[0][1].0, format!("{large:.2}"), is_near),
+        claim(
+            "S1-09c",
+            "LTP-T over bundles, 4 MiB",
+            "1.77",
+            format!("{gain:.2}"),
+            (1.7..2.1).contains(&gain),
+        ),
+        bundles("S1-10a", "bundles, 2 MiB", 1),
+        blocks("S1-10b", "LTP-T, 2 MiB", 1),
+        bundles("S1-11a", "bundles, 1 MiB", 2),
+        blocks("S1-11b", "LTP-T, 1 MiB", 2),
+        bundles("S1-12a", "bundles, 512 KiB", 3),
+        blocks("S1-12b", "LTP-T, 512 KiB", 3),
     ]
 }
 
@@ -74,17 +66,17 @@ fn beginnings() -> Claim {
     let costs = FILES.iter().zip(STUDY).map(|(kib, [_, (said, deviation)])| {
         let alone = *kib as f64 / mean_goodput(Who::LtpT, *kib);
         let with = |goodput: f64| *kib as f64 / goodput - alone;
-        (with(said + deviation), with(said - deviation))
+        (with(number(said) + deviation), with(number(said) - deviation))
     });
     let (least, most) = costs
         .fold((0.0, f64::MAX), |(least, most), (low, high)| (f64::max(least, low), most.min(high)));
-    Claim {
-        id: "S1-14",
-        what: "a start-up of LTP-T that brings all four sizes to within a standard deviation, s",
-        study: "loading ltpd takes varying time",
-        here: if least < most { format!("{least:.1} to {most:.1}") } else { "none".to_owned() },
-        verdict: Verdict::holds(least < most),
-    }
+    claim(
+        "S1-14",
+        "a start-up of LTP-T that brings all four sizes to within a standard deviation, s",
+        "loading ltpd takes varying time",
+        if least < most { format!("{least:.1} to {most:.1}") } else { "none".to_owned() },
+        least < most,
+    )
 }
 
 /// How much of a file's packets the orbiter had when it sent the first of its own, in percent.
@@ -100,13 +92,13 @@ fn had(who: Who) -> f64 {
 
 fn causes() -> Claim {
     let [bundles, blocks] = OF_STUDY.map(had);
-    Claim {
-        id: "S1-15",
-        what: "packets that the orbiter has when it sends its first: bundles; LTP-T",
-        study: "all; the first",
-        here: format!("{bundles:.0} %; {blocks:.1} %"),
-        verdict: Verdict::holds(bundles >= 99.9 && blocks < 1.0),
-    }
+    claim(
+        "S1-15",
+        "packets that the orbiter has when it sends its first: bundles; LTP-T",
+        "all; the first",
+        format!("{bundles:.0} %; {blocks:.1} %"),
+        bundles >= 99.9 && blocks < 1.0,
+    )
 }
 
 pub(crate) fn claims() -> Vec<Claim> {

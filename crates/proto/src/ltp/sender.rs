@@ -211,8 +211,9 @@ impl Sender {
         core: &mut Core,
     ) -> Self {
         let to = (destination, AGGREGATION_SERVICE);
-        let mut sender = Self::of_octets(base, peer, to, block.clone(), Red::All, core);
-        sender.units = block.len();
+        let len = block.len();
+        let mut sender = Self::of_octets(base, peer, to, block, Red::All, core);
+        sender.units = len;
         core.units += sender.units;
         sender
     }
