@@ -157,7 +157,8 @@ impl Networks {
     /// Starts one of the programs, and reads its first line if it is one that says something.
     fn start(&self, host: &str, arguments: &[&str]) -> Child {
         let script = self.path("programs.py");
-        let program = [&["timeout", "170", "python3", script.to_str().unwrap()], arguments].concat();
+        let program =
+            [&["timeout", "170", "python3", script.to_str().unwrap()], arguments].concat();
         self.world.start(host, &program)
     }
 

@@ -1,6 +1,5 @@
 //! Files by LTP-T, over one hop and over engines that pass them on.
 
-#![expect(clippy::print_stderr, reason = "tests say what was left out")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "chains/mod.rs"]
