@@ -1,12 +1,18 @@
 //! The Bundle Protocol: version 7 (RFC 9171) and version 6 (RFC 5050).
 
 pub mod agent;
+mod arrivals;
+mod blocks;
 pub mod contacts;
+pub mod filecl;
 pub mod files;
 pub mod layer;
 pub mod ltpcl;
+mod neighbours;
 pub mod node;
+pub mod normcl;
 pub mod routes;
+pub mod saratogacl;
 pub mod security;
 mod source;
 pub mod tcpcl;

@@ -79,6 +79,8 @@ pub(crate) struct Core {
     pub(crate) partials: Partials,
     /// Octets of listings that are being sent.
     pub(crate) listings: u64,
+    /// Whether bundles are taken.
+    pub(crate) takes_bundles: bool,
 }
 
 impl Core {
@@ -90,6 +92,7 @@ impl Core {
             rng,
             partials: Partials::default(),
             listings: 0,
+            takes_bundles: false,
             config,
         }
     }

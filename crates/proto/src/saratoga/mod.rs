@@ -163,6 +163,14 @@ impl Node {
         }
     }
 
+    /// A peer that takes bundles, too (draft-wood-dtnrg-saratoga): as files of the names that they come with.
+    #[must_use]
+    pub fn for_bundles(config: Config, rng: Rng) -> Self {
+        let mut node = Self::new(config, rng);
+        node.core.takes_bundles = true;
+        node
+    }
+
     /// The peer's settings.
     #[must_use]
     pub fn config(&self) -> &Config {
@@ -208,9 +216,30 @@ impl Node {
     /// # Errors
     /// The request cannot be carried out; nothing was begun.
     pub fn put(&mut self, now: Time, request: PutRequest) -> Result<SessionId, RequestError> {
+        let content = if request.stream { Content::Stream } else { Content::File };
+        self.put_as(now, request, content)
+    }
+
+    /// Sends a file that is a bundle, which is said with it.
+    ///
+    /// # Errors
+    /// The request cannot be carried out; nothing was begun.
+    pub fn put_bundle(
+        &mut self,
+        now: Time,
+        request: PutRequest,
+    ) -> Result<SessionId, RequestError> {
+        self.put_as(now, request, Content::Bundle)
+    }
+
+    fn put_as(
+        &mut self,
+        now: Time,
+        request: PutRequest,
+        content: Content,
+    ) -> Result<SessionId, RequestError> {
         self.knows_more_than_get()?;
         check_name(&request.name)?;
-        let content = if request.stream { Content::Stream } else { Content::File };
         let order = Order {
             source: request.source,
             name: request.name,

@@ -7,13 +7,12 @@
 //! A session stands still while its path is down, and goes on afterwards (RFC 5326 §6.5). So a neighbour stays up through an
 //! outage, and a contact that ends lets what is under way end first, both as long as [`Config::patience`] says.
 
-mod blocks;
 mod config;
 mod receiving;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -24,79 +23,21 @@ use wire::ltp::{AGGREGATION_SERVICE, CancelReason, End, SessionId, Unit};
 
 pub use self::config::{BUNDLE_SERVICE, Color, Config, Limits, Peer};
 
-use self::blocks::Blocks;
 use self::receiving::Incoming;
+use super::blocks::Blocks;
 use super::layer::{
-    Command, Content, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Refusal, Tag, TransferId,
+    Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
+pub use super::neighbours::Statistics;
+use super::neighbours::{Neighbours, is_up};
 use crate::ltp::{self, Finished, Indication, Red, SendRequest};
 use crate::timer::TICK;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Alarm {
-    /// The bundles gathered for a neighbour have waited long enough.
-    Gathered(LinkId),
-    /// A neighbour was away for too long.
-    Patience(LinkId),
-}
-
-/// A neighbour.
-#[derive(Debug)]
-struct Link {
-    engine: u64,
-    path: PathId,
-    /// The agent wants it to be reached.
-    is_wanted: bool,
-    /// The agent knows that it can be.
-    is_up: bool,
-    path_is_up: bool,
-    /// The agent wants nothing of it for now.
-    is_held: bool,
-    /// Sessions to it.
-    sessions: BTreeSet<SessionId>,
-    /// Short bundles that wait for others.
-    gathered: Vec<u8>,
-    gathered_tags: Vec<Tag>,
-}
-
-impl Link {
-    const fn new(engine: u64, path: PathId) -> Self {
-        Self {
-            engine,
-            path,
-            is_wanted: false,
-            is_up: false,
-            path_is_up: false,
-            is_held: false,
-            sessions: BTreeSet::new(),
-            gathered: Vec::new(),
-            gathered_tags: Vec::new(),
-        }
-    }
-}
-
-/// A session that sends.
-#[derive(Debug)]
-struct Sending {
-    link: LinkId,
+/// Short bundles for a neighbour that wait for others.
+#[derive(Debug, Default)]
+struct Gathered {
+    block: Vec<u8>,
     tags: Vec<Tag>,
-    /// The agent wants it no longer.
-    is_cancelled: bool,
-}
-
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Bundles that neighbours have.
-    pub sent: u64,
-    /// Bundles that have left green.
-    pub left: u64,
-    /// Bundles that were not sent to their end.
-    pub failed: u64,
-    /// Bundles that came whole.
-    pub received: u64,
-    /// Blocks that were none of bundles, and sessions that broke the protocol.
-    pub faults: u64,
 }
 
 /// The convergence layer over LTP.
@@ -105,20 +46,19 @@ pub struct Ltpcl {
     config: Config,
     ltp: ltp::Node,
     blocks: Blocks,
-    links: BTreeMap<LinkId, Link>,
+    neighbours: Neighbours<SessionId>,
+    engines: BTreeMap<LinkId, u64>,
     by_engine: BTreeMap<u64, LinkId>,
-    sending: BTreeMap<SessionId, Sending>,
+    gathered: BTreeMap<LinkId, Gathered>,
     /// Sessions whose blocks the agent has not answered for.
     incoming: BTreeMap<SessionId, Incoming>,
     transfers: BTreeMap<TransferId, SessionId>,
     /// Blocks that came while the agent wanted nothing.
     held: VecDeque<ltp::Block>,
-    events: VecDeque<Event>,
     effects: VecDeque<Effect>,
-    timers: Timers<Alarm>,
+    /// When the bundles gathered for a neighbour have waited long enough.
+    timers: Timers<LinkId>,
     next_transfer: u64,
-    next_came: u32,
-    statistics: Statistics,
 }
 
 impl Ltpcl {
@@ -126,38 +66,40 @@ impl Ltpcl {
     #[must_use]
     pub fn new(mut config: Config, rng: Rng) -> Self {
         config.ltp.service = BUNDLE_SERVICE;
-        let (mut links, mut by_engine) = (BTreeMap::new(), BTreeMap::new());
+        let Limits { window, strangers, .. } = config.limits;
+        let most = config.ltp.limits.block;
+        let mut neighbours = Neighbours::new(config.patience, window, most, strangers);
+        let (mut engines, mut by_engine) = (BTreeMap::new(), BTreeMap::new());
         for (id, peer) in &config.peers {
             let known = config.ltp.remotes.get(&peer.engine);
             let mut remote = known.unwrap_or(&config.ltp.default_remote).clone();
             remote.path = Some(peer.path);
             config.ltp.remotes.insert(peer.engine, remote);
-            links.insert(*id, Link::new(peer.engine, peer.path));
+            neighbours.add(*id, peer.path);
+            engines.insert(*id, peer.engine);
             by_engine.insert(peer.engine, *id);
         }
         Self {
             ltp: ltp::Node::of_blocks(config.ltp.clone(), rng),
             config,
             blocks: Blocks::default(),
-            links,
+            neighbours,
+            engines,
             by_engine,
-            sending: BTreeMap::new(),
+            gathered: BTreeMap::new(),
             incoming: BTreeMap::new(),
             transfers: BTreeMap::new(),
             held: VecDeque::new(),
-            events: VecDeque::new(),
             effects: VecDeque::new(),
             timers: Timers::new(),
             next_transfer: 0,
-            next_came: LinkId::CAME.0,
-            statistics: Statistics::default(),
         }
     }
 
     /// What was counted.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.statistics
+        self.neighbours.statistics
     }
 
     /// The LTP engine, to look at.
@@ -184,7 +126,7 @@ impl Ltpcl {
             }
             while let Some(indication) = self.ltp.poll_indication() {
                 some = true;
-                self.indicated(now, &indication);
+                self.indicated(&indication);
             }
             if !some {
                 return;
@@ -192,18 +134,20 @@ impl Ltpcl {
         }
     }
 
-    fn indicated(&mut self, now: Time, indication: &Indication) {
+    fn indicated(&mut self, indication: &Indication) {
         match indication {
             Indication::Finished(finished) => match finished.id.originator {
-                us if us == self.config.ltp.engine => self.sent(now, finished),
+                us if us == self.config.ltp.engine => {
+                    self.neighbours.ended(finished.id, outcome(finished));
+                }
                 _ if finished.result.is_err() => self.not_received(finished.id),
                 _ => {}
             },
             Indication::PeerError { id, .. } => {
-                self.statistics.faults += 1;
+                self.neighbours.statistics.faults += 1;
                 if let Some(link) = self.by_engine.get(&id.originator).copied() {
                     let what = "its LTP engine broke the protocol";
-                    self.events.push_back(Event::PeerFault { link, what });
+                    self.neighbours.events.push_back(Event::PeerFault { link, what });
                 }
             }
             Indication::Started(_)
@@ -215,59 +159,12 @@ impl Ltpcl {
         }
     }
 
-    /// A session that sends is over.
-    fn sent(&mut self, now: Time, finished: &Finished) {
-        let Some(Sending { link, tags, is_cancelled }) = self.sending.remove(&finished.id) else {
-            return;
-        };
-        let outcome = match finished.result {
-            Ok(()) if finished.is_confirmed => Outcome::Acknowledged,
-            Ok(()) => Outcome::Left,
-            Err(_) if is_cancelled => Outcome::Failed { acknowledged: 0 },
-            Err(failure) if failure.by == End::Sender => Outcome::Failed { acknowledged: 0 },
-            Err(failure) => match failure.reason {
-                CancelReason::Unreachable => Outcome::Refused(Refusal::NotAcceptable),
-                // Its agent has no room for it, or it lost what it had.
-                CancelReason::User | CancelReason::System => Outcome::Refused(Refusal::NoResources),
-                CancelReason::RetransmissionLimit
-                | CancelReason::Miscolored
-                | CancelReason::CycleLimit
-                | CancelReason::Other(_) => Outcome::Failed { acknowledged: 0 },
-            },
-        };
-        let count = tags.len() as u64;
-        match outcome {
-            Outcome::Acknowledged => self.statistics.sent += count,
-            Outcome::Left => self.statistics.left += count,
-            Outcome::Refused(_) | Outcome::Failed { .. } => self.statistics.failed += count,
-        }
-        for tag in tags {
-            self.tell_sent(link, tag, outcome);
-        }
-        if let Some(neighbour) = self.links.get_mut(&link) {
-            neighbour.sessions.remove(&finished.id);
-        }
-        self.down_if_over(now, link);
-    }
-
-    fn tell_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
-        self.events.push_back(Event::Sent { link, tag, outcome });
-    }
-
-    fn fail(&mut self, link: LinkId, tags: Vec<Tag>) {
-        self.statistics.failed += tags.len() as u64;
-        for tag in tags {
-            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
-        }
-    }
-
     fn send(&mut self, now: Time, link: LinkId, tag: Tag, bundle: Outgoing) {
-        let takes = |link: &&mut Link| link.is_up && link.is_wanted;
-        let Some(neighbour) = self.links.get_mut(&link).filter(takes) else {
-            self.fail(link, vec![tag]);
+        let engine = self.engines.get(&link).copied();
+        let Some(engine) = engine.filter(|_| self.neighbours.open(link).is_some()) else {
+            self.neighbours.fail(link, vec![tag]);
             return;
         };
-        let engine = neighbour.engine;
         let red = match self.config.color {
             Color::AsAsked if bundle.reliable => Red::All,
             Color::AsAsked | Color::Green => Red::None,
@@ -300,15 +197,8 @@ impl Ltpcl {
             }
         };
         match begun {
-            Ok(id) => self.begun(link, id, vec![tag]),
-            Err(_) => self.fail(link, vec![tag]),
-        }
-    }
-
-    fn begun(&mut self, link: LinkId, id: SessionId, tags: Vec<Tag>) {
-        self.sending.insert(id, Sending { link, tags, is_cancelled: false });
-        if let Some(neighbour) = self.links.get_mut(&link) {
-            neighbour.sessions.insert(id);
+            Ok(id) => self.neighbours.begun(link, id, vec![tag]),
+            Err(_) => self.neighbours.fail(link, vec![tag]),
         }
     }
 
@@ -329,138 +219,78 @@ impl Ltpcl {
     ) {
         let unit = Unit { service: BUNDLE_SERVICE, data: octets };
         let len = unit.encoded_len();
-        let is_full = |link: &Link| !link.gathered.is_empty() && link.gathered.len() + len > size;
-        if self.links.get(&link).is_some_and(is_full) {
+        if self.gathered.get(&link).is_some_and(|gathered| gathered.block.len() + len > size) {
             self.send_gathered(now, link);
         }
-        let Some(neighbour) = self.links.get_mut(&link) else { return };
-        let at = neighbour.gathered.len();
-        neighbour.gathered.resize(at + len, 0);
-        unit.encode(&mut neighbour.gathered[at..]).expect("the unit has the length it said");
-        neighbour.gathered_tags.push(tag);
+        let gathered = self.gathered.entry(link).or_default();
+        let at = gathered.block.len();
+        gathered.block.resize(at + len, 0);
+        unit.encode(&mut gathered.block[at..]).expect("the unit has the length it said");
+        gathered.tags.push(tag);
         if at + len >= size {
             self.send_gathered(now, link);
         } else if at == 0 {
             let due = now + age.max(TICK);
-            self.timers.set(Alarm::Gathered(link), due, "bundles that share a block");
+            self.timers.set(link, due, "bundles that share a block");
         }
     }
 
     fn send_gathered(&mut self, now: Time, link: LinkId) {
-        self.timers.cancel(Alarm::Gathered(link));
-        let Some(neighbour) = self.links.get_mut(&link) else { return };
-        let block = std::mem::take(&mut neighbour.gathered);
-        let tags = std::mem::take(&mut neighbour.gathered_tags);
-        if tags.is_empty() {
+        self.timers.cancel(link);
+        let engine = self.engines.get(&link).copied();
+        let Some((engine, Gathered { block, tags })) = engine.zip(self.gathered.remove(&link))
+        else {
             return;
-        }
-        let engine = neighbour.engine;
+        };
         let block = block.into();
         match self.ltp.send_octets(now, engine, AGGREGATION_SERVICE, block, Red::All) {
-            Ok(id) => self.begun(link, id, tags),
-            Err(_) => self.fail(link, tags),
-        }
-    }
-
-    fn cancel(&mut self, now: Time, link: LinkId, tag: Tag) {
-        let found = self.sending.iter().find(|(_, sending)| {
-            sending.link == link && sending.tags == [tag] && !sending.is_cancelled
-        });
-        // What shares a block with others goes its way.
-        if let Some(id) = found.map(|(id, _)| *id) {
-            self.cancel_session(now, id);
+            Ok(id) => self.neighbours.begun(link, id, tags),
+            Err(_) => self.neighbours.fail(link, tags),
         }
     }
 
     fn cancel_session(&mut self, now: Time, id: SessionId) {
-        if let Some(sending) = self.sending.get_mut(&id) {
-            sending.is_cancelled = true;
+        self.neighbours.cancelled(id);
+        // One that ended in this moment is told of.
+        if self.ltp.cancel(now, id).is_ok() {
+            self.pump(now);
         }
-        if self.ltp.cancel(now, id).is_err() {
-            // It ended in this moment, and is told of.
-            return;
-        }
-        self.pump(now);
     }
 
     fn path_event(&mut self, now: Time, path: PathId, event: PathEvent) {
-        let change = match &event {
-            PathEvent::Up(_) => Some(true),
-            PathEvent::Down => Some(false),
-            PathEvent::Blocked
-            | PathEvent::Writable
-            | PathEvent::ReadClosed
-            | PathEvent::Missing { .. }
-            | PathEvent::Secured(_) => None,
-        };
+        let change = is_up(&event);
         self.ltp.handle_input(now, Input::Path(path, event));
-        let of_path = self.links.iter_mut().filter(|(_, link)| link.path == path);
-        let mut changed = Vec::new();
-        if let Some(is_up) = change {
-            for (id, link) in of_path {
-                link.path_is_up = is_up;
-                changed.push(*id);
-            }
-        }
-        for id in changed {
-            self.look_at(now, id);
-        }
-    }
-
-    /// Looks whether a neighbour can be reached now, or was away for long enough.
-    fn look_at(&mut self, now: Time, id: LinkId) {
-        let bundle_max = self.config.ltp.limits.block;
-        let Some(link) = self.links.get_mut(&id) else { return };
-        if link.is_wanted && link.path_is_up {
-            self.timers.cancel(Alarm::Patience(id));
-            if !std::mem::replace(&mut link.is_up, true) {
-                let window = self.config.limits.window.max(1);
-                let neighbour =
-                    Neighbour { node: None, is_authenticated: false, bundle_max, window };
-                self.events.push_back(Event::Up { link: id, neighbour });
-            }
-        } else if link.is_up {
-            if self.timers.get(Alarm::Patience(id)).is_none() {
-                let at = now + self.config.patience.max(TICK);
-                self.timers.set(Alarm::Patience(id), at, "a neighbour that is away");
-            }
-            self.down_if_over(now, id);
-        }
-    }
-
-    /// The contact with a neighbour is over once nothing is under way.
-    fn down_if_over(&mut self, now: Time, id: LinkId) {
-        let Some(link) = self.links.get(&id) else { return };
-        if link.is_up && !link.is_wanted {
-            if !link.gathered_tags.is_empty() {
-                self.send_gathered(now, id);
-            } else if link.sessions.is_empty() {
-                self.down(id, "the contact ended");
-            }
-        }
-    }
-
-    fn down(&mut self, id: LinkId, why: &'static str) {
-        self.timers.cancel(Alarm::Patience(id));
-        if let Some(link) = self.links.get_mut(&id)
-            && std::mem::take(&mut link.is_up)
-        {
-            self.events.push_back(Event::Down { link: id, why });
-        }
+        self.neighbours.path(now, path, change);
     }
 
     /// A neighbour was away for so long that what is under way goes another way.
-    fn give_up(&mut self, now: Time, id: LinkId) {
-        let Some(link) = self.links.get_mut(&id) else { return };
-        let sessions: Vec<SessionId> = link.sessions.iter().copied().collect();
-        link.gathered.clear();
-        let tags = std::mem::take(&mut link.gathered_tags);
-        self.timers.cancel(Alarm::Gathered(id));
-        self.fail(id, tags);
-        for session in sessions {
+    fn give_up(&mut self, now: Time, link: LinkId) {
+        self.timers.cancel(link);
+        if let Some(gathered) = self.gathered.remove(&link) {
+            self.neighbours.fail(link, gathered.tags);
+        }
+        for session in self.neighbours.sessions_to(link) {
             self.cancel_session(now, session);
         }
-        self.down(id, "the neighbour was away for too long");
+        self.neighbours.down(link, "the neighbour was away for too long");
+    }
+}
+
+/// What the end of a session means for its bundles.
+fn outcome(finished: &Finished) -> Outcome {
+    match finished.result {
+        Ok(()) if finished.is_confirmed => Outcome::Acknowledged,
+        Ok(()) => Outcome::Left,
+        Err(failure) if failure.by == End::Sender => Outcome::Failed { acknowledged: 0 },
+        Err(failure) => match failure.reason {
+            CancelReason::Unreachable => Outcome::Refused(Refusal::NotAcceptable),
+            // Its agent has no room for it, or it lost what it had.
+            CancelReason::User | CancelReason::System => Outcome::Refused(Refusal::NoResources),
+            CancelReason::RetransmissionLimit
+            | CancelReason::Miscolored
+            | CancelReason::CycleLimit
+            | CancelReason::Other(_) => Outcome::Failed { acknowledged: 0 },
+        },
     }
 }
 
@@ -476,21 +306,22 @@ fn whole(bundle: &Outgoing, payload: &Bytes) -> Bytes {
 impl Layer for Ltpcl {
     fn command(&mut self, now: Time, command: Command) {
         match command {
-            Command::Open { link } | Command::Close { link } => {
-                let is_wanted = matches!(command, Command::Open { .. });
-                if let Some(neighbour) = self.links.get_mut(&link) {
-                    neighbour.is_wanted = is_wanted;
-                    self.look_at(now, link);
-                }
+            Command::Open { link } => self.neighbours.want(now, link, true),
+            Command::Close { link } => {
+                self.send_gathered(now, link);
+                self.neighbours.want(now, link, false);
             }
             Command::Send { link, tag, bundle } => self.send(now, link, tag, bundle),
-            Command::Cancel { link, tag } => self.cancel(now, link, tag),
+            Command::Cancel { link, tag } => {
+                // What shares a block with others goes its way.
+                if let Some(session) = self.neighbours.session_of(link, tag) {
+                    self.cancel_session(now, session);
+                }
+            }
             Command::Accept { transfer, .. } => self.decided(now, transfer, None),
             Command::Refuse { transfer, why, .. } => self.decided(now, transfer, Some(why)),
             Command::Pause { link } => {
-                if let Some(neighbour) = self.links.get_mut(&link) {
-                    neighbour.is_held = true;
-                }
+                self.neighbours.hold(link, true);
             }
             Command::Resume { link } => self.resume(now, link),
         }
@@ -518,11 +349,11 @@ impl Engine for Ltpcl {
 
     fn handle_timeout(&mut self, now: Time) {
         self.ltp.handle_timeout(now);
-        while let Some(alarm) = self.timers.pop_due(now) {
-            match alarm {
-                Alarm::Gathered(link) => self.send_gathered(now, link),
-                Alarm::Patience(link) => self.give_up(now, link),
-            }
+        while let Some(link) = self.timers.pop_due(now) {
+            self.send_gathered(now, link);
+        }
+        while let Some(link) = self.neighbours.pop_due(now) {
+            self.give_up(now, link);
         }
         self.pump(now);
     }
@@ -538,10 +369,11 @@ impl Engine for Ltpcl {
     }
 
     fn poll_indication(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.neighbours.events.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.timers.next().into_iter().chain(self.ltp.poll_timeout()).min_by_key(|d| d.at)
+        let own = self.timers.next().into_iter().chain(self.neighbours.poll_timeout());
+        own.chain(self.ltp.poll_timeout()).min_by_key(|deadline| deadline.at)
     }
 }

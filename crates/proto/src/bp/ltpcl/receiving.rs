@@ -5,7 +5,7 @@ use engine::{FileName, FilestoreRequest, StoreEffect, Time};
 use wire::ltp::{AGGREGATION_SERVICE, SessionId, Unit};
 
 use super::super::layer::{Event, LinkId, Refusal, TransferId};
-use super::{BUNDLE_SERVICE, Link, Ltpcl};
+use super::{BUNDLE_SERVICE, Ltpcl};
 use crate::ltp::{Block, BlockContent};
 
 /// A block for whose bundles the agent has to answer.
@@ -24,7 +24,7 @@ impl Ltpcl {
         let link = self.link_of(block.id.originator);
         match link {
             None => self.not_wanted(now, block.id),
-            Some(link) if self.links.get(&link).is_some_and(|link| link.is_held) => {
+            Some(link) if self.neighbours.get(link).is_some_and(|link| link.is_held) => {
                 self.held.push_back(block);
             }
             Some(link) => self.hand_on(now, link, block),
@@ -36,14 +36,8 @@ impl Ltpcl {
         if let Some(link) = self.by_engine.get(&engine) {
             return Some(*link);
         }
-        if self.links.range(LinkId::CAME..).count() >= self.config.limits.strangers {
-            return None;
-        }
-        self.next_came = self.next_came.wrapping_add(1).max(LinkId::CAME.0);
-        let link = LinkId(self.next_came);
         // Whereto its path leads nobody said, so nothing is sent to it.
-        let path = engine::PathId(u32::MAX);
-        self.links.insert(link, Link::new(engine, path));
+        let link = self.neighbours.come(engine::PathId(u32::MAX))?;
         self.by_engine.insert(engine, link);
         Some(link)
     }
@@ -82,8 +76,10 @@ impl Ltpcl {
             return;
         }
         // It has no bundle, and would have none if it came again.
-        self.statistics.faults += 1;
-        self.events.push_back(Event::PeerFault { link, what: "a block without a bundle" });
+        self.neighbours.statistics.faults += 1;
+        self.neighbours
+            .events
+            .push_back(Event::PeerFault { link, what: "a block without a bundle" });
         self.accept(now, id);
     }
 
@@ -91,19 +87,19 @@ impl Ltpcl {
         let transfer = TransferId(self.next_transfer);
         self.next_transfer += 1;
         self.transfers.insert(transfer, id);
-        self.events.push_back(Event::Begins { link, transfer, octets: Some(len) });
+        self.neighbours.events.push_back(Event::Begins { link, transfer, octets: Some(len) });
         transfer
     }
 
     fn octets(&mut self, link: LinkId, id: SessionId, octets: Bytes) {
         let transfer = self.begins(link, id, octets.len() as u64);
-        self.events.push_back(Event::Piece { link, transfer, octets });
+        self.neighbours.events.push_back(Event::Piece { link, transfer, octets });
         self.whole(link, transfer, None);
     }
 
     fn whole(&mut self, link: LinkId, transfer: TransferId, file: Option<(FileName, u64)>) {
-        self.statistics.received += 1;
-        self.events.push_back(Event::Whole { link, transfer, file });
+        self.neighbours.statistics.received += 1;
+        self.neighbours.events.push_back(Event::Whole { link, transfer, file });
     }
 
     /// The agent has decided on a bundle.
@@ -145,11 +141,11 @@ impl Ltpcl {
 
     /// The agent wants to hear of a neighbour again.
     pub(super) fn resume(&mut self, now: Time, link: LinkId) {
-        let Some(neighbour) = self.links.get_mut(&link) else { return };
-        neighbour.is_held = false;
-        let engine = neighbour.engine;
+        if !self.neighbours.hold(link, false) {
+            return;
+        }
         for block in std::mem::take(&mut self.held) {
-            if block.id.originator == engine {
+            if self.by_engine.get(&block.id.originator) == Some(&link) {
                 self.hand_on(now, link, block);
             } else {
                 self.held.push_back(block);

@@ -10,12 +10,15 @@ use engine::{
     MemoryStore, OpenMode, PathInfo, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
+use super::super::filecl;
 use super::super::layer::{
     Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
 use super::super::ltpcl::{self, Ltpcl};
+use super::super::normcl::{self, NormCl};
+use super::super::saratogacl::{self, SaratogaCl};
 use super::super::udpcl::{self, Fragmentation, Udpcl};
-use crate::ltp;
+use crate::{ltp, norm, saratoga};
 
 const LINK: LinkId = LinkId(1);
 /// Tickets of the agent have numbers from here on.
@@ -336,6 +339,85 @@ fn ltpcl(role: Role, seed: u64, units: usize) -> Ltpcl {
     };
     let config = ltpcl::Config { ltp, peers, ..ltpcl::Config::default() };
     Ltpcl::new(config, Rng::new(seed, "ltp"))
+}
+
+/// With `inline` octets of a bundle in memory.
+fn over_saratoga(seed: u64, inline: u64) -> SaratogaCl {
+    let remote = saratoga::Remote { datagram_max: Some(200), ..saratoga::Remote::default() };
+    let engine = saratoga::Config {
+        default_remote: remote,
+        limits: saratoga::Limits {
+            sessions: 16,
+            sessions_per_path: 12,
+            closed: 64,
+            gaps: 64,
+            write_buffer: 64 << 10,
+            write_piece: 1 << 10,
+            read_ahead: 4 << 10,
+            read_piece: 1 << 10,
+            file: 1 << 20,
+            ..saratoga::Limits::default()
+        },
+        ..saratoga::Config::default()
+    };
+    let limits = filecl::Limits { inline, ..filecl::Limits::default() };
+    let peers = [(LINK, PATH)].into();
+    let config = saratogacl::Config { engine, peers, limits, ..saratogacl::Config::default() };
+    SaratogaCl::new(config, Rng::new(seed, "saratoga"))
+}
+
+#[test]
+fn saratogacl_keeps_the_contract() {
+    let memory = |layer: &SaratogaCl| layer.engine().memory();
+    let memory_max = 16 * (16 << 10) + 2 * (64 << 10) + (64 + 256) * 512;
+    // Read from its file, and left there.
+    let layers: [fn(Role, u64) -> SaratogaCl; 2] =
+        [|_, seed| over_saratoga(seed, 4 << 10), |_, seed| over_saratoga(seed, 500)];
+    for layer in layers {
+        let of = Of { layer, memory, memory_max, is_reliable: true };
+        let options = Options { runs: 8, ..Options::default() };
+        for check in Check::ALL {
+            conformance::check(&of, &options, check);
+        }
+    }
+}
+
+/// With `inline` octets of a bundle in memory.
+fn over_norm(role: Role, seed: u64, inline: u64) -> NormCl {
+    let node = if role == Role::Sender { 1 } else { 2 };
+    let engine = norm::Config {
+        node,
+        sender: norm::SenderConfig { segment_size: Some(150), ..norm::SenderConfig::default() },
+        limits: norm::Limits {
+            senders: 8,
+            objects: 16,
+            object: 1 << 20,
+            assembly: 256 << 10,
+            write_buffer: 64 << 10,
+            read_ahead: 4 << 10,
+            ..norm::Limits::default()
+        },
+        ..norm::Config::default()
+    };
+    let limits = filecl::Limits { inline, ..filecl::Limits::default() };
+    let config =
+        normcl::Config { engine, peers: [(LINK, PATH)].into(), limits, ..Default::default() };
+    NormCl::new(config, Rng::new(seed, "norm"))
+}
+
+#[test]
+fn normcl_keeps_the_contract() {
+    let memory = |layer: &NormCl| layer.engine().memory();
+    let memory_max = 1 << 20;
+    let layers: [fn(Role, u64) -> NormCl; 2] =
+        [|role, seed| over_norm(role, seed, 4 << 10), |role, seed| over_norm(role, seed, 500)];
+    for layer in layers {
+        let of = Of { layer, memory, memory_max, is_reliable: true };
+        let options = Options { runs: 8, ..Options::default() };
+        for check in Check::ALL {
+            conformance::check(&of, &options, check);
+        }
+    }
 }
 
 #[test]

@@ -9,16 +9,20 @@ use super::super::agent::{Agent, Config, LinkRef, SendRequest};
 use super::super::layer::{Command, Layer, LinkId};
 use super::super::ltpcl::{self, Ltpcl};
 use super::super::node::Paths;
+use super::super::normcl::{self, NormCl};
+use super::super::saratogacl::{self, SaratogaCl};
 use super::super::udpcl::{self, Fragmentation, Udpcl};
 use super::place::{Place, behind, path};
 use super::world::{chain, endpoint, node};
-use crate::ltp;
+use crate::{ltp, norm};
 
 /// What carries the bundles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Udpcl,
     Ltpcl,
+    Saratoga,
+    Norm,
 }
 
 impl Kind {
@@ -26,7 +30,7 @@ impl Kind {
     const fn is_reliable(self) -> bool {
         match self {
             Self::Udpcl => false,
-            Self::Ltpcl => true,
+            Self::Ltpcl | Self::Saratoga | Self::Norm => true,
         }
     }
 
@@ -40,6 +44,20 @@ impl Kind {
                     fragmentation,
                     ..udpcl::Config::default()
                 }))
+            }
+            Self::Saratoga => {
+                let peers = around.iter().map(|to| (link(*to), path(*to))).collect();
+                let patience = Duration::from_secs(20);
+                let config =
+                    saratogacl::Config { peers, patience, ..saratogacl::Config::default() };
+                Box::new(SaratogaCl::new(config, Rng::new(seed, &format!("saratoga {at}"))))
+            }
+            Self::Norm => {
+                let peers = around.iter().map(|to| (link(*to), path(*to))).collect();
+                let engine = norm::Config { node: at as u32 + 1, ..norm::Config::default() };
+                let patience = Duration::from_secs(20);
+                let config = normcl::Config { engine, peers, patience, ..Default::default() };
+                Box::new(NormCl::new(config, Rng::new(seed, &format!("norm {at}"))))
             }
             Self::Ltpcl => {
                 let peer = |to: &usize| ltpcl::Peer { engine: *to as u64 + 1, path: path(*to) };
@@ -260,9 +278,19 @@ fn bundles_cross_ltp_once_whatever_is_lost() {
 }
 
 #[test]
+fn bundles_cross_saratoga_once_whatever_is_lost() {
+    stories(Kind::Saratoga, 0..60);
+}
+
+#[test]
+fn bundles_cross_norm_once_whatever_is_lost() {
+    stories(Kind::Norm, 0..60);
+}
+
+#[test]
 #[ignore = "thousands of stories, by hand"]
 fn bundles_cross_once_in_very_many_stories() {
-    for kind in [Kind::Udpcl, Kind::Ltpcl] {
+    for kind in [Kind::Udpcl, Kind::Ltpcl, Kind::Saratoga, Kind::Norm] {
         stories(kind, 1_000..6_000);
     }
 }

@@ -315,7 +315,9 @@ impl Receiver {
         let is_directory = metadata.content == Content::Directory;
         // Who sends what was asked for learns from the request how wide it may be.
         let is_too_wide = asked_for.is_none() && metadata.descriptor > core.config.descriptor;
-        let code = if metadata.content == Content::Bundle || is_directory && asked_for.is_none() {
+        let is_bundle = metadata.content == Content::Bundle;
+        let is_unknown = is_bundle && !core.takes_bundles;
+        let code = if is_unknown || is_directory && asked_for.is_none() {
             Some(StatusCode::UnsupportedPacket)
         } else if is_too_wide {
             Some(StatusCode::DescriptorMismatch)

@@ -1,11 +1,11 @@
-//! Bundles as files of the LTP engine: a head, a payload where it lies, and a tail. Their effects go through here.
+//! Bundles as files of an engine below a layer: a head, a payload where it lies, and a tail. The engine's effects go through here.
 
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket};
 
-use super::super::layer::{Content, Outgoing};
+use super::layer::{Content, Outgoing};
 
 /// Files and tickets of this layer have numbers from here on; those of the store and of the engine stay below.
 const OURS: u64 = 1 << 63;
@@ -72,6 +72,11 @@ impl Blocks {
     /// A ticket whose answer nobody waits for.
     pub(super) fn nobody(&mut self) -> Ticket {
         self.ticket(Use::Forget)
+    }
+
+    /// The answer to this one is known otherwise.
+    pub(super) fn forget_ticket(&mut self, ticket: Ticket) {
+        self.uses.remove(&ticket);
     }
 
     /// Passes an effect of the engine on to the store, or answers it.
@@ -209,11 +214,11 @@ impl Blocks {
 }
 
 fn name(number: u64) -> FileName {
-    FileName::spool(&format!("ltpcl-{number}")).expect("letters, digits and dashes are a name")
+    FileName::spool(&format!("block-{number}")).expect("letters, digits and dashes are a name")
 }
 
 fn number(name: &FileName) -> Option<u64> {
-    let number = name.path().strip_prefix("ltpcl-")?.parse().ok()?;
+    let number = name.path().strip_prefix("block-")?.parse().ok()?;
     (self::name(number) == *name).then_some(number)
 }
 

@@ -1,0 +1,88 @@
+//! The convergence layer over NORM (RFC 5740): each bundle is an object. See [`filecl`](super::filecl).
+//!
+//! A link leads to one neighbour or to a group of them, as its path does. Who acknowledges what at the end is up to NORM's settings: a bundle is
+//! `Acknowledged` if all receivers that were heard of acknowledged it, which each of them does once its agent has the bundle, and
+//! has only `Left` if nobody is asked to. No specification has bundles over NORM; the objects are files without NORM_INFO.
+
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+use engine::{Rng, Time};
+
+use super::filecl::{self, Bundle, FileCl, FileEngine, Heard};
+use super::layer::Outcome;
+use crate::norm::{self, Content, Finished, Indication, ObjectId, SendRequest};
+
+/// The convergence layer over NORM.
+pub type NormCl = FileCl<norm::Node>;
+
+/// Settings of a [`NormCl`].
+pub type Config = filecl::Config<norm::Config>;
+
+/// The name that an object without NORM_INFO gets.
+fn name(id: ObjectId) -> String {
+    format!("norm-{id}")
+}
+
+impl FileEngine for norm::Node {
+    type Config = norm::Config;
+    type Session = ObjectId;
+
+    fn of_bundles(mut config: norm::Config, rng: Rng) -> Self {
+        config.receiver.enabled = true;
+        config.receiver.streams = None;
+        Self::new(config, rng)
+    }
+
+    fn file_max(config: &norm::Config) -> u64 {
+        config.limits.object
+    }
+
+    fn send_bundle(&mut self, now: Time, bundle: Bundle) -> Option<ObjectId> {
+        let content = Content::File(bundle.source);
+        self.send(now, SendRequest { peer: bundle.to, content, info: Bytes::new() }).ok()
+    }
+
+    fn cancel_bundle(&mut self, now: Time, session: ObjectId) -> bool {
+        self.cancel(now, session).is_ok()
+    }
+
+    fn heard(indication: Indication) -> Heard<ObjectId> {
+        match indication {
+            Indication::Receiving { id, size } => {
+                Heard::Receiving { name: name(id), from: id.peer, size }
+            }
+            Indication::Finished(finished) if finished.is_sender => {
+                Heard::Sent(finished.id, outcome(&finished))
+            }
+            // Octets that are no file are acknowledged before an agent could have them.
+            Indication::Finished(finished) if finished.data.is_some() => Heard::NoBundle,
+            Indication::Finished(finished) => Heard::Over { name: name(finished.id) },
+            Indication::Started { .. }
+            | Indication::Stream { .. }
+            | Indication::Readable { .. }
+            | Indication::Writable { .. }
+            | Indication::Flushed { .. }
+            | Indication::Info { .. }
+            | Indication::SenderHeard { .. }
+            | Indication::Command { .. }
+            | Indication::CommandSaid { .. }
+            | Indication::Question { .. }
+            | Indication::Answered { .. }
+            | Indication::QuestionOver { .. }
+            | Indication::SenderEnded { .. }
+            | Indication::SessionEnded { .. }
+            | Indication::LimitReached(_) => Heard::Nothing,
+        }
+    }
+}
+
+/// What the end of an object means for its bundle.
+fn outcome(finished: &Finished) -> Outcome {
+    match finished.result {
+        Ok(()) if finished.is_confirmed => Outcome::Acknowledged,
+        Ok(()) => Outcome::Left,
+        Err(_) => Outcome::Failed { acknowledged: 0 },
+    }
+}

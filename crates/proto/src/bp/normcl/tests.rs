@@ -1,0 +1,253 @@
+//! Two layers over a path that loses what the tests say, and three around a group.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Effect, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
+};
+
+use super::{Config, NormCl};
+use crate::bp::layer::{
+    Command, Content, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
+};
+use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, in_file, octets, whole};
+use crate::norm::{self, EndGame};
+
+const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
+
+fn info() -> PathInfo {
+    let owlt = Some(Duration::from_millis(10));
+    PathInfo { owlt, rate_bps: Some(100_000_000), ..PathInfo::datagram(1472) }
+}
+
+fn pair_with(end: EndGame, seed: u64) -> Pair {
+    let layer = |node| {
+        let sender = norm::SenderConfig { end, ..norm::SenderConfig::default() };
+        let engine = norm::Config { node, sender, ..norm::Config::default() };
+        let config = Config { engine, peers: [(LINK, PATH)].into(), ..Config::default() };
+        Box::new(NormCl::new(config, Rng::new(seed, &format!("norm {node}")))) as _
+    };
+    Pair::new([layer(1), layer(2)], info(), seed)
+}
+
+fn pair(seed: u64) -> Pair {
+    pair_with(EndGame::Acknowledged, seed)
+}
+
+fn content(len: usize) -> Content {
+    Content::Octets(octets(len).into())
+}
+
+#[test]
+fn bundles_arrive_from_memory_and_from_files() {
+    let lengths = [0, 1000, 1500, 70_000, 700_000];
+    for seed in 0..4 {
+        let mut pair = pair(seed);
+        pair.chance = Chance { loss: 20 * seed, doubled: 20, late: 100 };
+        for (tag, len) in lengths.into_iter().enumerate() {
+            let file = in_file(&mut pair, len);
+            pair.send(tag as u64, file);
+            pair.send(tag as u64 + 100, content(len));
+        }
+        pair.pass(Duration::from_secs(1000));
+        let mut came = pair.came(1);
+        came.sort_by_key(Vec::len);
+        let expected: Vec<_> =
+            lengths.into_iter().flat_map(|len| [whole(len), whole(len)]).collect();
+        assert!(came == expected, "seed {seed}");
+        let outcomes = pair.outcomes(0);
+        assert_eq!(outcomes.len(), 10);
+        assert!(outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+    }
+}
+
+#[test]
+fn without_acknowledgments_a_bundle_has_only_left() {
+    let mut pair = pair_with(EndGame::Flush, 1);
+    pair.ends[0].lost = [1, 3].into();
+    pair.send(1, content(50_000));
+    pair.pass(Duration::from_secs(100));
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Left)]);
+    assert_eq!(pair.came(1), [whole(50_000)]);
+}
+
+#[test]
+fn the_acknowledgment_waits_for_the_agent() {
+    for len in [5000, 100_000] {
+        let mut pair = pair(1);
+        pair.accepts = false;
+        pair.send(1, content(len));
+        pair.pass(Duration::from_millis(500));
+        assert_eq!(pair.came(1), [whole(len)]);
+        assert_eq!(pair.outcomes(0), []);
+        pair.command(1, Command::Accept { link: LINK, transfer: TransferId(0) });
+        pair.pass(Duration::from_secs(50));
+        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    }
+}
+
+#[test]
+fn what_the_agent_refuses_comes_again_or_need_not() {
+    for (why, outcome) in [
+        (Refusal::NoResources, FAILED),
+        (Refusal::Completed, Outcome::Acknowledged),
+        (Refusal::NotAcceptable, Outcome::Acknowledged),
+    ] {
+        let mut pair = pair(1);
+        pair.accepts = false;
+        pair.send(1, content(5000));
+        pair.pass(Duration::from_millis(500));
+        pair.command(1, Command::Refuse { link: LINK, transfer: TransferId(0), why });
+        pair.pass(Duration::from_secs(10_000));
+        assert_eq!(pair.outcomes(0), [(1, outcome)], "{why:?}");
+    }
+}
+
+#[test]
+fn bundles_wait_while_the_agent_wants_nothing() {
+    let mut pair = pair(1);
+    pair.command(1, Command::Pause { link: LINK });
+    pair.send(1, content(100));
+    pair.pass(Duration::from_millis(500));
+    assert_eq!(pair.came(1).len(), 0);
+    pair.command(1, Command::Resume { link: LINK });
+    pair.pass(Duration::from_secs(50));
+    assert_eq!(pair.came(1), [whole(100)]);
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+}
+
+#[test]
+fn who_is_away_for_too_long_is_given_up() {
+    let mut pair = pair(1);
+    pair.ends[0].lost = (0..40).collect();
+    pair.send(1, content(50_000));
+    pair.down();
+    pair.pass(Duration::from_secs(3700));
+    assert_eq!(pair.outcomes(0), [(1, FAILED)]);
+    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
+}
+
+/// The group, as all its members call it.
+const GROUP: PathId = PathId(50);
+
+/// The path to a member.
+fn member(n: usize) -> PathId {
+    PathId(n as u32)
+}
+
+/// Three members, and what is on its way among them: when, which, whereto; from whom.
+struct Group {
+    now: Time,
+    layers: [NormCl; 3],
+    stores: [MemoryStore; 3],
+    flying: BTreeMap<(Time, usize, usize), (usize, Vec<u8>)>,
+    sent: usize,
+    /// Long datagrams of the first.
+    data: usize,
+    came: [usize; 3],
+    outcomes: Vec<Outcome>,
+}
+
+impl Group {
+    fn new() -> Self {
+        let layer = |n: usize| {
+            let node = 1 + n as u32;
+            let engine = norm::Config { node, groups: vec![GROUP], ..Default::default() };
+            let config = Config { engine, peers: [(LINK, GROUP)].into(), ..Config::default() };
+            NormCl::new(config, Rng::new(7, &format!("norm {n}")))
+        };
+        let mut group = Self {
+            now: Time::from_secs(1),
+            layers: [0, 1, 2].map(layer),
+            stores: [(); 3].map(|()| MemoryStore::new()),
+            flying: BTreeMap::new(),
+            sent: 0,
+            data: 0,
+            came: [0; 3],
+            outcomes: Vec::new(),
+        };
+        for (n, layer) in group.layers.iter_mut().enumerate() {
+            layer.command(group.now, Command::Open { link: LINK });
+            for path in (0..3).filter(|to| *to != n).map(member).chain([GROUP]) {
+                layer.handle_input(group.now, Input::Path(path, PathEvent::Up(info())));
+            }
+        }
+        group
+    }
+
+    /// A datagram flies to all that it is for. Every tenth is lost to the second.
+    fn fly(&mut self, from: usize, path: PathId, datagram: &[u8]) {
+        self.data += usize::from(from == 0 && datagram.len() > 1000);
+        self.sent += 1;
+        for to in (0..3).filter(|to| *to != from && (path == GROUP || path == member(*to))) {
+            if to != 1 || !self.sent.is_multiple_of(10) {
+                let at = self.now + Duration::from_millis(10);
+                self.flying.insert((at, self.sent, to), (from, datagram.to_vec()));
+            }
+        }
+    }
+
+    fn drain(&mut self, n: usize) {
+        let mut some = true;
+        while std::mem::take(&mut some) {
+            let mut tx = TxBuf::new(1);
+            if let Some(transmit) = self.layers[n].poll_transmit(self.now, &mut tx) {
+                some = true;
+                self.now = self.now.max(transmit.not_before);
+                tx.datagrams().for_each(|datagram| self.fly(n, transmit.path, datagram));
+            }
+            while let Some(effect) = self.layers[n].poll_effect() {
+                some = true;
+                let Effect::Store(effect) = effect else { continue };
+                if let Some((ticket, answer)) = self.stores[n].execute(effect) {
+                    self.layers[n].handle_input(self.now, Input::Done(ticket, answer));
+                }
+            }
+            while let Some(event) = self.layers[n].poll_indication() {
+                some = true;
+                match event {
+                    Event::Whole { link, transfer, .. } => {
+                        self.came[n] += 1;
+                        assert!(link >= LinkId::CAME, "it came from a member, not the group");
+                        self.layers[n].command(self.now, Command::Accept { link, transfer });
+                    }
+                    Event::Sent { outcome, .. } => self.outcomes.push(outcome),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The next that is to happen does; whether there was anything.
+    fn step(&mut self) -> bool {
+        (0..3).for_each(|n| self.drain(n));
+        let due = self.layers.iter().filter_map(|layer| layer.poll_timeout()).map(|due| due.at);
+        let first = self.flying.first_key_value().map(|((at, ..), _)| *at);
+        let Some(next) = due.chain(first).min() else { return false };
+        self.now = self.now.max(next);
+        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now)
+        {
+            let to = entry.key().2;
+            let (from, datagram) = entry.remove();
+            let receive = Receive::datagram(member(from), &datagram);
+            self.layers[to].handle_input(self.now, Input::Receive(receive));
+        }
+        self.layers.iter_mut().for_each(|layer| layer.handle_timeout(self.now));
+        true
+    }
+}
+
+#[test]
+fn a_bundle_goes_once_to_all_of_a_group() {
+    let mut group = Group::new();
+    let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"!"));
+    let bundle = Outgoing { head, payload: content(100_000), tail, reliable: true };
+    group.layers[0].command(group.now, Command::Send { link: LINK, tag: Tag(1), bundle });
+    let steps = (0..20_000).take_while(|_| group.step()).count();
+    assert!(steps < 20_000, "it comes to rest");
+    assert_eq!((group.came, group.outcomes), ([0, 1, 1], vec![Outcome::Acknowledged]));
+    // 100,006 octets are some 70 segments, and what was lost to one of them, some parity.
+    assert!((68..110).contains(&group.data), "{}", group.data);
+}

@@ -1,0 +1,89 @@
+//! The convergence layer over Saratoga (draft-wood-dtnrg-saratoga): each bundle is put as a file of the type of bundles. See [`filecl`](super::filecl).
+//!
+//! The peer speaks version 1, keeps no journal, and others may put bundles here and nothing else, whatever its settings say of that.
+
+#[cfg(test)]
+mod tests;
+
+use engine::{Rng, Time};
+use wire::saratoga::StatusCode;
+
+use super::filecl::{self, Bundle, FileCl, FileEngine, Heard};
+use super::layer::{Outcome, Refusal};
+use crate::saratoga::{self, Finished, Indication, Put, PutRequest, Role, SessionId};
+
+/// The convergence layer over Saratoga.
+pub type SaratogaCl = FileCl<saratoga::Node>;
+
+/// Settings of a [`SaratogaCl`].
+pub type Config = filecl::Config<saratoga::Config>;
+
+impl FileEngine for saratoga::Node {
+    type Config = saratoga::Config;
+    type Session = SessionId;
+
+    fn of_bundles(mut config: saratoga::Config, rng: Rng) -> Self {
+        config.permissions = saratoga::Permissions { put: true, get: false, delete: false };
+        // A bundle that did not come whole is sent anew after a restart, under another name.
+        config.journal.enabled = false;
+        config.version = saratoga::Version::V1;
+        Self::for_bundles(config, rng)
+    }
+
+    fn file_max(config: &saratoga::Config) -> u64 {
+        config.limits.file
+    }
+
+    fn send_bundle(&mut self, now: Time, bundle: Bundle) -> Option<SessionId> {
+        let Bundle { to, source, name, is_reliable } = bundle;
+        let put = if is_reliable { Put::Push } else { Put::Blind };
+        let (delete, stream) = (false, false);
+        self.put_bundle(now, PutRequest { peer: to, source, name, put, delete, stream }).ok()
+    }
+
+    fn cancel_bundle(&mut self, now: Time, session: SessionId) -> bool {
+        self.cancel(now, session).is_ok()
+    }
+
+    fn heard(indication: Indication) -> Heard<SessionId> {
+        match indication {
+            Indication::Receiving { id, name, size: Some(size), .. } => {
+                Heard::Receiving { name, from: id.peer, size }
+            }
+            Indication::Finished(finished) if finished.id.role == Role::Sender => {
+                Heard::Sent(finished.id, outcome(&finished))
+            }
+            Indication::Finished(finished) => Heard::Over { name: finished.name },
+            // Nobody knows how long a stream is.
+            Indication::Receiving { size: None, .. } => Heard::NoBundle,
+            Indication::Restored { .. }
+            | Indication::Started { .. }
+            | Indication::Listing { .. }
+            | Indication::Beacon { .. }
+            | Indication::LimitReached(_) => Heard::Nothing,
+        }
+    }
+}
+
+/// What the end of a session means for its bundle.
+fn outcome(finished: &Finished) -> Outcome {
+    match finished.result {
+        Ok(()) if finished.is_confirmed => Outcome::Acknowledged,
+        Ok(()) => Outcome::Left,
+        Err(failure) if failure.is_ours => Outcome::Failed { acknowledged: 0 },
+        Err(failure) if failure.code == StatusCode::ReceiverResources => {
+            Outcome::Refused(Refusal::NoResources)
+        }
+        Err(failure)
+            if [
+                StatusCode::TooLong,
+                StatusCode::UnsupportedPacket,
+                StatusCode::DescriptorMismatch,
+            ]
+            .contains(&failure.code) =>
+        {
+            Outcome::Refused(Refusal::NotAcceptable)
+        }
+        Err(_) => Outcome::Failed { acknowledged: 0 },
+    }
+}

@@ -1,0 +1,168 @@
+//! Two layers over a path that loses what the tests say.
+
+use std::time::Duration;
+
+use engine::{Area, FileName, PathInfo, Rng};
+use wire::saratoga::{Content as Kind, Packet};
+
+use super::{Config, SaratogaCl};
+use crate::bp::layer::{Command, Content, Event, Outcome, Refusal, Tag, TransferId};
+use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, in_file, octets, whole};
+
+const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
+
+fn pair_of(seed: u64) -> Pair {
+    let owlt = Some(Duration::from_millis(10));
+    let info = PathInfo { owlt, rate_bps: Some(100_000_000), ..PathInfo::datagram(1472) };
+    let layer = |number| {
+        let config = Config { peers: [(LINK, PATH)].into(), ..Config::default() };
+        Box::new(SaratogaCl::new(config, Rng::new(seed, &format!("saratoga {number}")))) as _
+    };
+    Pair::new([layer(1), layer(2)], info, seed)
+}
+
+fn content(len: usize) -> Content {
+    Content::Octets(octets(len).into())
+}
+
+fn files(pair: &Pair, n: usize) -> usize {
+    let store = &pair.ends[n].store;
+    let names = store.names(Area::Spool).chain(store.names(Area::Files));
+    names.filter(|name| store.get(name).is_some()).count()
+}
+
+#[test]
+fn a_bundle_is_put_as_one() {
+    let mut pair = pair_of(1);
+    pair.send(1, content(3000));
+    pair.pass(Duration::from_secs(10));
+    let metadata = pair.ends[0].said.iter().find_map(|datagram| match Packet::decode(datagram) {
+        Ok(Packet::Metadata(metadata)) => Some(metadata.content),
+        _ => None,
+    });
+    assert_eq!(metadata, Some(Kind::Bundle));
+    assert_eq!(pair.came(1), [whole(3000)]);
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+    // It was read, and a longer one is in its file, which is the agent's.
+    assert_eq!(files(&pair, 1), 0);
+    pair.send(2, content(70_000));
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.came(1), [whole(3000), whole(70_000)]);
+    assert_eq!(files(&pair, 1), 1);
+    assert!(pair.is_idle());
+}
+
+#[test]
+fn bundles_arrive_from_memory_and_from_files() {
+    let lengths = [0, 1000, 1500, 70_000, 700_000];
+    for seed in 0..4 {
+        let mut pair = pair_of(seed);
+        pair.chance = Chance { loss: 20 * seed, doubled: 20, late: 100 };
+        for (tag, len) in lengths.into_iter().enumerate() {
+            let file = in_file(&mut pair, len);
+            pair.send(tag as u64, file);
+            pair.send(tag as u64 + 100, content(len));
+        }
+        pair.pass(Duration::from_secs(1000));
+        let mut came = pair.came(1);
+        came.sort_by_key(Vec::len);
+        let expected: Vec<_> =
+            lengths.into_iter().flat_map(|len| [whole(len), whole(len)]).collect();
+        assert!(came == expected, "seed {seed}");
+        assert_eq!(pair.outcomes(0).len(), 10);
+        assert!(pair.outcomes(0).iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+    }
+}
+
+#[test]
+fn the_last_status_waits_for_the_agent() {
+    let mut pair = pair_of(1);
+    pair.accepts = false;
+    pair.send(1, content(5000));
+    pair.pass(Duration::from_secs(5));
+    assert_eq!(pair.came(1), [whole(5000)]);
+    assert_eq!(pair.outcomes(0), []);
+    pair.command(1, Command::Accept { link: LINK, transfer: TransferId(0) });
+    pair.pass(Duration::from_secs(5));
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+}
+
+#[test]
+fn what_the_agent_refuses_comes_again_or_need_not() {
+    for (why, outcome) in [
+        (Refusal::NoResources, Outcome::Refused(Refusal::NoResources)),
+        (Refusal::Completed, Outcome::Acknowledged),
+        (Refusal::NotAcceptable, Outcome::Acknowledged),
+    ] {
+        for len in [5000, 100_000] {
+            let mut pair = pair_of(1);
+            pair.accepts = false;
+            pair.send(1, content(len));
+            pair.pass(Duration::from_secs(1));
+            pair.command(1, Command::Refuse { link: LINK, transfer: TransferId(0), why });
+            pair.pass(Duration::from_secs(10));
+            assert_eq!(pair.outcomes(0), [(1, outcome)]);
+            assert_eq!(files(&pair, 1), 0, "{why:?}");
+        }
+    }
+}
+
+#[test]
+fn who_does_not_ask_for_more_is_sent_once() {
+    let mut pair = pair_of(1);
+    pair.send_from(0, 1, content(3000), false);
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Left)]);
+    assert_eq!(pair.came(1), [whole(3000)]);
+}
+
+#[test]
+fn a_session_goes_on_behind_an_outage_or_is_given_up() {
+    for (away, outcome) in [(600, Outcome::Acknowledged), (3700, FAILED)] {
+        let mut pair = pair_of(1);
+        pair.ends[0].lost = (0..40).collect();
+        pair.send(1, content(50_000));
+        pair.down();
+        pair.pass(Duration::from_secs(away));
+        pair.up();
+        pair.pass(Duration::from_secs(1000));
+        assert_eq!(pair.outcomes(0), [(1, outcome)]);
+    }
+}
+
+#[test]
+fn a_contact_that_ends_lets_what_has_begun_arrive() {
+    let mut pair = pair_of(1);
+    pair.send(1, content(50_000));
+    pair.command(0, Command::Close { link: LINK });
+    pair.send(2, content(10));
+    pair.pass(Duration::from_secs(100));
+    assert_eq!(pair.outcomes(0), [(2, FAILED), (1, Outcome::Acknowledged)]);
+    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
+}
+
+#[test]
+fn what_is_cancelled_or_cannot_be_read_fails() {
+    let mut pair = pair_of(1);
+    pair.ends[0].lost = (0..100).collect();
+    pair.send(1, content(50_000));
+    pair.command(0, Command::Cancel { link: LINK, tag: Tag(1) });
+    let name = FileName::spool("bp/none").unwrap();
+    pair.send(2, Content::File { name, offset: 0, len: 90_000 });
+    pair.pass(Duration::from_secs(10_000));
+    assert_eq!(pair.outcomes(0), [(1, FAILED), (2, FAILED)]);
+    assert_eq!(pair.came(1).len(), 0);
+}
+
+#[test]
+fn bundles_wait_while_the_agent_wants_nothing() {
+    let mut pair = pair_of(1);
+    pair.command(1, Command::Pause { link: LINK });
+    pair.send(1, content(100));
+    pair.pass(Duration::from_millis(500));
+    assert_eq!(pair.came(1).len(), 0);
+    pair.command(1, Command::Resume { link: LINK });
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.came(1), [whole(100)]);
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+}
