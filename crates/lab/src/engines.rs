@@ -296,10 +296,7 @@ impl EngineConfig {
             Self::Ltp(config) => config.engine = entity,
             Self::Saratoga(_) | Self::OverTcp(_) => {}
             Self::Bundles(node) => node.entity = entity,
-            // The highest number stands for any node.
-            Self::Norm(node) => {
-                node.config.node = u32::try_from(entity).unwrap_or(0).min(u32::MAX - 1);
-            }
+            Self::Norm(node) => node.config.node = norm_node(entity),
         }
     }
 
@@ -544,6 +541,11 @@ pub fn saratoga_config(protocol: &Protocol) -> Result<saratoga::Config, SpecErro
     let config = config.ok_or_else(|| no_profile(protocol, name, SARATOGA_PROFILES))?;
     check_version(protocol, config.version)?;
     Ok(config)
+}
+
+/// The number of a NORM node. The highest stands for any.
+pub(crate) fn norm_node(entity: u64) -> u32 {
+    u32::try_from(entity).unwrap_or(0).min(u32::MAX - 1)
 }
 
 /// The profiles of NORM.

@@ -73,10 +73,18 @@ pub enum Kind {
     BpTcpcl,
     /// Bundles over TCPCL, version 3.
     BpTcpcl3,
+    /// Bundles over MTCP.
+    BpMtcp,
+    /// Bundles over STCP.
+    BpStcp,
     /// Bundles over UDP.
     BpUdp,
     /// Bundles over LTP.
     BpLtp,
+    /// Bundles over Saratoga.
+    BpSaratoga,
+    /// Bundles over NORM.
+    BpNorm,
 }
 
 /// Protocols that one engine speaks.
@@ -137,8 +145,12 @@ impl Kind {
         Self::Telnet,
         Self::BpTcpcl,
         Self::BpTcpcl3,
+        Self::BpMtcp,
+        Self::BpStcp,
         Self::BpUdp,
         Self::BpLtp,
+        Self::BpSaratoga,
+        Self::BpNorm,
     ];
 
     /// Its name on the command line.
@@ -170,8 +182,12 @@ impl Kind {
             Self::Telnet => "telnet",
             Self::BpTcpcl => "bp-tcpcl",
             Self::BpTcpcl3 => "bp-tcpcl3",
+            Self::BpMtcp => "bp-mtcp",
+            Self::BpStcp => "bp-stcp",
             Self::BpUdp => "bp-udp",
             Self::BpLtp => "bp-ltp",
+            Self::BpSaratoga => "bp-saratoga",
+            Self::BpNorm => "bp-norm",
         }
     }
 
@@ -195,7 +211,14 @@ impl Kind {
             | Self::Rsync
             | Self::RsyncDaemon
             | Self::Telnet => Family::OverTcp,
-            Self::BpTcpcl | Self::BpTcpcl3 | Self::BpUdp | Self::BpLtp => Family::Bundles,
+            Self::BpTcpcl
+            | Self::BpTcpcl3
+            | Self::BpMtcp
+            | Self::BpStcp
+            | Self::BpUdp
+            | Self::BpLtp
+            | Self::BpSaratoga
+            | Self::BpNorm => Family::Bundles,
         }
     }
 
@@ -230,7 +253,11 @@ impl Kind {
             | Self::Telnet
             | Self::BpTcpcl
             | Self::BpTcpcl3
-            | Self::BpLtp => Red::All,
+            | Self::BpMtcp
+            | Self::BpStcp
+            | Self::BpLtp
+            | Self::BpSaratoga
+            | Self::BpNorm => Red::All,
             Self::Ltp1kRed => Red::Prefix(1000),
             Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind | Self::BpUdp => Red::None,
         }
@@ -298,8 +325,12 @@ impl Kind {
             | Self::ScpsFpCopy
             | Self::BpTcpcl
             | Self::BpTcpcl3
+            | Self::BpMtcp
+            | Self::BpStcp
             | Self::BpUdp
-            | Self::BpLtp => None,
+            | Self::BpLtp
+            | Self::BpSaratoga
+            | Self::BpNorm => None,
         }
     }
 
@@ -342,8 +373,12 @@ impl Kind {
             | Self::Telnet
             | Self::BpTcpcl
             | Self::BpTcpcl3
+            | Self::BpMtcp
+            | Self::BpStcp
             | Self::BpUdp
-            | Self::BpLtp => Carried::File,
+            | Self::BpLtp
+            | Self::BpSaratoga
+            | Self::BpNorm => Carried::File,
             Self::ScpsFpRead => Carried::Records,
             Self::ScpsFpUpdate => Carried::Changes,
             Self::ScpsFpCopy => Carried::Copy,

@@ -105,10 +105,16 @@ fn other_layers_and_versions_carry_them() {
         ("bp-tcpcl3", "nodes.a.mib = { version = 6, custody = true }", 6.0),
         ("bp-tcpcl3/dtn2-2.5", "", 6.0),
         ("bp-tcpcl", "nodes.a.mib = { version = 6, bundle_size = \"50 kB\" }", 6.0),
+        ("bp-mtcp", "", 6.0),
+        ("bp-stcp/linux-2.6.18", "nodes.a.mib = { version = 6, bundle_size = \"20 kB\" }", 6.0),
         ("bp-udp", "", 6.0),
         ("bp-udp", "nodes.a.mib.bundle_size = \"1 kB\"", 7.0),
         ("bp-ltp", "", 6.0),
         ("bp-ltp", "nodes.a.mib = { bundle_size = \"20 kB\", ltpcl.window = 2 }", 8.0),
+        ("bp-norm", "", 6.0),
+        ("bp-saratoga", "", 6.0),
+        ("bp-saratoga", "nodes.a.mib = { bundle_size = \"20 kB\", saratogacl.window = 2 }", 12.0),
+        ("bp-saratoga/deferred", "nodes.a.mib.version = 6", 6.0),
         // 303 segments of 992 octets a hop, one each 20.25 ms, twice.
         ("bp-ltp/ltplib-2011", "nodes.b.mib.ltp.limits.units = \"1 MB\"", 12.5),
         // 300 packets of 1,024 octets a hop, one each 20 ms, twice.
@@ -146,15 +152,17 @@ fn what_of_a_block_is_red_arrives() {
 #[test]
 fn a_neighbour_that_is_away_for_too_long_is_given_up() {
     let outage = "outages = [{ at = \"1 s\", for = \"1 h\" }]";
-    let failed = |patience: &str| {
-        let settings = format!("nodes.a.mib.ltpcl.patience = \"{patience}\"");
+    let failed = |layer: &str, patience: &str| {
+        let settings = format!("nodes.a.mib.{layer}cl.patience = \"{patience}\"");
         let text = chain("ab", outage, &settings) + &transfer("ab", "size = \"300 kB\"");
-        let run = play(&text.replace("bp-tcpcl", "bp-ltp"));
+        let run = play(&text.replace("bp-tcpcl", &format!("bp-{layer}")));
         assert!(run.succeeded(), "{run:#?}");
         run.bundle_nodes["a"].failed
     };
-    assert_eq!(failed("2 h"), 0);
-    assert!(failed("10 min") > 0);
+    for layer in ["ltp", "saratoga"] {
+        assert_eq!(failed(layer, "2 h"), 0, "{layer}");
+        assert!(failed(layer, "10 min") > 0, "{layer}");
+    }
 }
 
 #[test]

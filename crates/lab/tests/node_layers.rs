@@ -119,10 +119,25 @@ fn cross(layer: &str, folders: [Option<&Path>; 2], lengths: &[usize]) {
 
 const LENGTHS: &[usize] = &[0, 1, 4097, 65_536, 300_000, 20_000_000];
 
+/// With stores in memory and on disk.
+fn cross_twice(kind: &str) {
+    let layer = format!("kind = \"{kind}\"\nrate = \"400 Mbit/s\"");
+    cross(&layer, [None; 2], LENGTHS);
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    cross(&layer, [0, 1].map(|at| Some(folders[at].path())), LENGTHS);
+}
+
 #[test]
 fn bundles_cross_ltp() {
-    let layer = "kind = \"ltpcl\"\nrate = \"400 Mbit/s\"";
-    cross(layer, [None; 2], LENGTHS);
-    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    cross(layer, [0, 1].map(|at| Some(folders[at].path())), LENGTHS);
+    cross_twice("ltpcl");
+}
+
+#[test]
+fn bundles_cross_norm() {
+    cross_twice("norm");
+}
+
+#[test]
+fn bundles_cross_saratoga() {
+    cross_twice("saratoga");
 }

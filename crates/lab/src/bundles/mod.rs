@@ -15,19 +15,23 @@ use proto::bp::files::{self, Files, Indication};
 use proto::bp::layer::{Command, Layer, LinkId};
 use proto::bp::ltpcl::{self, Ltpcl};
 use proto::bp::node::{Node, Paths};
+use proto::bp::normcl::{self, NormCl};
 use proto::bp::routes::{self, Router};
+use proto::bp::saratogacl::{self, SaratogaCl};
 use proto::bp::tcpcl::{self, Peer, Tcpcl};
 use proto::bp::udpcl::{self, Udpcl};
 use proto::stack::{self, OverTcp};
 use proto::tcp;
 use serde::{Deserialize, Serialize};
 use wire::bp7::Eid;
+use wire::mtcp::Framing;
 /// The port at which neighbours are awaited (RFC 9174 §3.1).
 pub(crate) use wire::udpcl::PORT;
 
 use crate::engines::{End, Send, no_path};
 use crate::over_tcp::{OverTcpConfig, meet, take_place};
 use crate::protocol::{Kind, Protocol};
+use crate::settings::saratoga::Remotes;
 use crate::text::SpecError;
 
 /// The service of a node to which files come.
@@ -55,6 +59,10 @@ pub enum Carrier {
     Udp,
     /// LTP.
     Ltp,
+    /// Saratoga.
+    Saratoga,
+    /// NORM.
+    Norm,
 }
 
 /// What a bundle node is told.
@@ -74,6 +82,12 @@ pub struct BundlesConfig {
     pub udpcl: udpcl::Config,
     /// The layer over LTP.
     pub ltpcl: ltpcl::Config,
+    /// The layer over Saratoga.
+    pub saratogacl: saratogacl::Config,
+    /// The layer over NORM.
+    pub normcl: normcl::Config,
+    /// Settings of Saratoga for others, by their numbers.
+    pub remotes: Remotes,
     /// What is below streams: TCP, and the addresses of this host and of others.
     pub streams: stack::Config,
     /// By way of whom others are reached, by their numbers.
@@ -104,6 +118,9 @@ impl Default for BundlesConfig {
             tcpcl,
             udpcl: udpcl::Config::default(),
             ltpcl: ltpcl::Config::default(),
+            saratogacl: saratogacl::Config::default(),
+            normcl: normcl::Config::default(),
+            remotes: Remotes::new(),
             streams,
             routes: BTreeMap::new(),
             plan: None,
@@ -124,8 +141,11 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
         // There need be no way back.
         config.files.reports = false;
     }
+    let framed = [(Kind::BpMtcp, Framing::Mtcp), (Kind::BpStcp, Framing::Stcp)];
     if protocol.kind == Kind::BpTcpcl3 {
         config.tcpcl.protocol = tcpcl::Protocol::Tcpcl3(tcpcl::Version3::default());
+    } else if let Some((_, framing)) = framed.iter().find(|(kind, _)| *kind == protocol.kind) {
+        config.tcpcl.protocol = tcpcl::Protocol::Framed(*framing);
     }
     let Some(name) = protocol.profile.as_deref().filter(|name| *name != "default") else {
         return Ok(config);
@@ -147,6 +167,10 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
         }
         Carrier::Udp => return Err(unknown(&["default", "dtn2-2007"])),
         Carrier::Ltp => config.ltpcl.ltp = crate::engines::ltp_config(protocol)?,
+        Carrier::Norm => config.normcl.engine = crate::engines::norm_config(protocol)?,
+        Carrier::Saratoga => {
+            config.saratogacl.engine = crate::engines::saratoga_config(protocol)?;
+        }
     }
     Ok(config)
 }
@@ -157,6 +181,10 @@ fn carrier(kind: Kind) -> Carrier {
         Carrier::Udp
     } else if kind == Kind::BpLtp {
         Carrier::Ltp
+    } else if kind == Kind::BpSaratoga {
+        Carrier::Saratoga
+    } else if kind == Kind::BpNorm {
+        Carrier::Norm
     } else {
         Carrier::Tcp
     }
@@ -251,6 +279,22 @@ impl BundlesConfig {
                 layer.ltp.engine = self.entity;
                 layer.peers = self.links().map(peer).collect();
                 Box::new(Ltpcl::new(layer, of("ltp")))
+            }
+            Carrier::Norm => {
+                let mut layer = self.normcl.clone();
+                layer.engine.node = crate::engines::norm_node(self.entity);
+                layer.peers = self.links().map(|(link, _, path)| (link, path)).collect();
+                Box::new(NormCl::new(layer, of("norm")))
+            }
+            Carrier::Saratoga => {
+                let mut layer = self.saratogacl.clone();
+                for (link, number, path) in self.links() {
+                    layer.peers.insert(link, path);
+                    if let Some(remote) = self.remotes.get(&number.to_string()) {
+                        layer.engine.remotes.insert(path, remote.clone());
+                    }
+                }
+                Box::new(SaratogaCl::new(layer, of("saratoga")))
             }
         }
     }

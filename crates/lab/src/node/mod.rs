@@ -1,6 +1,7 @@
 //! A bundle node on real sockets, as TOML describes it: who it is, where its bundles are kept, its convergence layers, and where
 //! bundles go.
 
+mod over_files;
 mod over_ltp;
 mod plan;
 mod security;
@@ -26,8 +27,10 @@ use wire::bp7::Eid;
 use wire::mtcp::Framing;
 
 use crate::quantity::{Rate, Size, Span};
+use crate::settings::{NormSettings, SaratogaSettings};
 use crate::text::{self, SpecError};
 
+pub use self::over_files::OverFiles;
 pub use self::over_ltp::OverLtp;
 pub use self::plan::Plan;
 pub use self::security::{Custody, KeySpec, Rule};
@@ -192,6 +195,10 @@ pub enum Layer {
     Udpcl(OverUdp),
     /// A block of LTP a bundle (CCSDS 734.2-B-1).
     Ltpcl(Box<OverLtp>),
+    /// A file of Saratoga a bundle.
+    Saratoga(Box<OverFiles<SaratogaSettings>>),
+    /// An object of NORM a bundle.
+    Norm(Box<OverFiles<NormSettings>>),
 }
 
 /// Which protocol of streams a layer speaks.
@@ -199,6 +206,8 @@ enum Kind<'a> {
     Streams(Protocol, &'a OverStreams),
     Udp(&'a OverUdp),
     Ltp(&'a OverLtp),
+    Saratoga(&'a OverFiles<SaratogaSettings>),
+    Norm(&'a OverFiles<NormSettings>),
 }
 
 impl Layer {
@@ -210,6 +219,8 @@ impl Layer {
             Self::Stcp(layer) => Kind::Streams(Protocol::Framed(Framing::Stcp), layer),
             Self::Udpcl(layer) => Kind::Udp(layer),
             Self::Ltpcl(layer) => Kind::Ltp(layer),
+            Self::Saratoga(layer) => Kind::Saratoga(layer),
+            Self::Norm(layer) => Kind::Norm(layer),
         }
     }
 
@@ -218,7 +229,7 @@ impl Layer {
             Self::Tcpcl4(layer) | Self::Tcpcl3(layer) | Self::Mtcp(layer) | Self::Stcp(layer) => {
                 layer.tls.as_mut()
             }
-            Self::Udpcl(_) | Self::Ltpcl(_) => None,
+            Self::Udpcl(_) | Self::Ltpcl(_) | Self::Saratoga(_) | Self::Norm(_) => None,
         }
     }
 
@@ -227,6 +238,8 @@ impl Layer {
             Kind::Streams(_, layer) => &layer.name,
             Kind::Udp(layer) => &layer.name,
             Kind::Ltp(layer) => &layer.name,
+            Kind::Saratoga(layer) => layer.name(),
+            Kind::Norm(layer) => layer.name(),
         }
     }
 }
@@ -345,6 +358,10 @@ const fn segment() -> Size {
     Size(64 << 10)
 }
 
+const fn patience() -> Span {
+    Span(Duration::from_secs(3600))
+}
+
 const fn window() -> usize {
     64
 }
@@ -418,6 +435,8 @@ impl NodeSpec {
                 Kind::Streams(protocol, layer) => layer.check(protocol)?,
                 Kind::Udp(layer) => layer.check()?,
                 Kind::Ltp(layer) => layer.check(&self.node()?)?,
+                Kind::Saratoga(layer) => layer.check_saratoga()?,
+                Kind::Norm(layer) => layer.check_norm()?,
             }
         }
         let copying = match (self.epidemic, self.spray) {
@@ -642,6 +661,8 @@ impl NodeSpec {
             let own = links.iter().filter(|(at, _)| at.layer == number);
             let own: BTreeMap<LinkId, Way> = own.map(|(at, way)| (at.link, way.clone())).collect();
             let open = if by_plan { BTreeSet::new() } else { own.keys().copied().collect() };
+            let addresses: BTreeMap<LinkId, SocketAddr> =
+                own.iter().map(|(link, way)| (*link, way.address)).collect();
             let name = layer.name().to_owned();
             layers.push(match layer.kind() {
                 Kind::Streams(protocol, spec) => {
@@ -649,16 +670,25 @@ impl NodeSpec {
                     LayerConfig { name, layer: Box::new(layer), carrier, open }
                 }
                 Kind::Udp(spec) => {
-                    let (layer, carrier) = spec.build(&own);
+                    let (layer, carrier) = spec.build(&addresses);
                     LayerConfig { name, layer: Box::new(layer), carrier, open }
                 }
                 Kind::Ltp(spec) => {
-                    let peer =
-                        |(link, way): (&LinkId, &Way)| (*link, (self.engine(*link), way.address));
-                    let peers = own.iter().map(peer).collect();
+                    let engines = own.keys().map(|link| (*link, self.engine(*link))).collect();
                     let rng = Rng::new(seed, &name);
                     let (layer, carrier) =
-                        spec.build((&agent.node, rng), &peers, (longest, memory))?;
+                        spec.build((&agent.node, rng), (&engines, &addresses), (longest, memory))?;
+                    LayerConfig { name, layer: Box::new(layer), carrier, open }
+                }
+                Kind::Saratoga(spec) => {
+                    let rng = Rng::new(seed, &name);
+                    let (layer, carrier) =
+                        spec.over_saratoga(rng, &addresses, (longest, memory))?;
+                    LayerConfig { name, layer: Box::new(layer), carrier, open }
+                }
+                Kind::Norm(spec) => {
+                    let rng = Rng::new(seed, &name);
+                    let (layer, carrier) = spec.over_norm(rng, &addresses, (longest, memory))?;
                     LayerConfig { name, layer: Box::new(layer), carrier, open }
                 }
             });
@@ -775,19 +805,30 @@ impl OverUdp {
         check_datagrams(&self.name, (self.datagram, self.rate), self.window)
     }
 
-    fn build(&self, links: &BTreeMap<LinkId, Way>) -> (Udpcl, Carrier) {
-        let datagram = usize::try_from(self.datagram.bytes()).unwrap_or(usize::MAX);
+    fn build(&self, links: &BTreeMap<LinkId, SocketAddr>) -> (Udpcl, Carrier) {
         let layer = udpcl::Config {
             peers: links.keys().map(|link| (*link, PathId(link.0))).collect(),
             fragmentation: if self.cut { Fragmentation::OfLayer } else { Fragmentation::Never },
             limits: udpcl::Limits { window: self.window, ..udpcl::Limits::default() },
             ..udpcl::Config::default()
         };
-        let path = PathInfo { rate_bps: Some(self.rate.bps()), ..PathInfo::datagram(datagram) };
-        let peers = links.iter().map(|(link, way)| (PathId(link.0), way.address)).collect();
-        let config = rt::Config::new(self.listen, path);
-        (Udpcl::new(layer), Carrier::Datagrams { config, peers })
+        (Udpcl::new(layer), datagrams(self.listen, (self.datagram, self.rate), links))
     }
+}
+
+/// How late a turn may come until its part of a rate is lost.
+const CATCH_UP: Duration = Duration::from_millis(50);
+
+/// The socket of a layer of datagrams. Paths and links of a layer have the same numbers.
+fn datagrams(
+    listen: SocketAddr,
+    (datagram, rate): (Size, Rate),
+    links: &BTreeMap<LinkId, SocketAddr>,
+) -> Carrier {
+    let datagram = usize::try_from(datagram.bytes()).unwrap_or(usize::MAX);
+    let path = PathInfo { rate_bps: Some(rate.bps()), ..PathInfo::datagram(datagram) };
+    let peers = links.iter().map(|(link, address)| (PathId(link.0), *address)).collect();
+    Carrier::Datagrams { config: rt::Config::new(listen, path), peers }
 }
 
 fn eid(key: &str, text: &str) -> Result<Eid, SpecError> {

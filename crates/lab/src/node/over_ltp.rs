@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use engine::{PathId, PathInfo, Rng};
+use engine::{PathId, Rng};
 use proto::bp::layer::LinkId;
 use proto::bp::ltpcl::{self, Ltpcl};
 use proto::ltp;
@@ -12,14 +11,11 @@ use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
 use wire::bp7::Eid;
 
-use super::{NO_ENGINE, check_datagrams, datagram, window};
+use super::{CATCH_UP, NO_ENGINE, check_datagrams, datagram, patience, window};
 use crate::quantity::{Rate, Size, Span};
 use crate::settings::LtpSettings;
 use crate::settings::bundles::Color;
 use crate::text::SpecError;
-
-/// How late a turn may come until its part of the rate is lost.
-const CATCH_UP: Duration = Duration::from_millis(50);
 
 /// A layer over LTP and UDP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,10 +55,6 @@ fn ltp() -> String {
 
 const fn as_asked() -> Color {
     Color::AsAsked
-}
-
-const fn patience() -> Span {
-    Span(Duration::from_secs(3600))
 }
 
 /// The number of an engine: the one that is said, or that of its node.
@@ -112,27 +104,24 @@ impl OverLtp {
     pub(super) fn build(
         &self,
         (node, rng): (&Eid, Rng),
-        links: &BTreeMap<LinkId, (u64, SocketAddr)>,
+        (engines, links): (&BTreeMap<LinkId, u64>, &BTreeMap<LinkId, SocketAddr>),
         bounds: (Size, Option<Size>),
     ) -> Result<(Ltpcl, Carrier), SpecError> {
         let ltp = self.ltp(node, bounds)?;
         // Paths and links of a layer have the same numbers.
-        let peer = |(link, (engine, _)): (&LinkId, &(u64, SocketAddr))| {
+        let peer = |(link, engine): (&LinkId, &u64)| {
             (*link, ltpcl::Peer { engine: *engine, path: PathId(link.0) })
         };
         let sharing = |age: Span| ltp::Aggregation { age: age.duration(), ..Default::default() };
         let layer = ltpcl::Config {
             ltp,
-            peers: links.iter().map(peer).collect(),
+            peers: engines.iter().map(peer).collect(),
             color: self.color.into(),
             aggregation: self.share.map(sharing),
             patience: self.patience.duration(),
             limits: ltpcl::Limits { window: self.window, ..ltpcl::Limits::default() },
         };
-        let datagram = usize::try_from(self.datagram.bytes()).unwrap_or(usize::MAX);
-        let path = PathInfo { rate_bps: Some(self.rate.bps()), ..PathInfo::datagram(datagram) };
-        let peers = links.iter().map(|(link, (_, address))| (PathId(link.0), *address)).collect();
-        let config = rt::Config::new(self.listen, path);
-        Ok((Ltpcl::new(layer, rng), Carrier::Datagrams { config, peers }))
+        let carrier = super::datagrams(self.listen, (self.datagram, self.rate), links);
+        Ok((Ltpcl::new(layer, rng), carrier))
     }
 }

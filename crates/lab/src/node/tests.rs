@@ -203,6 +203,33 @@ fn neighbours_over_ltp_are_engines() {
 }
 
 #[test]
+fn mistakes_over_saratoga_and_norm_are_told() {
+    let text = |more: &str| {
+        format!(
+            "id = \"dtn://a/\"\nstore.memory = \"1 MB\"\n[[layer]]\nkind = \"saratoga\"\n\
+             listen = \"127.0.0.1:0\"\nrate = \"1 Mbit/s\"\n{more}\n"
+        )
+    };
+    NodeSpec::parse(&text("settings.default.payload_max = \"500 B\""), "node.toml").unwrap();
+    for (more, told) in [
+        ("window = 0", "layer saratoga: window is 0"),
+        ("datagram = \"1 B\"", "datagram is not between"),
+        (
+            "settings.version = 0\nsettings.checksum = \"none\"",
+            "settings.version is 0, which knows no",
+        ),
+        ("settings.remotes.2.payload_max = \"1 kB\"", "settings.remotes is not for nodes"),
+        ("settings.limits.sessions = 0", "settings.limits.sessions is 0"),
+    ] {
+        let error = NodeSpec::parse(&text(more), "node.toml").unwrap_err().to_string();
+        assert!(error.contains("node.toml") && error.contains(told), "{more}: {error}");
+    }
+    let norm = text("settings.sender.segment_sise = \"1 kB\"").replace("saratoga", "norm");
+    let error = NodeSpec::parse(&norm, "node.toml").unwrap_err().to_string();
+    assert!(error.contains("did you mean `segment_size`?"), "{error}");
+}
+
+#[test]
 fn each_kind_of_layer_has_its_sockets() {
     let streams = |kind| {
         format!("[[layer]]\nkind = \"{kind}\"\nname = \"{kind}\"\nlisten = [\"127.0.0.1:0\"]\n")
@@ -213,13 +240,17 @@ fn each_kind_of_layer_has_its_sockets() {
     }
     text +=
         "[[layer]]\nkind = \"ltpcl\"\nlisten = \"127.0.0.1:0\"\nrate = \"20 Mbit/s\"\nengine = 3\n";
+    text += "[[layer]]\nkind = \"saratoga\"\nlisten = \"127.0.0.1:0\"\nrate = \"20 Mbit/s\"\n";
+    text += "[[layer]]\nkind = \"norm\"\nlisten = \"127.0.0.1:0\"\nrate = \"20 Mbit/s\"\n";
     text += "[[layer]]\nkind = \"udpcl\"\nlisten = \"127.0.0.1:0\"\nrate = \"10 Mbit/s\"\n";
     text += "[[neighbour]]\nnode = \"dtn://b/\"\nlayer = \"udp\"\naddress = \"127.0.0.1:4556\"\n";
     let config = NodeSpec::parse(&text, "test").unwrap().config(now(), 1).unwrap();
     let names: Vec<_> = config.layers.iter().map(|layer| layer.name.as_str()).collect();
-    assert_eq!(names, ["tcpcl4", "tcpcl3", "mtcp", "stcp", "ltp", "udp"]);
+    assert_eq!(names, ["tcpcl4", "tcpcl3", "mtcp", "stcp", "ltp", "saratoga", "norm", "udp"]);
     let ltp = &config.layers[4].carrier;
-    let Carrier::Datagrams { config, peers } = &config.layers[5].carrier else { panic!("no UDP") };
+    let Carrier::Datagrams { peers: none, .. } = &config.layers[5].carrier else { panic!() };
+    assert!(none.is_empty());
+    let Carrier::Datagrams { config, peers } = &config.layers[7].carrier else { panic!("no UDP") };
     assert_eq!((config.path.rate_bps, peers.len()), (Some(10_000_000), 1));
     let Carrier::Datagrams { config, .. } = ltp else { panic!("no UDP") };
     assert_eq!(config.path.rate_bps, Some(20_000_000));

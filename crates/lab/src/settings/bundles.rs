@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::bp::{agent, files, ltpcl, tcpcl};
+use proto::bp::{agent, filecl, files, ltpcl, tcpcl};
+use proto::saratoga;
 use serde::{Deserialize, Serialize};
 
 use super::form::{Form, Switch, table};
 use super::ltp::LtpSettings;
+use super::norm::NormSettings;
+use super::saratoga::SaratogaSettings;
 use super::tcp::TcpSettings;
 use super::{at_least, not_often, some};
 use crate::bundles::{self, BundlesConfig};
@@ -65,6 +68,18 @@ pub struct BundlesSettings {
     /// LTP below LTPCL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ltp: Option<LtpSettings>,
+    /// The layer over Saratoga.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saratogacl: Option<FileclSettings>,
+    /// Saratoga below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saratoga: Option<SaratogaSettings>,
+    /// The layer over NORM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub normcl: Option<FileclSettings>,
+    /// NORM below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm: Option<NormSettings>,
 }
 
 table! {
@@ -223,6 +238,32 @@ impl LtpclSettings {
     }
 }
 
+/// What a user says about a layer over Saratoga or NORM; what is left out stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileclSettings {
+    /// How long a neighbour may be away before what is under way is given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Span>,
+    /// Bundles under way to a neighbour at one time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<usize>,
+}
+
+impl FileclSettings {
+    fn apply<C>(&self, name: &str, config: &mut filecl::Config<C>) -> Result<(), SpecError> {
+        not_often(&format!("{name}.patience"), self.patience)?;
+        some(&format!("{name}.window"), self.window)?;
+        config.patience = self.patience.map_or(config.patience, Span::duration);
+        config.limits.window = self.window.unwrap_or(config.limits.window);
+        Ok(())
+    }
+
+    fn of<C>(config: &filecl::Config<C>) -> Self {
+        Self { patience: Some(Span(config.patience)), window: Some(config.limits.window) }
+    }
+}
+
 impl BundlesSettings {
     /// Changes `config` to what is said here.
     ///
@@ -286,8 +327,26 @@ impl BundlesSettings {
         if let Some(ltpcl) = &self.ltpcl {
             ltpcl.apply(&mut config.ltpcl)?;
         }
-        self.ltp.as_ref().map_or(Ok(()), |ltp| {
-            ltp.apply(&mut config.ltpcl.ltp).map_err(|error| error.below("ltp"))
+        if let Some(ltp) = &self.ltp {
+            ltp.apply(&mut config.ltpcl.ltp).map_err(|error| error.below("ltp"))?;
+        }
+        self.apply_files(config)
+    }
+
+    /// The same of layers over engines of files.
+    fn apply_files(&self, config: &mut BundlesConfig) -> Result<(), SpecError> {
+        if let Some(layer) = &self.saratogacl {
+            layer.apply("saratogacl", &mut config.saratogacl)?;
+        }
+        if let Some(settings) = &self.saratoga {
+            over_saratoga(settings, &mut config.saratogacl.engine, &mut config.remotes)
+                .map_err(|error| error.below("saratoga"))?;
+        }
+        if let Some(layer) = &self.normcl {
+            layer.apply("normcl", &mut config.normcl)?;
+        }
+        self.norm.as_ref().map_or(Ok(()), |norm| {
+            norm.apply(&mut config.normcl.engine).map_err(|error| error.below("norm"))
         })
     }
 
@@ -317,6 +376,10 @@ impl BundlesSettings {
                 ..LtpclSettings::of_fields(&config.ltpcl)
             }),
             ltp: Some(LtpSettings::of(&config.ltpcl.ltp)),
+            saratogacl: Some(FileclSettings::of(&config.saratogacl)),
+            normcl: Some(FileclSettings::of(&config.normcl)),
+            norm: Some(NormSettings::of(&config.normcl.engine)),
+            saratoga: Some(SaratogaSettings::of(&config.saratogacl.engine, &config.remotes)),
         }
     }
 
@@ -338,6 +401,19 @@ impl BundlesSettings {
             ltp.place(folder);
         }
     }
+}
+
+/// Changes what Saratoga is told below bundles, which only its version 1 knows.
+pub(crate) fn over_saratoga(
+    settings: &SaratogaSettings,
+    config: &mut saratoga::Config,
+    remotes: &mut super::saratoga::Remotes,
+) -> Result<(), SpecError> {
+    settings.apply(config, remotes)?;
+    if config.version == saratoga::Version::V0 {
+        return Err(SpecError::invalid("version is 0, which knows no bundles; write version = 1"));
+    }
+    Ok(())
 }
 
 /// Reads a contact plan, whose form its name says. Its times count from the world's beginning.

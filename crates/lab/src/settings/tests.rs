@@ -361,6 +361,9 @@ fn mistakes_are_named() {
         (Family::Bundles, "ltpcl = { color = \"blue\" }", "unknown variant `blue`"),
         (Family::Bundles, "ltpcl = { window = 0 }", "ltpcl.window is 0"),
         (Family::Bundles, "ltpcl = { patience = \"0 s\" }", "ltpcl.patience is 0 s"),
+        (Family::Bundles, "normcl = { window = 0 }", "normcl.window is 0"),
+        (Family::Bundles, "saratogacl = { window = 0 }", "saratogacl.window is 0"),
+        (Family::Bundles, "[saratoga]\nversion = 0\nchecksum = \"none\"", "saratoga.version is 0"),
         (Family::Bundles, "[ltp.limits]\nsessions = 0", "ltp.limits.sessions is 0"),
         (Family::Bundles, "[ltp.default]\nreport_gap = true", "did you mean `report_gaps`?"),
         (Family::Cfdp, "[default]\nack_timr = \"1 s\"", "did you mean `ack_timer`?"),
@@ -428,6 +431,8 @@ fn what_a_world_writes_out_runs_the_same() {
         ("saratoga/deferred", "nodes.b.mib.default.voluntary_interval = \"1 ms\""),
         ("cfdp", "nodes.a.mib.remotes.2.segment_max = \"99 B\""),
         ("bp-ltp", "nodes.a.mib.ltp.default.segment_max = \"99 B\""),
+        ("bp-saratoga", "nodes.a.mib.saratoga.remotes.2.payload_max = \"99 B\""),
+        ("bp-norm", "nodes.a.mib.norm.sender.segment_size = 99"),
         ("bp-ltp/checkpoints", "nodes.a.mib.ltpcl = { color = { mixed = \"99 B\" }, window = 3 }"),
     ];
     for (protocol, settings) in cases {
