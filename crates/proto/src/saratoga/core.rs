@@ -79,7 +79,7 @@ pub(crate) struct Core {
     pub(crate) partials: Partials,
     /// Octets of listings that are being sent.
     pub(crate) listings: u64,
-    /// Whether bundles are taken.
+    /// Whether it takes bundles, and nothing else.
     pub(crate) takes_bundles: bool,
 }
 

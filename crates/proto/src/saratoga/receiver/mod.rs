@@ -315,8 +315,9 @@ impl Receiver {
         let is_directory = metadata.content == Content::Directory;
         // Who sends what was asked for learns from the request how wide it may be.
         let is_too_wide = asked_for.is_none() && metadata.descriptor > core.config.descriptor;
+        // A peer below a bundle agent takes nothing else, and another none of these.
         let is_bundle = metadata.content == Content::Bundle;
-        let is_unknown = is_bundle && !core.takes_bundles;
+        let is_unknown = is_bundle != core.takes_bundles;
         let code = if is_unknown || is_directory && asked_for.is_none() {
             Some(StatusCode::UnsupportedPacket)
         } else if is_too_wide {
