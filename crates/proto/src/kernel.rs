@@ -213,6 +213,11 @@ impl<A: Alarm, J> Kernel<A, J> {
         ticket
     }
 
+    /// The session that asked for an effect which is not answered.
+    pub(crate) fn asker(&self, ticket: Ticket) -> Option<Handle> {
+        self.tickets.get(&ticket).map(|(handle, _)| *handle)
+    }
+
     /// What an answered effect was for.
     pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<(Handle, Job<J>)> {
         self.tickets.remove(&ticket)

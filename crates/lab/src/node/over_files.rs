@@ -52,7 +52,7 @@ impl<S> OverFiles<S> {
     }
 
     /// The settings of the layer over an engine, and its socket. With a store in `memory` all is there.
-    fn over<C>(
+    fn over<C: Default>(
         &self,
         engine: C,
         links: &BTreeMap<LinkId, SocketAddr>,
@@ -65,7 +65,8 @@ impl<S> OverFiles<S> {
         }
         let peers = links.keys().map(|link| (*link, PathId(link.0))).collect();
         let patience = self.patience.duration();
-        let config = filecl::Config { engine, peers, patience, limits };
+        let config =
+            filecl::Config { engine, peers, patience, limits, ..filecl::Config::default() };
         (config, super::datagrams(self.listen, (self.datagram, self.rate), links))
     }
 }

@@ -1,6 +1,6 @@
 //! Bundles as files of an engine below a layer: a head, a payload where it lies, and a tail. The engine's effects go through here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket};
@@ -83,27 +83,27 @@ impl Blocks {
     pub(super) fn pass(
         &mut self,
         effect: Effect,
-        out: &mut impl FnMut(Effect),
+        effects: &mut VecDeque<Effect>,
     ) -> Option<(Ticket, Answer)> {
         let Effect::Store(store) = &effect else {
-            out(effect);
+            effects.push_back(effect);
             return None;
         };
         match store {
             StoreEffect::Open { ticket, name, .. } => match number(name) {
-                Some(number) => self.open(number, *ticket, out),
+                Some(number) => self.open(number, *ticket, effects),
                 None => {
-                    out(effect);
+                    effects.push_back(effect);
                     None
                 }
             },
             StoreEffect::Read { ticket, file, offset, len } if file.0 >= OURS => {
-                self.read(file.0 - OURS, *ticket, *offset, *len, out)
+                self.read(file.0 - OURS, *ticket, *offset, *len, effects)
             }
             StoreEffect::Close { file } if file.0 >= OURS => {
                 let composed = self.composed.remove(&(file.0 - OURS));
                 if let Some(file) = composed.and_then(|composed| composed.file) {
-                    out(StoreEffect::Close { file }.into());
+                    effects.push_back(StoreEffect::Close { file }.into());
                 }
                 None
             }
@@ -113,7 +113,7 @@ impl Blocks {
             | StoreEffect::Sync { .. }
             | StoreEffect::Filestore { .. }
             | StoreEffect::Index { .. } => {
-                out(effect);
+                effects.push_back(effect);
                 None
             }
         }
@@ -123,7 +123,7 @@ impl Blocks {
         &mut self,
         number: u64,
         theirs: Ticket,
-        out: &mut impl FnMut(Effect),
+        effects: &mut VecDeque<Effect>,
     ) -> Option<(Ticket, Answer)> {
         let Some(composed) = self.composed.get(&number) else {
             return Some((theirs, Err(EffectError::NotFound)));
@@ -133,7 +133,7 @@ impl Blocks {
             Content::File { name, .. } => name.clone(),
         };
         let ticket = self.ticket(Use::Open { number, theirs });
-        out(StoreEffect::Open { ticket, name, mode: OpenMode::Read }.into());
+        effects.push_back(StoreEffect::Open { ticket, name, mode: OpenMode::Read }.into());
         None
     }
 
@@ -143,7 +143,7 @@ impl Blocks {
         theirs: Ticket,
         offset: u64,
         len: usize,
-        out: &mut impl FnMut(Effect),
+        effects: &mut VecDeque<Effect>,
     ) -> Option<(Ticket, Answer)> {
         let Some(Composed { bundle, file }) = self.composed.get(&number) else {
             return Some((theirs, Err(EffectError::NotFound)));
@@ -168,7 +168,7 @@ impl Blocks {
             (Content::File { offset, .. }, Some(file)) => {
                 let (file, offset, len) = (*file, offset + from, (to - from) as usize);
                 let ticket = self.ticket(Use::Read { theirs, before, after, len });
-                out(StoreEffect::Read { ticket, file, offset, len }.into());
+                effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
                 None
             }
         }
@@ -179,7 +179,7 @@ impl Blocks {
         &mut self,
         ticket: Ticket,
         answer: Answer,
-        out: &mut impl FnMut(Effect),
+        effects: &mut VecDeque<Effect>,
     ) -> Option<(Ticket, Answer)> {
         if ticket.0 < OURS {
             return Some((ticket, answer));
@@ -187,7 +187,7 @@ impl Blocks {
         match (self.uses.remove(&ticket)?, answer) {
             (Use::Open { number, theirs }, Ok(Completion::Opened { file, .. })) => {
                 let Some(composed) = self.composed.get_mut(&number) else {
-                    out(StoreEffect::Close { file }.into());
+                    effects.push_back(StoreEffect::Close { file }.into());
                     return Some((theirs, Err(EffectError::NotFound)));
                 };
                 composed.file = Some(file);
@@ -256,11 +256,11 @@ mod tests {
         let payload = Content::File { name: payload, offset: 0, len: 9 };
         let (head, tail) = (Bytes::new(), Bytes::new());
         let name = blocks.add(Outgoing { head, payload, tail, reliable: true });
-        let mut asked = Vec::new();
+        let mut asked = VecDeque::new();
         let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
-        assert_eq!(blocks.pass(open.into(), &mut |effect| asked.push(effect)), None);
-        let ticket = asked.remove(0).ticket().unwrap();
-        let answer = blocks.answered(ticket, Err(EffectError::NotFound), &mut |_| ());
+        assert_eq!(blocks.pass(open.into(), &mut asked), None);
+        let ticket = asked.pop_front().unwrap().ticket().unwrap();
+        let answer = blocks.answered(ticket, Err(EffectError::NotFound), &mut asked);
         assert_eq!(answer, Some((Ticket(1), Err(EffectError::NotFound))));
         assert!(blocks.composed.is_empty() && blocks.uses.is_empty());
     }

@@ -10,20 +10,23 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use engine::{
-    Deadline, Effect, EffectError, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf,
+    Deadline, Effect, EffectError, Engine, FileName, Input, PathId, Rng, Ticket, Time, Transmit,
+    TxBuf,
 };
 
+pub use super::arrivals::Arriving;
 pub use super::neighbours::Statistics;
 
+use super::agent;
 use super::arrivals::{Answer, Arrivals, Passed};
 use super::layer::{Command, Event, Layer, LinkId, Outcome, Outgoing, Tag};
-use super::neighbours::{Neighbours, is_up};
+use super::neighbours::{Bounds, Neighbours, is_up};
 
 /// An engine that sends files.
 pub trait FileEngine: Engine + Sized {
     /// Its settings.
     type Config: Clone + Debug;
-    /// What it calls a file that it sends.
+    /// What it calls a file that it sends or receives.
     type Session: Copy + Ord + Debug + Send;
 
     /// An engine whose files are bundles.
@@ -37,6 +40,12 @@ pub trait FileEngine: Engine + Sized {
 
     /// Sends it no longer; whether that will be told.
     fn cancel_bundle(&mut self, now: Time, session: Self::Session) -> bool;
+
+    /// What came that would get its name now, as an effect of this ticket asks; `None` if that is over.
+    fn arriving(&self, install: Ticket) -> Option<Arriving<Self::Session>>;
+
+    /// Octets of memory that it holds on account of peers.
+    fn memory(&self) -> usize;
 
     /// What an indication means for the layer.
     fn heard(indication: Self::Indication) -> Heard<Self::Session>;
@@ -60,20 +69,8 @@ pub struct Bundle {
 pub enum Heard<K> {
     /// Sending a bundle ended.
     Sent(K, Outcome),
-    /// A file begins to come.
-    Receiving {
-        /// The name that it would get.
-        name: String,
-        /// From where.
-        from: PathId,
-        /// Its octets.
-        size: u64,
-    },
-    /// It comes no more, or has come.
-    Over {
-        /// The name that it would get.
-        name: String,
-    },
+    /// Receiving a file ended.
+    Over(K),
     /// Something came that is no bundle.
     NoBundle,
     /// Nothing that matters.
@@ -89,6 +86,8 @@ pub struct Config<C> {
     pub peers: BTreeMap<LinkId, PathId>,
     /// How long a path may be down, or a contact be over, before what is under way is given up. Until then its sessions stand still.
     pub patience: Duration,
+    /// The directory of the agent in the store, where files are handed to it: [`agent::Config::directory`].
+    pub directory: FileName,
     /// Bounds.
     pub limits: Limits,
 }
@@ -99,6 +98,7 @@ impl<C: Default> Default for Config<C> {
             engine: C::default(),
             peers: BTreeMap::new(),
             patience: Duration::from_secs(3600),
+            directory: agent::Config::default().directory,
             limits: Limits::default(),
         }
     }
@@ -125,31 +125,21 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct FileCl<E: FileEngine> {
     engine: E,
-    arrivals: Arrivals,
-    neighbours: Neighbours<E::Session>,
-    by_path: BTreeMap<PathId, LinkId>,
-    /// Files that are being received, by their names: who sends them, and their octets.
-    receiving: BTreeMap<String, (PathId, u64)>,
+    arrivals: Arrivals<E::Session>,
+    peers: BTreeMap<LinkId, PathId>,
+    neighbours: Neighbours<E::Session, PathId>,
 }
 
 impl<E: FileEngine> FileCl<E> {
     /// A layer with these settings.
     #[must_use]
     pub fn new(config: Config<E::Config>, mut rng: Rng) -> Self {
-        let Config { engine, peers, patience, limits } = config;
+        let Config { engine, peers, patience, directory, limits } = config;
         let Limits { window, inline, strangers } = limits;
-        let mut neighbours = Neighbours::new(patience, window, E::file_max(&engine), strangers);
-        for (id, path) in &peers {
-            neighbours.add(*id, *path);
-        }
-        let arrivals = Arrivals::new(inline, &mut rng);
-        Self {
-            engine: E::of_bundles(engine, rng),
-            arrivals,
-            neighbours,
-            by_path: peers.into_iter().map(|(id, path)| (path, id)).collect(),
-            receiving: BTreeMap::new(),
-        }
+        let bounds = Bounds { patience, window, bundle_max: E::file_max(&engine), strangers };
+        let neighbours = Neighbours::new(bounds, peers.iter().map(|(id, path)| (*id, *path)));
+        let arrivals = Arrivals::new(inline, directory, &mut rng);
+        Self { engine: E::of_bundles(engine, rng), arrivals, peers, neighbours }
     }
 
     /// What was counted.
@@ -162,6 +152,12 @@ impl<E: FileEngine> FileCl<E> {
     #[must_use]
     pub fn engine(&self) -> &E {
         &self.engine
+    }
+
+    /// Octets of memory held on account of peers, here and in the engine.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.engine.memory() + self.arrivals.memory() + self.neighbours.memory()
     }
 
     /// Carries what the engine says and wants, until there is nothing more.
@@ -186,14 +182,15 @@ impl<E: FileEngine> FileCl<E> {
         match self.arrivals.pass(effect) {
             Passed::On => {}
             Passed::Answered(answer) => self.tell(now, Some(answer)),
-            Passed::Whole { install, from, to } => {
-                let known = self.receiving.get(to.path()).copied();
-                let link = known.and_then(|(path, _)| self.link_of(path));
-                match (known, link) {
-                    (Some((_, len)), Some(link)) => self.arrivals.came(link, len, install, from),
-                    (Some(_) | None, _) => {
-                        self.tell(now, Some((install, Err(EffectError::NoSpace))));
-                    }
+            Passed::Whole { install, file } => {
+                let (arriving, arrivals) = (self.engine.arriving(install), &self.arrivals);
+                let known = arriving.and_then(|arriving| {
+                    let is_owed = |link| arrivals.has_from(link);
+                    Some((self.neighbours.met(arriving.from, is_owed)?, arriving))
+                });
+                match known {
+                    Some((link, arriving)) => self.arrivals.came(link, arriving, (install, file)),
+                    None => self.tell(now, Some((install, Err(EffectError::NoSpace)))),
                 }
             }
         }
@@ -206,31 +203,18 @@ impl<E: FileEngine> FileCl<E> {
         }
     }
 
-    fn link_of(&mut self, path: PathId) -> Option<LinkId> {
-        if let Some(link) = self.by_path.get(&path) {
-            return Some(*link);
-        }
-        let link = self.neighbours.come(path)?;
-        self.by_path.insert(path, link);
-        Some(link)
-    }
-
     fn indicated(&mut self, indication: E::Indication) {
         match E::heard(indication) {
             Heard::Sent(session, outcome) => self.neighbours.ended(session, outcome),
-            Heard::Receiving { name, from, size } => {
-                self.receiving.insert(name, (from, size));
-            }
-            Heard::Over { name } => {
-                self.receiving.remove(&name);
-            }
+            Heard::Over(session) => self.arrivals.over(session),
             Heard::NoBundle => self.neighbours.statistics.faults += 1,
             Heard::Nothing => {}
         }
     }
 
     fn send(&mut self, now: Time, link: LinkId, tag: Tag, bundle: Outgoing) {
-        let Some(to) = self.neighbours.open(link).map(|link| link.path) else {
+        let to = self.peers.get(&link).copied();
+        let Some(to) = to.filter(|_| self.neighbours.is_open(link)) else {
             self.neighbours.fail(link, vec![tag]);
             return;
         };
@@ -281,9 +265,7 @@ impl<E: FileEngine> Layer for FileCl<E> {
                 let answer = self.arrivals.decided(transfer, Some(why));
                 self.tell(now, answer);
             }
-            Command::Pause { link } => {
-                self.neighbours.hold(link, true);
-            }
+            Command::Pause { link } => self.neighbours.hold(link, true),
             Command::Resume { link } => self.arrivals.resume(link, &mut self.neighbours),
         }
         self.pump(now);
@@ -299,7 +281,9 @@ impl<E: FileEngine> Engine for FileCl<E> {
             Input::Path(path, event) => {
                 let change = is_up(&event);
                 self.engine.handle_input(now, Input::Path(path, event));
-                self.neighbours.path(now, path, change);
+                for (link, _) in self.peers.iter().filter(|(_, to)| **to == path) {
+                    self.neighbours.path(now, *link, change);
+                }
             }
             Input::Done(ticket, answer) => {
                 let answer = self.arrivals.answered((ticket, answer), &mut self.neighbours);

@@ -3,27 +3,24 @@
 //! So a neighbour stays up through an outage, and a contact that ends lets what is under way end first, both as long as the
 //! layer's patience lasts.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::{Deadline, PathEvent, PathId, Time, Timers};
+use engine::{Deadline, PathEvent, Time, Timers};
 
 use super::layer::{Event, LinkId, Neighbour, Outcome, Tag};
 use crate::timer::TICK;
 
 /// A neighbour.
-#[derive(Debug)]
-pub(super) struct Link<K> {
-    pub(super) path: PathId,
+#[derive(Debug, Default)]
+struct Link {
     /// The agent wants it to be reached.
-    pub(super) is_wanted: bool,
+    is_wanted: bool,
     /// The agent knows that it can be.
-    pub(super) is_up: bool,
+    is_up: bool,
     path_is_up: bool,
     /// The agent wants nothing of it for now.
-    pub(super) is_held: bool,
-    /// Sessions to it.
-    sessions: BTreeSet<K>,
+    is_held: bool,
 }
 
 /// A session that sends.
@@ -63,35 +60,42 @@ pub(super) const fn is_up(event: &PathEvent) -> Option<bool> {
     }
 }
 
-/// The neighbours of a layer, and what is under way to them in sessions named by `K`.
+/// What all neighbours have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// How long one may be away before what is under way is given up.
+    pub(super) patience: Duration,
+    /// Bundles under way to one.
+    pub(super) window: usize,
+    /// Octets of the longest bundle.
+    pub(super) bundle_max: u64,
+    /// How many of those that came by themselves are remembered.
+    pub(super) strangers: usize,
+}
+
+/// The neighbours of a layer, known by addresses `A`, and what is under way to them in sessions named by `K`.
 #[derive(Debug)]
-pub(super) struct Neighbours<K> {
-    links: BTreeMap<LinkId, Link<K>>,
+pub(super) struct Neighbours<K, A> {
+    links: BTreeMap<LinkId, Link>,
+    by_address: BTreeMap<A, LinkId>,
     sending: BTreeMap<K, Sending>,
-    patience: Duration,
-    window: usize,
-    bundle_max: u64,
-    strangers: usize,
+    bounds: Bounds,
     next_came: u32,
     timers: Timers<LinkId>,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
 }
 
-impl<K: Copy + Ord> Neighbours<K> {
-    pub(super) fn new(
-        patience: Duration,
-        window: usize,
-        bundle_max: u64,
-        strangers: usize,
-    ) -> Self {
+impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
+    /// With those that the layer was told of.
+    pub(super) fn new(bounds: Bounds, told_of: impl Iterator<Item = (LinkId, A)>) -> Self {
+        let (links, by_address) =
+            told_of.map(|(id, address)| ((id, Link::default()), (address, id))).unzip();
         Self {
-            links: BTreeMap::new(),
+            links,
+            by_address,
             sending: BTreeMap::new(),
-            patience,
-            window,
-            bundle_max,
-            strangers,
+            bounds,
             next_came: LinkId::CAME.0,
             timers: Timers::new(),
             events: VecDeque::new(),
@@ -99,39 +103,53 @@ impl<K: Copy + Ord> Neighbours<K> {
         }
     }
 
-    /// A neighbour that the layer was told of.
-    pub(super) fn add(&mut self, id: LinkId, path: PathId) {
-        let (is_wanted, is_up, path_is_up, is_held) = (false, false, false, false);
-        let sessions = BTreeSet::new();
-        let link = Link { path, is_wanted, is_up, path_is_up, is_held, sessions };
-        self.links.insert(id, link);
+    /// The neighbour at an address.
+    pub(super) fn at(&self, address: A) -> Option<LinkId> {
+        self.by_address.get(&address).copied()
     }
 
-    /// A neighbour that came by itself, to which nothing is sent; `None` if there are too many.
-    pub(super) fn come(&mut self, path: PathId) -> Option<LinkId> {
-        if self.links.range(LinkId::CAME..).count() >= self.strangers {
-            return None;
+    /// The neighbour from which something came. One that nobody told of comes by itself, nothing is sent to it, and it is
+    /// forgotten for another when the agent owes it no answer: so it comes again, as a new one. `None` if there are too many to
+    /// which something is owed.
+    pub(super) fn met(&mut self, address: A, is_owed: impl Fn(LinkId) -> bool) -> Option<LinkId> {
+        if let Some(id) = self.at(address) {
+            return Some(id);
+        }
+        let mut strangers = self.links.range(LinkId::CAME..);
+        if strangers.clone().count() >= self.bounds.strangers {
+            let (first, _) = strangers.find(|(id, link)| !link.is_held && !is_owed(**id))?;
+            let first = *first;
+            self.links.remove(&first);
+            self.by_address.retain(|_, id| *id != first);
         }
         self.next_came = self.next_came.wrapping_add(1).max(LinkId::CAME.0);
         let id = LinkId(self.next_came);
-        self.add(id, path);
+        self.links.insert(id, Link::default());
+        self.by_address.insert(address, id);
         Some(id)
     }
 
-    pub(super) fn get(&self, id: LinkId) -> Option<&Link<K>> {
-        self.links.get(&id)
+    /// Octets of memory held on account of those that came by themselves.
+    pub(super) fn memory(&self) -> usize {
+        let each = size_of::<(LinkId, Link)>() + size_of::<(A, LinkId)>();
+        self.links.range(LinkId::CAME..).count() * each
     }
 
-    /// A neighbour to which bundles may go.
-    pub(super) fn open(&self, id: LinkId) -> Option<&Link<K>> {
-        self.links.get(&id).filter(|link| link.is_up && link.is_wanted)
+    /// Whether bundles may go to a neighbour.
+    pub(super) fn is_open(&self, id: LinkId) -> bool {
+        self.links.get(&id).is_some_and(|link| link.is_up && link.is_wanted)
     }
 
-    /// The agent wants to hear of a neighbour, or not; whether there is one.
-    pub(super) fn hold(&mut self, id: LinkId, is_held: bool) -> bool {
-        let Some(link) = self.links.get_mut(&id) else { return false };
-        link.is_held = is_held;
-        true
+    /// Whether the agent wants nothing of a neighbour for now.
+    pub(super) fn is_held(&self, id: LinkId) -> bool {
+        self.links.get(&id).is_some_and(|link| link.is_held)
+    }
+
+    /// The agent wants to hear of a neighbour, or not.
+    pub(super) fn hold(&mut self, id: LinkId, is_held: bool) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.is_held = is_held;
+        }
     }
 
     /// A contact begins or ends.
@@ -142,34 +160,29 @@ impl<K: Copy + Ord> Neighbours<K> {
         }
     }
 
-    /// A path comes up or goes down.
-    pub(super) fn path(&mut self, now: Time, path: PathId, change: Option<bool>) {
-        let Some(is_up) = change else { return };
-        let of_path = self.links.iter_mut().filter(|(_, link)| link.path == path);
-        let mut changed = Vec::new();
-        for (id, link) in of_path {
+    /// The path to a neighbour comes up or goes down, if that is what happened to it.
+    pub(super) fn path(&mut self, now: Time, id: LinkId, change: Option<bool>) {
+        if let (Some(link), Some(is_up)) = (self.links.get_mut(&id), change) {
             link.path_is_up = is_up;
-            changed.push(*id);
-        }
-        for id in changed {
             self.look_at(now, id);
         }
     }
 
     /// Looks whether a neighbour can be reached now, or is away.
     fn look_at(&mut self, now: Time, id: LinkId) {
-        let (bundle_max, window) = (self.bundle_max, self.window.max(1));
+        let Bounds { patience, window, bundle_max, .. } = self.bounds;
         let Some(link) = self.links.get_mut(&id) else { return };
         if link.is_wanted && link.path_is_up {
             self.timers.cancel(id);
             if !std::mem::replace(&mut link.is_up, true) {
+                let window = window.max(1);
                 let neighbour =
                     Neighbour { node: None, is_authenticated: false, bundle_max, window };
                 self.events.push_back(Event::Up { link: id, neighbour });
             }
         } else if link.is_up {
             if self.timers.get(id).is_none() {
-                self.timers.set(id, now + self.patience.max(TICK), "a neighbour that is away");
+                self.timers.set(id, now + patience.max(TICK), "a neighbour that is away");
             }
             self.down_if_over(id);
         }
@@ -177,8 +190,8 @@ impl<K: Copy + Ord> Neighbours<K> {
 
     /// The contact with a neighbour is over once nothing is under way.
     fn down_if_over(&mut self, id: LinkId) {
-        let is_over = |link: &Link<K>| link.is_up && !link.is_wanted && link.sessions.is_empty();
-        if self.links.get(&id).is_some_and(is_over) {
+        let is_ending = self.links.get(&id).is_some_and(|link| link.is_up && !link.is_wanted);
+        if is_ending && !self.sending.values().any(|sending| sending.link == id) {
             self.down(id, "the contact ended");
         }
     }
@@ -204,9 +217,6 @@ impl<K: Copy + Ord> Neighbours<K> {
     /// Bundles are under way.
     pub(super) fn begun(&mut self, id: LinkId, session: K, tags: Vec<Tag>) {
         self.sending.insert(session, Sending { link: id, tags, is_cancelled: false });
-        if let Some(link) = self.links.get_mut(&id) {
-            link.sessions.insert(session);
-        }
     }
 
     /// The session in which a bundle goes alone.
@@ -219,7 +229,8 @@ impl<K: Copy + Ord> Neighbours<K> {
 
     /// The sessions to a neighbour.
     pub(super) fn sessions_to(&self, id: LinkId) -> Vec<K> {
-        self.links.get(&id).map(|link| link.sessions.iter().copied().collect()).unwrap_or_default()
+        let to_it = self.sending.iter().filter(|(_, sending)| sending.link == id);
+        to_it.map(|(session, _)| *session).collect()
     }
 
     /// A session is being cancelled here.
@@ -237,9 +248,6 @@ impl<K: Copy + Ord> Neighbours<K> {
         let failed = Outcome::Failed { acknowledged: 0 };
         let is_there = outcome == Outcome::Acknowledged;
         self.tell(link, tags, if is_cancelled && !is_there { failed } else { outcome });
-        if let Some(known) = self.links.get_mut(&link) {
-            known.sessions.remove(&session);
-        }
         self.down_if_over(link);
     }
 

@@ -126,6 +126,18 @@ impl Node {
         })
     }
 
+    /// The object that is received on whose behalf an effect was asked for that is not answered.
+    pub(crate) fn asker(&self, ticket: Ticket) -> Option<Report> {
+        let Session::Object { of, number } = self.slots.get(self.core.kernel.asker(ticket)?)?
+        else {
+            return None;
+        };
+        match self.slots.get(*of)? {
+            Session::Receiver(receiver) => receiver.report(*number),
+            Session::Sender(_) | Session::Object { .. } => None,
+        }
+    }
+
     /// Octets of memory held on account of objects. An estimate from below; bounded by [`Limits`],
     /// whatever the objects' sizes.
     #[must_use]

@@ -187,6 +187,10 @@ impl Receiver {
         self.objects.values().map(Incoming::report)
     }
 
+    pub(crate) fn report(&self, number: u64) -> Option<Report> {
+        self.objects.get(&number).map(Incoming::report)
+    }
+
     pub(crate) fn memory(&self) -> usize {
         let objects: usize = self.objects.values().map(Incoming::memory).sum();
         let over = (self.done.len() + self.failed.len()) * 32;

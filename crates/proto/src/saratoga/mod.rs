@@ -163,12 +163,20 @@ impl Node {
         }
     }
 
-    /// A peer that takes bundles, too (draft-wood-dtnrg-saratoga): as files of the names that they come with.
+    /// A peer that takes bundles and nothing else (draft-wood-dtnrg-saratoga): as files of the names that they come with.
     #[must_use]
     pub fn for_bundles(config: Config, rng: Rng) -> Self {
         let mut node = Self::new(config, rng);
         node.core.takes_bundles = true;
         node
+    }
+
+    /// The file that is received on whose behalf an effect was asked for that is not answered.
+    pub(crate) fn asker(&self, ticket: Ticket) -> Option<Report> {
+        match self.slots.get(self.core.kernel.asker(ticket)?)? {
+            Session::Receiver(receiver) => Some(receiver.report()),
+            Session::Sender(_) | Session::Errand(_) => None,
+        }
     }
 
     /// The peer's settings.

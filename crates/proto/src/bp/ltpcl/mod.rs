@@ -29,7 +29,7 @@ use super::layer::{
     Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
 pub use super::neighbours::Statistics;
-use super::neighbours::{Neighbours, is_up};
+use super::neighbours::{Bounds, Neighbours, is_up};
 use crate::ltp::{self, Finished, Indication, Red, SendRequest};
 use crate::timer::TICK;
 
@@ -46,15 +46,14 @@ pub struct Ltpcl {
     config: Config,
     ltp: ltp::Node,
     blocks: Blocks,
-    neighbours: Neighbours<SessionId>,
-    engines: BTreeMap<LinkId, u64>,
-    by_engine: BTreeMap<u64, LinkId>,
+    /// Known by the numbers of their engines.
+    neighbours: Neighbours<SessionId, u64>,
     gathered: BTreeMap<LinkId, Gathered>,
     /// Sessions whose blocks the agent has not answered for.
     incoming: BTreeMap<SessionId, Incoming>,
     transfers: BTreeMap<TransferId, SessionId>,
     /// Blocks that came while the agent wanted nothing.
-    held: VecDeque<ltp::Block>,
+    held: VecDeque<(LinkId, ltp::Block)>,
     effects: VecDeque<Effect>,
     /// When the bundles gathered for a neighbour have waited long enough.
     timers: Timers<LinkId>,
@@ -67,25 +66,21 @@ impl Ltpcl {
     pub fn new(mut config: Config, rng: Rng) -> Self {
         config.ltp.service = BUNDLE_SERVICE;
         let Limits { window, strangers, .. } = config.limits;
-        let most = config.ltp.limits.block;
-        let mut neighbours = Neighbours::new(config.patience, window, most, strangers);
-        let (mut engines, mut by_engine) = (BTreeMap::new(), BTreeMap::new());
-        for (id, peer) in &config.peers {
+        let (patience, bundle_max) = (config.patience, config.ltp.limits.block);
+        let bounds = Bounds { patience, window, bundle_max, strangers };
+        let told_of = config.peers.iter().map(|(id, peer)| (*id, peer.engine));
+        let neighbours = Neighbours::new(bounds, told_of);
+        for peer in config.peers.values() {
             let known = config.ltp.remotes.get(&peer.engine);
             let mut remote = known.unwrap_or(&config.ltp.default_remote).clone();
             remote.path = Some(peer.path);
             config.ltp.remotes.insert(peer.engine, remote);
-            neighbours.add(*id, peer.path);
-            engines.insert(*id, peer.engine);
-            by_engine.insert(peer.engine, *id);
         }
         Self {
             ltp: ltp::Node::of_blocks(config.ltp.clone(), rng),
             config,
             blocks: Blocks::default(),
             neighbours,
-            engines,
-            by_engine,
             gathered: BTreeMap::new(),
             incoming: BTreeMap::new(),
             transfers: BTreeMap::new(),
@@ -114,8 +109,7 @@ impl Ltpcl {
             let mut some = false;
             while let Some(effect) = self.ltp.poll_effect() {
                 some = true;
-                let Self { blocks, effects, .. } = self;
-                let answer = blocks.pass(effect, &mut |effect| effects.push_back(effect));
+                let answer = self.blocks.pass(effect, &mut self.effects);
                 if let Some((ticket, answer)) = answer {
                     self.ltp.handle_input(now, Input::Done(ticket, answer));
                 }
@@ -145,7 +139,7 @@ impl Ltpcl {
             },
             Indication::PeerError { id, .. } => {
                 self.neighbours.statistics.faults += 1;
-                if let Some(link) = self.by_engine.get(&id.originator).copied() {
+                if let Some(link) = self.neighbours.at(id.originator) {
                     let what = "its LTP engine broke the protocol";
                     self.neighbours.events.push_back(Event::PeerFault { link, what });
                 }
@@ -159,9 +153,14 @@ impl Ltpcl {
         }
     }
 
+    /// The engine of a neighbour to which bundles may go.
+    fn engine(&self, link: LinkId) -> Option<u64> {
+        self.config.peers.get(&link).map(|peer| peer.engine)
+    }
+
     fn send(&mut self, now: Time, link: LinkId, tag: Tag, bundle: Outgoing) {
-        let engine = self.engines.get(&link).copied();
-        let Some(engine) = engine.filter(|_| self.neighbours.open(link).is_some()) else {
+        let engine = self.engine(link);
+        let Some(engine) = engine.filter(|_| self.neighbours.is_open(link)) else {
             self.neighbours.fail(link, vec![tag]);
             return;
         };
@@ -237,7 +236,7 @@ impl Ltpcl {
 
     fn send_gathered(&mut self, now: Time, link: LinkId) {
         self.timers.cancel(link);
-        let engine = self.engines.get(&link).copied();
+        let engine = self.engine(link);
         let Some((engine, Gathered { block, tags })) = engine.zip(self.gathered.remove(&link))
         else {
             return;
@@ -260,7 +259,9 @@ impl Ltpcl {
     fn path_event(&mut self, now: Time, path: PathId, event: PathEvent) {
         let change = is_up(&event);
         self.ltp.handle_input(now, Input::Path(path, event));
-        self.neighbours.path(now, path, change);
+        for (link, _) in self.config.peers.iter().filter(|(_, peer)| peer.path == path) {
+            self.neighbours.path(now, *link, change);
+        }
     }
 
     /// A neighbour was away for so long that what is under way goes another way.
@@ -320,9 +321,7 @@ impl Layer for Ltpcl {
             }
             Command::Accept { transfer, .. } => self.decided(now, transfer, None),
             Command::Refuse { transfer, why, .. } => self.decided(now, transfer, Some(why)),
-            Command::Pause { link } => {
-                self.neighbours.hold(link, true);
-            }
+            Command::Pause { link } => self.neighbours.hold(link, true),
             Command::Resume { link } => self.resume(now, link),
         }
         self.pump(now);
@@ -337,8 +336,7 @@ impl Engine for Ltpcl {
             Input::Receive(_) => self.ltp.handle_input(now, input),
             Input::Path(path, event) => self.path_event(now, path, event),
             Input::Done(ticket, answer) => {
-                let Self { blocks, effects, .. } = self;
-                let answer = blocks.answered(ticket, answer, &mut |e| effects.push_back(e));
+                let answer = self.blocks.answered(ticket, answer, &mut self.effects);
                 if let Some((ticket, answer)) = answer {
                     self.ltp.handle_input(now, Input::Done(ticket, answer));
                 }

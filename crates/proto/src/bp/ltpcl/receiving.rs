@@ -11,6 +11,7 @@ use crate::ltp::{Block, BlockContent};
 /// A block for whose bundles the agent has to answer.
 #[derive(Debug)]
 pub(super) struct Incoming {
+    link: LinkId,
     /// Bundles that it has not answered for.
     waiting: usize,
     /// One of them is to come again.
@@ -21,25 +22,16 @@ pub(super) struct Incoming {
 impl Ltpcl {
     /// Takes a block, or keeps it until the agent wants something again.
     pub(super) fn block(&mut self, now: Time, block: Block) {
-        let link = self.link_of(block.id.originator);
-        match link {
+        let Self { incoming, held, .. } = self;
+        let is_owed = |link| {
+            let incoming = incoming.values().map(|incoming| incoming.link);
+            incoming.chain(held.iter().map(|(link, _)| *link)).any(|of| of == link)
+        };
+        match self.neighbours.met(block.id.originator, is_owed) {
             None => self.not_wanted(now, block.id),
-            Some(link) if self.neighbours.get(link).is_some_and(|link| link.is_held) => {
-                self.held.push_back(block);
-            }
+            Some(link) if self.neighbours.is_held(link) => self.held.push_back((link, block)),
             Some(link) => self.hand_on(now, link, block),
         }
-    }
-
-    /// The neighbour that has an engine; one that nobody knew comes with its first block.
-    fn link_of(&mut self, engine: u64) -> Option<LinkId> {
-        if let Some(link) = self.by_engine.get(&engine) {
-            return Some(*link);
-        }
-        // Whereto its path leads nobody said, so nothing is sent to it.
-        let link = self.neighbours.come(engine::PathId(u32::MAX))?;
-        self.by_engine.insert(engine, link);
-        Some(link)
     }
 
     /// The sender is told that it cannot be had.
@@ -50,7 +42,7 @@ impl Ltpcl {
 
     fn hand_on(&mut self, now: Time, link: LinkId, block: Block) {
         let Block { id, service, content } = block;
-        let mut incoming = Incoming { waiting: 0, is_refused: false, file: None };
+        let mut incoming = Incoming { link, waiting: 0, is_refused: false, file: None };
         match content {
             BlockContent::File(name, len) => {
                 let transfer = self.begins(link, id, len);
@@ -136,19 +128,17 @@ impl Ltpcl {
 
     /// A session that received is over before its block was accepted: the sender has ended it, or nothing more came.
     pub(super) fn not_received(&mut self, id: SessionId) {
-        self.held.retain(|block| block.id != id);
+        self.held.retain(|(_, block)| block.id != id);
     }
 
     /// The agent wants to hear of a neighbour again.
     pub(super) fn resume(&mut self, now: Time, link: LinkId) {
-        if !self.neighbours.hold(link, false) {
-            return;
-        }
-        for block in std::mem::take(&mut self.held) {
-            if self.by_engine.get(&block.id.originator) == Some(&link) {
+        self.neighbours.hold(link, false);
+        for (of, block) in std::mem::take(&mut self.held) {
+            if of == link {
                 self.hand_on(now, link, block);
             } else {
-                self.held.push_back(block);
+                self.held.push_back((of, block));
             }
         }
     }

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use wire::ltp::{Body, DataKind, Segment};
 
 use super::{Color, Config, Limits, Ltpcl, Peer};
-use crate::bp::layer::{Command, Content, Event, Outcome, Refusal, TransferId};
-use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, in_file, octets, whole};
+use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
+use crate::bp::tests::hub::Hub;
+use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, files, in_file, octets, whole};
 use crate::ltp;
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -144,8 +145,7 @@ fn what_the_agent_refuses_is_cancelled_or_need_not_come_again() {
             pair.pass(Duration::from_secs(10));
             assert_eq!(pair.outcomes(0), [(1, outcome)]);
             // The working file is gone.
-            let files = pair.ends[1].store.names(engine::Area::Spool).count();
-            assert_eq!(files, 0, "{why:?} {len}");
+            assert_eq!(files(&pair.ends[1].store), 0, "{why:?} {len}");
             assert!(pair.is_idle());
         }
     }
@@ -254,7 +254,7 @@ fn what_is_cancelled_or_cannot_be_read_fails() {
     let mut pair = pair();
     pair.ends[0].lost = (0..100).collect();
     pair.send(1, content(50_000));
-    pair.command(0, Command::Cancel { link: LINK, tag: engine_tag(1) });
+    pair.command(0, Command::Cancel { link: LINK, tag: Tag(1) });
     let name = FileName::spool("bp/none").unwrap();
     pair.send(2, Content::File { name, offset: 0, len: 90_000 });
     assert_eq!(pair.outcomes(0), [(1, FAILED), (2, FAILED)]);
@@ -266,10 +266,6 @@ fn what_is_cancelled_or_cannot_be_read_fails() {
     assert_eq!(pair.came(1).len(), 0);
     pair.pass(Duration::from_secs(4000));
     assert!(pair.is_idle());
-}
-
-fn engine_tag(tag: u64) -> crate::bp::layer::Tag {
-    crate::bp::layer::Tag(tag)
 }
 
 #[test]
@@ -304,6 +300,56 @@ fn engines_that_nobody_named_are_heard_and_there_are_not_too_many() {
         assert_eq!(pair.outcomes(0), [(1, outcome)]);
         assert_eq!(pair.came(1).len(), strangers);
     }
+}
+
+#[test]
+fn engines_that_nobody_named_make_room_for_others_once_nothing_is_owed_to_them() {
+    let limits = Limits { strangers: 1, ..Limits::default() };
+    let layer = Ltpcl::new(Config { peers: [].into(), limits, ..config(2) }, Rng::new(1, "ltp"));
+    let peer = |engine| {
+        let remotes = [(2, ltp::Remote { path: Some(PATH), ..ltp::Remote::default() })].into();
+        let config = ltp::Config { engine, remotes, ..ltp::Config::default() };
+        ltp::Node::of_blocks(config, Rng::new(engine, "ltp"))
+    };
+    let mut hub = Hub::new(layer, vec![peer(3), peer(4), peer(5)]);
+    let send = |hub: &mut Hub<Ltpcl, ltp::Node>, n: usize, len| {
+        let block = octets(len).into();
+        hub.peers[n].send_octets(hub.now, 2, 1, block, ltp::Red::All).unwrap();
+        hub.pass(Duration::from_secs(10));
+    };
+    for n in [0, 1, 2, 0] {
+        send(&mut hub, n, 1000 + n);
+    }
+    let number = |link: LinkId| link.0 - LinkId::CAME.0;
+    let came = hub.came().into_iter().map(|(link, it)| (number(link), it.len()));
+    assert_eq!(came.collect::<Vec<_>>(), [(1, 1000), (2, 1001), (3, 1002), (4, 1000)]);
+    // The agent owes the last an answer.
+    hub.accepts = false;
+    send(&mut hub, 0, 500);
+    send(&mut hub, 1, 501);
+    assert_eq!(hub.came().len(), 5);
+}
+
+#[test]
+fn a_contact_ends_if_what_was_gathered_cannot_be_sent() {
+    let sharing = ltp::Aggregation { size: 500, age: Duration::from_secs(2) };
+    let change = |config: Config| {
+        let limits = ltp::Limits { sessions: 1, ..config.ltp.limits };
+        let ltp = ltp::Config { limits, ..config.ltp };
+        Config { ltp, aggregation: Some(sharing.clone()), ..config }
+    };
+    let mut pair = pair_with(change, 1);
+    // What it receives takes the only place.
+    pair.accepts = false;
+    pair.send_from(1, 1, content(1000), true);
+    pair.pass(Duration::from_millis(500));
+    assert_eq!(pair.came(0), [whole(1000)]);
+    pair.send(1, content(10));
+    pair.send(2, content(10));
+    assert_eq!(pair.outcomes(0), []);
+    pair.command(0, Command::Close { link: LINK });
+    assert_eq!(pair.outcomes(0), [(1, FAILED), (2, FAILED)]);
+    assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
 }
 
 #[derive(Clone, Debug)]
@@ -346,7 +392,7 @@ proptest! {
                     sent.push(len);
                 }
                 Op::Cancel(tag) => {
-                    pair.command(0, Command::Cancel { link: LINK, tag: engine_tag(tag.into()) });
+                    pair.command(0, Command::Cancel { link: LINK, tag: Tag(tag.into()) });
                 }
                 Op::Pass(ms) => pair.pass(Duration::from_millis(ms.into())),
                 Op::Outage => pair.down(),

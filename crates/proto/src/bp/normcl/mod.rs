@@ -8,22 +8,17 @@
 mod tests;
 
 use bytes::Bytes;
-use engine::{Rng, Time};
+use engine::{Rng, Ticket, Time};
 
-use super::filecl::{self, Bundle, FileCl, FileEngine, Heard};
+use super::filecl::{self, Arriving, Bundle, FileCl, FileEngine, Heard};
 use super::layer::Outcome;
-use crate::norm::{self, Content, Finished, Indication, ObjectId, SendRequest};
+use crate::norm::{self, Content, Finished, Indication, ObjectId, Report, SendRequest};
 
 /// The convergence layer over NORM.
 pub type NormCl = FileCl<norm::Node>;
 
 /// Settings of a [`NormCl`].
 pub type Config = filecl::Config<norm::Config>;
-
-/// The name that an object without NORM_INFO gets.
-fn name(id: ObjectId) -> String {
-    format!("norm-{id}")
-}
 
 impl FileEngine for norm::Node {
     type Config = norm::Config;
@@ -48,18 +43,25 @@ impl FileEngine for norm::Node {
         self.cancel(now, session).is_ok()
     }
 
+    fn arriving(&self, install: Ticket) -> Option<Arriving<ObjectId>> {
+        let Report { id, size, .. } = self.asker(install)?;
+        Some(Arriving { session: id, from: id.peer, len: size? })
+    }
+
+    fn memory(&self) -> usize {
+        Self::memory(self)
+    }
+
     fn heard(indication: Indication) -> Heard<ObjectId> {
         match indication {
-            Indication::Receiving { id, size } => {
-                Heard::Receiving { name: name(id), from: id.peer, size }
-            }
             Indication::Finished(finished) if finished.is_sender => {
                 Heard::Sent(finished.id, outcome(&finished))
             }
             // Octets that are no file are acknowledged before an agent could have them.
             Indication::Finished(finished) if finished.data.is_some() => Heard::NoBundle,
-            Indication::Finished(finished) => Heard::Over { name: name(finished.id) },
+            Indication::Finished(finished) => Heard::Over(finished.id),
             Indication::Started { .. }
+            | Indication::Receiving { .. }
             | Indication::Stream { .. }
             | Indication::Readable { .. }
             | Indication::Writable { .. }

@@ -9,10 +9,12 @@ use engine::{
 };
 
 use super::{Config, NormCl};
+use crate::bp::filecl::Limits;
 use crate::bp::layer::{
     Command, Content, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
-use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, in_file, octets, whole};
+use crate::bp::tests::hub::{self, Hub};
+use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, files, in_file, octets, store, whole};
 use crate::norm::{self, EndGame};
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -129,6 +131,125 @@ fn who_is_away_for_too_long_is_given_up() {
     assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
 }
 
+/// One that is spoken to by senders on these paths, of which it was told.
+fn middle(paths: usize) -> NormCl {
+    let peers = (0..paths).map(|n| (LinkId(n as u32), hub::path(n))).collect();
+    let engine = norm::Config { node: 1, ..norm::Config::default() };
+    let config = Config { engine, peers, ..Config::default() };
+    NormCl::new(config, Rng::new(1, "middle"))
+}
+
+/// A sender that has a number.
+fn sender(node: u32, seed: u64) -> norm::Node {
+    let sender = norm::SenderConfig { end: EndGame::Acknowledged, ..norm::SenderConfig::default() };
+    norm::Node::new(
+        norm::Config { node, sender, ..norm::Config::default() },
+        Rng::new(seed, "sender"),
+    )
+}
+
+fn send(hub: &mut Hub<NormCl, norm::Node>, n: usize, content: norm::Content) {
+    let request = norm::SendRequest { peer: PATH, content, info: Bytes::new() };
+    hub.peers[n].send(hub.now, request).unwrap();
+}
+
+fn send_file(hub: &mut Hub<NormCl, norm::Node>, n: usize, len: usize) {
+    let file = hub.file(n, &octets(len));
+    send(hub, n, norm::Content::File(file));
+}
+
+/// Which senders heard that all acknowledged.
+fn confirmed(hub: &Hub<NormCl, norm::Node>) -> Vec<usize> {
+    let finished = hub.said.iter().filter(
+        |(_, said)| matches!(said, norm::Indication::Finished(finished) if finished.is_confirmed),
+    );
+    finished.map(|(n, _)| *n).collect()
+}
+
+#[test]
+fn senders_of_one_number_are_told_apart_by_their_paths() {
+    // As if one were a copy of the other.
+    let mut hub = Hub::new(middle(2), vec![sender(7, 3), sender(7, 3)]);
+    for lengths in [[100_000, 70_000], [2000, 1000]] {
+        for (n, len) in lengths.into_iter().enumerate() {
+            send_file(&mut hub, n, len);
+        }
+        hub.pass(Duration::from_secs(60));
+        let mut came = hub.came();
+        came.sort_by_key(|(link, _)| *link);
+        let expected = [0, 1].map(|n| (LinkId(n as u32), octets(lengths[n])));
+        assert!(
+            came == expected,
+            "{:?}",
+            came.iter().map(|(link, it)| (link, it.len())).collect::<Vec<_>>()
+        );
+        let mut heard = confirmed(&hub);
+        heard.sort_unstable();
+        assert_eq!(heard, [0, 1]);
+        hub.events.clear();
+        hub.said.clear();
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_objects_that_are_no_files() {
+    let mut hub = Hub::new(middle(1), vec![sender(7, 3)]);
+    let own = |hub: &Hub<NormCl, norm::Node>| hub.layer.memory() - hub.layer.engine().memory();
+    for count in 1..=20 {
+        send(&mut hub, 0, norm::Content::Data(octets(3000).into()));
+        hub.pass(Duration::from_secs(10));
+        assert_eq!((hub.layer.statistics().faults, own(&hub)), (count, 0));
+    }
+    send_file(&mut hub, 0, 3000);
+    hub.pass(Duration::from_secs(10));
+    assert_eq!(hub.came(), [(LinkId(0), octets(3000))]);
+    assert_eq!(own(&hub), 0);
+}
+
+#[test]
+fn one_bundle_waits_of_a_sender_that_begins_anew_while_the_agent_wants_nothing() {
+    for len in [1000, 70_000] {
+        let mut hub = Hub::new(middle(1), vec![sender(7, 1)]);
+        hub.command(Command::Pause { link: LinkId(0) });
+        let mut memory = Vec::new();
+        for life in 2..10 {
+            send_file(&mut hub, 0, len);
+            hub.pass(Duration::from_secs(1));
+            memory.push(hub.layer.memory() - hub.layer.engine().memory());
+            hub.replace(0, sender(7, life));
+        }
+        assert!(memory[0] > 0 && memory.iter().all(|octets| *octets == memory[0]), "{memory:?}");
+        assert_eq!(files(&hub.store), 1);
+        assert_eq!(hub.came(), []);
+        hub.command(Command::Resume { link: LinkId(0) });
+        hub.pass(Duration::from_secs(10));
+        assert_eq!(hub.came(), [(LinkId(0), octets(len))]);
+    }
+}
+
+#[test]
+fn strangers_make_room_for_others_once_nothing_is_owed_to_them() {
+    let engine = norm::Config { node: 1, ..norm::Config::default() };
+    let limits = Limits { strangers: 1, ..Limits::default() };
+    let config = Config { engine, limits, ..Config::default() };
+    let layer = NormCl::new(config, Rng::new(1, "middle"));
+    let mut hub = Hub::new(layer, (0..3).map(|n| sender(7 + n, 3)).collect());
+    for n in [0, 1, 2, 0] {
+        send_file(&mut hub, n, 1000 + n);
+        hub.pass(Duration::from_secs(10));
+    }
+    let came: Vec<_> =
+        hub.came().into_iter().map(|(link, it)| (link.0 - LinkId::CAME.0, it.len())).collect();
+    assert_eq!(came, [(1, 1000), (2, 1001), (3, 1002), (4, 1000)]);
+    // The agent owes the last an answer.
+    hub.accepts = false;
+    send_file(&mut hub, 0, 500);
+    hub.pass(Duration::from_secs(1));
+    send_file(&mut hub, 1, 501);
+    hub.pass(Duration::from_secs(1));
+    assert_eq!(hub.came().len(), 5);
+}
+
 /// The group, as all its members call it.
 const GROUP: PathId = PathId(50);
 
@@ -161,7 +282,7 @@ impl Group {
         let mut group = Self {
             now: Time::from_secs(1),
             layers: [0, 1, 2].map(layer),
-            stores: [(); 3].map(|()| MemoryStore::new()),
+            stores: [(); 3].map(|()| store()),
             flying: BTreeMap::new(),
             sent: 0,
             data: 0,

@@ -5,12 +5,12 @@
 #[cfg(test)]
 mod tests;
 
-use engine::{Rng, Time};
+use engine::{Rng, Ticket, Time};
 use wire::saratoga::StatusCode;
 
-use super::filecl::{self, Bundle, FileCl, FileEngine, Heard};
+use super::filecl::{self, Arriving, Bundle, FileCl, FileEngine, Heard};
 use super::layer::{Outcome, Refusal};
-use crate::saratoga::{self, Finished, Indication, Put, PutRequest, Role, SessionId};
+use crate::saratoga::{self, Finished, Indication, Put, PutRequest, Report, Role, SessionId};
 
 /// The convergence layer over Saratoga.
 pub type SaratogaCl = FileCl<saratoga::Node>;
@@ -45,19 +45,24 @@ impl FileEngine for saratoga::Node {
         self.cancel(now, session).is_ok()
     }
 
+    fn arriving(&self, install: Ticket) -> Option<Arriving<SessionId>> {
+        let Report { id, size, .. } = self.asker(install)?;
+        Some(Arriving { session: id, from: id.peer, len: size? })
+    }
+
+    fn memory(&self) -> usize {
+        Self::memory(self)
+    }
+
     fn heard(indication: Indication) -> Heard<SessionId> {
         match indication {
-            Indication::Receiving { id, name, size: Some(size), .. } => {
-                Heard::Receiving { name, from: id.peer, size }
-            }
             Indication::Finished(finished) if finished.id.role == Role::Sender => {
                 Heard::Sent(finished.id, outcome(&finished))
             }
-            Indication::Finished(finished) => Heard::Over { name: finished.name },
-            // Nobody knows how long a stream is.
-            Indication::Receiving { size: None, .. } => Heard::NoBundle,
+            Indication::Finished(finished) => Heard::Over(finished.id),
             Indication::Restored { .. }
             | Indication::Started { .. }
+            | Indication::Receiving { .. }
             | Indication::Listing { .. }
             | Indication::Beacon { .. }
             | Indication::LimitReached(_) => Heard::Nothing,

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use engine::{Area, FileName, PathInfo, Rng};
-use wire::saratoga::{Content as Kind, Packet};
+use engine::{FileName, PathInfo, Rng};
+use wire::saratoga::{Content as Kind, Packet, StatusCode};
 
 use super::{Config, SaratogaCl};
-use crate::bp::layer::{Command, Content, Event, Outcome, Refusal, Tag, TransferId};
-use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, in_file, octets, whole};
+use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
+use crate::bp::tests::hub::{self, Hub};
+use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, files, in_file, octets, whole};
+use crate::saratoga;
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
 
@@ -25,12 +27,6 @@ fn content(len: usize) -> Content {
     Content::Octets(octets(len).into())
 }
 
-fn files(pair: &Pair, n: usize) -> usize {
-    let store = &pair.ends[n].store;
-    let names = store.names(Area::Spool).chain(store.names(Area::Files));
-    names.filter(|name| store.get(name).is_some()).count()
-}
-
 #[test]
 fn a_bundle_is_put_as_one() {
     let mut pair = pair_of(1);
@@ -44,11 +40,11 @@ fn a_bundle_is_put_as_one() {
     assert_eq!(pair.came(1), [whole(3000)]);
     assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
     // It was read, and a longer one is in its file, which is the agent's.
-    assert_eq!(files(&pair, 1), 0);
+    assert_eq!(files(&pair.ends[1].store), 0);
     pair.send(2, content(70_000));
     pair.pass(Duration::from_secs(10));
     assert_eq!(pair.came(1), [whole(3000), whole(70_000)]);
-    assert_eq!(files(&pair, 1), 1);
+    assert_eq!(files(&pair.ends[1].store), 1);
     assert!(pair.is_idle());
 }
 
@@ -102,7 +98,7 @@ fn what_the_agent_refuses_comes_again_or_need_not() {
             pair.command(1, Command::Refuse { link: LINK, transfer: TransferId(0), why });
             pair.pass(Duration::from_secs(10));
             assert_eq!(pair.outcomes(0), [(1, outcome)]);
-            assert_eq!(files(&pair, 1), 0, "{why:?}");
+            assert_eq!(files(&pair.ends[1].store), 0, "{why:?}");
         }
     }
 }
@@ -165,4 +161,74 @@ fn bundles_wait_while_the_agent_wants_nothing() {
     pair.pass(Duration::from_secs(10));
     assert_eq!(pair.came(1), [whole(100)]);
     assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
+}
+
+/// Two that speak to one.
+fn around() -> Hub<SaratogaCl, saratoga::Node> {
+    let peers = (0..2).map(|n| (LinkId(n as u32), hub::path(n))).collect();
+    let config = Config { peers, ..Config::default() };
+    let layer = SaratogaCl::new(config, Rng::new(1, "middle"));
+    let config = saratoga::Config {
+        journal: saratoga::JournalPolicy { enabled: false, ..Default::default() },
+        ..saratoga::Config::default()
+    };
+    let peer = |seed| saratoga::Node::for_bundles(config.clone(), Rng::new(seed, "peer"));
+    Hub::new(layer, vec![peer(1), peer(1)])
+}
+
+fn request(
+    hub: &mut Hub<SaratogaCl, saratoga::Node>,
+    n: usize,
+    len: usize,
+) -> saratoga::PutRequest {
+    let source = hub.file(n, &octets(len));
+    let (delete, stream) = (false, false);
+    let put = saratoga::Put::Push;
+    saratoga::PutRequest { peer: PATH, source, name: "a/name".to_owned(), put, delete, stream }
+}
+
+fn results(hub: &Hub<SaratogaCl, saratoga::Node>) -> Vec<(usize, Result<(), StatusCode>)> {
+    let finished = hub.said.iter().filter_map(|(n, said)| match said {
+        saratoga::Indication::Finished(finished) => {
+            Some((*n, finished.result.map_err(|failure| failure.code)))
+        }
+        _ => None,
+    });
+    finished.collect()
+}
+
+#[test]
+fn bundles_of_one_name_from_two_peers_are_told_apart() {
+    for lengths in [[100_000, 70_000], [2000, 1000]] {
+        let mut hub = around();
+        for (n, len) in lengths.into_iter().enumerate() {
+            let request = request(&mut hub, n, len);
+            hub.peers[n].put_bundle(hub.now, request).unwrap();
+        }
+        hub.pass(Duration::from_secs(60));
+        let mut came = hub.came();
+        came.sort_by_key(|(link, _)| *link);
+        assert!(came == [0, 1].map(|n| (LinkId(n as u32), octets(lengths[n]))));
+        let mut results = results(&hub);
+        results.sort_unstable_by_key(|(n, _)| *n);
+        assert_eq!(results, [(0, Ok(())), (1, Ok(()))]);
+    }
+}
+
+#[test]
+fn files_and_streams_are_refused() {
+    let mut hub = around();
+    for stream in [false, true] {
+        let request = saratoga::PutRequest { stream, ..request(&mut hub, 0, 3000) };
+        hub.peers[0].put(hub.now, request).unwrap();
+        hub.pass(Duration::from_secs(10));
+        assert_eq!(results(&hub), [(0, Err(StatusCode::UnsupportedPacket))]);
+        hub.said.clear();
+    }
+    assert_eq!(hub.events, []);
+    assert_eq!(files(&hub.store), 0);
+    let request = request(&mut hub, 1, 3000);
+    hub.peers[1].put_bundle(hub.now, request).unwrap();
+    hub.pass(Duration::from_secs(10));
+    assert_eq!(hub.came(), [(LinkId(1), octets(3000))]);
 }

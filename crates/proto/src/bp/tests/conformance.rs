@@ -10,6 +10,7 @@ use engine::{
     MemoryStore, OpenMode, PathInfo, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
+use super::super::agent;
 use super::super::filecl;
 use super::super::layer::{
     Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
@@ -252,6 +253,8 @@ impl<L: Layer> Subject for Of<L> {
     }
 
     fn prepare(&self, role: Role, store: &mut MemoryStore) {
+        let request = FilestoreRequest::CreateDirectory(agent::Config::default().directory);
+        store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
         if role == Role::Sender {
             store.insert(name("source"), payload());
         }
@@ -368,13 +371,12 @@ fn over_saratoga(seed: u64, inline: u64) -> SaratogaCl {
 
 #[test]
 fn saratogacl_keeps_the_contract() {
-    let memory = |layer: &SaratogaCl| layer.engine().memory();
     let memory_max = 16 * (16 << 10) + 2 * (64 << 10) + (64 + 256) * 512;
     // Read from its file, and left there.
     let layers: [fn(Role, u64) -> SaratogaCl; 2] =
         [|_, seed| over_saratoga(seed, 4 << 10), |_, seed| over_saratoga(seed, 500)];
     for layer in layers {
-        let of = Of { layer, memory, memory_max, is_reliable: true };
+        let of = Of { layer, memory: SaratogaCl::memory, memory_max, is_reliable: true };
         let options = Options { runs: 8, ..Options::default() };
         for check in Check::ALL {
             conformance::check(&of, &options, check);
@@ -407,12 +409,11 @@ fn over_norm(role: Role, seed: u64, inline: u64) -> NormCl {
 
 #[test]
 fn normcl_keeps_the_contract() {
-    let memory = |layer: &NormCl| layer.engine().memory();
     let memory_max = 1 << 20;
     let layers: [fn(Role, u64) -> NormCl; 2] =
         [|role, seed| over_norm(role, seed, 4 << 10), |role, seed| over_norm(role, seed, 500)];
     for layer in layers {
-        let of = Of { layer, memory, memory_max, is_reliable: true };
+        let of = Of { layer, memory: NormCl::memory, memory_max, is_reliable: true };
         let options = Options { runs: 8, ..Options::default() };
         for check in Check::ALL {
             conformance::check(&of, &options, check);

@@ -4,6 +4,7 @@ mod conformance;
 mod contacts;
 mod custody;
 mod fragments;
+pub(crate) mod hub;
 mod layers;
 mod nodes;
 pub(crate) mod pair;

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Effect, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
+    Area, Effect, FileName, FilestoreRequest, Input, MemoryStore, PathEvent, PathId, PathInfo,
+    Receive, Rng, StoreEffect, Ticket, Time, TxBuf,
 };
 
+use super::super::agent;
 use super::super::layer::{
     Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Tag, TransferId,
 };
@@ -61,7 +63,7 @@ impl Pair {
     pub(crate) fn new(layers: [Box<dyn Layer>; 2], info: PathInfo, seed: u64) -> Self {
         let end = |layer| End {
             layer,
-            store: MemoryStore::new(),
+            store: store(),
             events: Vec::new(),
             said: Vec::new(),
             times: Vec::new(),
@@ -249,31 +251,8 @@ impl Pair {
 
     /// The bundles that came whole, in the order in which they did.
     pub(crate) fn came(&self, n: usize) -> Vec<Vec<u8>> {
-        let mut parts: BTreeMap<TransferId, Vec<u8>> = BTreeMap::new();
-        let mut whole = Vec::new();
-        for event in &self.ends[n].events {
-            match event {
-                Event::Begins { transfer, .. } => {
-                    assert!(parts.insert(*transfer, Vec::new()).is_none(), "it began twice");
-                }
-                Event::Piece { transfer, octets, .. } => {
-                    parts.get_mut(transfer).expect("it began").extend_from_slice(octets);
-                }
-                Event::Whole { transfer, file, .. } => {
-                    let octets = parts.remove(transfer).expect("it began");
-                    whole.push(file.as_ref().map_or(octets, |(name, len)| {
-                        let octets = self.ends[n].store.get(name).expect("it is there");
-                        assert_eq!(octets.len() as u64, *len);
-                        octets.to_vec()
-                    }));
-                }
-                Event::Broken { transfer, .. } => {
-                    parts.remove(transfer).expect("it began");
-                }
-                _ => {}
-            }
-        }
-        whole
+        let came = came(&self.ends[n].events, &self.ends[n].store);
+        came.into_iter().map(|(_, bundle)| bundle).collect()
     }
 
     pub(crate) fn outcomes(&self, n: usize) -> Vec<(u64, Outcome)> {
@@ -287,6 +266,50 @@ impl Pair {
     pub(crate) fn is_idle(&self) -> bool {
         self.ends.iter().all(|end| end.layer.poll_timeout().is_none())
     }
+}
+
+/// The bundles that came whole, and from where.
+pub(crate) fn came(events: &[Event], store: &MemoryStore) -> Vec<(LinkId, Vec<u8>)> {
+    let mut parts: BTreeMap<TransferId, Vec<u8>> = BTreeMap::new();
+    let mut whole = Vec::new();
+    for event in events {
+        match event {
+            Event::Begins { transfer, .. } => {
+                assert!(parts.insert(*transfer, Vec::new()).is_none(), "it began twice");
+            }
+            Event::Piece { transfer, octets, .. } => {
+                parts.get_mut(transfer).expect("it began").extend_from_slice(octets);
+            }
+            Event::Whole { link, transfer, file } => {
+                let octets = parts.remove(transfer).expect("it began");
+                let octets = file.as_ref().map_or(octets, |(name, len)| {
+                    let octets = store.get(name).expect("it is there");
+                    assert_eq!(octets.len() as u64, *len);
+                    octets.to_vec()
+                });
+                whole.push((*link, octets));
+            }
+            Event::Broken { transfer, .. } => {
+                parts.remove(transfer).expect("it began");
+            }
+            _ => {}
+        }
+    }
+    whole
+}
+
+/// A store in which an agent has its directory.
+pub(crate) fn store() -> MemoryStore {
+    let mut store = MemoryStore::new();
+    let request = FilestoreRequest::CreateDirectory(agent::Config::default().directory);
+    store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
+    store
+}
+
+/// How many files there are.
+pub(crate) fn files(store: &MemoryStore) -> usize {
+    let names = store.names(Area::Spool).chain(store.names(Area::Files));
+    names.filter(|name| store.get(name).is_some()).count()
 }
 
 /// A payload.

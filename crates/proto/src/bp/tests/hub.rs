@@ -1,0 +1,173 @@
+//! One layer in the middle, and engines around it, each on a path of its own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{
+    Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Time, TxBuf,
+};
+
+use super::super::layer::{Command, Event, Layer, LinkId};
+use super::pair::{PATH, came, store};
+
+/// The layer's path to an engine.
+pub(crate) fn path(peer: usize) -> PathId {
+    PathId(100 + peer as u32)
+}
+
+pub(crate) struct Hub<L, P: Engine> {
+    pub(crate) now: Time,
+    pub(crate) layer: L,
+    pub(crate) store: MemoryStore,
+    pub(crate) events: Vec<Event>,
+    /// What came whole is accepted.
+    pub(crate) accepts: bool,
+    pub(crate) peers: Vec<P>,
+    pub(crate) stores: Vec<MemoryStore>,
+    /// What engines said, and which.
+    pub(crate) said: Vec<(usize, P::Indication)>,
+    info: PathInfo,
+    /// Datagrams on their way: from an engine, or to it.
+    flying: BTreeMap<(Time, u64), (usize, bool, Vec<u8>)>,
+    number: u64,
+}
+
+impl<L: Layer, P: Engine> Hub<L, P> {
+    pub(crate) fn new(layer: L, peers: Vec<P>) -> Self {
+        let owlt = Some(Duration::from_millis(10));
+        let info = PathInfo { owlt, rate_bps: Some(100_000_000), ..PathInfo::datagram(1472) };
+        let mut hub = Self {
+            now: Time::from_secs(1),
+            layer,
+            store: store(),
+            events: Vec::new(),
+            accepts: true,
+            stores: peers.iter().map(|_| MemoryStore::new()).collect(),
+            peers,
+            said: Vec::new(),
+            info,
+            flying: BTreeMap::new(),
+            number: 0,
+        };
+        for n in 0..hub.peers.len() {
+            let up = PathEvent::Up(hub.info.clone());
+            hub.layer.handle_input(hub.now, Input::Path(path(n), up));
+            hub.begin(n);
+        }
+        hub
+    }
+
+    fn begin(&mut self, n: usize) {
+        let up = PathEvent::Up(self.info.clone());
+        self.peers[n].handle_input(self.now, Input::Path(PATH, up));
+    }
+
+    /// Another engine takes the place of one.
+    pub(crate) fn replace(&mut self, n: usize, peer: P) {
+        self.peers[n] = peer;
+        self.begin(n);
+    }
+
+    /// A file in the store of an engine.
+    pub(crate) fn file(&mut self, n: usize, content: &[u8]) -> FileName {
+        let name = FileName::file(&format!("file-{}", content.len())).expect("it is a name");
+        self.stores[n].insert(name.clone(), content.to_vec());
+        name
+    }
+
+    pub(crate) fn command(&mut self, command: Command) {
+        self.layer.command(self.now, command);
+        self.drain();
+    }
+
+    fn fly(&mut self, peer: usize, to_peer: bool, at: Time, tx: &TxBuf) {
+        for datagram in tx.datagrams() {
+            self.number += 1;
+            let at = self.now.max(at) + Duration::from_millis(10);
+            self.flying.insert((at, self.number), (peer, to_peer, datagram.to_vec()));
+        }
+    }
+
+    fn drain(&mut self) {
+        while self.drain_layer() | (0..self.peers.len()).any(|n| self.drain_peer(n)) {}
+    }
+
+    fn drain_peer(&mut self, n: usize) -> bool {
+        let mut some = false;
+        let mut tx = TxBuf::new(1);
+        if let Some(transmit) = self.peers[n].poll_transmit(self.now, &mut tx) {
+            some = true;
+            self.fly(n, false, transmit.not_before, &tx);
+        }
+        while let Some(effect) = self.peers[n].poll_effect() {
+            some = true;
+            let Effect::Store(effect) = effect else { continue };
+            if let Some((ticket, answer)) = self.stores[n].execute(effect) {
+                self.peers[n].handle_input(self.now, Input::Done(ticket, answer));
+            }
+        }
+        while let Some(indication) = self.peers[n].poll_indication() {
+            self.said.push((n, indication));
+        }
+        some
+    }
+
+    fn drain_layer(&mut self) -> bool {
+        let mut some = false;
+        let mut tx = TxBuf::new(1);
+        if let Some(transmit) = self.layer.poll_transmit(self.now, &mut tx) {
+            some = true;
+            let peer = (transmit.path.0 - path(0).0) as usize;
+            self.fly(peer, true, transmit.not_before, &tx);
+        }
+        while let Some(effect) = self.layer.poll_effect() {
+            some = true;
+            let Effect::Store(effect) = effect else { continue };
+            if let Some((ticket, answer)) = self.store.execute(effect) {
+                self.layer.handle_input(self.now, Input::Done(ticket, answer));
+            }
+        }
+        while let Some(event) = self.layer.poll_indication() {
+            some = true;
+            self.events.push(event.clone());
+            if let Event::Whole { link, transfer, .. } = event
+                && self.accepts
+            {
+                self.layer.command(self.now, Command::Accept { link, transfer });
+            }
+        }
+        some
+    }
+
+    /// Time passes, and with it all that it brings about.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            self.drain();
+            let first = self.flying.first_key_value().map(|((at, _), _)| *at);
+            let due = self.peers.iter().filter_map(Engine::poll_timeout);
+            let due = due.chain(self.layer.poll_timeout()).map(|deadline| deadline.at);
+            let next = first.into_iter().chain(due).min();
+            let Some(next) = next.filter(|next| *next <= until) else { break };
+            self.now = self.now.max(next);
+            while let Some(entry) = self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
+                let (peer, to_peer, datagram) = entry.remove();
+                if to_peer {
+                    let receive = Receive::datagram(PATH, &datagram);
+                    self.peers[peer].handle_input(self.now, Input::Receive(receive));
+                } else {
+                    let receive = Receive::datagram(path(peer), &datagram);
+                    self.layer.handle_input(self.now, Input::Receive(receive));
+                }
+            }
+            self.peers.iter_mut().for_each(|peer| peer.handle_timeout(self.now));
+            self.layer.handle_timeout(self.now);
+        }
+        self.now = until;
+    }
+
+    /// The bundles that came whole, in the order in which they did.
+    pub(crate) fn came(&self) -> Vec<(LinkId, Vec<u8>)> {
+        came(&self.events, &self.store)
+    }
+}
