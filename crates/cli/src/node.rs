@@ -11,10 +11,11 @@ use anyhow::{Context as _, Result, anyhow};
 use control::node::{Hub, Limits, NodeServer, Shared, model};
 use engine::FileName;
 use lab::node::{NodeSpec, Store};
+use lab::protocol::Family;
 use rt::node::{Node, NodeError};
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 
-use crate::transfer;
+use crate::{session, transfer};
 
 /// Options of `node`.
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let stop = transfer::stop_flag()?;
     let waker = Waker::new()?;
-    let store = open(&spec.store, &waker)?;
+    let mut store = open(&spec.store, &waker)?;
+    // What the engines of layers work on; those of LTP become payloads under the names that they have.
+    for family in [Family::Saratoga, Family::Norm] {
+        session::sweep(&mut store, family)?;
+    }
     // Before the node: a socket that another node has is told at once.
     let server = NodeServer::bind(&spec.socket)?;
     let hub = Arc::new(Hub::new(spec.echo_endpoint()?));

@@ -429,7 +429,7 @@ fn number(config: &EngineConfig) -> Option<u64> {
 }
 
 /// Removes what an earlier process that was killed left of receptions that cannot go on.
-fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
+pub(crate) fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
     let prefix = match family {
         Family::Ltp => "ltp-",
         Family::Saratoga => "sar-",

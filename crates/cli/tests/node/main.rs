@@ -59,6 +59,19 @@ fn files_cross_a_relay_and_nodes_end_in_order() {
     }
 }
 
+#[test]
+fn a_node_removes_what_its_layers_worked_on_when_it_was_killed() {
+    let mut row = Row::new(1);
+    row.kill(1);
+    let spool = row.place(1).join("store/.slowlight/spool");
+    let left = ["sar-00000007", "norm-0000000000000007", "bp/bundle-0000000000000007-1"];
+    for name in left {
+        fs::write(spool.join(name), octets(1000, 1)).unwrap();
+    }
+    row.start(1);
+    wait_for("the files are gone", || left.iter().all(|name| !spool.join(name).exists()));
+}
+
 /// Every bundle that a node has acknowledged arrives whole, whichever nodes are killed when.
 #[test]
 fn what_is_acknowledged_arrives_whole_whatever_is_killed() {

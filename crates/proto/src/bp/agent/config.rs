@@ -41,7 +41,8 @@ pub struct Config {
     pub clock: Option<u64>,
     /// Whether bundles survive the end of the process: then nothing is acknowledged that is not synced.
     pub persistent: bool,
-    /// The directory of its working files in the store, and what the keys of its records begin with.
+    /// The directory of its working files in the store, and what the keys of its records begin with. Files that an earlier run
+    /// left there and no record names are removed, those of layers, too.
     pub directory: FileName,
     /// Which node is behind a link, where that is not left to the node to say.
     pub links: BTreeMap<LinkRef, Eid>,

@@ -99,7 +99,7 @@ pub struct Agent {
     has_files: bool,
     has_records: bool,
     /// Numbers of files that an earlier run left.
-    left_behind: BTreeSet<u64>,
+    left_behind: BTreeSet<String>,
     /// Links whose contact goes on.
     open: BTreeSet<LinkRef>,
     bundles: BTreeMap<u64, Held>,

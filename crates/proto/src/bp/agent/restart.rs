@@ -1,6 +1,6 @@
 //! What an earlier run left in the store.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use engine::{Completion, EffectError, EntryKind, FileName, Time};
 
@@ -21,8 +21,8 @@ impl Agent {
         match (job, answer) {
             (Job::List, Ok(Completion::Listing(entries))) => {
                 let files = entries.into_iter().filter(|e| matches!(e.kind, EntryKind::File(_)));
-                let numbers = files.filter_map(|entry| Store::number_of_file(&entry.name));
-                self.left_behind.extend(numbers);
+                let names = files.map(|entry| entry.name);
+                self.left_behind.extend(names.filter(|name| Store::is_working_file(name)));
                 self.has_files = true;
             }
             (Job::List, _) => self.has_files = true,
@@ -118,22 +118,24 @@ impl Agent {
 
     fn begin_again(&mut self, now: Time) {
         self.is_ready = true;
-        let mut files: BTreeMap<FileName, u64> = BTreeMap::new();
-        for number in std::mem::take(&mut self.left_behind) {
-            self.next_number = self.next_number.max(number.saturating_add(1));
-            files.insert(self.store.file_name(number), number);
+        let mut files: BTreeSet<FileName> = BTreeSet::new();
+        for name in std::mem::take(&mut self.left_behind) {
+            if let Some(number) = Store::number_of_file(&name) {
+                self.next_number = self.next_number.max(number.saturating_add(1));
+            }
+            files.insert(self.store.file(&name));
         }
         let mut lost = Vec::new();
         for (number, held) in &self.bundles {
             let Some(name) = held.own_file() else { continue };
-            if files.remove(name).is_none() && self.store.is_its_own(name) {
+            if !files.remove(name) && self.store.is_its_own(name) {
                 lost.push(*number);
             }
         }
         for number in lost {
             self.store_lost(number);
         }
-        for name in files.into_keys() {
+        for name in files {
             self.store.delete(name);
         }
         let numbers: Vec<u64> = self.bundles.keys().copied().collect();

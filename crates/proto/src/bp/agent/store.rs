@@ -7,6 +7,7 @@ use engine::{
     Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, StoreEffect, Ticket,
 };
 
+use super::super::arrivals::OF_LAYERS;
 use super::super::layer::Tag;
 
 /// What an effect was for.
@@ -70,13 +71,24 @@ impl Store {
 
     /// The working file of a bundle that comes.
     pub(super) fn file_name(&self, number: u64) -> FileName {
-        let name = format!("{}/{number:016x}", self.directory.path());
-        FileName::spool(&name).expect("a directory's name with digits behind it is a name")
+        self.file(&format!("{number:016x}"))
+    }
+
+    /// A file in the directory, of a name that it has or may have there.
+    pub(super) fn file(&self, name: &str) -> FileName {
+        let name = format!("{}/{name}", self.directory.path());
+        FileName::spool(&name)
+            .expect("a directory's name with that of an entry behind it is a name")
     }
 
     /// Whether a file is in this agent's directory.
     pub(super) fn is_its_own(&self, name: &FileName) -> bool {
         name.parent().is_some_and(|directory| directory == self.directory)
+    }
+
+    /// Whether a file in the directory is of this agent, or was to be handed to it by a layer.
+    pub(super) fn is_working_file(name: &str) -> bool {
+        Self::number_of_file(name).is_some() || name.starts_with(OF_LAYERS)
     }
 
     /// Whether a working file is of this agent, and of which number.

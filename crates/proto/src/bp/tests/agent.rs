@@ -197,6 +197,19 @@ fn a_crash_loses_nothing_that_was_stored_and_takes_nothing_twice() {
 }
 
 #[test]
+fn what_layers_left_in_the_directory_goes_after_a_crash() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    for name in ["bundle-0123456789abcdef-7", "0000000000000011", "of-somebody-else"] {
+        let name = FileName::spool(&format!("bp/{name}")).unwrap();
+        world.nodes[1].disk.insert(name, vec![7; 1000]);
+    }
+    world.crash(1);
+    world.settle();
+    assert_eq!(world.nodes[1].disk.files(), 1);
+}
+
+#[test]
 fn what_waits_for_a_user_is_handed_over_when_one_comes() {
     let mut world = World::chain(2, true, 1);
     world.nodes[1].endpoints.push(Eid::ipn(2, 9));
