@@ -520,8 +520,9 @@ impl NodeSpec {
                     "neighbour {node}: `engine` is of LTP, and layer {name:?} is not"
                 )));
             }
+            let mut engine = 0;
             if of_ltp {
-                let engine = over_ltp::engine(neighbour.engine, &node)
+                engine = over_ltp::engine(neighbour.engine, &node)
                     .ok_or_else(|| SpecError::invalid(format!("neighbour {node}: {NO_ENGINE}")))?;
                 if let Some(other) = places.insert((layer, engine), node.clone()) {
                     return Err(SpecError::invalid(format!(
@@ -530,19 +531,10 @@ impl NodeSpec {
                 }
             }
             let name = neighbour.name.clone().unwrap_or_default();
-            links.insert(LinkRef { layer, link: LinkId(number) }, Way { node, address, name });
+            let at = LinkRef { layer, link: LinkId(number) };
+            links.insert(at, Way { node, address, name, engine });
         }
         Ok(links)
-    }
-
-    /// The LTP engine of the neighbour at a link of that layer; 0 if it has none.
-    fn engine(&self, link: LinkId) -> u64 {
-        let neighbour = self.neighbours.get((link.0 as usize).saturating_sub(1));
-        let engine = neighbour.and_then(|neighbour| {
-            let node = node("neighbour.node", &neighbour.node).ok()?;
-            over_ltp::engine(neighbour.engine, &node)
-        });
-        engine.unwrap_or_default()
     }
 
     /// Routes that are said, and those to neighbours.
@@ -578,11 +570,11 @@ impl NodeSpec {
     pub fn agent(&self, now: SystemTime) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
         let node = self.node()?;
-        let routing = match &self.plan {
+        let routing = match (&self.plan, self.spray) {
             _ if self.epidemic => Routing::Epidemic,
-            _ if self.spray.is_some() => Routing::Spray { copies: self.spray.unwrap_or(1) },
-            None => Routing::Static(entries),
-            Some(plan) => {
+            (_, Some(copies)) => Routing::Spray { copies },
+            (None, None) => Routing::Static(entries),
+            (Some(plan), None) => {
                 let Eid::Ipn { node: number, .. } = node else {
                     return Err(SpecError::invalid(format!(
                         "{node} has no number, and plans have nodes by numbers; take an id like ipn:1.0"
@@ -674,7 +666,7 @@ impl NodeSpec {
                     LayerConfig { name, layer: Box::new(layer), carrier, open }
                 }
                 Kind::Ltp(spec) => {
-                    let engines = own.keys().map(|link| (*link, self.engine(*link))).collect();
+                    let engines = own.iter().map(|(link, way)| (*link, way.engine)).collect();
                     let rng = Rng::new(seed, &name);
                     let (layer, carrier) =
                         spec.build((&agent.node, rng), (&engines, &addresses), (longest, memory))?;
@@ -704,6 +696,8 @@ struct Way {
     address: SocketAddr,
     /// What its certificate calls it, or nothing.
     name: String,
+    /// Its LTP engine over a layer of LTP, otherwise 0.
+    engine: u64,
 }
 
 impl OverStreams {
