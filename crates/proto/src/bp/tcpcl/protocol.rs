@@ -205,9 +205,8 @@ fn heard_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Heard<'a> {
             segment(session, SegmentFlags { start, end }, length)
         }
         tcpcl3::Message::Ack { length } => {
-            let end = first.is_some_and(|sending| sending.is_out && length >= sending.len);
             let transfer = first.map_or(u64::MAX, |sending| sending.transfer);
-            Message::Ack { flags: SegmentFlags { start: false, end }, transfer, length }
+            Message::Ack { flags: SegmentFlags::default(), transfer, length }
         }
         tcpcl3::Message::Refuse { reason } => {
             let transfer = first.map_or(u64::MAX, |sending| sending.transfer);

@@ -431,16 +431,18 @@ impl Tcpcl {
     fn acknowledged(&mut self, path: PathId, flags: SegmentFlags, transfer: u64, length: u64) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let link = session.link;
-        if !flags.end {
-            let mut sending = session.sending.iter_mut();
-            if let Some(sending) = sending.find(|sending| sending.transfer == transfer) {
+        let of = |s: &super::Sending| s.transfer == transfer;
+        let Some(at) = session.sending.iter().position(of) else { return };
+        let Some(sending) = session.sending.get_mut(at) else { return };
+        // Version 3 has no flags here, and not every peer of version 4 repeats those of the segment (RFC 9174 §5.2.3): that all
+        // octets of a bundle came says the same, once its last segment is out.
+        if !(sending.is_out && (flags.end || length >= sending.len)) {
+            if !flags.end {
                 sending.acknowledged = length.clamp(sending.acknowledged, sending.sent);
                 self.ready.insert(path);
             }
             return;
         }
-        let of = |s: &super::Sending| s.transfer == transfer && s.is_out;
-        let Some(at) = session.sending.iter().position(of) else { return };
         let Some(sending) = session.sending.remove(at) else { return };
         self.leave(&sending);
         self.statistics.sent += 1;

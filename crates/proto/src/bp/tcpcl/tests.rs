@@ -364,6 +364,30 @@ fn the_last_acknowledgment_waits_for_the_agent() {
 }
 
 #[test]
+fn acknowledgments_without_flags_count_octets() {
+    let mut world = World::established([active(1), config(2)], 1);
+    for octets in [b"hi", b"ho"] {
+        world.send(u64::from(octets[1]), Content::Octets(Bytes::from_static(octets)));
+    }
+    // All 7 octets of each are out, and the peer, which is not asked, says in parts that it has them.
+    let ack = |transfer: u8, octets: u8| {
+        let mut ack = [0; 18];
+        (ack[0], ack[9], ack[17]) = (2, transfer, octets);
+        ack
+    };
+    let mut told = Vec::new();
+    for (transfer, octets) in [(1, 6), (0, 3), (0, 7), (1, 7), (1, 7), (9, 7)] {
+        let ack = ack(transfer, octets);
+        let ack = Input::Receive(Receive::datagram(ACTIVE, &ack));
+        world.ends[0].layer.handle_input(world.now, ack);
+        world.drain(0);
+        told.push(world.outcomes().len());
+    }
+    assert_eq!(told, [0, 0, 1, 2, 2, 2]);
+    assert_eq!(world.outcomes(), [b'i', b'o'].map(|tag| (tag.into(), Outcome::Acknowledged)));
+}
+
+#[test]
 fn a_bundle_that_is_refused_while_it_comes_is_not_sent_to_its_end() {
     let mut world = World::established([active(1), config(2)], 1);
     world.send(1, Content::Octets(octets(5_000_000).into()));
