@@ -1,12 +1,17 @@
-"""Runs a bundle node against pyD3TN, the library of µD3TN, over TCP on loopback.
+"""Runs a bundle node against other implementations, over TCP on loopback.
 
-Bundles of version 7 over MTCP and of versions 6 and 7 over TCPCL 3, both directions, from 1 kB to
-100 MB. The payload must be the same, each block's check too where the peer looks at it, and tshark
-must find nothing malformed in what crossed.
+* pyD3TN, the library of µD3TN: version 7 over MTCP, versions 6 and 7 over TCPCL 3;
+* dtn7, the node of that crate: version 7 over MTCP and TCPCL 4;
+* bp7, the codec of that crate: random bundles, octet by octet (`bp7-check`).
 
-The library sends and receives; it is no node. It writes bundles of version 6 and does not read
+Both directions, from 1 kB to 100 MB. The payload must be the same, each block's check too where the
+peer looks at it, and tshark must find nothing malformed in what crossed.
+
+pyD3TN sends and receives; it is no node. It writes bundles of version 6 and does not read
 them, so of those only the payload is compared. Of TCPCL it reads single segments: those of longer
-bundles are put together here.
+bundles are put together here. What is too long for dtn7's HTTP server reaches it over MTCP and is
+passed on. Over TCPCL it says that it takes 64,000 octets: longer bundles reach it as fragments,
+which it does not put together; that is done here.
 """
 
 from __future__ import annotations
@@ -14,17 +19,18 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import dtn7
+from bundle_node import OURS, PATIENCE, THEIRS, FailedError, Node, captured, free_port, malformed
+from ends import HERE, target_folder
 from pyd3tn.bundle6 import serialize_bundle6
 from pyd3tn.bundle7 import Bundle, CRCType, serialize_bundle7
 from pyd3tn.mtcp import MTCPConnection, MTCPSocket
@@ -35,21 +41,22 @@ from pyd3tn.tcpcl import (
     serialize_tcpcl_contact_header,
 )
 
-OURS, THEIRS = "dtn://ours/", "dtn://theirs/"
 SIZES = (1000, 65_536, 1_000_000, 100_000_000)
 # Checks of the library are made by Python, an octet at a time.
 CHECKED_MAX = 1_000_000
-# tshark reads what it holds in memory.
-CAPTURED_MAX = 1_000_000
-PATIENCE = 60.0
 # The message of TCPCL 3 with data of a bundle (RFC 7242, 5.1).
 DATA_SEGMENT = 1
+# What dtn7 calls the layers.
+LAYERS = {"mtcp": "mtcp", "tcpcl4": "tcp"}
+# Random bundles, and from where they are counted.
+BP7_BUNDLES, BP7_SEED = 20_000, 1
 
 
 @dataclass(frozen=True)
 class Case:
     """One bundle."""
 
+    peer: str
     layer: str
     version: int
     to_us: bool
@@ -57,94 +64,23 @@ class Case:
 
     def name(self) -> str:
         """As the table calls it."""
-        way = "pyD3TN to slowlight" if self.to_us else "slowlight to pyD3TN"
+        way = f"{self.peer} to slowlight" if self.to_us else f"slowlight to {self.peer}"
         return f"{way}, {self.layer}, version {self.version}, {self.octets} B"
 
 
-def cases() -> Iterator[Case]:
+def cases(peers: list[str]) -> Iterator[Case]:
     """All that is run."""
-    for layer, versions in (("mtcp", (7,)), ("tcpcl3", (6, 7))):
+    for peer, layer, versions in (
+        ("pyD3TN", "mtcp", (7,)),
+        ("pyD3TN", "tcpcl3", (6, 7)),
+        ("dtn7", "mtcp", (7,)),
+        ("dtn7", "tcpcl4", (7,)),
+    ):
         for version in versions:
             for to_us in (True, False):
                 for octets in SIZES:
-                    yield Case(layer, version, to_us, octets)
-
-
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-class FailedError(Exception):
-    """What went wrong."""
-
-
-class Node:
-    """A slowlight node."""
-
-    def __init__(self, slowlight: Path, folder: Path, case: Case, port: int) -> None:
-        self.slowlight, self.folder, self.sock = slowlight, folder, folder / "sock"
-        listen = f'listen = ["127.0.0.1:{port}"]\n' if case.to_us else ""
-        address = "" if case.to_us else f'address = "127.0.0.1:{port}"\n'
-        (folder / "node.toml").write_text(
-            f'id = "{OURS}"\nsocket = {json.dumps(str(self.sock))}\ndrain = "1 s"\n'
-            f"store.directory = {json.dumps(str(folder / 'store'))}\n"
-            f'[[layer]]\nkind = "{case.layer}"\nsegment = "256 KiB"\nkeepalive = "0 s"\n'
-            f'reconnect = ["50 ms", "1 s"]\n{listen}'
-            f'[[neighbour]]\nnode = "{THEIRS}"\n{address}'
-        )
-        command = [str(slowlight), "node", "--quiet", str(folder / "node.toml")]
-        self.process = subprocess.Popen(command)
-
-    def bp(self, *asked: str) -> subprocess.CompletedProcess[str]:
-        """`slowlight bp`."""
-        command = [str(self.slowlight), "bp", *asked, "--node", str(self.sock)]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=PATIENCE
-        )
-
-    def wait(self) -> None:
-        """Until it takes bundles."""
-        limit = time.monotonic() + PATIENCE
-        while time.monotonic() < limit:
-            asked = self.bp("query", "--json")
-            if asked.returncode == 0 and json.loads(asked.stdout)["is_ready"]:
-                return
-            if self.process.poll() is not None:
-                raise FailedError("the node has ended")
-            time.sleep(0.02)
-        raise FailedError("the node is not ready")
-
-    def receive(self) -> bytes:
-        """The payload of the next bundle for service `in`."""
-        inbox = self.folder / "inbox"
-        inbox.mkdir()
-        received = self.bp("recv", "in", str(inbox), "--count", "1")
-        if received.returncode != 0:
-            raise FailedError(received.stderr.strip())
-        (path,) = [path for path in inbox.iterdir() if path.is_file()]
-        return path.read_bytes()
-
-    def send(self, payload: bytes, version: int) -> None:
-        """Sends a payload as one bundle."""
-        path = self.folder / "payload"
-        path.write_bytes(payload)
-        asked = ["send", f"{THEIRS}in", str(path), "--part", "1 GiB"]
-        sent = self.bp(*asked, "--bundle-version", str(version))
-        if sent.returncode != 0:
-            raise FailedError(sent.stderr.strip())
-
-    def stop(self) -> None:
-        """Ends it in order."""
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+                    if peer in peers:
+                        yield Case(peer, layer, version, to_us, octets)
 
 
 def made(case: Case, payload: bytes) -> bytes:
@@ -220,96 +156,146 @@ def payload_of(case: Case, bundle: bytes, expected: bytes) -> bytes:
     return bytes(payload)
 
 
-@contextmanager
-def captured(path: Path, port: int, octets: int) -> Iterator[None]:
-    """Keeps what crosses, of bundles that are not too long."""
-    if octets > CAPTURED_MAX or shutil.which("dumpcap") is None:
-        yield
-        return
-    command = ["dumpcap", "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(path), "-B", "64"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    # It says so when it has begun.
-    assert process.stderr is not None
-    process.stderr.readline()
-    time.sleep(0.3)
-    try:
-        yield
-        time.sleep(0.3)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def malformed(path: Path, port: int, layer: str) -> str | None:
-    """What tshark finds wrong in a capture; it has no dissector for MTCP."""
-    if not path.exists() or layer == "mtcp" or shutil.which("tshark") is None:
-        return None
-    # Twice: at first it does not know what follows.
-    read = ["tshark", "-2", "-r", str(path), "-d", f"tcp.port=={port},tcpcl"]
-    wrong = "_ws.malformed || _ws.expert.severity == error"
-    found = subprocess.run([*read, "-Y", wrong], capture_output=True, text=True, check=True)
-    if found.stdout.strip():
-        return f"tshark: {found.stdout.strip().splitlines()[0]}"
-    bundles = subprocess.run(
-        [*read, "-Y", "bundle || bpv7"], capture_output=True, text=True, check=True
-    )
-    return None if bundles.stdout.strip() else "tshark sees no bundle"
-
-
-def run(slowlight: Path, case: Case) -> None:
-    """Runs a case."""
-    payload = random.Random(case.octets).randbytes(case.octets)
-    with tempfile.TemporaryDirectory() as name, socket.socket() as listener:
-        folder, port = Path(name), free_port()
-        capture = folder / "capture.pcapng"
+def run_library(slowlight: Path, case: Case, folder: Path, port: int, payload: bytes) -> bytes:
+    """Runs a case with pyD3TN: the payload that came."""
+    with socket.socket() as listener:
         if not case.to_us:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen()
             listener.settimeout(PATIENCE)
-        with captured(capture, port, case.octets):
-            node = Node(slowlight, folder, case, port)
-            try:
+        node = Node(slowlight, folder, case.layer, port, listens=case.to_us, keepalive=0)
+        try:
+            node.wait()
+            if case.to_us:
+                give(case, port, made(case, payload))
+                return node.receive()
+            node.send(payload, case.version)
+            return payload_of(case, take(case, listener), payload)
+        finally:
+            node.stop()
+
+
+def assembled(bundles: Iterator[bytes]) -> bytes:
+    """The payload of a bundle, or of all fragments of one."""
+    whole, missing = bytearray(), -1
+    for octets in bundles:
+        bundle = Bundle.parse(octets)
+        data = bytes(bundle.payload_block.data)
+        if not bundle.is_fragmented:
+            return data
+        total, offset = (
+            bundle.primary_block.total_payload_length,
+            bundle.primary_block.fragment_offset,
+        )
+        if missing < 0:
+            whole, missing = bytearray(total), total
+        whole[offset : offset + len(data)] = data
+        # A fragment that comes twice is noticed: others are missing then, and the payload differs.
+        missing -= len(data)
+        if missing <= 0:
+            return bytes(whole)
+    raise FailedError("bundles end before the last fragment")
+
+
+def run_dtn7(
+    slowlight: Path, program: Path, case: Case, folder: Path, port: int, payload: bytes
+) -> bytes:
+    """Runs a case with dtn7: the payload that came."""
+    layer = LAYERS[case.layer]
+    # With 0 it would end the session at once, for it waits so long for a sign of life.
+    node = Node(slowlight, folder, case.layer, port, listens=case.to_us, keepalive=30)
+    try:
+        if not case.to_us:
+            place = dtn7.Place(listens=((layer, port),))
+            with dtn7.running(program, folder / "dtn7", "theirs", place) as daemon:
                 node.wait()
-                if case.to_us:
-                    give(case, port, made(case, payload))
-                    came = node.receive()
-                else:
-                    node.send(payload, case.version)
-                    came = payload_of(case, take(case, listener), payload)
-            finally:
-                node.stop()
+                node.send(payload, case.version)
+                return assembled(daemon.received())
+        node.wait()
+        inlet = free_port()
+        place = dtn7.Place(listens=(("mtcp", inlet),), neighbours=((layer, port, "ours"),))
+        with dtn7.running(program, folder / "dtn7", "theirs", place) as daemon:
+            if case.octets <= dtn7.REQUEST_MAX:
+                daemon.send(f"{OURS}in", payload)
+            else:
+                with MTCPConnection("127.0.0.1", inlet) as mtcp:
+                    mtcp.send_bundle(made(case, payload))
+            return node.receive()
+    finally:
+        node.stop()
+
+
+def run(slowlight: Path, daemon: Path | None, case: Case) -> None:
+    """Runs a case."""
+    payload = random.Random(case.octets).randbytes(case.octets)
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), free_port()
+        capture = folder / "capture.pcapng"
+        with captured(capture, port, case.octets):
+            if case.peer == "dtn7":
+                assert daemon is not None
+                came = run_dtn7(slowlight, daemon, case, folder, port, payload)
+            else:
+                came = run_library(slowlight, case, folder, port, payload)
         if came != payload:
             raise FailedError("the payload is another")
-        wrong = malformed(capture, port, case.layer)
+        # dtn7 does not repeat a segment's flags when it acknowledges it (RFC 9174, 5.2.3).
+        is_known = case.peer == "dtn7" and not case.to_us
+        known = f"tcp.srcport == {port} && tcpcl.xfer_ack_mismatch_flags" if is_known else None
+        wrong = malformed(capture, port, case.layer, known)
         if wrong is not None:
             raise FailedError(wrong)
 
 
-def judged(work: Callable[[], None]) -> str | None:
-    """What went wrong, if anything."""
+def check_codec(target: Path) -> None:
+    """Random bundles by the codec of the crate bp7, and by ours."""
+    cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--package", "bp7-check"]
+    manifest = ["--manifest-path", str(HERE / "Cargo.toml"), "--target-dir", str(target)]
+    subprocess.run([*cargo, *manifest], check=True)
+    command = [str(target / "release/bp7-check"), str(BP7_BUNDLES), str(BP7_SEED)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise FailedError(ended.stderr.strip())
+
+
+def judged(what: str, work: Callable[[], None]) -> bool:
+    """Does something, and prints how it went; whether it went well."""
+    begun, wrong = time.monotonic(), ""
     try:
         work()
     except (FailedError, OSError, ValueError, subprocess.SubprocessError) as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+        wrong = f"{type(error).__name__}: {error}"
+    print(f"{wrong or 'ok':<10} {what} ({time.monotonic() - begun:.1f} s)", flush=True)
+    return not wrong
 
 
 def main() -> int:
     """Runs all cases; 1 if one failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--slowlight", type=Path, required=True, help="the binary to run")
+    parser.add_argument("--slowlight", type=Path, help="the binary to run")
+    parser.add_argument("--peer", action="append", default=[], help="only this peer")
+    parser.add_argument("--build", action="store_true", help="build dtn7, and say where it is")
     given = parser.parse_args()
+    peers = given.peer or ["pyD3TN", "dtn7", "bp7"]
+    target = target_folder()
+    daemon = dtn7.install(target) if given.build or "dtn7" in peers else None
+    if given.build:
+        print(json.dumps({"dtnd": None if daemon is None else str(daemon)}))
+        return 0
+    if given.slowlight is None:
+        parser.error("--slowlight is missing")
     slowlight = given.slowlight.resolve()
-    failed = 0
-    for case in cases():
-        begun = time.monotonic()
-        wrong = judged(lambda case=case: run(slowlight, case))  # type: ignore[misc]
-        seconds = time.monotonic() - begun
-        print(f"{wrong or 'ok':<10} {case.name()} ({seconds:.1f} s)", flush=True)
-        failed += wrong is not None
-    print(f"{failed} of {len(list(cases()))} failed")
-    return 1 if failed else 0
+    if daemon is None:
+        peers = [peer for peer in peers if peer != "dtn7"]
+    outcomes = [
+        judged(case.name(), lambda case=case: run(slowlight, daemon, case))  # type: ignore[misc]
+        for case in cases(peers)
+    ]
+    if "bp7" in peers:
+        outcomes.append(judged(f"bp7, {BP7_BUNDLES} bundles", lambda: check_codec(target)))
+    print(f"{outcomes.count(False)} of {len(outcomes)} failed")
+    return 0 if all(outcomes) else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,141 @@
+"""A slowlight node beside other implementations of bundles, and what crosses between them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+OURS, THEIRS = "dtn://ours/", "dtn://theirs/"
+# tshark reads what it holds in memory.
+CAPTURED_MAX = 1_000_000
+PATIENCE = 60.0
+
+
+class FailedError(Exception):
+    """What went wrong."""
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Node:
+    """A slowlight node with one layer, which listens on the port or connects to it."""
+
+    def __init__(
+        self, slowlight: Path, folder: Path, kind: str, port: int, *, listens: bool, keepalive: int
+    ) -> None:
+        self.slowlight, self.folder, self.sock = slowlight, folder, folder / "sock"
+        listen = f'listen = ["127.0.0.1:{port}"]\n' if listens else ""
+        address = "" if listens else f'address = "127.0.0.1:{port}"\n'
+        (folder / "node.toml").write_text(
+            f'id = "{OURS}"\nsocket = {json.dumps(str(self.sock))}\ndrain = "1 s"\n'
+            f"store.directory = {json.dumps(str(folder / 'store'))}\n"
+            f'[[layer]]\nkind = "{kind}"\nsegment = "256 KiB"\nkeepalive = "{keepalive} s"\n'
+            f'reconnect = ["50 ms", "1 s"]\n{listen}'
+            f'[[neighbour]]\nnode = "{THEIRS}"\n{address}'
+        )
+        command = [str(slowlight), "node", "--quiet", str(folder / "node.toml")]
+        self.process = subprocess.Popen(command)
+
+    def bp(self, *asked: str) -> subprocess.CompletedProcess[str]:
+        """`slowlight bp`."""
+        command = [str(self.slowlight), "bp", *asked, "--node", str(self.sock)]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
+
+    def wait(self) -> None:
+        """Until it takes bundles."""
+        limit = time.monotonic() + PATIENCE
+        while time.monotonic() < limit:
+            asked = self.bp("query", "--json")
+            if asked.returncode == 0 and json.loads(asked.stdout)["is_ready"]:
+                return
+            if self.process.poll() is not None:
+                raise FailedError("the node has ended")
+            time.sleep(0.02)
+        raise FailedError("the node is not ready")
+
+    def receive(self) -> bytes:
+        """The payload of the next bundle for service `in`."""
+        inbox = self.folder / "inbox"
+        inbox.mkdir()
+        received = self.bp("recv", "in", str(inbox), "--count", "1")
+        if received.returncode != 0:
+            raise FailedError(received.stderr.strip())
+        (path,) = [path for path in inbox.iterdir() if path.is_file()]
+        return path.read_bytes()
+
+    def send(self, payload: bytes, version: int) -> None:
+        """Sends a payload as one bundle."""
+        path = self.folder / "payload"
+        path.write_bytes(payload)
+        asked = ["send", f"{THEIRS}in", str(path), "--part", "1 GiB"]
+        sent = self.bp(*asked, "--bundle-version", str(version))
+        if sent.returncode != 0:
+            raise FailedError(sent.stderr.strip())
+
+    def stop(self) -> None:
+        """Ends it in order."""
+        stop(self.process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process, in order if it does so within ten seconds."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def captured(path: Path, port: int, octets: int) -> Iterator[None]:
+    """Keeps what crosses, of bundles that are not too long."""
+    if octets > CAPTURED_MAX or shutil.which("dumpcap") is None:
+        yield
+        return
+    command = ["dumpcap", "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(path), "-B", "64"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # It says so when it has begun.
+    assert process.stderr is not None
+    process.stderr.readline()
+    time.sleep(0.3)
+    try:
+        yield
+        time.sleep(0.3)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def malformed(path: Path, port: int, layer: str, known: str | None = None) -> str | None:
+    """What tshark finds wrong in a capture, but for what the peer is known to do.
+
+    It has no dissector for MTCP.
+    """
+    if not path.exists() or layer == "mtcp" or shutil.which("tshark") is None:
+        return None
+    # Twice: at first it does not know what follows.
+    read = ["tshark", "-2", "-r", str(path), "-d", f"tcp.port=={port},tcpcl"]
+    wrong = "_ws.expert.severity == error" + ("" if known is None else f" && !({known})")
+    wrong = f"_ws.malformed || ({wrong})"
+    found = subprocess.run([*read, "-Y", wrong], capture_output=True, text=True, check=True)
+    if found.stdout.strip():
+        return f"tshark: {found.stdout.strip().splitlines()[0]}"
+    bundles = subprocess.run(
+        [*read, "-Y", "bundle || bpv7"], capture_output=True, text=True, check=True
+    )
+    return None if bundles.stdout.strip() else "tshark sees no bundle"
