@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lines import Line, print_targets
+
 ROOT = Path(__file__).resolve().parent.parent
 # One-way delays in seconds, and rates in bit/s: half of a rate is offered.
 DELAYS = (0.01, 0.3, 1.28)
@@ -41,15 +43,6 @@ mount --bind /mnt/tun /dev/net/tun
 cd /mnt
 exec setpriv --reuid 65534 --regid 65534 --clear-groups /mnt/exact "$@"
 """
-
-
-@dataclass
-class Line:
-    """One line of the table."""
-
-    what: str
-    note: str
-    goodput_bps: float | None = None
 
 
 @dataclass
@@ -238,8 +231,7 @@ def main() -> int:
     given = parser.parse_args()
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     emulator = measure(given.exact or build(target), quick=given.quick)
-    for what, holds in emulator.judged:
-        print(f"{'holds' if holds else 'does not hold':<14} {what}")
+    print_targets(emulator.judged)
     return 1 if emulator.failed else 0
 
 

@@ -40,6 +40,7 @@ from typing import Any
 import bundles
 import emulator
 import tcp
+from lines import Line, print_targets
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -218,6 +219,11 @@ class Bench:
         self.rows.append(row)
         print(f"  {row.what}: {line_of(row)}", file=sys.stderr, flush=True)
         return row
+
+    def add_lines(self, lines: list[Line], *, failed: bool) -> None:
+        """Keeps what another file of this folder measured and has shown."""
+        self.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in lines]
+        self.failed |= failed
 
     def raw(self, size: int) -> Row:
         """The raw pair: what the sockets alone can do."""
@@ -574,15 +580,13 @@ def main() -> int:
             peers.append(bench.peer(peer, command, rates))
         times_libnorm = compare_norm(bench)
         lines, tcp_judged = tcp.measure(given.slowlight.resolve())
-        bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in lines]
-        bench.failed |= any(line.goodput_bps == 0 for line in lines)
-        bundled, bundles_judged = bundles.measure(
-            given.slowlight.resolve(), bundles.build(bench.target)
+        bench.add_lines(lines, failed=any(line.goodput_bps == 0 for line in lines))
+        bundled = bundles.measure(
+            given.slowlight.resolve(), bundles.build(bench.target), bench.target
         )
-        bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in bundled]
+        bench.add_lines(bundled.lines, failed=bundled.failed)
         emulated = emulator.measure(emulator.build(bench.target), quick=given.quick)
-        bench.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in emulated.lines]
-        bench.failed |= emulated.failed
+        bench.add_lines(emulated.lines, failed=emulated.failed)
         for protocol in UNRESTRICTED:
             bench.unrestricted(protocol)
         cpu_s = bench.simulator(10).seconds or float("inf")
@@ -599,14 +603,13 @@ def main() -> int:
     judged = judgements(raw_bps, gigabytes, transfers, ratio, cpu_s, busy)
     judged += norm_judgements(times_libnorm)
     judged += tcp_judged
-    judged += bundles_judged
+    judged += bundled.judged
     judged += emulated.judged
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
     )
     print(table(bench.rows, raw_bps))
-    for target, holds in judged:
-        print(f"{'holds' if holds else 'does not hold':<14} {target}")
+    print_targets(judged)
     results = {
         "datagram": given.datagram,
         "processors": os.cpu_count(),

@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from lines import Line, print_targets
 
 OCTETS = 1_000_000_000
 # Bit/s of a connection without loss, and of one second of a processor.
@@ -30,15 +31,6 @@ PAIRS = {
     "recv": "TCP, the kernel's to ours",
     "kernel": "TCP, the kernel's over veth",
 }
-
-
-@dataclass
-class Line:
-    """One line of the table."""
-
-    what: str
-    note: str
-    goodput_bps: float | None = None
 
 
 def receive(listening: socket.socket, path: Path) -> float:
@@ -173,8 +165,7 @@ def main() -> int:
     lines, judged = measure(given.slowlight.resolve(), given.octets, given.runs)
     for line in lines:
         print(f"{line.what:<40} {(line.goodput_bps or 0) / 1e9:6.2f} Gbit/s  {line.note}")
-    for target, holds in judged:
-        print(f"{'holds' if holds else 'does not hold':<14} {target}")
+    print_targets(judged)
     return 0 if all(line.goodput_bps for line in lines) else 1
 
 

@@ -6,6 +6,7 @@
 
 #![expect(clippy::print_stdout, reason = "it says what it measured")]
 
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,17 +32,41 @@ const AHEAD: (usize, u64) = (2048, 256 << 20);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Octets of a store in memory.
 const MEMORY: u64 = 4 << 30;
+/// What layers over UDP send at most: more than they can.
+const RATE: &str = "20 Gbit/s";
 
-fn main() {
+/// What is measured.
+struct Asked {
+    kind: String,
+    store: String,
+    octets: usize,
+    count: u64,
+    /// Where the nodes listen: engines of LTP are told before they begin.
+    at: [SocketAddr; 2],
+}
+
+fn asked() -> Asked {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, store, octets, count] = arguments.as_slice() else {
         panic!("four arguments: KIND, STORE, OCTETS and COUNT");
     };
-    let octets: usize = octets.parse().expect("OCTETS is a number");
-    let count: u64 = count.parse().expect("COUNT is a number");
+    // Both have a port before one of them is let go.
+    let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback has ports"));
+    Asked {
+        kind: kind.clone(),
+        store: store.clone(),
+        octets: octets.parse().expect("OCTETS is a number"),
+        count: count.parse().expect("COUNT is a number"),
+        at: free.map(|socket| socket.local_addr().expect("it is bound")),
+    }
+}
+
+fn main() {
+    let asked = asked();
+    let Asked { ref kind, octets, count, .. } = asked;
     let arrived = Arc::new(AtomicU64::new(0));
     let counts = Arc::clone(&arrived);
-    let sink = node(2, (kind, store), "", move |now, agent, indication| {
+    let sink = node(2, &asked, None, move |now, agent, indication| {
         if let Indication::Delivered { delivery, .. } = indication {
             agent.confirm(now, delivery).expect("it was handed over just now");
             counts.fetch_add(1, Ordering::Relaxed);
@@ -49,11 +74,10 @@ fn main() {
     });
     sink.handle().ask(|_, agent| agent.register(&Eid::ipn(2, 1)).expect("nobody has it"));
     let address = sink.listening().next().expect("there is one layer").1[0];
-    let neighbour = format!("[[neighbour]]\nnode = \"ipn:2.0\"\naddress = \"{address}\"\n");
     let source = Source { payload: Bytes::from(vec![0x5a; octets]), count, sent: 0 };
     let source = Arc::new(Mutex::new(source));
     let goes_on = Arc::clone(&source);
-    let node = node(1, (kind, store), &neighbour, move |now, agent, indication| {
+    let node = node(1, &asked, Some(address), move |now, agent, indication| {
         if let Indication::Forwarded { .. } = indication {
             goes_on.lock().expect("no thread panicked").more(now, agent);
         }
@@ -122,29 +146,36 @@ impl Source {
 }
 
 fn node(
-    number: u32,
-    (kind, store): (&str, &str),
-    neighbours: &str,
+    number: usize,
+    asked: &Asked,
+    other: Option<SocketAddr>,
     on: impl FnMut(Time, &mut Agent, Indication) + Send + 'static,
 ) -> Node {
+    let Asked { kind, store, at, .. } = asked;
     let place = Path::new(store).join(number.to_string());
-    let kept = match store {
+    let kept = match store.as_str() {
         "memory" => format!("memory = \"{MEMORY} B\""),
         _ => format!("directory = {place:?}"),
     };
-    let address = "127.0.0.1:0";
-    let layer = match kind {
-        "udpcl" => format!(
-            "listen = \"{address}\"\nrate = \"20 Gbit/s\"\ndatagram = \"65507 B\"\ncut = true"
-        ),
-        _ => format!("listen = [\"{address}\"]"),
+    let (own, far) = (at[number - 1], at[2 - number]);
+    let layer = match kind.as_str() {
+        "udpcl" => {
+            format!("listen = \"{own}\"\nrate = \"{RATE}\"\ndatagram = \"65507 B\"\ncut = true")
+        }
+        "ltpcl" => format!("listen = \"{own}\"\nrate = \"{RATE}\""),
+        _ => "listen = [\"127.0.0.1:0\"]".to_owned(),
     };
+    // What comes from an engine that has no address is not answered.
+    let other = if kind == "ltpcl" { Some(far) } else { other };
+    let neighbour = other.map_or_else(String::new, |address| {
+        format!("[[neighbour]]\nnode = \"ipn:{}.0\"\naddress = \"{address}\"\n", 3 - number)
+    });
     let toml = format!(
-        "id = \"ipn:{number}.0\"\n[store]\n{kept}\n[[layer]]\nkind = \"{kind}\"\n{layer}\n{neighbours}"
+        "id = \"ipn:{number}.0\"\n[store]\n{kept}\n[[layer]]\nkind = \"{kind}\"\n{layer}\n{neighbour}"
     );
     let spec: NodeSpec =
         text::parse(&toml, "the example").unwrap_or_else(|error| panic!("{error}\n{toml}"));
-    let config = spec.config(SystemTime::now(), u64::from(number)).expect("it is sound");
+    let config = spec.config(SystemTime::now(), number as u64).expect("it is sound");
     let waker = Waker::new().expect("a descriptor is left");
     let files = if store == "memory" {
         FileStore::in_memory(MEMORY, &waker)
