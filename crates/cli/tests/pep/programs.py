@@ -99,10 +99,13 @@ def many(port: str, count: str, octets: str) -> None:
 
     def one(number: int) -> None:
         try:
-            stream = connected(port)
-            with lock:
-                streams.append(stream)
-            ready.wait(LIMIT)
+            try:
+                stream = connected(port)
+                with lock:
+                    streams.append(stream)
+            finally:
+                # The others need not do without who is turned away so soon.
+                ready.wait(LIMIT)
             data = content(int(octets), number)
             stream.sendall(data)
             stream.shutdown(socket.SHUT_WR)
