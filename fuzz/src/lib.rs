@@ -3,6 +3,7 @@
 //! The fuzzer calls them through the programs in `fuzz_targets/`; `tests/replay.rs` calls them
 //! with every file of `corpus/`, on any toolchain.
 
+mod agent;
 mod bundles;
 mod entity;
 mod formats;
@@ -18,6 +19,7 @@ mod specs;
 mod tcp;
 mod texts;
 
+pub use agent::bp_agent;
 pub use bundles::{bp6_bundle, bp7_bundle, bpsec_block, file_part, mtcp, tcpcl, udpcl};
 pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
@@ -41,6 +43,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("bp6_bundle", bp6_bundle),
     ("bp7_bundle", bp7_bundle),
+    ("bp_agent", bp_agent),
     ("bpsec_block", bpsec_block),
     ("capture", capture),
     ("cfdp_entity", cfdp_entity),
