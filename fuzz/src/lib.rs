@@ -10,6 +10,7 @@ mod formats;
 mod frame;
 mod ftp;
 mod ltp;
+mod ltpt;
 mod nodes;
 mod norm;
 mod ppp;
@@ -29,6 +30,7 @@ pub use formats::{
 pub use frame::frame;
 pub use ftp::ftp;
 pub use ltp::ltp_node;
+pub use ltpt::ltpt_relay;
 pub use norm::norm_node;
 pub use ppp::{ppp_frames, vj};
 pub use saratoga::saratoga_node;
@@ -58,6 +60,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("link_preset", link_preset),
     ("ltp_node", ltp_node),
     ("ltp_segment", ltp_segment),
+    ("ltpt_relay", ltpt_relay),
     ("mib", mib),
     ("mtcp", mtcp),
     ("norm_message", norm_message),
