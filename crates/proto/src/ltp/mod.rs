@@ -817,12 +817,16 @@ impl Turns for Node {
             self.closed.insert_within(max, id, Closed { peer, left });
         }
         if std::mem::take(&mut self.core.kernel.flush_wanted) {
+            let mut is_any_flushed = false;
             for session in self.slots.iter_mut() {
                 if let Session::Receiver(receiver) = session {
-                    receiver.flush(&mut self.core);
+                    is_any_flushed |= receiver.flush(&mut self.core);
                 }
             }
-            self.pass_on_all();
+            // Otherwise there is nothing more to read, and who wants that would ask again without end.
+            if is_any_flushed {
+                self.pass_on_all();
+            }
         }
     }
 }
