@@ -225,7 +225,7 @@ fn mistakes_over_saratoga_and_norm_are_told() {
         let error = NodeSpec::parse(&text(more), "node.toml").unwrap_err().to_string();
         assert!(error.contains("node.toml") && error.contains(told), "{more}: {error}");
     }
-    let norm = text("settings.sender.segment_sise = \"1 kB\"").replace("saratoga", "norm");
+    let norm = text("settings.sender.segment_sizes = \"1 kB\"").replace("saratoga", "norm");
     let error = NodeSpec::parse(&norm, "node.toml").unwrap_err().to_string();
     assert!(error.contains("did you mean `segment_size`?"), "{error}");
 }
