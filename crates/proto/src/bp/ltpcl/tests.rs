@@ -9,7 +9,9 @@ use wire::ltp::{Body, DataKind, Segment};
 use super::{Color, Config, Limits, Ltpcl, Peer};
 use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
 use crate::bp::tests::hub::Hub;
-use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, files, in_file, octets, whole};
+use crate::bp::tests::pair::{
+    Chance, LINK, PATH, Pair, assert_arrive, content, files, in_file, octets, whole,
+};
 use crate::ltp;
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -32,10 +34,6 @@ fn pair_with(change: impl Fn(Config) -> Config, seed: u64) -> Pair {
 
 fn pair() -> Pair {
     pair_with(|config| config, 1)
-}
-
-fn content(len: usize) -> Content {
-    Content::Octets(octets(len).into())
 }
 
 fn kinds(pair: &Pair, n: usize) -> Vec<DataKind> {
@@ -67,28 +65,12 @@ fn a_bundle_is_a_red_block_of_service_1() {
 
 #[test]
 fn bundles_of_all_lengths_arrive_from_memory_and_from_files() {
-    let lengths = [0, 1000, 1500, 19_000, 20_000, 70_000, 700_000];
     for seed in 0..4 {
-        let mut pair = pair_with(|config| config, seed);
-        pair.chance = Chance { loss: 20 * seed, doubled: 20, late: 100 };
-        for (tag, len) in lengths.into_iter().enumerate() {
-            let file = in_file(&mut pair, len);
-            pair.send(tag as u64, file);
-            pair.send(tag as u64 + 100, content(len));
-        }
-        pair.pass(Duration::from_secs(1000));
-        let mut came = pair.came(1);
-        came.sort_by_key(Vec::len);
-        let expected: Vec<_> =
-            lengths.into_iter().flat_map(|len| [whole(len), whole(len)]).collect();
-        assert!(
-            came == expected,
-            "seed {seed}: {:?}",
-            came.iter().map(Vec::len).collect::<Vec<_>>()
+        assert_arrive(
+            seed,
+            pair_with(|config| config, seed),
+            &[0, 1000, 1500, 19_000, 20_000, 70_000, 700_000],
         );
-        assert_eq!(pair.outcomes(0).len(), 14);
-        assert!(pair.outcomes(0).iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
-        assert!(pair.is_idle());
     }
 }
 

@@ -11,10 +11,12 @@ use engine::{
 use super::{Config, NormCl};
 use crate::bp::filecl::Limits;
 use crate::bp::layer::{
-    Command, Content, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
+    Command, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
 use crate::bp::tests::hub::{self, Hub};
-use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, files, in_file, octets, store, whole};
+use crate::bp::tests::pair::{
+    LINK, PATH, Pair, assert_arrive, content, files, octets, store, whole,
+};
 use crate::norm::{self, EndGame};
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -38,30 +40,10 @@ fn pair(seed: u64) -> Pair {
     pair_with(EndGame::Acknowledged, seed)
 }
 
-fn content(len: usize) -> Content {
-    Content::Octets(octets(len).into())
-}
-
 #[test]
 fn bundles_arrive_from_memory_and_from_files() {
-    let lengths = [0, 1000, 1500, 70_000, 700_000];
     for seed in 0..4 {
-        let mut pair = pair(seed);
-        pair.chance = Chance { loss: 20 * seed, doubled: 20, late: 100 };
-        for (tag, len) in lengths.into_iter().enumerate() {
-            let file = in_file(&mut pair, len);
-            pair.send(tag as u64, file);
-            pair.send(tag as u64 + 100, content(len));
-        }
-        pair.pass(Duration::from_secs(1000));
-        let mut came = pair.came(1);
-        came.sort_by_key(Vec::len);
-        let expected: Vec<_> =
-            lengths.into_iter().flat_map(|len| [whole(len), whole(len)]).collect();
-        assert!(came == expected, "seed {seed}");
-        let outcomes = pair.outcomes(0);
-        assert_eq!(outcomes.len(), 10);
-        assert!(outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+        assert_arrive(seed, pair(seed), &[0, 1000, 1500, 70_000, 700_000]);
     }
 }
 

@@ -8,7 +8,7 @@ use wire::saratoga::{Content as Kind, Packet, StatusCode};
 use super::{Config, SaratogaCl};
 use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
 use crate::bp::tests::hub::{self, Hub};
-use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, files, in_file, octets, whole};
+use crate::bp::tests::pair::{LINK, PATH, Pair, assert_arrive, content, files, octets, whole};
 use crate::saratoga;
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -21,10 +21,6 @@ fn pair_of(seed: u64) -> Pair {
         Box::new(SaratogaCl::new(config, Rng::new(seed, &format!("saratoga {number}")))) as _
     };
     Pair::new([layer(1), layer(2)], info, seed)
-}
-
-fn content(len: usize) -> Content {
-    Content::Octets(octets(len).into())
 }
 
 #[test]
@@ -50,23 +46,8 @@ fn a_bundle_is_put_as_one() {
 
 #[test]
 fn bundles_arrive_from_memory_and_from_files() {
-    let lengths = [0, 1000, 1500, 70_000, 700_000];
     for seed in 0..4 {
-        let mut pair = pair_of(seed);
-        pair.chance = Chance { loss: 20 * seed, doubled: 20, late: 100 };
-        for (tag, len) in lengths.into_iter().enumerate() {
-            let file = in_file(&mut pair, len);
-            pair.send(tag as u64, file);
-            pair.send(tag as u64 + 100, content(len));
-        }
-        pair.pass(Duration::from_secs(1000));
-        let mut came = pair.came(1);
-        came.sort_by_key(Vec::len);
-        let expected: Vec<_> =
-            lengths.into_iter().flat_map(|len| [whole(len), whole(len)]).collect();
-        assert!(came == expected, "seed {seed}");
-        assert_eq!(pair.outcomes(0).len(), 10);
-        assert!(pair.outcomes(0).iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+        assert_arrive(seed, pair_of(seed), &[0, 1000, 1500, 70_000, 700_000]);
     }
 }
 

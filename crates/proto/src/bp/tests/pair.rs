@@ -322,6 +322,30 @@ pub(crate) fn whole(len: usize) -> Vec<u8> {
     [b"\x9fhead", &octets(len)[..], b"!"].concat()
 }
 
+/// A payload in memory.
+pub(crate) fn content(len: usize) -> Content {
+    Content::Octets(octets(len).into())
+}
+
+/// Bundles of these lengths, from memory and from files, arrive over paths that lose some.
+pub(crate) fn assert_arrive(seed: u64, mut pair: Pair, lengths: &[usize]) {
+    pair.chance = Chance { loss: 20 * seed, doubled: 20, late: 100 };
+    for (tag, len) in lengths.iter().enumerate() {
+        let file = in_file(&mut pair, *len);
+        pair.send(tag as u64, file);
+        pair.send(tag as u64 + 100, content(*len));
+    }
+    pair.pass(Duration::from_secs(1000));
+    let mut came = pair.came(1);
+    came.sort_by_key(Vec::len);
+    let expected: Vec<_> = lengths.iter().flat_map(|len| [whole(*len), whole(*len)]).collect();
+    let found: Vec<_> = came.iter().map(Vec::len).collect();
+    assert!(came == expected, "seed {seed}: {found:?}");
+    let outcomes = pair.outcomes(0);
+    assert_eq!(outcomes.len(), expected.len());
+    assert!(outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
+}
+
 /// A payload in a file, in the store of the first.
 pub(crate) fn in_file(pair: &mut Pair, len: usize) -> Content {
     let name = FileName::spool(&format!("bp/{len}")).expect("it is a name");
