@@ -29,7 +29,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// Bundles, and octets of them, that are handed in and have not left.
 const AHEAD: (usize, u64) = (2048, 256 << 20);
 /// How long nothing may arrive.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Octets of a store in memory.
 const MEMORY: u64 = 4 << 30;
 /// What layers over UDP send at most: more than they can.

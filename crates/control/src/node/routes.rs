@@ -168,7 +168,7 @@ impl Shared {
         let id = asked.await?.map_err(refused)?;
         let (status, why) = match is_stored.await {
             Ok(Ok(())) => return Ok(id),
-            // It is so the next time, too.
+            // It was not for want of room: to wait would not help.
             Ok(Err(reason)) if reason != Reason::DepletedStorage => {
                 (StatusCode::UNPROCESSABLE_ENTITY, reason.to_string())
             }

@@ -647,7 +647,7 @@ impl NodeSpec {
         // What a plan opens and closes is not open from the beginning.
         let by_plan = self.plan.is_some();
         let memory = self.store.memory;
-        let longest = memory.map_or(self.limits.bundle, |memory| memory.min(self.limits.bundle));
+        let longest = self.limits.bundle.min(Size(agent.limits.octets));
         let mut layers = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             let own = links.iter().filter(|(at, _)| at.layer == number);

@@ -289,10 +289,11 @@ impl<K: Copy + Ord> Arrivals<K> {
     /// The agent has decided on a bundle; what the engine hears, if it does at once.
     pub(super) fn decided(&mut self, transfer: TransferId, why: Option<Refusal>) -> Option<Answer> {
         let Coming { install, file, octets, .. } = self.coming.remove(&transfer)?;
-        // What the agent has, or would not take the next time either, need not come again.
         let word = match why {
             Some(Refusal::NoResources | Refusal::Retransmit) => Err(EffectError::NoSpace),
-            Some(Refusal::Completed | Refusal::NotAcceptable) | None => Ok(Completion::Done),
+            Some(Refusal::NotAcceptable) => Err(EffectError::NotAllowed),
+            // What the agent has need not come again.
+            Some(Refusal::Completed) | None => Ok(Completion::Done),
         };
         if why.is_none() && octets.is_none() {
             // The file is the agent's.

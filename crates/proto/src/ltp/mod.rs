@@ -393,12 +393,24 @@ impl Node {
     /// # Errors
     /// There is no such session.
     pub fn cancel(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
+        self.cancel_for(now, id, CancelReason::User)
+    }
+
+    /// The same for this reason.
+    ///
+    /// # Errors
+    /// There is no such session.
+    pub fn cancel_for(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        reason: CancelReason,
+    ) -> Result<(), RequestError> {
         self.core.now = self.core.now.max(now);
         if self.cancel_transfer(id) {
             return Ok(());
         }
         let handle = *self.by_id.get(&id).ok_or(RequestError::NoSession(id))?;
-        let reason = CancelReason::User;
         match self.slots.get_mut(handle) {
             Some(Session::Sender(sender)) => sender.cancel(&mut self.core, reason),
             Some(Session::Receiver(receiver)) => receiver.cancel(&mut self.core, reason),

@@ -84,15 +84,15 @@ impl Agent {
         if !self.is_ready {
             return Err(RequestError::NotReady);
         }
-        self.is_short_enough(&source, &request)?;
-        if !self.has_room(request.payload.len()) {
-            return Err(RequestError::Full);
-        }
         if self.intakes.len() >= self.config.limits.incoming {
             self.user.limit_reached(Limit::Incoming);
             return Err(RequestError::Full);
         }
         let head = self.head(now, source, &request)?;
+        self.is_short_enough(&head, &request)?;
+        if !self.has_room(request.payload.len()) {
+            return Err(RequestError::Full);
+        }
         let id = head.key().id();
         let giver = Giver::User { priority: request.priority };
         self.statistics.sourced += 1;
@@ -101,12 +101,11 @@ impl Agent {
     }
 
     /// Whether such a bundle could ever be held, and its payload be read for its security.
-    fn is_short_enough(&self, source: &Eid, request: &SendRequest) -> Result<(), RequestError> {
-        let policy = &self.config.security;
-        let is_read =
-            request.version == Version::Seven && policy.concerns(source, &request.destination);
-        let secured = if is_read { policy.payload_max } else { u64::MAX };
-        let most = secured.min(self.config.limits.octets);
+    fn is_short_enough(&self, head: &Head, request: &SendRequest) -> Result<(), RequestError> {
+        let is_read = self.is_to_be_secured(head);
+        let secured = if is_read { self.config.security.payload_max } else { u64::MAX };
+        let held = self.config.limits.octets.saturating_sub(head.encoded_len() as u64);
+        let most = secured.min(held);
         if request.payload.len() > most {
             return Err(RequestError::TooLong { most });
         }

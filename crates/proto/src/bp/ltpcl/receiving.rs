@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use engine::{FileName, FilestoreRequest, StoreEffect, Time};
-use wire::ltp::{AGGREGATION_SERVICE, SessionId, Unit};
+use wire::ltp::{AGGREGATION_SERVICE, CancelReason, SessionId, Unit};
 
 use super::super::layer::{Event, LinkId, Refusal, TransferId};
 use super::{BUNDLE_SERVICE, Ltpcl};
@@ -14,8 +14,8 @@ pub(super) struct Incoming {
     link: LinkId,
     /// Bundles that it has not answered for.
     waiting: usize,
-    /// One of them is to come again.
-    is_refused: bool,
+    /// What the sender is told if one of them is not taken.
+    refused: Option<CancelReason>,
     file: Option<FileName>,
 }
 
@@ -28,21 +28,21 @@ impl Ltpcl {
             incoming.chain(held.iter().map(|(link, _)| *link)).any(|of| of == link)
         };
         match self.neighbours.met(block.id.originator, is_owed) {
-            None => self.not_wanted(now, block.id),
+            None => self.not_wanted(now, block.id, CancelReason::User),
             Some(link) if self.neighbours.is_held(link) => self.held.push_back((link, block)),
             Some(link) => self.hand_on(now, link, block),
         }
     }
 
     /// The sender is told that it cannot be had.
-    fn not_wanted(&mut self, now: Time, id: SessionId) {
+    fn not_wanted(&mut self, now: Time, id: SessionId, why: CancelReason) {
         // A session that has ended in the meantime needs no answer.
-        let _over = self.ltp.cancel(now, id);
+        let _over = self.ltp.cancel_for(now, id, why);
     }
 
     fn hand_on(&mut self, now: Time, link: LinkId, block: Block) {
         let Block { id, service, content } = block;
-        let mut incoming = Incoming { link, waiting: 0, is_refused: false, file: None };
+        let mut incoming = Incoming { link, waiting: 0, refused: None, file: None };
         match content {
             BlockContent::File(name, len) => {
                 let transfer = self.begins(link, id, len);
@@ -99,17 +99,18 @@ impl Ltpcl {
         let Some(id) = self.transfers.remove(&transfer) else { return };
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         incoming.waiting -= 1;
-        // What the agent has, or would not take the next time either, need not come again.
-        incoming.is_refused |= match why {
-            Some(Refusal::NoResources | Refusal::Retransmit) => true,
-            Some(Refusal::Completed | Refusal::NotAcceptable) | None => false,
+        incoming.refused = match (why, incoming.refused) {
+            (Some(Refusal::NoResources | Refusal::Retransmit), _) => Some(CancelReason::User),
+            // As it is, it would not be taken the next time either.
+            (Some(Refusal::NotAcceptable), None) => Some(CancelReason::Unreachable),
+            (Some(Refusal::NotAcceptable | Refusal::Completed) | None, before) => before,
         };
         if incoming.waiting > 0 {
             return;
         }
-        let Some(Incoming { is_refused, file, .. }) = self.incoming.remove(&id) else { return };
-        if is_refused {
-            self.not_wanted(now, id);
+        let Some(Incoming { refused, file, .. }) = self.incoming.remove(&id) else { return };
+        if let Some(reason) = refused {
+            self.not_wanted(now, id, reason);
             return;
         }
         self.accept(now, id);

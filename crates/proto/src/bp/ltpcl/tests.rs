@@ -115,7 +115,7 @@ fn what_the_agent_refuses_is_cancelled_or_need_not_come_again() {
         (Refusal::NoResources, refused),
         (Refusal::Retransmit, refused),
         (Refusal::Completed, Outcome::Acknowledged),
-        (Refusal::NotAcceptable, Outcome::Acknowledged),
+        (Refusal::NotAcceptable, Outcome::Refused(Refusal::NotAcceptable)),
     ] {
         for len in [100, 50_000] {
             let mut pair = pair();

@@ -77,7 +77,7 @@ fn what_the_agent_refuses_comes_again_or_need_not() {
     for (why, outcome) in [
         (Refusal::NoResources, FAILED),
         (Refusal::Completed, Outcome::Acknowledged),
-        (Refusal::NotAcceptable, Outcome::Acknowledged),
+        (Refusal::NotAcceptable, FAILED),
     ] {
         let mut pair = pair(1);
         pair.accepts = false;

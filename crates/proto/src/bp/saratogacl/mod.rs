@@ -84,6 +84,7 @@ fn outcome(finished: &Finished) -> Outcome {
                 StatusCode::TooLong,
                 StatusCode::UnsupportedPacket,
                 StatusCode::DescriptorMismatch,
+                StatusCode::AccessDenied,
             ]
             .contains(&failure.code) =>
         {

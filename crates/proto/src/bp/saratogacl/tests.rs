@@ -69,7 +69,7 @@ fn what_the_agent_refuses_comes_again_or_need_not() {
     for (why, outcome) in [
         (Refusal::NoResources, Outcome::Refused(Refusal::NoResources)),
         (Refusal::Completed, Outcome::Acknowledged),
-        (Refusal::NotAcceptable, Outcome::Acknowledged),
+        (Refusal::NotAcceptable, Outcome::Refused(Refusal::NotAcceptable)),
     ] {
         for len in [5000, 100_000] {
             let mut pair = pair_of(1);

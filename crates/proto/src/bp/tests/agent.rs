@@ -249,8 +249,11 @@ fn a_full_store_refuses_and_goes_on_when_there_is_room() {
     let mut refused =
         |len| agent.send(now, SendRequest::new(endpoint(2), payload(len))).unwrap_err();
     assert_eq!(refused(20_000), RequestError::Full);
-    assert_eq!(refused(25_000), RequestError::Full);
-    assert_eq!(refused(25_001), RequestError::TooLong { most: 25_000 });
+    // Its head has to be held, too.
+    let RequestError::TooLong { most } = refused(25_000) else { panic!("it is too long") };
+    assert!((24_900..25_000).contains(&most), "{most}");
+    assert_eq!(refused(most as usize), RequestError::Full);
+    assert_eq!(refused(most as usize + 1), RequestError::TooLong { most });
 }
 
 /// Nothing that is held is dropped for what comes, however urgent that is.

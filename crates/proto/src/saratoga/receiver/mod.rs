@@ -772,6 +772,9 @@ impl Receiver {
             }
             (Job::Sync, Ok(_)) => self.synced(core),
             (Job::Install, Ok(_)) => self.installed(core, now),
+            (Job::Install, Err(EffectError::NotAllowed)) => {
+                self.refuse(core, now, StatusCode::AccessDenied);
+            }
             (Job::Open | Job::Read { .. } | Job::Sync | Job::Install, _) => {
                 self.storage_failed(core, now);
             }
