@@ -34,11 +34,6 @@ use clap::{Parser, Subcommand};
 use lab::SpecError;
 use lab::emulation::transfers::TransfersError;
 use lab::run::RunError;
-use mimalloc::MiMalloc;
-
-/// Bundles and packets are made by one thread and dropped by another, which the system's allocator is slow at.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[derive(Debug, Parser)]
 #[command(name = "slowlight", version, about, max_term_width = 100)]

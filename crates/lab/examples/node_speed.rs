@@ -14,17 +14,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use engine::Time;
-use mimalloc::MiMalloc;
 use proto::bp::agent::{Agent, Indication, SendRequest};
 use rt::node::Node;
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use slowlight_lab::node::NodeSpec;
 use slowlight_lab::text;
 use wire::bp7::Eid;
-
-/// That of `slowlight`.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Bundles, and octets of them, that are handed in and have not left.
 const AHEAD: (usize, u64) = (2048, 256 << 20);

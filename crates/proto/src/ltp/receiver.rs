@@ -208,16 +208,6 @@ impl Receiver {
             + self.description.as_ref().map_or(0, |(_, octets)| octets.len())
     }
 
-    /// Hands collected data to the store, because too much waits in this engine; whether there was any.
-    pub(crate) fn flush(&mut self, core: &mut Core) -> bool {
-        let (start, end) = self.spool.unwritten();
-        if self.phase != Phase::Receiving || start == end {
-            return false;
-        }
-        self.spool.flush(&mut core.kernel, self.base.seat.handle);
-        true
-    }
-
     /// A data segment arrived.
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_heard = now;

@@ -55,6 +55,16 @@ impl Receiver {
         ((self.red.unwrap_or(self.green), self.red.is_some()), news)
     }
 
+    /// Hands collected data to the store, because too much waits in this engine; whether there was any.
+    pub(crate) fn flush(&mut self, core: &mut Core) -> bool {
+        let (start, end) = self.spool.unwritten();
+        if self.phase != Phase::Receiving || start == end {
+            return false;
+        }
+        self.spool.flush(&mut core.kernel, self.base.seat.handle);
+        true
+    }
+
     /// All of a block for another engine is here that will be: makes it safe.
     pub(super) fn keep_all(&mut self, core: &mut Core) {
         self.base.disarm(&mut core.kernel, Alarm::Inactivity);
