@@ -1,4 +1,4 @@
-//! The convergence layer over NORM (RFC 5740): each bundle is an object. See [`filecl`](super::filecl).
+//! The convergence layer over NORM (RFC 5740): each bundle is an object. See [`filecl`].
 //!
 //! A link leads to one neighbour or to a group of them, as its path does. Who acknowledges what at the end is up to NORM's settings: a bundle is
 //! `Acknowledged` if all receivers that were heard of acknowledged it, which each of them does once its agent has the bundle, and

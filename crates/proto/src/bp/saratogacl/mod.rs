@@ -1,4 +1,4 @@
-//! The convergence layer over Saratoga (draft-wood-dtnrg-saratoga): each bundle is put as a file of the type of bundles. See [`filecl`](super::filecl).
+//! The convergence layer over Saratoga (draft-wood-dtnrg-saratoga): each bundle is put as a file of the type of bundles. See [`filecl`].
 //!
 //! The peer speaks version 1, keeps no journal, and others may put bundles here and nothing else, whatever its settings say of that.
 
