@@ -342,6 +342,19 @@ impl World {
     fn drain(&mut self) {
         for _ in 0..WORK_MAX {
             let mut idle = true;
+            // First, as what has nothing to send may still have something to do.
+            self.tx.clear();
+            if let Some(transmit) = self.node.poll_transmit(self.now, &mut self.tx) {
+                idle = false;
+                let path = transmit.path.0 as usize;
+                for octets in self.tx.datagrams() {
+                    self.check_sent(octets);
+                    self.heard.push_back((path, octets.to_vec()));
+                }
+                while self.heard.len() > HEARD_MAX {
+                    self.heard.pop_front();
+                }
+            }
             while let Some(effect) = self.node.poll_effect() {
                 idle = false;
                 let Effect::Store(effect) = effect else { continue };
@@ -363,18 +376,6 @@ impl World {
             }
             while self.node.poll_indication().is_some() {
                 idle = false;
-            }
-            self.tx.clear();
-            if let Some(transmit) = self.node.poll_transmit(self.now, &mut self.tx) {
-                idle = false;
-                let path = transmit.path.0 as usize;
-                for octets in self.tx.datagrams() {
-                    self.check_sent(octets);
-                    self.heard.push_back((path, octets.to_vec()));
-                }
-                while self.heard.len() > HEARD_MAX {
-                    self.heard.pop_front();
-                }
             }
             if idle {
                 self.check();
