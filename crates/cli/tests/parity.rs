@@ -62,6 +62,11 @@ fn delivered(world: &Value) -> Result<f64, String> {
     transfer["delivered_s"].as_f64().ok_or_else(|| transfer.to_string())
 }
 
+/// The same in the simulator.
+fn simulated(scenario: &Path) -> Result<f64, String> {
+    run(&["sim"], scenario).and_then(|world| delivered(&world))
+}
+
 fn is_near(sim: f64, emu: f64) -> bool {
     (emu - sim).abs() <= (sim * 0.02).max(0.005)
 }
@@ -97,15 +102,14 @@ fn longer(scenario: &Path) -> impl Iterator<Item = f64> {
         }
         let path = scenario.with_extension("longer.toml");
         fs::write(&path, longer).unwrap();
-        delivered(&run(&["sim"], &path).unwrap()).unwrap()
+        simulated(&path).unwrap()
     })
 }
 
 /// What most of as many runs say as it takes to tell, without those that the emulator doubts, and what
 /// was wrong with some.
 fn judge(scenario: &Path) -> (Verdict, Vec<String>) {
-    let simulated = run(&["sim"], scenario).and_then(|world| delivered(&world));
-    match simulated {
+    match simulated(scenario) {
         Ok(sim) => decide(|| compare(scenario, sim), DOUBTED),
         Err(why) => (Verdict::Differs(why), Vec::new()),
     }
@@ -114,7 +118,7 @@ fn judge(scenario: &Path) -> (Verdict, Vec<String>) {
 /// The same for a scenario that runs alone, as long as it is the machine that holds it up: what a
 /// program that only sleeps is told too late, the emulator cannot be told in time.
 fn judge_alone(scenario: &Path, until: Instant) -> (Verdict, Vec<String>) {
-    let sim = match run(&["sim"], scenario).and_then(|world| delivered(&world)) {
+    let sim = match simulated(scenario) {
         Ok(sim) => sim,
         Err(why) => return (Verdict::Differs(why), Vec::new()),
     };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::conformance::{self, Check, Options, PATH, Role, Subject, Verdict};
+use engine::conformance::{self, Options, PATH, Role, Subject, Verdict};
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, FileId, FileName, FilestoreRequest, Input,
     MemoryStore, OpenMode, PathInfo, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
@@ -344,6 +344,18 @@ fn ltpcl(role: Role, seed: u64, units: usize) -> Ltpcl {
     Ltpcl::new(config, Rng::new(seed, "ltp"))
 }
 
+/// Of layers of sessions: one that has its bundles in memory, and one that has them in files.
+fn sessions_keep_the_contract<L: Layer>(
+    layers: [fn(Role, u64) -> L; 2],
+    memory: fn(&L) -> usize,
+    memory_max: usize,
+) {
+    for layer in layers {
+        let of = Of { layer, memory, memory_max, is_reliable: true };
+        conformance::check_all(&of, &Options { runs: 8, ..Options::default() });
+    }
+}
+
 /// With `inline` octets of a bundle in memory.
 fn over_saratoga(seed: u64, inline: u64) -> SaratogaCl {
     let remote = saratoga::Remote { datagram_max: Some(200), ..saratoga::Remote::default() };
@@ -375,13 +387,7 @@ fn saratogacl_keeps_the_contract() {
     // Read from its file, and left there.
     let layers: [fn(Role, u64) -> SaratogaCl; 2] =
         [|_, seed| over_saratoga(seed, 4 << 10), |_, seed| over_saratoga(seed, 500)];
-    for layer in layers {
-        let of = Of { layer, memory: SaratogaCl::memory, memory_max, is_reliable: true };
-        let options = Options { runs: 8, ..Options::default() };
-        for check in Check::ALL {
-            conformance::check(&of, &options, check);
-        }
-    }
+    sessions_keep_the_contract(layers, SaratogaCl::memory, memory_max);
 }
 
 /// With `inline` octets of a bundle in memory.
@@ -412,13 +418,7 @@ fn normcl_keeps_the_contract() {
     let memory_max = 1 << 20;
     let layers: [fn(Role, u64) -> NormCl; 2] =
         [|role, seed| over_norm(role, seed, 4 << 10), |role, seed| over_norm(role, seed, 500)];
-    for layer in layers {
-        let of = Of { layer, memory: NormCl::memory, memory_max, is_reliable: true };
-        let options = Options { runs: 8, ..Options::default() };
-        for check in Check::ALL {
-            conformance::check(&of, &options, check);
-        }
-    }
+    sessions_keep_the_contract(layers, NormCl::memory, memory_max);
 }
 
 #[test]
@@ -436,11 +436,5 @@ fn ltpcl_keeps_the_contract() {
     // In memory, and in a working file.
     let layers: [fn(Role, u64) -> Ltpcl; 2] =
         [|role, seed| ltpcl(role, seed, 4 << 10), |role, seed| ltpcl(role, seed, 500)];
-    for layer in layers {
-        let of = Of { layer, memory, memory_max, is_reliable: true };
-        let options = Options { runs: 8, ..Options::default() };
-        for check in Check::ALL {
-            conformance::check(&of, &options, check);
-        }
-    }
+    sessions_keep_the_contract(layers, memory, memory_max);
 }
