@@ -53,6 +53,8 @@ struct World {
     /// What the engine sent, and on which path.
     heard: VecDeque<(usize, Vec<u8>)>,
     last: Option<(usize, Vec<u8>)>,
+    /// Where neighbours said that blocks end, by the blocks' numbers.
+    ends: BTreeSet<(u64, u64)>,
     answers: VecDeque<(Ticket, Result<Completion, EffectError>)>,
     is_slow: bool,
     fail_next: Option<EffectError>,
@@ -118,6 +120,7 @@ impl World {
             up: [false; 2],
             heard: VecDeque::new(),
             last: None,
+            ends: BTreeSet::new(),
             answers: VecDeque::new(),
             is_slow: false,
             fail_next: None,
@@ -208,6 +211,9 @@ impl World {
         };
         let serial = u64::from(script.or_zero()) + 1;
         let checkpoint = kind.is_checkpoint().then_some(Checkpoint { serial, report: 0 });
+        if matches!(kind, DataKind::EndOfRedBlock | DataKind::EndOfGreenBlock) {
+            self.ends.insert((number, offset + len));
+        }
         let octets: Vec<u8> = (offset..offset + len).map(|at| octet(number, at)).collect();
         let data = Data { kind, service: 1, offset, checkpoint, data: &octets };
         self.say(path, session, &transport, Body::Data(data));
@@ -394,6 +400,10 @@ impl World {
         let mut expected = (data.offset..).map(|at| octet(number, at));
         let is_same = data.data.iter().all(|octet| expected.next() == Some(*octet));
         assert!(is_same || !self.is_sound, "flow {number} has other octets at {}", data.offset);
+        let end = data.offset + data.data.len() as u64;
+        let ends = matches!(data.kind, DataKind::EndOfRedBlock | DataKind::EndOfGreenBlock);
+        let is_known = !ends || self.ends.contains(&(number, end));
+        assert!(is_known || !self.is_sound, "nobody said that flow {number} ends at {end}");
     }
 
     /// Bounds hold whatever comes.

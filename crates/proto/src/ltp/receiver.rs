@@ -652,6 +652,9 @@ impl Receiver {
     fn sync(&mut self, core: &mut Core) {
         let Some(file) = self.spool.file() else { return };
         self.syncs += 1;
+        if let Some(relay) = self.relay.as_mut() {
+            relay.synced = self.ranges.clone();
+        }
         core.kernel.sync(self.base.seat.handle, file);
     }
 
@@ -833,7 +836,8 @@ impl Receiver {
                     flow,
                     file: self.spool.release(),
                     shape: Shape {
-                        len: self.ranges.end(),
+                        parts: self.ranges.clone(),
+                        end: self.end,
                         red: self.red.unwrap_or_default(),
                         last: self.relay.as_ref().and_then(|relay| relay.last.clone()),
                     },

@@ -303,7 +303,11 @@ impl Sender {
     }
 
     fn opened(&mut self, core: &mut Core, file: FileId, len: u64) {
-        let len = self.last.as_ref().map_or(len, |last| last.offset.min(len));
+        if let Some(Supply::Passage(passage)) = self.source.as_mut() {
+            passage.own(file);
+            self.start(core);
+            return;
+        }
         let Some(source) = Source::new(file, Some(len), 0, ChecksumType::Crc32c) else { return };
         self.begin(core, source, len);
     }
@@ -311,9 +315,8 @@ impl Sender {
     fn begin(&mut self, core: &mut Core, source: Source, len: u64) {
         self.source = Some(Supply::Source(source));
         self.content = len;
-        let last = self.last.as_ref().map(|last| last.octets.len() as u64);
         let description = self.described.then(|| Description::len(&self.name));
-        self.total = len + last.or(description).unwrap_or_default();
+        self.total = len + description.unwrap_or_default();
         self.red = match self.color {
             Red::All => self.total,
             // A segment is red or green, and the description is one segment.
@@ -321,9 +324,13 @@ impl Sender {
             Red::Prefix(red) => red,
             Red::None => 0,
         };
-        if self.described && self.last.is_none() {
+        if self.described {
             self.peer.set_block_size(self.total);
         }
+        self.start(core);
+    }
+
+    fn start(&mut self, core: &mut Core) {
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let is_paced = path.is_some_and(Path::is_paced) || !self.peer.remote.interval.is_zero();
         if !is_paced && self.red == self.total {

@@ -13,6 +13,7 @@ use super::indication::Transfer;
 use crate::bp::routes::{Limits, Router};
 use crate::ltp::{Failure, SendRequest};
 use crate::path::Handle;
+use crate::ranges::Ranges;
 use crate::recent::Recent;
 
 /// A transfer, whatever hop it is on: who began it, and the number it has there.
@@ -59,16 +60,20 @@ pub(crate) struct Relay {
     pub(crate) is_recorded: bool,
     /// The last segment of the block, once that came.
     pub(crate) last: Option<Last>,
+    /// What was in the working file when it was last to be synced.
+    pub(crate) synced: Ranges,
 }
 
 impl Relay {
-    pub(crate) const fn new(service: u64, onward: Transport) -> Self {
-        Self { service, onward, fresh: Vec::new(), is_recorded: false, last: None }
+    pub(crate) fn new(service: u64, onward: Transport) -> Self {
+        let (fresh, synced) = (Vec::new(), Ranges::new());
+        Self { service, onward, fresh, is_recorded: false, last: None, synced }
     }
 
     pub(crate) fn memory(&self) -> usize {
         let last = self.last.as_ref().map_or(0, |last| last.octets.len());
-        last + self.fresh.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+        let fresh = self.fresh.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        last + fresh + self.synced.len() * 2 * size_of::<u64>()
     }
 }
 
@@ -83,8 +88,10 @@ pub(crate) struct Stored {
 /// How a block is made up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Its octets.
-    pub(crate) len: u64,
+    /// Where its octets are that came. What is missing between them is green.
+    pub(crate) parts: Ranges,
+    /// How many it has, if that was told: the end of a green block may be lost.
+    pub(crate) end: Option<u64>,
     /// Those of its red part.
     pub(crate) red: u64,
     /// Its last segment.
@@ -166,6 +173,11 @@ impl Flow {
         }
     }
 
+    /// Ranges tracked of what is kept.
+    pub(crate) fn ranges(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.shape.parts.len())
+    }
+
     /// Time to wait after a hop failed once more.
     pub(crate) fn back_off(&mut self, config: &Config, congestion: Option<Congestion>) -> Duration {
         if let Some(congestion) = congestion {
@@ -239,6 +251,7 @@ impl Flows {
     pub(crate) fn memory(&self) -> usize {
         self.all.len() * (size_of::<Flow>() + size_of::<(FlowId, Seq)>())
             + self.finished.len() * 2 * size_of::<(FlowId, Finished)>()
+            + self.all.values().map(Flow::ranges).sum::<usize>() * 2 * size_of::<u64>()
     }
 
     pub(crate) fn get(&self, seq: Seq) -> Option<&Flow> {

@@ -184,7 +184,12 @@ impl Passage {
         if bytes.len() < asked {
             return Err(());
         }
-        self.fresh.push_back((offset, bytes));
+        // What all of is there goes on in its order, whichever read ends first.
+        let place = match self.owns {
+            true => self.fresh.partition_point(|(other, _)| *other < offset),
+            false => self.fresh.len(),
+        };
+        self.fresh.insert(place, (offset, bytes));
         Ok(())
     }
 

@@ -2,12 +2,14 @@
 //!
 //! | octets | field |
 //! |---|---|
-//! | 1 | version: 1 |
+//! | 1 | version: 2 |
 //! | 8 | client service |
-//! | 8 | octets of the block |
+//! | 8 | octets of the block; all ones if it is not known where it ends |
 //! | 8 | octets of its red part |
 //! | 8 | where its last segment begins |
 //! | 4, … | its octets, and how many they are |
+//! | 4 | number of parts that came |
+//! | each: 8, 8 | where it begins and ends |
 //! | 1 | number of extensions |
 //! | each: 1, 1, … | tag, octets of the value, value |
 //! | 4 | CRC-32C of all that |
@@ -21,8 +23,12 @@ use wire::ltpt::Transport;
 use super::flow::{Last, Shape, Stored};
 use crate::ltp::core::{Core, Job};
 use crate::path::Handle;
+use crate::ranges::Ranges;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// In place of the end of a block that is not known.
+const ENDLESS: u64 = u64::MAX;
 
 /// How the keys of the records begin.
 const PREFIX: &str = "ltpt-";
@@ -32,14 +38,20 @@ pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
     let mut out = vec![VERSION];
     let (offset, octets) = match &shape.last {
         Some(last) => (last.offset, &last.octets[..]),
-        None => (shape.len, &[][..]),
+        None => (0, &[][..]),
     };
-    for number in [service, shape.len, shape.red, offset] {
+    for number in [service, shape.end.unwrap_or(ENDLESS), shape.red, offset] {
         out.extend_from_slice(&number.to_be_bytes());
     }
     let len = u32::try_from(octets.len()).expect("a segment is shorter than a datagram");
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(octets);
+    let count = u32::try_from(shape.parts.len()).expect("gaps are bounded");
+    out.extend_from_slice(&count.to_be_bytes());
+    for (start, end) in shape.parts.iter() {
+        out.extend_from_slice(&start.to_be_bytes());
+        out.extend_from_slice(&end.to_be_bytes());
+    }
     let values = onward.values();
     out.push(u8::try_from(values.len()).expect("there are seven extensions at most"));
     for (tag, value) in values {
@@ -60,13 +72,18 @@ pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, 
         return None;
     }
     let rest = content.strip_prefix(&[VERSION])?;
-    let (service, rest) = rest.split_first_chunk::<8>()?;
-    let (len, rest) = rest.split_first_chunk::<8>()?;
-    let (red, rest) = rest.split_first_chunk::<8>()?;
-    let (offset, rest) = rest.split_first_chunk::<8>()?;
+    let (service, rest) = uint(rest)?;
+    let (end, rest) = uint(rest)?;
+    let (red, rest) = uint(rest)?;
+    let (offset, rest) = uint(rest)?;
     let (last, rest) = rest.split_first_chunk::<4>()?;
     let (octets, rest) = rest.split_at_checked(u32::from_be_bytes(*last) as usize)?;
-    let last = Last { offset: u64::from_be_bytes(*offset), octets: Bytes::copy_from_slice(octets) };
+    let last = Last { offset, octets: Bytes::copy_from_slice(octets) };
+    let (parts, rest) = parts(rest)?;
+    // Of the red part all is kept, or nothing was promised.
+    if parts.prefix() < red {
+        return None;
+    }
     let (count, mut rest) = rest.split_first()?;
     let mut list = Vec::new();
     for _ in 0..*count {
@@ -78,14 +95,36 @@ pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, 
     let transport = Transport::from_extensions(Extensions::new(&list)).ok()?;
     let stored = Stored {
         file: file(session),
-        service: u64::from_be_bytes(*service),
+        service,
         shape: Shape {
-            len: u64::from_be_bytes(*len),
-            red: u64::from_be_bytes(*red),
+            parts,
+            end: (end != ENDLESS).then_some(end),
+            red,
             last: (!octets.is_empty()).then_some(last),
         },
     };
     Some((session, transport, stored))
+}
+
+fn uint(rest: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = rest.split_first_chunk()?;
+    Some((u64::from_be_bytes(*number), rest))
+}
+
+/// The parts that came: in order, with gaps between them.
+fn parts(rest: &[u8]) -> Option<(Ranges, &[u8])> {
+    let (count, mut rest) = rest.split_first_chunk()?;
+    let mut parts = Ranges::new();
+    for _ in 0..u32::from_be_bytes(*count) {
+        let (start, behind) = uint(rest)?;
+        let (end, behind) = uint(behind)?;
+        if start >= end || parts.len() > 0 && start <= parts.end() {
+            return None;
+        }
+        parts.insert(start, end);
+        rest = behind;
+    }
+    Some((parts, rest))
 }
 
 fn crc(octets: &[u8]) -> u32 {
@@ -128,11 +167,19 @@ mod tests {
         };
         let session = SessionId { originator: 7, number: 1 << 27 };
         let last = Last { offset: (1 << 40) - 4, octets: Bytes::from_static(b"last") };
-        let shape = Shape { len: 1 << 40, red: 1 << 39, last: Some(last) };
+        let mut parts = Ranges::new();
+        parts.insert(0, 1 << 39);
+        parts.insert((1 << 40) - 4, 1 << 40);
+        let shape = Shape { parts, end: Some(1 << 40), red: 1 << 39, last: Some(last) };
         let record = encode(&onward, 64, &shape).to_vec();
-        let (found, transport, stored) = decode(&key(session), &record).expect("a record");
-        assert_eq!((found, transport), (session, onward));
-        assert_eq!((stored.service, stored.shape), (64, shape));
+        for shape in [shape.clone(), Shape { end: None, last: None, ..shape.clone() }] {
+            let record = encode(&onward, 64, &shape);
+            let (found, transport, stored) = decode(&key(session), &record).expect("a record");
+            assert_eq!((found, transport), (session, onward));
+            assert_eq!((stored.service, stored.shape), (64, shape));
+        }
+        let promised = Shape { red: (1 << 39) + 1, ..shape };
+        assert!(decode(&key(session), &encode(&onward, 64, &promised)).is_none(), "red is missing");
         for i in 0..record.len() {
             let mut damaged = record.clone();
             damaged[i] ^= 4;

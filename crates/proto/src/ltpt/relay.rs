@@ -275,6 +275,7 @@ impl Node {
         let Origin::Before(session) = flow.origin else { return };
         flow.incoming = None;
         flow.kept = Some(Stored { file: record::file(session), service: flow.service, shape });
+        core.ranges += flow.ranges();
         core.user.indicate(Indication::Transport(Notice::Kept(flow.transfer())));
         let (is_forwarded, waits) = (flow.is_forwarded, flow.sessions == 0);
         let sender = flow.outgoing.and_then(|handle| slots.get_mut(handle));
@@ -385,6 +386,7 @@ impl Node {
 
     fn forget(&mut self, seq: Seq) -> Option<Flow> {
         let flow = self.flows.remove(seq)?;
+        self.core.ranges -= flow.ranges();
         for alarm in [Alarm::Retry(seq), Alarm::Expiry(seq)] {
             self.core.kernel.timers.cancel((Handle::NOBODY, alarm));
         }
@@ -429,8 +431,9 @@ impl Node {
             };
             let id = FlowId { source, number };
             let mut flow = Flow::new(id, destination, onward, Origin::Before(session));
-            (flow.service, flow.reserved) = (stored.service, stored.shape.len);
+            (flow.service, flow.reserved) = (stored.service, stored.shape.parts.covered());
             flow.kept = Some(stored);
+            self.core.ranges += flow.ranges();
             let seq = self.flows.insert(flow);
             self.arm_expiry(seq, now);
             self.arm_retry(seq, now + config.retry);

@@ -68,6 +68,8 @@ impl Receiver {
     /// All of a block for another engine is here that will be: makes it safe.
     pub(super) fn keep_all(&mut self, core: &mut Core) {
         self.base.disarm(&mut core.kernel, Alarm::Inactivity);
+        // If nobody said so, the red part ends where the green one begins: there is no gap between them.
+        self.red = self.red.or(Some(self.green));
         self.phase = Phase::Syncing;
         self.spool.flush(&mut core.kernel, self.base.seat.handle);
         self.sync(core);
@@ -83,8 +85,13 @@ impl Receiver {
             return;
         }
         relay.is_recorded = true;
-        let len = self.end.unwrap_or(self.ranges.prefix()).min(self.ranges.end());
-        let shape = Shape { len, red: self.red.unwrap_or(len), last: relay.last.clone() };
+        let shape = Shape {
+            // What came since is not safe yet.
+            parts: std::mem::take(&mut relay.synced),
+            end: self.end,
+            red: self.red.unwrap_or_default(),
+            last: relay.last.clone(),
+        };
         let value = record::encode(&relay.onward, relay.service, &shape);
         let request = IndexRequest::Put { key: record::key(self.peer.session), value };
         core.kernel.index(self.base.seat.handle, Job::Own(Task::Record), request);

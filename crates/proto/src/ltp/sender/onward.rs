@@ -5,7 +5,7 @@ use wire::ltp::Checkpoint;
 
 use super::super::core::{Alarm, Core, Peer};
 use super::super::supply::Supply;
-use super::{Phase, Red, Sender};
+use super::{Phase, Sender};
 use crate::kernel::Base;
 use crate::ltpt::flow::{Last, Seq, Stored};
 use crate::ltpt::passage::{News, Passage};
@@ -14,7 +14,7 @@ use crate::ranges::Ranges;
 use crate::storage::Storage as _;
 
 impl Sender {
-    /// Begins to send a block that another engine sent, all of which is in a working file.
+    /// Begins to send a block that another engine sent, of which all that ever comes is in a working file.
     pub(crate) fn of_stored(
         base: Base<Alarm>,
         peer: Peer,
@@ -24,8 +24,13 @@ impl Sender {
     ) -> Self {
         let mut sender = Self::new(base, peer, destination, core);
         (sender.service, sender.described) = (stored.service, false);
-        sender.color = Red::Prefix(stored.shape.red);
-        sender.set_last(core, stored.shape.last.clone());
+        let shape = &stored.shape;
+        sender.source = Some(Supply::Passage(Passage::new(shape.parts.clone())));
+        sender.red = shape.red;
+        (sender.content, sender.total) = (u64::MAX, u64::MAX);
+        if let Some(end) = shape.end {
+            sender.ends_at(core, end, shape.last.clone());
+        }
         core.kernel.open(sender.base.seat.handle, stored.file.clone(), OpenMode::Read);
         sender
     }
@@ -58,20 +63,11 @@ impl Sender {
         if self.phase != Phase::Sending {
             return;
         }
+        self.red = red;
         if let Some(total) = news.total.filter(|_| !self.is_end_known) {
-            self.is_end_known = true;
-            self.set_last(core, news.last.clone());
-            (self.content, self.total) = (total, total);
-            if let Some(last) = &self.last {
-                self.content = last.offset;
-            }
-            let (content, is_green) = (self.content, red < total);
-            if let Some(Supply::Passage(passage)) = self.source.as_mut() {
-                passage.end_at(content, is_green);
-            }
+            self.ends_at(core, total, news.last.clone());
         }
         let Some(Supply::Passage(passage)) = self.source.as_mut() else { return };
-        self.red = red;
         passage.take(news, core.kernel.read_ahead());
         if is_known && !std::mem::replace(&mut self.is_red_known, true) && red > 0 {
             // Its last octet is on its way as one of many: it is sent again, as the end.
@@ -82,6 +78,18 @@ impl Sender {
             }
         }
         self.read_on(core);
+    }
+
+    /// It is known where the block ends, and how.
+    fn ends_at(&mut self, core: &Core, total: u64, last: Option<Last>) {
+        self.is_end_known = true;
+        self.set_last(core, last);
+        self.total = total;
+        self.content = self.last.as_ref().map_or(total, |last| last.offset);
+        let (content, is_green) = (self.content, self.red < total);
+        if let Some(Supply::Passage(passage)) = self.source.as_mut() {
+            passage.end_at(content, is_green);
+        }
     }
 
     /// The last segment of the block stays one, if it fits.

@@ -1,4 +1,5 @@
 mod conformance;
+mod green;
 mod procedures;
 mod random;
 mod world;

@@ -32,8 +32,10 @@ pub(super) struct Host {
     pub(super) indications: Vec<Indication>,
     held: Option<(PathId, Vec<Vec<u8>>, Time)>,
     open: BTreeMap<FileId, FileName>,
-    /// Files that were written to and not synced: a crash takes them.
+    /// Files that were written to and not synced: a crash takes what was written since.
     dirty: BTreeSet<FileName>,
+    /// What was in files when they were synced.
+    synced: BTreeMap<FileName, Vec<u8>>,
     /// How many more effects are carried out before the process dies.
     pub(super) dies_after: Option<usize>,
     runs: u64,
@@ -128,6 +130,7 @@ impl World {
             held: None,
             open: BTreeMap::new(),
             dirty: BTreeSet::new(),
+            synced: BTreeMap::new(),
             dies_after: None,
             runs: 0,
             settings,
@@ -197,7 +200,8 @@ impl World {
         host.open.clear();
         for name in std::mem::take(&mut host.dirty) {
             if host.store.get(&name).is_some() {
-                host.store.insert(name, Vec::new());
+                let left = host.synced.get(&name).cloned().unwrap_or_default();
+                host.store.insert(name, left);
             }
         }
         // What drivers do when they begin: working files that no record speaks of are removed.
@@ -280,7 +284,10 @@ impl World {
             None => {}
         }
         let opened = match &effect {
-            StoreEffect::Open { name, .. } => Some(name.clone()),
+            StoreEffect::Open { name, .. } => {
+                host.synced.remove(name);
+                Some(name.clone())
+            }
             StoreEffect::Write { file, .. } => {
                 host.dirty.extend(host.open.get(file).cloned());
                 None
@@ -288,6 +295,8 @@ impl World {
             StoreEffect::Sync { file, .. } => {
                 if let Some(name) = host.open.get(file) {
                     host.dirty.remove(name);
+                    let content = host.store.get(name).unwrap_or_default().to_vec();
+                    host.synced.insert(name.clone(), content);
                 }
                 None
             }
@@ -449,6 +458,22 @@ impl World {
             assert_eq!(results, [Ok(())], "host {host}: {:#?}", self.transcript());
         }
         self.assert_clean();
+    }
+
+    /// What an engine passes on came to it: octets of data on a hop arrived on the one before.
+    pub(super) fn assert_nothing_is_invented(&self) {
+        let mut came = BTreeMap::new();
+        for sent in &self.log {
+            let segment = Segment::decode(&sent.octets).expect("what an engine sends can be read");
+            let Body::Data(data) = segment.body else { continue };
+            for (at, octet) in (data.offset..).zip(data.data) {
+                let before = sent.hop.checked_sub(1).map(|hop| came.get(&(hop, at)));
+                assert!(before.is_none_or(|b| b == Some(octet)), "hop {}, octet {at}", sent.hop);
+                if !sent.lost {
+                    came.insert((sent.hop, at), *octet);
+                }
+            }
+        }
     }
 
     /// What was said: the hop, `>` up and `<` down, `x` if lost.
