@@ -121,6 +121,10 @@ impl Node {
         {
             return UNREACHABLE;
         }
+        if flows.keeps(session) {
+            // Its working file has the name of the session; by another one the block can come.
+            return Admission::Refused(CancelReason::System, None);
+        }
         let is_full = flows.len() >= config.limits.transfers
             || size > config.limits.storage.saturating_sub(flows.stored);
         if is_full {

@@ -266,6 +266,12 @@ impl Flows {
         self.all.iter().map(|(seq, flow)| (*seq, flow))
     }
 
+    /// Whether a block is kept that came by this session.
+    pub(crate) fn keeps(&self, session: SessionId) -> bool {
+        let is_it = |origin: &Origin| matches!(origin, Origin::Before(other) if *other == session);
+        self.all.values().any(|flow| flow.kept.is_some() && is_it(&flow.origin))
+    }
+
     /// Those of an id, which are few.
     pub(crate) fn of(&self, id: FlowId) -> impl Iterator<Item = (Seq, &Flow)> {
         let range = (id, Seq(0))..=(id, Seq(u64::MAX));

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::ltp::{CancelReason, End};
+use wire::ltp::{CancelReason, End, Extensions, Segment};
+use wire::ltpt::Transport;
 
 use super::world::{World, chain_settings, content, small};
+use crate::ltp::core::extensions;
 use crate::ltp::{Red, Remote};
 use crate::ltpt::{Config, Indication, Limits, Undeliverable};
 
@@ -293,6 +295,32 @@ fn what_was_kept_survives_the_relay() {
     world.run();
     assert!(world.told(1).iter().any(|t| matches!(t, Indication::Restored { blocks: 1 })));
     world.assert_delivered(&file);
+}
+
+/// An engine that was restarted may give a session a number that it had before.
+#[test]
+fn what_is_kept_is_not_overwritten() {
+    let file = content(SIZE);
+    let mut world = three();
+    world.outage(1, Duration::ZERO, Duration::from_secs(60), true);
+    world.send(3, &file, Red::All);
+    world.run_until(Duration::from_secs(5));
+    world.crash_at(1, Duration::from_secs(6));
+    world.run_until(Duration::from_secs(7));
+    // The first segment again, as if it were of the source's next block.
+    let first = world.log.first().expect("it was sent").octets.clone();
+    let segment = Segment::decode(&first).expect("what an engine sends can be read");
+    let mut transport = Transport::from_extensions(segment.header).expect("and its extensions");
+    transport.flow = transport.flow.map(|number| number + 1);
+    let values = transport.values();
+    let header: Vec<_> = extensions(&values).collect();
+    let header = Extensions::new(&header);
+    let other = Segment { header, ..Segment::new(segment.session, segment.body) };
+    world.hear(1, 0, &other.to_vec().expect("it has a form"));
+    assert_eq!(world.transcript().last().expect("it is answered"), "0 < CR SYS_CNCLD");
+    world.run();
+    assert!(world.copy(2) == Some(&file[..]));
+    world.assert_nothing_is_invented();
 }
 
 /// Wherever the relay dies, the file arrives once: what it had not told of comes again, and what it had told of
