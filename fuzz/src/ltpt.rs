@@ -421,7 +421,7 @@ impl World {
         self.drain();
         self.bring_up();
         for _ in 0..WORK_MAX {
-            // Late, for an engine that waits for the end of a block may look after it every few milliseconds.
+            // Late, as drivers may be.
             self.now += Duration::from_secs(5);
             if !self.timeout() {
                 break;

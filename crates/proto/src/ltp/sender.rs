@@ -724,6 +724,10 @@ impl Sender {
         let may_go_on = sent < self.red && self.window.is_none();
         let is_asked = self.checkpoints.values().any(|cp| cp.attempts > 0 && !cp.is_due);
         let is_busy = source.has_repairs() || self.description_due;
+        if may_go_on && !is_asked && !is_busy {
+            // What comes next asks, and is answered.
+            return;
+        }
         let end = sent.min(self.red);
         if !may_go_on && !is_asked && !is_busy && end > 0 {
             if end > self.content {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::Time;
+use engine::{Engine as _, Time};
 use wire::ltp::{CancelReason, End, Extensions, Segment};
 use wire::ltpt::Transport;
 
@@ -264,6 +264,28 @@ fn as_many_engines_as_it_may_pass_on_it() {
         world.run();
         assert_eq!(world.copy(4).is_some(), arrives, "{hops}");
         world.assert_clean();
+    }
+}
+
+/// An engine on the way that has passed on what came waits for what happens next, however fast its hops are.
+#[test]
+fn a_relay_sleeps_while_nothing_comes() {
+    let file = content(40_000);
+    for report_gaps in [false, true] {
+        let remote = Remote { checkpoint_every: Some(4_000), report_gaps, ..small() };
+        let mut world = World::chain(3, &Config::default(), &remote);
+        world.hops.iter_mut().for_each(|hop| hop.delay = Duration::from_micros(100));
+        // The block takes 34 ms to leave the source, and some of it is lost on either hop.
+        world.lose = Box::new(|_, end, number| end == 0 && number == 3);
+        world.outage(0, Duration::from_millis(17), Duration::from_secs(600), false);
+        world.send(3, &file, Red::All);
+        world.run_until(Duration::from_secs(2));
+        let before = world.hosts[1].wakes;
+        world.run_until(Duration::from_secs(302));
+        let wakes = world.hosts[1].wakes - before;
+        assert!(wakes < 30, "{wakes} in 300 s: {:?}", world.hosts[1].engine.poll_timeout());
+        world.run();
+        world.assert_delivered(&file);
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Host {
     /// How many more effects are carried out before the process dies.
     pub(super) dies_after: Option<usize>,
     runs: u64,
+    /// Deadlines of the engine that came.
+    pub(super) wakes: usize,
     settings: Settings,
 }
 
@@ -133,6 +135,7 @@ impl World {
             synced: BTreeMap::new(),
             dies_after: None,
             runs: 0,
+            wakes: 0,
             settings,
         };
         let mut world = Self {
@@ -355,6 +358,7 @@ impl World {
             }
             let timer = |world: &Self| world.hosts[host].engine.poll_timeout().map(|d| d.at);
             if timer(self).is_some_and(|at| at <= self.now) {
+                self.hosts[host].wakes += 1;
                 self.hosts[host].engine.handle_timeout(self.now);
                 self.drain(host);
                 let after = timer(self);
