@@ -23,6 +23,7 @@ mod send;
 mod session;
 mod show;
 mod simulate;
+mod study;
 mod switch;
 mod tcp;
 mod transfer;
@@ -48,6 +49,8 @@ enum Command {
     Compare(Box<compare::Args>),
     /// Run the world that a scenario describes
     Sim(simulate::Args),
+    /// Run many worlds of one kind, and tell what came of them
+    Study(study::Args),
     /// Receive files over UDP
     Recv(recv::Args),
     /// Send a file over UDP
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => simulate::run(&args),
+        Command::Study(args) => study::run(&args),
         Command::Recv(args) => recv::run(args),
         Command::Send(args) => send::run(args),
         Command::Get(args) => ask::get(args),

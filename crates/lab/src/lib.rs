@@ -31,6 +31,7 @@ pub mod scenario;
 pub mod scratch;
 pub mod settings;
 pub mod stats;
+pub mod study;
 pub mod text;
 pub mod theory;
 pub mod tool;

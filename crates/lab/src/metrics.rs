@@ -19,7 +19,7 @@ use crate::scenario::Transfer;
 use crate::tool::Verdict;
 
 /// What became of one transfer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferMetrics {
     /// The sender.
     pub from: String,
@@ -130,7 +130,7 @@ impl From<Latency> for LatencyMetrics {
 }
 
 /// What became of a transfer at one of several receivers.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverMetrics {
     /// Its name.
     pub node: String,

@@ -261,19 +261,23 @@ impl Scenario {
     /// Line, key and remedy of the first mistake.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let mut scenario = Self::parse(&text::read_text(path)?, &path.display().to_string())?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        for settings in scenario.nodes.values_mut().filter_map(|node| node.mib.as_mut()) {
+        scenario.place(path.parent().unwrap_or(Path::new("")));
+        Ok(scenario)
+    }
+
+    /// Takes the files that it names as files of `folder`.
+    pub(crate) fn place(&mut self, folder: &Path) {
+        for settings in self.nodes.values_mut().filter_map(|node| node.mib.as_mut()) {
             settings.place(folder);
         }
-        for file in scenario.transfers.iter_mut().filter_map(|t| t.file.as_mut()) {
+        for file in self.transfers.iter_mut().filter_map(|t| t.file.as_mut()) {
             *file = folder.join(&file);
         }
-        for tool in scenario.transfers.iter_mut().filter_map(|t| t.tool.as_mut()) {
+        for tool in self.transfers.iter_mut().filter_map(|t| t.tool.as_mut()) {
             if adapter::is_path(tool) {
                 *tool = folder.join(&*tool).to_string_lossy().into_owned();
             }
         }
-        Ok(scenario)
     }
 
     /// Reads a scenario from `text`, which came from `origin`.

@@ -1,0 +1,292 @@
+//! `slowlight study`: many worlds of one kind, and what came of them.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::Context as _;
+use lab::study::{
+    self, BUILT_IN, Done, Edition, Filter, Job, Journal, Selection, Sheet, Study, StudyError, table,
+};
+use serde::Serialize;
+
+use crate::Usage;
+use crate::show;
+use crate::transfer::stop_flag;
+
+mod python;
+
+/// Options of `study`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List the studies that come with slowlight
+    List,
+    /// Show what a study would run
+    Show(ShowArgs),
+    /// Run what of a study is not done yet
+    Run(RunArgs),
+    /// Make a page and a PDF of a study's results: figures, tables, claims (needs the Python package)
+    Report(python::ReportArgs),
+    /// Check the papers' claims against results, and say which hold (needs the Python package)
+    Claims(python::ClaimsArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ShowArgs {
+    /// A study's name, or the path of one
+    name: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// A study's name, or the path of one
+    name: String,
+
+    /// The edition; `published` if left out
+    #[arg(long, value_name = "NAME")]
+    edition: Option<String>,
+
+    /// Threads; one a core if left out. Results do not depend on it
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+
+    /// Go on where an earlier run stopped, or add what is new since
+    #[arg(long, conflicts_with = "again")]
+    resume: bool,
+
+    /// Remove earlier results and start over
+    #[arg(long)]
+    again: bool,
+
+    /// Only these sheets, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    sheet: Vec<String>,
+
+    /// Only cells with these values of an axis, like "delay=25 ms,250 ms"; may be given again for
+    /// another axis
+    #[arg(long, value_name = "AXIS=LIST")]
+    filter: Vec<Filter>,
+
+    /// Runs of each cell, in place of what the study says
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    runs: Option<u32>,
+
+    /// The folder of results; results/NAME-EDITION if left out
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::List => crate::told(list(), true),
+        Command::Show(args) => crate::told(show(args), true),
+        Command::Run(args) => go(args),
+        Command::Report(args) => python::report(args),
+        Command::Claims(args) => python::claims(args),
+    }
+}
+
+fn list() -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    for (name, text) in BUILT_IN {
+        let study = Study::parse(text, name)?;
+        writeln!(out, "{name:<18} {}", study.about)?;
+        for (edition, spec) in &study.editions {
+            let runs: u64 = spec.sheets.iter().map(runs_of).sum();
+            writeln!(out, "{:<18}   {edition}: {runs} runs; {}", "", spec.about)?;
+        }
+    }
+    Ok(())
+}
+
+/// How many runs a sheet has.
+fn runs_of(sheet: &Sheet) -> u64 {
+    sheet.cells().count() as u64 * u64::from(sheet.runs)
+}
+
+fn show(args: &ShowArgs) -> anyhow::Result<()> {
+    let (study, _) = Study::find(&args.name)?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", study.about)?;
+    if !study.source.is_empty() {
+        writeln!(out, "source: {}", study.source)?;
+    }
+    for (name, edition) in &study.editions {
+        writeln!(out, "\nedition {name}: {}", edition.about)?;
+        for sheet in &edition.sheets {
+            let (cells, runs) = (sheet.cells().count(), sheet.runs);
+            writeln!(out, "  {} ({cells} cells, {runs} runs each): {}", sheet.name, sheet.about)?;
+            for axis in &sheet.axes {
+                let labels: Vec<_> = axis.values.iter().map(study::Value::label).collect();
+                writeln!(out, "    {}: {}", axis.name, labels.join(", "))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was run, for whoever finds the folder.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    slowlight: &'static str,
+    study: &'a str,
+    edition: &'a str,
+    /// Whether all of the edition is there, or what was selected.
+    complete: bool,
+    runs: usize,
+    failed: usize,
+    sheets: Vec<SheetOf<'a>>,
+}
+
+#[derive(Serialize)]
+struct SheetOf<'a> {
+    name: &'a str,
+    table: String,
+    runs: usize,
+    first_seed: u64,
+}
+
+fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let (study, source) = Study::find(&args.name)?;
+    let (edition_name, edition) = study.edition(args.edition.as_deref())?;
+    let selection =
+        Selection { sheets: args.sheet.clone(), filters: args.filter.clone(), runs: args.runs };
+    let jobs = study::jobs(edition, &source, &selection)?;
+    if jobs.is_empty() {
+        return Err(Usage("no cell of the study has all of these values".to_owned()).into());
+    }
+    let name = Path::new(&args.name).file_stem().unwrap_or_default().to_string_lossy();
+    let usual = || Path::new("results").join(format!("{name}-{edition_name}"));
+    let folder = args.out.clone().unwrap_or_else(usual);
+    let journal = open(args, &folder)?;
+    keep_spec(&folder, &study)?;
+    let cancelled = stop_flag()?;
+    let bar = show::progress(jobs.len() as u64, "runs");
+    let (old, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let done = |done: &Done, was_there: bool| {
+        old.fetch_add(u64::from(was_there), Relaxed);
+        failed.fetch_add(u64::from(!succeeded(done)), Relaxed);
+        bar.inc(1);
+    };
+    let threads = args.jobs.map(usize::from);
+    let results = study::run(&jobs, &journal, threads, &cancelled, &done);
+    bar.finish_and_clear();
+    let Some(results) = results? else {
+        writeln!(io::stderr(), "stopped; go on with --resume")?;
+        return Ok(ExitCode::from(130));
+    };
+    let written = Written { study: &study, name: &name, edition_name, edition };
+    written.write(&folder, &jobs, &results, selection.is_all())?;
+    let (total, old, failed) = (results.len(), old.into_inner(), failed.into_inner());
+    let said = format!(
+        "{total} runs, {old} of them done before; {failed} without success\n{}",
+        folder.display()
+    );
+    crate::told(writeln!(io::stderr(), "{said}").map_err(Into::into), true)
+}
+
+fn succeeded(done: &Done) -> bool {
+    done.ended == "idle" && done.transfers.iter().all(|transfer| transfer.completed)
+}
+
+/// Opens the results, once it is clear what is to become of those that are there.
+fn open(args: &RunArgs, folder: &Path) -> anyhow::Result<Journal> {
+    if args.again {
+        // Opened first: nobody else writes there.
+        let locked = match Journal::open(folder) {
+            Err(error @ study::JournalError::InUse { .. }) => {
+                return Err(StudyError::from(error).into());
+            }
+            other => other.ok(),
+        };
+        for entry in fs::read_dir(folder).context("cannot look into the folder of results")? {
+            let path = entry?.path();
+            let is_ours = path.extension().is_some_and(|e| e == "parquet")
+                || ["runs.jsonl", "manifest.json", "study.toml"].iter().any(|n| path.ends_with(n));
+            if is_ours {
+                fs::remove_file(&path)
+                    .with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+        drop(locked);
+    }
+    let journal = Journal::open(folder).map_err(StudyError::from)?;
+    if !journal.is_empty() && !args.resume {
+        let message = format!(
+            "{} has {} runs; --resume goes on with them, --again starts over",
+            folder.display(),
+            journal.len()
+        );
+        return Err(Usage(message).into());
+    }
+    Ok(journal)
+}
+
+/// Keeps the study beside its results, as it was run.
+fn keep_spec(folder: &Path, study: &Study) -> anyhow::Result<()> {
+    let path = folder.join("study.toml");
+    let text = toml::to_string(study).context("cannot write the study")?;
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What tables are told of.
+struct Written<'a> {
+    study: &'a Study,
+    name: &'a str,
+    edition_name: &'a str,
+    edition: &'a Edition,
+}
+
+impl Written<'_> {
+    fn write(
+        &self,
+        folder: &Path,
+        jobs: &[Job<'_>],
+        results: &[Arc<Done>],
+        complete: bool,
+    ) -> anyhow::Result<()> {
+        let mut sheets = Vec::new();
+        for sheet in &self.edition.sheets {
+            let runs = jobs.iter().filter(|job| job.sheet.name == sheet.name).count();
+            if runs == 0 {
+                continue;
+            }
+            let name = format!("{}.parquet", sheet.name);
+            let about = [
+                ("slowlight", env!("CARGO_PKG_VERSION").to_owned()),
+                ("study", self.name.to_owned()),
+                ("edition", self.edition_name.to_owned()),
+                ("sheet", sheet.name.clone()),
+                ("paper", self.study.paper.clone()),
+            ];
+            let path = folder.join(&name);
+            table::write(&path, &table::table(sheet, jobs, results), &about)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            let (name, first_seed) = (sheet.name.as_str(), sheet.seed);
+            sheets.push(SheetOf { name, table: format!("{name}.parquet"), runs, first_seed });
+        }
+        let manifest = Manifest {
+            slowlight: env!("CARGO_PKG_VERSION"),
+            study: self.name,
+            edition: self.edition_name,
+            complete,
+            runs: results.len(),
+            failed: results.iter().filter(|done| !succeeded(done)).count(),
+            sheets,
+        };
+        let path = folder.join("manifest.json");
+        let text = serde_json::to_string_pretty(&manifest)?;
+        fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    }
+}

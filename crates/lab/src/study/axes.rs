@@ -1,0 +1,312 @@
+//! What varies in a sheet: keys of the scenario, and the values that they take.
+
+use serde::{Deserialize, Serialize};
+use toml::Value as Toml;
+
+use super::is_name;
+use crate::quantity::{Probability, Rate, Size, Span};
+use crate::text::{self, SpecError};
+
+/// One thing that varies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// Its name, that of its column.
+    pub name: String,
+    /// The keys of the scenario that get its values; none where each value says what it sets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+    /// Its values, in the order of tables and figures.
+    pub values: Vec<Value>,
+}
+
+/// One value of an axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A name, and the keys that differ with it.
+    Named(Named),
+    /// What the axis's keys get.
+    Plain(Toml),
+}
+
+/// A value with a name of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    /// Its name in tables and figures.
+    pub label: String,
+    /// What the axis's keys get, if they get something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Toml>,
+    /// Further keys and their values.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub set: toml::Table,
+}
+
+impl Value {
+    /// What it is called.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::Named(named) => named.label.clone(),
+            Self::Plain(Toml::String(text)) => text.clone(),
+            Self::Plain(value) => value.to_string(),
+        }
+    }
+
+    /// Writes it into a scenario.
+    pub(super) fn apply(&self, axis: &Axis, world: &mut toml::Table) -> Result<(), SpecError> {
+        let (value, further) = match self {
+            Self::Named(named) => (named.value.as_ref(), Some(&named.set)),
+            Self::Plain(value) => (Some(value), None),
+        };
+        for key in value.map(|_| axis.keys.as_slice()).unwrap_or_default() {
+            set(world, key, value.unwrap_or(&Toml::Boolean(false)))?;
+        }
+        set_all(world, further.into_iter().flatten())
+    }
+}
+
+/// What the labels of an axis are, as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Bits a second.
+    BitsPerSecond,
+    /// Bytes.
+    Bytes,
+    /// None.
+    Number,
+}
+
+impl Unit {
+    /// What is added to the name of an axis to name the column of its numbers.
+    #[must_use]
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Seconds => "_s",
+            Self::BitsPerSecond => "_bps",
+            Self::Bytes => "_bytes",
+            Self::Number => "_value",
+        }
+    }
+
+    fn read(self, label: &str) -> Option<f64> {
+        match self {
+            Self::Seconds => label.parse().ok().map(|span: Span| span.duration().as_secs_f64()),
+            Self::BitsPerSecond => label.parse().ok().map(|rate: Rate| rate.bps() as f64),
+            Self::Bytes => label.parse().ok().map(|size: Size| size.bytes() as f64),
+            Self::Number => label
+                .parse()
+                .ok()
+                .map(|share: Probability| share.value())
+                .or_else(|| label.parse().ok().filter(|number: &f64| number.is_finite())),
+        }
+    }
+}
+
+/// The labels of an axis as numbers of one unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Number {
+    /// The unit.
+    pub unit: Unit,
+    /// The numbers, in the order of the labels.
+    pub values: Vec<f64>,
+}
+
+impl Axis {
+    /// Its labels as numbers, if all of them are quantities of one kind.
+    #[must_use]
+    pub fn numbers(&self) -> Option<Number> {
+        let units = [Unit::Number, Unit::Seconds, Unit::BitsPerSecond, Unit::Bytes];
+        units.into_iter().find_map(|unit| {
+            let read = |value: &Value| unit.read(&value.label());
+            let values = self.values.iter().map(read).collect::<Option<Vec<_>>>()?;
+            Some(Number { unit, values })
+        })
+    }
+
+    /// The place of the value of this label.
+    ///
+    /// # Errors
+    ///
+    /// Names those there are.
+    pub fn value(&self, label: &str) -> Result<usize, SpecError> {
+        let labels: Vec<_> = self.values.iter().map(Value::label).collect();
+        labels.iter().position(|known| known == label).ok_or_else(|| {
+            let near = text::did_you_mean(label, labels.iter().map(String::as_str));
+            let known = labels.join(", ");
+            SpecError::invalid(format!("{}: no value {label:?}{near} (values: {known})", self.name))
+        })
+    }
+
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        let Self { name, keys, values } = self;
+        let told = |message: String| Err(SpecError::invalid(format!("axes.{name}: {message}")));
+        if !is_name(name) {
+            return told("a name has letters, digits, `-` and `_`".to_owned());
+        }
+        if values.is_empty() {
+            return told("an axis needs at least one value".to_owned());
+        }
+        let mut labels: Vec<_> = values.iter().map(Value::label).collect();
+        labels.sort();
+        if let Some(twice) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
+            return told(format!("two values are called {:?}", twice[0]));
+        }
+        let is_bare = |value: &&Value| match value {
+            Value::Plain(_) => true,
+            Value::Named(named) => named.value.is_some(),
+        };
+        match values.iter().find(is_bare) {
+            Some(bare) if keys.is_empty() => told(format!(
+                "{:?} is for no key; say which with `keys`, or write {{ label, set }}",
+                bare.label()
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sets keys of a scenario.
+pub(super) fn set_all<'a>(
+    world: &mut toml::Table,
+    changes: impl IntoIterator<Item = (&'a String, &'a Toml)>,
+) -> Result<(), SpecError> {
+    changes.into_iter().try_for_each(|(key, value)| set(world, key, value))
+}
+
+/// Sets what a key like `links.0.delay`, `links.*.per` or `links.lander>orbiter.queue` leads to.
+fn set(world: &mut toml::Table, key: &str, value: &Toml) -> Result<(), SpecError> {
+    let told = |message: String| SpecError::invalid(format!("{key}: {message}"));
+    let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+    let rest: Vec<_> = rest.split('.').filter(|part| !part.is_empty()).collect();
+    let Some((last, between)) = rest.split_last() else {
+        world.insert(first.to_owned(), value.clone());
+        return Ok(());
+    };
+    let start = world.entry(first).or_insert_with(|| Toml::Table(toml::Table::new()));
+    let mut places = vec![start];
+    for part in between {
+        let mut inner = Vec::new();
+        for place in places {
+            inner.extend(step(place, part).map_err(told)?);
+        }
+        places = inner;
+    }
+    for place in places {
+        match place {
+            Toml::Table(table) => {
+                table.insert((*last).to_owned(), value.clone());
+            }
+            Toml::Array(_) => {
+                for element in step(place, last).map_err(told)? {
+                    *element = value.clone();
+                }
+            }
+            _ => return Err(told(format!("there is nothing below {last}"))),
+        }
+    }
+    Ok(())
+}
+
+/// What a part of a key leads to: one place, or several.
+fn step<'a>(place: &'a mut Toml, part: &str) -> Result<Vec<&'a mut Toml>, String> {
+    match place {
+        Toml::Table(table) => {
+            Ok(vec![table.entry(part).or_insert_with(|| Toml::Table(toml::Table::new()))])
+        }
+        Toml::Array(elements) => {
+            let count = elements.len();
+            let chosen: Vec<_> = elements
+                .iter_mut()
+                .enumerate()
+                .filter(|(index, element)| leads_to(part, *index, element))
+                .map(|(_, element)| element)
+                .collect();
+            match chosen.is_empty() {
+                true => Err(format!(
+                    "there is no {part}; take `*`, a number below {count}, or `from>to` of a link"
+                )),
+                false => Ok(chosen),
+            }
+        }
+        _ => Err(format!("there is nothing below {part}")),
+    }
+}
+
+fn leads_to(part: &str, index: usize, element: &Toml) -> bool {
+    let text = |key: &str| element.get(key).and_then(Toml::as_str);
+    part == "*"
+        || part.parse() == Ok(index)
+        || part
+            .split_once('>')
+            .is_some_and(|(from, to)| text("from") == Some(from) && text("to") == Some(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORLD: &str = r#"
+        seed = 1
+        [[links]]
+        from = "a"
+        to = "b"
+        [[links]]
+        from = "b"
+        to = "a"
+        [[transfers]]
+        from = "a"
+        to = "b"
+    "#;
+
+    fn after(key: &str, value: &str) -> Result<toml::Table, SpecError> {
+        let mut world: toml::Table = toml::from_str(WORLD).unwrap();
+        set(&mut world, key, &Toml::String(value.to_owned()))?;
+        Ok(world)
+    }
+
+    #[test]
+    fn keys_lead_to_one_place_or_several() {
+        let delays = |world: &toml::Table| -> Vec<Option<String>> {
+            let links = world["links"].as_array().unwrap();
+            links.iter().map(|l| l.get("delay").and_then(Toml::as_str).map(str::to_owned)).collect()
+        };
+        let one = Some("1 s".to_owned());
+        assert_eq!(delays(&after("links.*.delay", "1 s").unwrap()), [one.clone(), one.clone()]);
+        assert_eq!(delays(&after("links.1.delay", "1 s").unwrap()), [None, one.clone()]);
+        assert_eq!(delays(&after("links.a>b.delay", "1 s").unwrap()), [one, None]);
+        let world = after("nodes.a.mib.tcp.congestion", "bbr").unwrap();
+        let found = world["nodes"]["a"]["mib"]["tcp"]["congestion"].as_str();
+        assert_eq!(found, Some("bbr"));
+        assert_eq!(after("seed", "x").unwrap()["seed"].as_str(), Some("x"));
+    }
+
+    #[test]
+    fn keys_that_lead_nowhere_are_named() {
+        let refused = |key| after(key, "1 s").unwrap_err().to_string();
+        assert!(refused("links.7.delay").contains("a number below 2"));
+        assert!(refused("links.a>c.delay").contains("links.a>c.delay: there is no a>c"));
+        assert!(refused("seed.x.y").contains("nothing below x"));
+        assert!(refused("seed.x").contains("nothing below x"));
+    }
+
+    #[test]
+    fn labels_are_numbers_of_one_unit() {
+        let axis = |labels: &[&str]| Axis {
+            name: "x".to_owned(),
+            keys: vec!["seed".to_owned()],
+            values: labels.iter().map(|l| Value::Plain(Toml::String((*l).to_owned()))).collect(),
+        };
+        let read = |labels: &[&str]| axis(labels).numbers().map(|n| (n.unit, n.values));
+        assert_eq!(read(&["25 ms", "1.25 s"]), Some((Unit::Seconds, vec![0.025, 1.25])));
+        assert_eq!(read(&["0", "1e-3"]), Some((Unit::Number, vec![0.0, 1e-3])));
+        assert_eq!(read(&["10 kB", "1 MB"]), Some((Unit::Bytes, vec![1e4, 1e6])));
+        assert_eq!(read(&["1 Mbit/s"]), Some((Unit::BitsPerSecond, vec![1e6])));
+        assert_eq!(read(&["1 s", "fast"]), None);
+        assert_eq!(read(&["1", "20"]), Some((Unit::Number, vec![1.0, 20.0])));
+    }
+}

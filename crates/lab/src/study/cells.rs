@@ -1,0 +1,170 @@
+//! The worlds of a sheet.
+
+use std::path::{Path, PathBuf};
+
+use super::axes::set_all;
+use super::{Sheet, Source, Value};
+use crate::scenario::Scenario;
+use crate::text::{self, SpecError};
+
+/// One value of each axis of a sheet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Its place among all that the axes span.
+    pub index: u64,
+    /// The places of its values, in the order of the axes.
+    pub values: Vec<usize>,
+}
+
+/// The scenario of a sheet, with what holds for all of its cells.
+#[derive(Clone, Debug)]
+pub struct World<'a> {
+    sheet: &'a Sheet,
+    base: toml::Table,
+    origin: String,
+    folder: PathBuf,
+}
+
+impl Sheet {
+    /// Its cells, without those that are left out; the first axis changes slowest.
+    pub fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
+        (0..self.span()).map(|index| self.cell(index)).filter(|cell| !self.leaves_out(cell))
+    }
+
+    fn cell(&self, index: u64) -> Cell {
+        let mut rest = index;
+        let mut values: Vec<_> = self
+            .axes
+            .iter()
+            .rev()
+            .map(|axis| {
+                let count = axis.values.len() as u64;
+                let place = rest % count;
+                rest /= count;
+                usize::try_from(place).unwrap_or(usize::MAX)
+            })
+            .collect();
+        values.reverse();
+        Cell { index, values }
+    }
+
+    fn leaves_out(&self, cell: &Cell) -> bool {
+        self.skip.iter().any(|skip| {
+            let labels = self.labels(cell);
+            let has = |(axis, label): (&str, String)| {
+                skip.get(axis).is_none_or(|labels| labels.contains(&label))
+            };
+            labels.into_iter().all(has)
+        })
+    }
+
+    /// The values that a cell has, with their axes.
+    fn values<'a>(&'a self, cell: &'a Cell) -> impl Iterator<Item = (&'a super::Axis, &'a Value)> {
+        self.axes.iter().zip(&cell.values).map(|(axis, value)| (axis, &axis.values[*value]))
+    }
+
+    /// The names of its axes and what a cell has of each.
+    #[must_use]
+    pub fn labels<'a>(&'a self, cell: &'a Cell) -> Vec<(&'a str, String)> {
+        self.values(cell).map(|(axis, value)| (axis.name.as_str(), value.label())).collect()
+    }
+
+    /// Reads its scenario.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it cannot be changed as the sheet wants it.
+    pub fn world(&self, source: &Source) -> Result<World<'_>, SpecError> {
+        let text = source.read(&self.world)?;
+        let origin = self.world.display().to_string();
+        let mut base: toml::Table = text::parse(&text, &origin)?;
+        set_all(&mut base, &self.set)
+            .map_err(|error| error.below(&format!("sheets.{}.set", self.name)))?;
+        Ok(World { sheet: self, base, origin, folder: source.folder_of(&self.world) })
+    }
+}
+
+impl World<'_> {
+    /// The world of a cell, with every default filled in.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and which cell it is.
+    pub fn scenario(&self, cell: &Cell, seed: u64) -> Result<Scenario, SpecError> {
+        let named = || {
+            let labels = self.sheet.labels(cell);
+            let labels: Vec<_> =
+                labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
+            format!("{} with {}", self.origin, labels.join(", "))
+        };
+        let mut world = self.base.clone();
+        for (axis, value) in self.sheet.values(cell) {
+            let told = |error: SpecError| error.below(&format!("axes.{}", axis.name));
+            value.apply(axis, &mut world).map_err(told)?;
+        }
+        let invalid = |error: SpecError| error.within(Path::new(&named()));
+        let text = toml::to_string(&world).map_err(|error| SpecError::invalid(error.to_string()));
+        let mut scenario = Scenario::parse(&text?, &named())?;
+        scenario.place(&self.folder);
+        scenario.seed = seed;
+        scenario.resolved().map_err(invalid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Study;
+
+    const STUDY: &str = r#"
+        about = "x"
+        [[editions.e.sheets]]
+        name = "s"
+        world = "w.toml"
+        skip = [{ b = ["2", "3"], a = "y" }]
+        [[editions.e.sheets.axes]]
+        name = "a"
+        keys = ["seed"]
+        values = ["x", "y"]
+        [[editions.e.sheets.axes]]
+        name = "b"
+        keys = ["seed"]
+        values = [1, 2, 3]
+    "#;
+
+    #[test]
+    fn the_first_axis_changes_slowest_and_what_is_skipped_is_left_out() {
+        let study = Study::parse(STUDY, "s.toml").unwrap();
+        let (name, edition) = study.edition(None).unwrap();
+        let sheet = &edition.sheets[0];
+        assert_eq!((name, sheet.span()), ("e", 6));
+        let cells: Vec<_> = sheet
+            .cells()
+            .map(|cell| {
+                let labels = sheet.labels(&cell);
+                (cell.index, labels.into_iter().map(|(_, label)| label).collect::<String>())
+            })
+            .collect();
+        let expected = [(0, "x1"), (1, "x2"), (2, "x3"), (3, "y1")];
+        assert_eq!(cells, expected.map(|(index, labels)| (index, labels.to_owned())));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let refused = |from: &str, to: &str| {
+            Study::parse(&STUDY.replace(from, to), "s.toml").unwrap_err().to_string()
+        };
+        let text = refused("a = \"y\"", "a = \"z\"");
+        assert!(text.starts_with("s.toml: editions.e.sheets.s.skip.a: no value \"z\""), "{text}");
+        assert!(text.contains("(values: x, y)"), "{text}");
+        assert!(refused("a = \"y\"", "c = \"y\"").contains("has no such axis"), "{}", 0);
+        assert!(refused("name = \"b\"", "name = \"a\"").contains("another axis"), "{}", 0);
+        assert!(refused("name = \"b\"", "name = \"seed\"").contains("of a result"), "{}", 0);
+        assert!(refused("[1, 2, 3]", "[]").contains("axes.b: an axis needs"), "{}", 0);
+        assert!(refused("[1, 2, 3]", "[1, 1]").contains("two values are called \"1\""), "{}", 0);
+        assert!(refused("worl", "wolr").contains("did you mean `world`?"), "{}", 0);
+        assert!(
+            refused("keys = [\"seed\"]\n        values = [1", "values = [1")
+                .contains("say which with `keys`")
+        );
+    }
+}

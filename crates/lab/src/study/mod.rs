@@ -1,0 +1,276 @@
+//! Studies: many worlds of one kind, which a base scenario, a grid of changes and seeds make.
+//!
+//! A study is a TOML file. It has one or more *editions* (a paper's as published, the same with what
+//! is there today), an edition has *sheets*, and a sheet is a scenario, changes that hold for all of
+//! it, and *axes*. A *cell* is one value of each axis; it is run with the seeds `seed`, `seed + 1`
+//! and so on, the same for every cell, so that cells differ by what the axes say and by nothing
+//! else. Each sheet becomes one table, with a row for each transfer of each run.
+//!
+//! [`Journal`] keeps what is done, run by run; [`run`] does what is not; [`table`] tells all of it
+//! in one order, whatever the order in which it was done.
+
+mod axes;
+mod built_in;
+mod cells;
+mod journal;
+mod runner;
+pub mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use axes::{Axis, Number, Unit, Value};
+pub use built_in::{BUILT_IN, Source};
+pub use cells::Cell;
+pub use journal::{Journal, JournalError};
+pub use runner::{Done, Filter, Job, Selection, StudyError, jobs, once, run};
+
+use crate::text::{self, SpecError};
+
+/// Many worlds, and what to draw of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// What it is about, in one line.
+    pub about: String,
+    /// Where its conditions come from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// The short name of a paper, like `S0`, whose claims are checked with it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub paper: String,
+    /// Its editions, by name.
+    pub editions: BTreeMap<String, Edition>,
+    /// What to draw; the package in Python reads it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<toml::Table>,
+}
+
+/// One way to run a study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edition {
+    /// What it is, in one line.
+    #[serde(default)]
+    pub about: String,
+    /// Its grids.
+    pub sheets: Vec<Sheet>,
+}
+
+/// A scenario, and the grid of changes to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sheet {
+    /// Its name, that of its table.
+    pub name: String,
+    /// What it is, in one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
+    /// The scenario, beside the study.
+    pub world: PathBuf,
+    /// Runs of each cell.
+    #[serde(default = "one")]
+    pub runs: u32,
+    /// The first seed.
+    #[serde(default = "first_seed")]
+    pub seed: u64,
+    /// Changes of the scenario that hold for every cell: keys like `links.*.queue` and their values.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub set: toml::Table,
+    /// What varies; the first changes slowest.
+    #[serde(default)]
+    pub axes: Vec<Axis>,
+    /// Cells that are left out: those which have, of each axis that is named, one of the labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skip: Vec<BTreeMap<String, Labels>>,
+}
+
+/// One label of an axis, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Labels {
+    /// One.
+    One(String),
+    /// Several.
+    Some(Vec<String>),
+}
+
+impl Labels {
+    fn contains(&self, label: &str) -> bool {
+        match self {
+            Self::One(one) => one == label,
+            Self::Some(some) => some.iter().any(|one| one == label),
+        }
+    }
+
+    fn each(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Some(some) => some,
+        }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn first_seed() -> u64 {
+    1
+}
+
+/// Most cells of a sheet.
+const CELLS_MAX: u64 = 1_000_000;
+
+impl Study {
+    /// The study called `name`, or else the file of that name, and where its scenarios are.
+    ///
+    /// # Errors
+    ///
+    /// Names the studies there are, or what is wrong with the file.
+    pub fn find(name: &str) -> Result<(Self, Source), SpecError> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Ok((Self::parse(text, name)?, Source::BuiltIn));
+        }
+        let path = Path::new(name);
+        if path.is_file() {
+            let study = Self::parse(&text::read_text(path)?, name)?;
+            let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+            return Ok((study, Source::Folder(folder)));
+        }
+        let near = text::did_you_mean(name, BUILT_IN.iter().map(|(known, _)| *known));
+        let known = BUILT_IN.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+        Err(SpecError::invalid(format!(
+            "there is no study and no file {name:?}{near} (studies: {known})"
+        )))
+    }
+
+    /// Reads a study from `text`, which came from `origin`.
+    ///
+    /// # Errors
+    ///
+    /// Line, key and remedy of the first mistake.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
+        let study: Self = text::parse(text, origin)?;
+        study.check().map_err(|error| error.within(Path::new(origin)))?;
+        Ok(study)
+    }
+
+    /// The edition of this name; the only one, or `published`, if none is named.
+    ///
+    /// # Errors
+    ///
+    /// Names the editions there are.
+    pub fn edition(&self, name: Option<&str>) -> Result<(&str, &Edition), SpecError> {
+        let usual = match self.editions.len() {
+            1 => self.editions.keys().next().map_or(PUBLISHED, String::as_str),
+            _ => PUBLISHED,
+        };
+        let asked = name.unwrap_or(usual);
+        let found = self.editions.get_key_value(asked);
+        found.map(|(name, edition)| (name.as_str(), edition)).ok_or_else(|| {
+            let names = || self.editions.keys().map(String::as_str);
+            let near = text::did_you_mean(asked, names());
+            let known = names().collect::<Vec<_>>().join(", ");
+            SpecError::invalid(format!("there is no edition {asked:?}{near} (editions: {known})"))
+        })
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        if self.editions.is_empty() {
+            return Err(SpecError::invalid("a study needs an edition: [editions.NAME]"));
+        }
+        for (name, edition) in &self.editions {
+            edition.check().map_err(|error| error.below(&format!("editions.{name}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// The edition that is meant where several are and none is named.
+const PUBLISHED: &str = "published";
+
+impl Edition {
+    /// The sheet of this name.
+    #[must_use]
+    pub fn sheet(&self, name: &str) -> Option<&Sheet> {
+        self.sheets.iter().find(|sheet| sheet.name == name)
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        let mut names = BTreeSet::new();
+        for sheet in &self.sheets {
+            let Sheet { name, .. } = sheet;
+            if !is_name(name) {
+                return Err(SpecError::invalid(format!(
+                    "sheets: {name:?} cannot name a table; take letters, digits, `-` and `_`"
+                )));
+            }
+            if !names.insert(name) {
+                return Err(SpecError::invalid(format!("sheets: two are called {name:?}")));
+            }
+            sheet.check().map_err(|error| error.below(&format!("sheets.{name}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name can be that of a file and of a column.
+fn is_name(name: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    !name.is_empty() && name.chars().all(is_usual)
+}
+
+impl Sheet {
+    /// How many cells its axes span, those included that are left out.
+    #[must_use]
+    pub fn span(&self) -> u64 {
+        self.axes.iter().map(|axis| axis.values.len() as u64).fold(1, u64::saturating_mul)
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        if self.runs == 0 {
+            return Err(SpecError::invalid("runs: each cell is run at least once"));
+        }
+        let mut names: BTreeSet<_> = table::columns().collect();
+        for axis in &self.axes {
+            axis.check()?;
+            if !names.insert(&axis.name) {
+                return Err(SpecError::invalid(format!(
+                    "axes: {:?} is the name of another axis or of a result; take another",
+                    axis.name
+                )));
+            }
+        }
+        if self.span() > CELLS_MAX {
+            let message = format!("axes: {} cells; there are at most {CELLS_MAX}", self.span());
+            return Err(SpecError::invalid(message));
+        }
+        for (name, labels) in self.skip.iter().flatten() {
+            let axis = self.axis(name).map_err(|error| error.below("skip"))?;
+            for label in labels.each() {
+                axis.value(label).map_err(|error| error.below("skip"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The axis of this name.
+    ///
+    /// # Errors
+    ///
+    /// Names those there are.
+    pub fn axis(&self, name: &str) -> Result<&Axis, SpecError> {
+        self.axes.iter().find(|axis| axis.name == name).ok_or_else(|| {
+            let names = || self.axes.iter().map(|axis| axis.name.as_str());
+            let near = text::did_you_mean(name, names());
+            let known = names().collect::<Vec<_>>().join(", ");
+            SpecError::invalid(format!(
+                "{name}: sheet {:?} has no such axis{near} (axes: {known})",
+                self.name
+            ))
+        })
+    }
+}

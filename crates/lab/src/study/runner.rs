@@ -1,0 +1,318 @@
+//! Runs of a study: which there are, and doing those that are not done.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::Rng;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+use super::journal::{Journal, JournalError};
+use super::{Cell, Edition, Sheet, Source, cells};
+use crate::metrics::TransferMetrics;
+use crate::run::{self, Recorders, RunError};
+use crate::scenario::Scenario;
+use crate::text::SpecError;
+
+/// What became of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// A digest of its world, its seed included.
+    pub world: String,
+    /// How it ended, as [`run::Run::ended`].
+    pub ended: String,
+    /// The virtual time then, in seconds.
+    pub time_s: f64,
+    /// Events until then.
+    pub events: u64,
+    /// Packets that links lost, whatever the cause.
+    pub lost: u64,
+    /// Its transfers.
+    pub transfers: Vec<TransferMetrics>,
+}
+
+/// Why a study stopped.
+#[derive(Debug, Error)]
+pub enum StudyError {
+    /// A world could not be run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Results could not be kept.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The system has no threads.
+    #[error("cannot start threads")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+}
+
+impl From<SpecError> for StudyError {
+    fn from(error: SpecError) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+/// An axis and the labels of it that are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The axis.
+    pub axis: String,
+    /// Its labels.
+    pub labels: Vec<String>,
+}
+
+impl std::str::FromStr for Filter {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let told = || {
+            SpecError::invalid(format!(
+                "{text:?} is no filter; write AXIS=LABEL or AXIS=LABEL,LABEL"
+            ))
+        };
+        let (axis, labels) = text.split_once('=').ok_or_else(told)?;
+        let labels: Vec<_> = labels.split(',').map(|label| label.trim().to_owned()).collect();
+        if axis.is_empty() || labels.iter().any(String::is_empty) {
+            return Err(told());
+        }
+        Ok(Self { axis: axis.trim().to_owned(), labels })
+    }
+}
+
+/// Which runs of an edition are meant.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Sheets; all if there are none.
+    pub sheets: Vec<String>,
+    /// Cells must match each of them.
+    pub filters: Vec<Filter>,
+    /// Runs of each cell, in place of what the sheet says.
+    pub runs: Option<u32>,
+}
+
+impl Selection {
+    /// Whether all of an edition is meant, as it stands.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.sheets.is_empty() && self.filters.is_empty() && self.runs.is_none()
+    }
+
+    fn takes_sheet(&self, sheet: &Sheet) -> bool {
+        self.sheets.is_empty() || self.sheets.contains(&sheet.name)
+    }
+
+    fn takes(&self, labels: &[(&str, String)]) -> bool {
+        self.filters.iter().all(|filter| {
+            let has = |(axis, label): &(&str, String)| {
+                *axis == filter.axis && filter.labels.contains(label)
+            };
+            labels.iter().any(has)
+        })
+    }
+
+    /// Refuses names that nothing has.
+    fn check(&self, edition: &Edition) -> Result<(), SpecError> {
+        for name in &self.sheets {
+            if edition.sheet(name).is_none() {
+                let known: Vec<_> = edition.sheets.iter().map(|s| s.name.as_str()).collect();
+                let near = crate::text::did_you_mean(name, known.iter().copied());
+                let known = known.join(", ");
+                return Err(SpecError::invalid(format!(
+                    "there is no sheet {name:?}{near} (sheets: {known})"
+                )));
+            }
+        }
+        for filter in &self.filters {
+            // An axis need not be in every sheet; a label need not be in every sheet that has it.
+            let sheets = edition.sheets.iter().filter(|sheet| self.takes_sheet(sheet));
+            for label in &filter.labels {
+                let mut found = sheets.clone().map(|s| s.axis(&filter.axis)?.value(label));
+                let first = found.next().unwrap_or(Ok(0));
+                if first.is_err() && !found.any(|found| found.is_ok()) {
+                    first?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One run of a study.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    /// Its sheet.
+    pub sheet: &'a Sheet,
+    /// Its cell.
+    pub cell: Arc<Cell>,
+    /// Which run of the cell, from 0.
+    pub run: u32,
+    world: Arc<cells::World<'a>>,
+}
+
+impl Job<'_> {
+    /// Its seed.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.sheet.seed.wrapping_add(u64::from(self.run))
+    }
+
+    /// Its world.
+    ///
+    /// # Errors
+    ///
+    /// When the cell is no world.
+    pub fn scenario(&self) -> Result<Scenario, SpecError> {
+        self.world.scenario(&self.cell, self.seed())
+    }
+}
+
+/// The runs of an edition, in the order of its tables.
+///
+/// # Errors
+///
+/// When the selection names what there is not, or a scenario cannot be read.
+pub fn jobs<'a>(
+    edition: &'a Edition,
+    source: &Source,
+    selection: &Selection,
+) -> Result<Vec<Job<'a>>, SpecError> {
+    selection.check(edition)?;
+    let mut jobs = Vec::new();
+    for sheet in edition.sheets.iter().filter(|sheet| selection.takes_sheet(sheet)) {
+        let world = Arc::new(sheet.world(source)?);
+        for cell in sheet.cells().filter(|cell| selection.takes(&sheet.labels(cell))) {
+            let cell = Arc::new(cell);
+            let of = |run| Job { sheet, cell: Arc::clone(&cell), run, world: Arc::clone(&world) };
+            jobs.extend((0..selection.runs.unwrap_or(sheet.runs)).map(of));
+        }
+    }
+    Ok(jobs)
+}
+
+/// Digests of files that scenarios name, so that each is read once.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// What tells a world from every other: all of its settings, its seed, and what is in its files.
+fn digest(scenario: &Scenario, files: &Files) -> Result<String, SpecError> {
+    let mut hash = Sha256::new();
+    let text = serde_json::to_vec(scenario).map_err(|e| SpecError::invalid(e.to_string()))?;
+    hash.update(text);
+    for path in named_files(scenario) {
+        match files.get(path) {
+            Some(known) => hash.update(known),
+            None => hash.update(file_digest(path)?),
+        }
+    }
+    // 96 bits: in a million worlds two are the same with a probability of 6e-18.
+    Ok(hash.finalize().iter().take(12).map(|octet| format!("{octet:02x}")).collect())
+}
+
+fn named_files(scenario: &Scenario) -> impl Iterator<Item = &Path> {
+    scenario.transfers.iter().filter_map(|transfer| transfer.file.as_deref())
+}
+
+fn file_digest(path: &Path) -> Result<Vec<u8>, SpecError> {
+    let content = std::fs::read(path)
+        .map_err(|error| SpecError::Unreadable { path: path.to_owned(), error })?;
+    Ok(Sha256::digest(content).to_vec())
+}
+
+/// The files that all of these runs name.
+fn files(jobs: &[Job<'_>]) -> Result<Files, SpecError> {
+    let mut files = Files::new();
+    // Cells may name other files than their neighbours; runs of one cell do not.
+    for job in jobs.iter().filter(|job| job.run == 0) {
+        for path in named_files(&job.scenario()?) {
+            if !files.contains_key(path) {
+                files.insert(path.to_owned(), file_digest(path)?);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Runs a world and says what became of it; `None` if it was cancelled.
+///
+/// # Errors
+///
+/// When it cannot be run.
+pub fn once(scenario: &Scenario, cancelled: &AtomicBool) -> Result<Option<Done>, RunError> {
+    once_known(scenario, digest(scenario, &Files::new())?, cancelled)
+}
+
+fn once_known(
+    scenario: &Scenario,
+    world: String,
+    cancelled: &AtomicBool,
+) -> Result<Option<Done>, RunError> {
+    let contents = run::contents(scenario)?;
+    let run = run::run_unless(cancelled, scenario, &contents, Recorders::default())?;
+    if cancelled.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let mut transfers = run.transfers;
+    if run.ended != "idle" {
+        for transfer in &mut transfers {
+            transfer.completed = false;
+            transfer.failure.get_or_insert_with(|| run.ended.clone());
+        }
+    }
+    let lost = run.links.iter().flat_map(|link| link.lost.values()).sum();
+    let (ended, time_s, events) = (run.ended, run.time_s, run.events);
+    Ok(Some(Done { world, ended, time_s, events, lost, transfers }))
+}
+
+/// Does what is not done, with so many threads, and answers what became of all, in the order of
+/// `jobs`; `None` if `cancelled` was set meanwhile. `done` is told of each run, and whether it was
+/// done before. The answer does not depend on the number of threads, nor on how often a run was
+/// broken off.
+///
+/// # Errors
+///
+/// When a world cannot be run or a result cannot be kept. What was done until then is kept.
+pub fn run(
+    jobs: &[Job<'_>],
+    journal: &Journal,
+    threads: Option<usize>,
+    cancelled: &AtomicBool,
+    done: &(dyn Fn(&Done, bool) + Sync),
+) -> Result<Option<Vec<Arc<Done>>>, StudyError> {
+    let files = files(jobs)?;
+    // In a made-up order, so that what is left takes as long as what was done lets expect.
+    let mut order: Vec<_> = (0..jobs.len()).collect();
+    shuffle(&mut order);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build()?;
+    let one = |index: usize| -> Result<Option<(usize, Arc<Done>)>, StudyError> {
+        if cancelled.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let scenario = jobs[index].scenario()?;
+        let world = digest(&scenario, &files)?;
+        if let Some(known) = journal.get(&world) {
+            done(&known, true);
+            return Ok(Some((index, known)));
+        }
+        let Some(new) = once_known(&scenario, world, cancelled)? else { return Ok(None) };
+        journal.add(&new)?;
+        done(&new, false);
+        Ok(Some((index, Arc::new(new))))
+    };
+    let results: Option<Vec<_>> = pool.install(|| {
+        order.into_iter().par_bridge().map(one).collect::<Result<Option<Vec<_>>, StudyError>>()
+    })?;
+    Ok(results.map(|mut results| {
+        results.sort_by_key(|(index, _)| *index);
+        results.into_iter().map(|(_, done)| done).collect()
+    }))
+}
+
+fn shuffle(order: &mut [usize]) {
+    let mut rng = Rng::new(0, "order of runs");
+    for last in (1..order.len()).rev() {
+        let other = rng.below(last as u64 + 1);
+        order.swap(last, usize::try_from(other).unwrap_or_default());
+    }
+}
