@@ -8,7 +8,7 @@ PYTHON_FILES := interop bench python
 FUZZ_SECONDS ?= 180
 SLOWLIGHT := $(TARGET)/release/slowlight
 
-.PHONY: help setup demo build check test bench interop fuzz nightly clean
+.PHONY: help setup demo build python check test bench interop fuzz nightly clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -19,6 +19,10 @@ setup: ## install what is missing (packages, Python tools); quiet when nothing i
 build: ## the release binary, target/release/slowlight
 	@.ci/setup build
 	@cargo build --release --locked --package slowlight
+
+python: ## the package in Python, in .venv, with what reports and clusters need
+	@test -x .venv/bin/pip || python3 -m venv .venv
+	@.venv/bin/pip install --quiet --disable-pip-version-check '.[dask,query]'
 
 demo: build ## a 10 MB file over a GEO link at three error levels, in the simulator
 	@mkdir -p demo-out
@@ -52,4 +56,4 @@ nightly: setup build ## 10,000 random scenarios, 100 kills, ten years of contact
 
 clean: ## remove everything that was built
 	@cargo clean
-	@rm -rf demo-out interop/.venv fuzz/target interop/*/target
+	@rm -rf demo-out .venv interop/.venv fuzz/target interop/*/target

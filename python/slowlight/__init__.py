@@ -1,1 +1,35 @@
-"""Clients of slowlight's interfaces, with Python's standard library alone."""
+"""slowlight: transport over links where light is slow.
+
+`Scenario` is a world, `Sweep` a grid of worlds, `Study` one that has a name; their results are
+polars data frames. `slowlight.node` is a client of a bundle node and needs nothing but Python, so
+what needs the compiled module is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slowlight._native import decode, version
+    from slowlight.scenario import Run, Scenario, Sweep
+    from slowlight.study import Study, studies
+
+__all__ = ["Run", "Scenario", "Study", "Sweep", "decode", "studies", "version"]
+
+_PLACES = {
+    "Run": "scenario",
+    "Scenario": "scenario",
+    "Study": "study",
+    "Sweep": "scenario",
+    "decode": "_native",
+    "studies": "study",
+    "version": "_native",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _PLACES:
+        raise AttributeError(f"module 'slowlight' has no attribute {name!r}")
+    return getattr(import_module(f"slowlight.{_PLACES[name]}"), name)

@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("engine", &[]),
     ("wire", &[]),
     ("proto", &["engine", "wire"]),
@@ -21,6 +21,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("emu", &["engine", "wire", "link", "pcap", "rt"]),
     ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt"]),
     ("control", &["engine", "wire", "proto", "link", "emu", "rt", "lab"]),
+    ("py", &["wire", "lab"]),
     ("cli", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "lab", "control"]),
 ];
 /// Crates without clock, socket, file, thread or hidden randomness; and so without variants.

@@ -277,7 +277,38 @@ pub struct Vector {
     /// Its length in bits.
     pub bits: u64,
     /// The bits in error, counted from 0, ascending.
+    #[serde(default)]
     pub errors: Vec<u64>,
+    /// How many errors to draw with the scenario's seed, in place of `errors`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drawn: Option<u64>,
+}
+
+/// Most errors that are drawn.
+const DRAWN_MAX: u64 = 1_000_000;
+
+impl Vector {
+    /// Draws the errors that are to be drawn, anywhere; where in the pattern a run begins is as good
+    /// as random then.
+    pub(crate) fn draw(&mut self, mut rng: engine::Rng) -> Result<(), SpecError> {
+        let Some(count) = self.drawn.take() else { return Ok(()) };
+        if !self.errors.is_empty() {
+            let message = "error_vector: give `errors` or `drawn`, not both";
+            return Err(SpecError::invalid(message));
+        }
+        // Half of the bits at most: more are drawn in vain too often.
+        let most = DRAWN_MAX.min(self.bits / 2);
+        if count > most {
+            let message = format!("error_vector.drawn: {count}; at most {most} here");
+            return Err(SpecError::invalid(message));
+        }
+        let mut bits = std::collections::BTreeSet::new();
+        while (bits.len() as u64) < count {
+            bits.insert(rng.below(self.bits));
+        }
+        self.errors = bits.into_iter().collect();
+        Ok(())
+    }
 }
 
 /// The fates of successive packets.

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use engine::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::adapter;
@@ -265,8 +266,14 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Takes the files that it names as files of `folder`.
-    pub(crate) fn place(&mut self, folder: &Path) {
+    /// The same, with the files that it names taken as files of `folder`.
+    #[must_use]
+    pub fn placed(mut self, folder: &Path) -> Self {
+        self.place(folder);
+        self
+    }
+
+    fn place(&mut self, folder: &Path) {
         for settings in self.nodes.values_mut().filter_map(|node| node.mib.as_mut()) {
             settings.place(folder);
         }
@@ -301,6 +308,19 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// Draws stored errors, for each link its own.
+    fn draw_errors(&mut self) -> Result<(), SpecError> {
+        for link in &mut self.links {
+            let (from, to) = link.ends();
+            if let Some(vector) = &mut link.error_vector {
+                let told = |error: SpecError| error.below(&format!("link {from} -> {to}"));
+                let rng = Rng::new(self.seed, &format!("error vector {from} {to}"));
+                vector.draw(rng).map_err(told)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The scenario with what each node speaks.
     fn with_protocols(mut self) -> Result<Self, SpecError> {
         let Self { groups, nodes, links, transfers, .. } = &mut self;
@@ -323,6 +343,7 @@ impl Scenario {
             .map(resolve_link)
             .collect::<Result<_, _>>()?;
         self = self.with_protocols()?;
+        self.draw_errors()?;
         self.check_transfers()?;
         for (index, node) in self.nodes.values_mut().enumerate() {
             let number = u16::try_from(index + 1).ok().filter(|number| *number <= NODES_MAX);
@@ -702,6 +723,20 @@ mod tests {
         let text = resolved.to_toml().unwrap();
         let again = scenario(&text).unwrap();
         assert_eq!(again, resolved, "{text}");
+    }
+
+    #[test]
+    fn stored_errors_are_drawn_by_seed_and_link() {
+        let drawn = "error_vector = { bits = 1000, drawn = 10 }\n        link = \"geo\"";
+        let text = SMALL.replace("per = \"1e-3\"", "").replace("link = \"geo\"", drawn);
+        let errors = |text: &str| scenario(text).unwrap().links[0].error_vector.clone().unwrap();
+        let first = errors(&text);
+        assert!(first.errors.len() == 10 && first.errors.is_sorted() && first.drawn.is_none());
+        assert_eq!(first, errors(&text));
+        assert_ne!(first, errors(&text.replace("seed = 1", "seed = 2")));
+        let refused = |from, to| scenario(&text.replace(from, to)).unwrap_err().to_string();
+        assert!(refused("drawn = 10", "drawn = 501").contains("at most 500"), "{}", 0);
+        assert!(refused("drawn = 10", "drawn = 1, errors = [1]").contains("not both"), "{}", 0);
     }
 
     fn refused(change: impl FnOnce(String) -> String) -> String {

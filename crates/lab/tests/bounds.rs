@@ -84,7 +84,7 @@ fn strike(link: &mut LinkSpec, rng: &mut Rng) {
     match rng.below(8) {
         0 => link.drop = Some(vec![0]),
         1 => link.drop = Some(vec![rng.below(4), 4 + rng.below(200)]),
-        2 => link.error_vector = Some(Vector { bits: 1_000_000, errors: vec![5] }),
+        2 => link.error_vector = Some(Vector { bits: 1_000_000, errors: vec![5], drawn: None }),
         3 => {
             link.loss_times = Some(vec![Window {
                 at: millis(rng.below(500)),

@@ -4,15 +4,12 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::Context as _;
-use lab::study::{
-    self, BUILT_IN, Done, Edition, Filter, Job, Journal, Selection, Sheet, Study, StudyError, table,
-};
-use serde::Serialize;
+use lab::study::results::{self, Of};
+use lab::study::{self, BUILT_IN, Done, Filter, Journal, Selection, Sheet, Study, StudyError};
 
 use crate::Usage;
 use crate::show;
@@ -81,6 +78,11 @@ struct RunArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
 
+    /// Run on the Dask cluster of this address, like "tcp://10.0.0.1:8786", or on processes of this
+    /// machine with `local`; same results (needs the Python package)
+    #[arg(long, value_name = "ADDRESS")]
+    dask: Option<String>,
+
     /// The folder of results; results/NAME-EDITION if left out
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -136,27 +138,6 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was run, for whoever finds the folder.
-#[derive(Serialize)]
-struct Manifest<'a> {
-    slowlight: &'static str,
-    study: &'a str,
-    edition: &'a str,
-    /// Whether all of the edition is there, or what was selected.
-    complete: bool,
-    runs: usize,
-    failed: usize,
-    sheets: Vec<SheetOf<'a>>,
-}
-
-#[derive(Serialize)]
-struct SheetOf<'a> {
-    name: &'a str,
-    table: String,
-    runs: usize,
-    first_seed: u64,
-}
-
 fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let (study, source) = Study::find(&args.name)?;
     let (edition_name, edition) = study.edition(args.edition.as_deref())?;
@@ -170,34 +151,36 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let usual = || Path::new("results").join(format!("{name}-{edition_name}"));
     let folder = args.out.clone().unwrap_or_else(usual);
     let journal = open(args, &folder)?;
-    keep_spec(&folder, &study)?;
+    if let Some(address) = &args.dask {
+        // The other process opens it.
+        drop(journal);
+        return python::run_on(address, args, &folder);
+    }
+    let told = || format!("cannot write the results in {}", folder.display());
+    results::keep_study(&folder, &study).with_context(told)?;
     let cancelled = stop_flag()?;
     let bar = show::progress(jobs.len() as u64, "runs");
     let (old, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let done = |done: &Done, was_there: bool| {
         old.fetch_add(u64::from(was_there), Relaxed);
-        failed.fetch_add(u64::from(!succeeded(done)), Relaxed);
+        failed.fetch_add(u64::from(!done.succeeded()), Relaxed);
         bar.inc(1);
     };
     let threads = args.jobs.map(usize::from);
-    let results = study::run(&jobs, &journal, threads, &cancelled, &done);
+    let all = study::run(&jobs, Some(&journal), threads, &cancelled, &done);
     bar.finish_and_clear();
-    let Some(results) = results? else {
+    let Some(all) = all? else {
         writeln!(io::stderr(), "stopped; go on with --resume")?;
         return Ok(ExitCode::from(130));
     };
-    let written = Written { study: &study, name: &name, edition_name, edition };
-    written.write(&folder, &jobs, &results, selection.is_all())?;
-    let (total, old, failed) = (results.len(), old.into_inner(), failed.into_inner());
+    let of = Of { study: &study, name: &name, edition_name, edition };
+    of.write(&folder, &jobs, &all, selection.is_all()).with_context(told)?;
+    let (total, old, failed) = (all.len(), old.into_inner(), failed.into_inner());
     let said = format!(
         "{total} runs, {old} of them done before; {failed} without success\n{}",
         folder.display()
     );
     crate::told(writeln!(io::stderr(), "{said}").map_err(Into::into), true)
-}
-
-fn succeeded(done: &Done) -> bool {
-    done.ended == "idle" && done.transfers.iter().all(|transfer| transfer.completed)
 }
 
 /// Opens the results, once it is clear what is to become of those that are there.
@@ -212,9 +195,7 @@ fn open(args: &RunArgs, folder: &Path) -> anyhow::Result<Journal> {
         };
         for entry in fs::read_dir(folder).context("cannot look into the folder of results")? {
             let path = entry?.path();
-            let is_ours = path.extension().is_some_and(|e| e == "parquet")
-                || ["runs.jsonl", "manifest.json", "study.toml"].iter().any(|n| path.ends_with(n));
-            if is_ours {
+            if results::is_ours(&path) {
                 fs::remove_file(&path)
                     .with_context(|| format!("cannot remove {}", path.display()))?;
             }
@@ -231,62 +212,4 @@ fn open(args: &RunArgs, folder: &Path) -> anyhow::Result<Journal> {
         return Err(Usage(message).into());
     }
     Ok(journal)
-}
-
-/// Keeps the study beside its results, as it was run.
-fn keep_spec(folder: &Path, study: &Study) -> anyhow::Result<()> {
-    let path = folder.join("study.toml");
-    let text = toml::to_string(study).context("cannot write the study")?;
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// What tables are told of.
-struct Written<'a> {
-    study: &'a Study,
-    name: &'a str,
-    edition_name: &'a str,
-    edition: &'a Edition,
-}
-
-impl Written<'_> {
-    fn write(
-        &self,
-        folder: &Path,
-        jobs: &[Job<'_>],
-        results: &[Arc<Done>],
-        complete: bool,
-    ) -> anyhow::Result<()> {
-        let mut sheets = Vec::new();
-        for sheet in &self.edition.sheets {
-            let runs = jobs.iter().filter(|job| job.sheet.name == sheet.name).count();
-            if runs == 0 {
-                continue;
-            }
-            let name = format!("{}.parquet", sheet.name);
-            let about = [
-                ("slowlight", env!("CARGO_PKG_VERSION").to_owned()),
-                ("study", self.name.to_owned()),
-                ("edition", self.edition_name.to_owned()),
-                ("sheet", sheet.name.clone()),
-                ("paper", self.study.paper.clone()),
-            ];
-            let path = folder.join(&name);
-            table::write(&path, &table::table(sheet, jobs, results), &about)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            let (name, first_seed) = (sheet.name.as_str(), sheet.seed);
-            sheets.push(SheetOf { name, table: format!("{name}.parquet"), runs, first_seed });
-        }
-        let manifest = Manifest {
-            slowlight: env!("CARGO_PKG_VERSION"),
-            study: self.name,
-            edition: self.edition_name,
-            complete,
-            runs: results.len(),
-            failed: results.iter().filter(|done| !succeeded(done)).count(),
-            sheets,
-        };
-        let path = folder.join("manifest.json");
-        let text = serde_json::to_string_pretty(&manifest)?;
-        fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
-    }
 }

@@ -1,11 +1,12 @@
 //! What the Python package does: figures, pages and the papers' claims.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
+use lab::study::Filter;
 
 /// Options of `study report`.
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         rest.extend(["--out".into(), out.clone().into()]);
     }
-    call(&rest)
+    call("slowlight.report", &rest)
 }
 
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
@@ -53,32 +54,58 @@ pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     rest.extend(args.only.iter().map(OsString::from));
     rest.extend(["--results".into(), args.results.clone().into()]);
     rest.extend(args.json.then(|| "--json".into()));
-    call(&rest)
+    call("slowlight.report", &rest)
 }
 
-/// The interpreter: `$SLOWLIGHT_PYTHON`, that of an active environment, or the system's.
+/// Runs a study on a Dask cluster, or on one of this machine's processes if `address` is `local`.
+pub(super) fn run_on(
+    address: &str,
+    args: &super::RunArgs,
+    folder: &Path,
+) -> anyhow::Result<ExitCode> {
+    let mut rest = vec![args.name.clone().into(), "--dask".into(), address.into()];
+    rest.extend(["--out".into(), folder.into()]);
+    if let Some(edition) = &args.edition {
+        rest.extend(["--edition".into(), edition.into()]);
+    }
+    for sheet in &args.sheet {
+        rest.extend(["--sheet".into(), sheet.into()]);
+    }
+    for Filter { axis, labels } in &args.filter {
+        rest.extend(["--filter".into(), format!("{axis}={}", labels.join(",")).into()]);
+    }
+    if let Some(runs) = args.runs {
+        rest.extend(["--runs".into(), runs.to_string().into()]);
+    }
+    if let Some(jobs) = args.jobs {
+        rest.extend(["--jobs".into(), jobs.to_string().into()]);
+    }
+    call("slowlight.cluster", &rest)
+}
+
+/// The interpreter: `$SLOWLIGHT_PYTHON`, that of an active environment, of the one that `make python`
+/// makes, or the system's.
 fn interpreter() -> PathBuf {
     let active = || env::var_os("VIRTUAL_ENV").map(|e| PathBuf::from(e).join("bin/python"));
+    let made = || Some(PathBuf::from(".venv/bin/python")).filter(|python| python.exists());
     let told = env::var_os("SLOWLIGHT_PYTHON").map(PathBuf::from);
-    told.or_else(active).unwrap_or_else(|| "python3".into())
+    told.or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
 }
 
-fn call(rest: &[OsString]) -> anyhow::Result<ExitCode> {
+fn call(module: &str, rest: &[OsString]) -> anyhow::Result<ExitCode> {
     let python = interpreter();
-    let run = |args: &[&OsStr]| Command::new(&python).args(args).status();
-    let check = Command::new(&python).args(["-c", "import slowlight.report"]).output();
+    let check = Command::new(&python).args(["-c", &format!("import {module}")]).output();
     let check = check.with_context(|| format!("cannot start {}", python.display()))?;
     if !check.status.success() {
         bail!(
-            "{} has no package slowlight with what reports need: install it with `make python` and \
-             name its interpreter in SLOWLIGHT_PYTHON\n{}",
+            "{} has no package slowlight with what this needs: install it with `make python`, or name \
+             an interpreter that has it in SLOWLIGHT_PYTHON\n{}",
             python.display(),
             String::from_utf8_lossy(&check.stderr).trim_end()
         );
     }
-    let args: Vec<&OsStr> = ["-m", "slowlight"].map(OsStr::new).into_iter().collect();
-    let args: Vec<&OsStr> = args.into_iter().chain(rest.iter().map(OsString::as_os_str)).collect();
-    let status = run(&args).with_context(|| format!("cannot start {}", python.display()))?;
+    let status = Command::new(&python).args(["-m", module]).args(rest).status();
+    let status = status.with_context(|| format!("cannot start {}", python.display()))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }

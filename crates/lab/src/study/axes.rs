@@ -42,6 +42,9 @@ pub struct Named {
     /// Further keys and their values.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub set: toml::Table,
+    /// Keys that are taken away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unset: Vec<String>,
 }
 
 impl Value {
@@ -57,14 +60,16 @@ impl Value {
 
     /// Writes it into a scenario.
     pub(super) fn apply(&self, axis: &Axis, world: &mut toml::Table) -> Result<(), SpecError> {
-        let (value, further) = match self {
-            Self::Named(named) => (named.value.as_ref(), Some(&named.set)),
+        let (value, named) = match self {
+            Self::Named(named) => (named.value.as_ref(), Some(named)),
             Self::Plain(value) => (Some(value), None),
         };
-        for key in value.map(|_| axis.keys.as_slice()).unwrap_or_default() {
-            set(world, key, value.unwrap_or(&Toml::Boolean(false)))?;
+        if let Some(value) = value {
+            axis.keys.iter().try_for_each(|key| set(world, key, value))?;
         }
-        set_all(world, further.into_iter().flatten())
+        let Some(named) = named else { return Ok(()) };
+        named.unset.iter().try_for_each(|key| unset(world, key))?;
+        set_all(world, &named.set)
     }
 }
 
@@ -180,16 +185,34 @@ pub(super) fn set_all<'a>(
 
 /// Sets what a key like `links.0.delay`, `links.*.per` or `links.lander>orbiter.queue` leads to.
 fn set(world: &mut toml::Table, key: &str, value: &Toml) -> Result<(), SpecError> {
+    change(world, key, &|table, last| {
+        table.insert(last.to_owned(), value.clone());
+    })
+}
+
+/// Takes away what such a key leads to, if it is there.
+fn unset(world: &mut toml::Table, key: &str) -> Result<(), SpecError> {
+    change(world, key, &|table, last| {
+        table.remove(last);
+    })
+}
+
+/// Changes the tables that all but the last part of a key leads to.
+fn change(
+    world: &mut toml::Table,
+    key: &str,
+    change: &dyn Fn(&mut toml::Table, &str),
+) -> Result<(), SpecError> {
     let told = |message: String| SpecError::invalid(format!("{key}: {message}"));
-    let (first, rest) = key.split_once('.').unwrap_or((key, ""));
-    let rest: Vec<_> = rest.split('.').filter(|part| !part.is_empty()).collect();
-    let Some((last, between)) = rest.split_last() else {
-        world.insert(first.to_owned(), value.clone());
+    let Some((before, last)) = key.rsplit_once('.') else {
+        change(world, key);
         return Ok(());
     };
+    let mut parts = before.split('.');
+    let first = parts.next().unwrap_or_default();
     let start = world.entry(first).or_insert_with(|| Toml::Table(toml::Table::new()));
     let mut places = vec![start];
-    for part in between {
+    for part in parts {
         let mut inner = Vec::new();
         for place in places {
             inner.extend(step(place, part).map_err(told)?);
@@ -197,17 +220,10 @@ fn set(world: &mut toml::Table, key: &str, value: &Toml) -> Result<(), SpecError
         places = inner;
     }
     for place in places {
-        match place {
-            Toml::Table(table) => {
-                table.insert((*last).to_owned(), value.clone());
-            }
-            Toml::Array(_) => {
-                for element in step(place, last).map_err(told)? {
-                    *element = value.clone();
-                }
-            }
-            _ => return Err(told(format!("there is nothing below {last}"))),
-        }
+        let Toml::Table(table) = place else {
+            return Err(told(format!("there is nothing called {last} there")));
+        };
+        change(table, last);
     }
     Ok(())
 }
@@ -286,12 +302,24 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_taken_away() {
+        let mut world: toml::Table = toml::from_str(WORLD).unwrap();
+        unset(&mut world, "links.*.to").unwrap();
+        unset(&mut world, "transfers.0.via").unwrap();
+        let links = world["links"].as_array().unwrap();
+        assert!(links.iter().all(|link| link.get("to").is_none() && link.get("from").is_some()));
+        unset(&mut world, "links").unwrap();
+        assert!(!world.contains_key("links"));
+    }
+
+    #[test]
     fn keys_that_lead_nowhere_are_named() {
         let refused = |key| after(key, "1 s").unwrap_err().to_string();
         assert!(refused("links.7.delay").contains("a number below 2"));
         assert!(refused("links.a>c.delay").contains("links.a>c.delay: there is no a>c"));
         assert!(refused("seed.x.y").contains("nothing below x"));
-        assert!(refused("seed.x").contains("nothing below x"));
+        assert!(refused("seed.x").contains("nothing called x"));
+        assert!(refused("links.0").contains("nothing called 0"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The studies that come with slowlight, and the scenarios that they vary.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::text::{self, SpecError};
@@ -15,11 +16,13 @@ macro_rules! texts {
 
 texts! {
     /// The studies that come with slowlight: name and TOML.
-    pub BUILT_IN, "studies": "grc-2012"
+    pub BUILT_IN, "studies":
+    "grc-2012" "ltpt-2007" "global-hawk-2012" "small-sat-2000" "cislunar-2009" "choose"
 }
 
 texts! {
-    SCENARIOS, "scenarios": "grc"
+    SCENARIOS, "scenarios":
+    "grc" "ltpt-one-hop" "ltpt-two-hops" "global-hawk" "sgls" "cislunar-bp"
 }
 
 /// Where the scenarios of a study are.
@@ -29,6 +32,9 @@ pub enum Source {
     BuiltIn,
     /// They are beside the study, in this folder.
     Folder(PathBuf),
+    /// They are these texts, by the names that the study has for them, and the files that they name
+    /// are in this folder.
+    Given(BTreeMap<PathBuf, String>, PathBuf),
 }
 
 impl Source {
@@ -40,6 +46,9 @@ impl Source {
     pub fn read(&self, world: &Path) -> Result<String, SpecError> {
         match self {
             Self::Folder(folder) => text::read_text(&folder.join(world)),
+            Self::Given(texts, _) => texts.get(world).cloned().ok_or_else(|| {
+                SpecError::invalid(format!("no scenario {} was given", world.display()))
+            }),
             Self::BuiltIn => {
                 let name = world.file_stem().unwrap_or_default();
                 let known = SCENARIOS.iter().find(|(known, _)| **known == *name);
@@ -58,6 +67,7 @@ impl Source {
     pub fn folder_of(&self, world: &Path) -> PathBuf {
         match self {
             Self::BuiltIn => PathBuf::new(),
+            Self::Given(_, folder) => folder.clone(),
             Self::Folder(folder) => folder.join(world).parent().unwrap_or(Path::new("")).to_owned(),
         }
     }

@@ -104,8 +104,7 @@ impl World<'_> {
         }
         let invalid = |error: SpecError| error.within(Path::new(&named()));
         let text = toml::to_string(&world).map_err(|error| SpecError::invalid(error.to_string()));
-        let mut scenario = Scenario::parse(&text?, &named())?;
-        scenario.place(&self.folder);
+        let mut scenario = Scenario::parse(&text?, &named())?.placed(&self.folder);
         scenario.seed = seed;
         scenario.resolved().map_err(invalid)
     }

@@ -17,6 +17,9 @@ use thiserror::Error;
 
 use super::runner::Done;
 
+/// The name of the file.
+pub(super) const JOURNAL: &str = "runs.jsonl";
+
 /// The results of one edition of a study, as far as there are any.
 #[derive(Debug)]
 pub struct Journal {
@@ -95,7 +98,7 @@ impl Journal {
     ///
     /// When another process writes there, or what is there cannot be read.
     pub fn open(folder: &Path) -> Result<Self, JournalError> {
-        let path = folder.join("runs.jsonl");
+        let path = folder.join(JOURNAL);
         let io = |error| JournalError::Io { path: path.clone(), error };
         fs::create_dir_all(folder).map_err(io)?;
         let mut options = File::options();

@@ -13,6 +13,7 @@ mod axes;
 mod built_in;
 mod cells;
 mod journal;
+pub mod results;
 mod runner;
 pub mod table;
 
@@ -25,7 +26,7 @@ pub use axes::{Axis, Number, Unit, Value};
 pub use built_in::{BUILT_IN, Source};
 pub use cells::Cell;
 pub use journal::{Journal, JournalError};
-pub use runner::{Done, Filter, Job, Selection, StudyError, jobs, once, run};
+pub use runner::{Done, Filter, Job, Selection, StudyError, digest_of, jobs, once, run};
 
 use crate::text::{self, SpecError};
 

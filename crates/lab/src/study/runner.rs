@@ -152,6 +152,14 @@ pub struct Job<'a> {
     world: Arc<cells::World<'a>>,
 }
 
+impl Done {
+    /// Whether every transfer completed and the world came to rest.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.ended == "idle" && self.transfers.iter().all(|transfer| transfer.completed)
+    }
+}
+
 impl Job<'_> {
     /// Its seed.
     #[must_use]
@@ -210,6 +218,15 @@ fn digest(scenario: &Scenario, files: &Files) -> Result<String, SpecError> {
     Ok(hash.finalize().iter().take(12).map(|octet| format!("{octet:02x}")).collect())
 }
 
+/// What tells this world from every other; [`Done::world`] of its run.
+///
+/// # Errors
+///
+/// When a file that it names cannot be read.
+pub fn digest_of(scenario: &Scenario) -> Result<String, SpecError> {
+    digest(scenario, &Files::new())
+}
+
 fn named_files(scenario: &Scenario) -> impl Iterator<Item = &Path> {
     scenario.transfers.iter().filter_map(|transfer| transfer.file.as_deref())
 }
@@ -240,7 +257,7 @@ fn files(jobs: &[Job<'_>]) -> Result<Files, SpecError> {
 ///
 /// When it cannot be run.
 pub fn once(scenario: &Scenario, cancelled: &AtomicBool) -> Result<Option<Done>, RunError> {
-    once_known(scenario, digest(scenario, &Files::new())?, cancelled)
+    once_known(scenario, digest_of(scenario)?, cancelled)
 }
 
 fn once_known(
@@ -265,7 +282,7 @@ fn once_known(
     Ok(Some(Done { world, ended, time_s, events, lost, transfers }))
 }
 
-/// Does what is not done, with so many threads, and answers what became of all, in the order of
+/// Does what `journal` does not have, and adds it there, with so many threads, and answers what became of all, in the order of
 /// `jobs`; `None` if `cancelled` was set meanwhile. `done` is told of each run, and whether it was
 /// done before. The answer does not depend on the number of threads, nor on how often a run was
 /// broken off.
@@ -275,7 +292,7 @@ fn once_known(
 /// When a world cannot be run or a result cannot be kept. What was done until then is kept.
 pub fn run(
     jobs: &[Job<'_>],
-    journal: &Journal,
+    journal: Option<&Journal>,
     threads: Option<usize>,
     cancelled: &AtomicBool,
     done: &(dyn Fn(&Done, bool) + Sync),
@@ -291,12 +308,14 @@ pub fn run(
         }
         let scenario = jobs[index].scenario()?;
         let world = digest(&scenario, &files)?;
-        if let Some(known) = journal.get(&world) {
+        if let Some(known) = journal.and_then(|journal| journal.get(&world)) {
             done(&known, true);
             return Ok(Some((index, known)));
         }
         let Some(new) = once_known(&scenario, world, cancelled)? else { return Ok(None) };
-        journal.add(&new)?;
+        if let Some(journal) = journal {
+            journal.add(&new)?;
+        }
         done(&new, false);
         Ok(Some((index, Arc::new(new))))
     };

@@ -184,13 +184,18 @@ pub fn table(sheet: &Sheet, jobs: &[Job<'_>], done: &[Arc<Done>]) -> Vec<Column>
 ///
 /// When the system refuses. There is the whole table then, or what was there before.
 pub fn write(path: &Path, columns: &[Column], about: &[(&str, String)]) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     let told = |error: ParquetError| match error {
         ParquetError::External(error) => io::Error::other(error),
         error => io::Error::other(error),
     };
-    write_to(file.as_file(), columns, about).map_err(told)?;
+    replace(path, |file| write_to(file, columns, about).map_err(told))
+}
+
+/// Puts a file in the place of another, if there is one, in one step.
+pub(super) fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    write(file.as_file())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     readable_by_all(path)

@@ -136,7 +136,7 @@ fn vector(seed: u64, is_back: bool, errors: u64) -> Vector {
     while (bits.len() as u64) < errors {
         bits.insert(rng.below(VECTOR_BITS));
     }
-    Vector { bits: VECTOR_BITS, errors: bits.into_iter().collect() }
+    Vector { bits: VECTOR_BITS, errors: bits.into_iter().collect(), drawn: None }
 }
 
 /// Every cell that a claim looks at.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slowlight.node import Node, NodeError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 

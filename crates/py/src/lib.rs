@@ -1,0 +1,400 @@
+//! What the Python package calls: worlds, studies, decoders and theory, without the interpreter's
+//! lock. Values cross as texts (TOML in, JSON out) and columns; `python/slowlight` gives them their
+//! types.
+
+#![expect(clippy::needless_pass_by_value, reason = "what Python hands in is converted to values")]
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lab::SpecError;
+use lab::run::{self, Recorders, RunError};
+use lab::scenario::Scenario;
+use lab::study::results::{self, Of};
+use lab::study::table::{Values, table};
+use lab::study::{self, Done, Filter, Journal, JournalError, Selection, Source, Study, StudyError};
+use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+fn refused(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn of_spec(error: &SpecError) -> PyErr {
+    match error {
+        SpecError::Unreadable { .. } => PyOSError::new_err(error.to_string()),
+        SpecError::Malformed { .. } | SpecError::Invalid(_) => refused(error),
+    }
+}
+
+fn of_run(error: &RunError) -> PyErr {
+    match error {
+        RunError::Spec(error) => of_spec(error),
+        RunError::Record(_) => PyOSError::new_err(chain(error)),
+    }
+}
+
+fn of_study(error: &StudyError) -> PyErr {
+    match error {
+        StudyError::Run(error) => of_run(error),
+        StudyError::Journal(error) => of_journal(error),
+        StudyError::Threads(_) => PyOSError::new_err(chain(error)),
+    }
+}
+
+fn of_journal(error: &JournalError) -> PyErr {
+    match error {
+        JournalError::Io { .. } | JournalError::InUse { .. } => PyOSError::new_err(chain(error)),
+        JournalError::Damaged { .. } | JournalError::Version { .. } => refused(error),
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// The version of slowlight.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// A scenario with every default filled in, as TOML.
+#[pyfunction]
+fn resolve(scenario: &str, origin: &str, folder: PathBuf) -> PyResult<String> {
+    let read = Scenario::parse(scenario, origin).map(|scenario| scenario.placed(&folder));
+    let resolved = read.and_then(Scenario::resolved).and_then(|scenario| scenario.to_toml());
+    resolved.map_err(|error| of_spec(&error))
+}
+
+/// A trace in memory.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs one world: its metrics as JSON, and its packets as tab-separated lines, if they are asked for.
+#[pyfunction]
+fn single<'py>(
+    py: Python<'py>,
+    scenario: &str,
+    origin: &str,
+    folder: PathBuf,
+    trace: bool,
+) -> PyResult<(String, Bound<'py, PyBytes>)> {
+    let lines = Lines::default();
+    let sink = trace.then(|| -> Box<dyn Write + Send> { Box::new(lines.clone()) });
+    let run = unlocked(py, |cancelled| {
+        let scenario = Scenario::parse(scenario, origin)?.placed(&folder).resolved()?;
+        let contents = run::contents(&scenario)?;
+        let recorders = Recorders { pcap: None, trace: sink };
+        run::run_unless(cancelled, &scenario, &contents, recorders)
+    })?;
+    let run = run.map_err(|error| of_run(&error))?;
+    let metrics = serde_json::to_string(&run).map_err(refused)?;
+    let lines = lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok((metrics, PyBytes::new(py, &lines)))
+}
+
+/// Does something without the interpreter's lock, in a thread of its own, while this one looks for
+/// Ctrl-C.
+fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> T + Send) -> PyResult<T> {
+    let cancelled = AtomicBool::new(false);
+    let told = &cancelled;
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(move || work(told));
+        let mut signal = None;
+        while !worker.is_finished() {
+            py.detach(|| std::thread::sleep(POLL));
+            if let Err(error) = py.check_signals() {
+                cancelled.store(true, Ordering::Relaxed);
+                signal.get_or_insert(error);
+            }
+        }
+        let result = py.detach(|| worker.join());
+        match (signal, result) {
+            (Some(signal), _) => Err(signal),
+            (None, Ok(result)) => Ok(result),
+            (None, Err(_)) => Err(refused("a world panicked; its output says why")),
+        }
+    })
+}
+
+/// How often a thread that waits looks for Ctrl-C.
+const POLL: std::time::Duration = std::time::Duration::from_millis(5);
+
+/// Some or all runs of an edition of a study.
+#[pyclass(frozen, module = "slowlight._native")]
+struct Plan {
+    study: Study,
+    name: String,
+    edition: String,
+    source: Source,
+    selection: Selection,
+}
+
+/// A run that is over, as JSON.
+fn line(done: &Done) -> PyResult<String> {
+    serde_json::to_string(done).map_err(refused)
+}
+
+impl Plan {
+    fn edition(&self) -> PyResult<&study::Edition> {
+        let found = self.study.edition(Some(&self.edition));
+        found.map(|(_, edition)| edition).map_err(|error| of_spec(&error))
+    }
+
+    fn jobs(&self) -> PyResult<Vec<study::Job<'_>>> {
+        let jobs = study::jobs(self.edition()?, &self.source, &self.selection);
+        jobs.map_err(|error| of_spec(&error))
+    }
+
+    fn of(&self) -> PyResult<Of<'_>> {
+        Ok(Of {
+            study: &self.study,
+            name: &self.name,
+            edition_name: &self.edition,
+            edition: self.edition()?,
+        })
+    }
+}
+
+#[pymethods]
+impl Plan {
+    /// A study of this name, or of this path.
+    #[staticmethod]
+    #[pyo3(signature = (name, edition, sheets, filters, runs))]
+    fn find(
+        name: &str,
+        edition: Option<&str>,
+        sheets: Vec<String>,
+        filters: Vec<(String, Vec<String>)>,
+        runs: Option<u32>,
+    ) -> PyResult<Self> {
+        let (study, source) = Study::find(name).map_err(|error| of_spec(&error))?;
+        let stem = std::path::Path::new(name).file_stem().unwrap_or_default();
+        let name = stem.to_string_lossy().into_owned();
+        Self::new(study, name, source, edition, selection(sheets, filters, runs))
+    }
+
+    /// A study of this text, whose scenarios are given by their names.
+    #[staticmethod]
+    fn given(
+        study: &str,
+        name: String,
+        worlds: BTreeMap<PathBuf, String>,
+        folder: PathBuf,
+    ) -> PyResult<Self> {
+        let read = Study::parse(study, &name).map_err(|error| of_spec(&error))?;
+        Self::new(read, name, Source::Given(worlds, folder), None, Selection::default())
+    }
+
+    /// How many runs there are.
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.jobs()?.len())
+    }
+
+    /// The name of the study.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of the edition.
+    #[getter]
+    fn edition_name(&self) -> &str {
+        &self.edition
+    }
+
+    /// The names of the sheets.
+    #[getter]
+    fn sheets(&self) -> PyResult<Vec<&str>> {
+        Ok(self.edition()?.sheets.iter().map(|sheet| sheet.name.as_str()).collect())
+    }
+
+    /// The world of one run, as TOML.
+    fn scenario(&self, index: usize) -> PyResult<String> {
+        let jobs = self.jobs()?;
+        let job = jobs.get(index).ok_or_else(|| PyIndexError::new_err("no such run"))?;
+        job.scenario().and_then(|s| s.to_toml()).map_err(|error| of_spec(&error))
+    }
+
+    /// Does some runs and says what became of each, as JSON: the work of one task on another machine.
+    fn some(&self, py: Python<'_>, indices: Vec<usize>) -> PyResult<Vec<String>> {
+        let jobs = self.jobs()?;
+        let done = unlocked(py, |cancelled| -> Result<Vec<Option<Done>>, RunError> {
+            let one = |index: &usize| match jobs.get(*index) {
+                Some(job) => study::once(&job.scenario()?, cancelled),
+                None => Ok(None),
+            };
+            indices.iter().map(one).collect()
+        })?;
+        let done = done.map_err(|error| of_run(&error))?;
+        done.iter().flatten().map(line).collect()
+    }
+
+    /// Which runs a folder of results lacks.
+    fn missing(&self, journal: &Results) -> PyResult<Vec<usize>> {
+        let jobs = self.jobs()?;
+        let journal = journal.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = Vec::new();
+        for (index, job) in jobs.iter().enumerate() {
+            let world = job.scenario().and_then(|scenario| study::digest_of(&scenario));
+            if journal.get(&world.map_err(|error| of_spec(&error))?).is_none() {
+                missing.push(index);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Does all of it: the columns of each sheet, by name. With a folder, results are kept there, and
+    /// what it has is not done again. `progress` is called with how many runs are over.
+    #[pyo3(signature = (jobs, folder, progress))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        jobs: Option<usize>,
+        folder: Option<PathBuf>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let all = self.jobs()?;
+        let journal = folder.as_deref().map(Journal::open).transpose();
+        let journal = journal.map_err(|error| of_journal(&error))?;
+        let told = |_: &Done, _: bool| {
+            if let Some(progress) = &progress {
+                // A bar that fails is no reason to stop.
+                Python::attach(|py| drop(progress.call1(py, (1,))));
+            }
+        };
+        let run =
+            |cancelled: &AtomicBool| study::run(&all, journal.as_ref(), jobs, cancelled, &told);
+        let done = unlocked(py, run)?.map_err(|error| of_study(&error))?;
+        let Some(done) = done else { return Err(PyKeyboardInterrupt::new_err(())) };
+        if let Some(folder) = &folder {
+            let write = || -> PyResult<io::Result<()>> {
+                let of = self.of()?;
+                let complete = self.selection.is_all();
+                Ok(results::keep_study(folder, &self.study)
+                    .and_then(|()| of.write(folder, &all, &done, complete)))
+            };
+            write()?.map_err(|error| PyOSError::new_err(chain(&error)))?;
+        }
+        let sheets = PyDict::new(py);
+        for sheet in &self.edition()?.sheets {
+            let columns = PyDict::new(py);
+            for column in table(sheet, &all, &done) {
+                match column.values {
+                    Values::Flags(values) => columns.set_item(column.name, values)?,
+                    Values::Counts(values) => columns.set_item(column.name, values)?,
+                    Values::Numbers(values) => columns.set_item(column.name, values)?,
+                    Values::Texts(values) => columns.set_item(column.name, values)?,
+                }
+            }
+            sheets.set_item(&sheet.name, columns)?;
+        }
+        Ok(sheets)
+    }
+}
+
+impl Plan {
+    fn new(
+        study: Study,
+        name: String,
+        source: Source,
+        edition: Option<&str>,
+        selection: Selection,
+    ) -> PyResult<Self> {
+        let found = study.edition(edition).map(|(edition, _)| edition.to_owned());
+        let edition = found.map_err(|error| of_spec(&error))?;
+        let plan = Self { study, name, edition, source, selection };
+        plan.jobs()?;
+        Ok(plan)
+    }
+}
+
+fn selection(
+    sheets: Vec<String>,
+    filters: Vec<(String, Vec<String>)>,
+    runs: Option<u32>,
+) -> Selection {
+    let filters = filters.into_iter().map(|(axis, labels)| Filter { axis, labels }).collect();
+    Selection { sheets, filters, runs }
+}
+
+/// A folder of results that is open for writing.
+#[pyclass(frozen, module = "slowlight._native")]
+struct Results(Mutex<Journal>);
+
+#[pymethods]
+impl Results {
+    #[new]
+    fn new(folder: PathBuf) -> PyResult<Self> {
+        let journal = Journal::open(&folder).map_err(|error| of_journal(&error))?;
+        Ok(Self(Mutex::new(journal)))
+    }
+
+    /// How many runs there were when it was opened.
+    fn __len__(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Adds a run, as [`Plan::some`] tells of it.
+    fn add(&self, line: &str) -> PyResult<()> {
+        let done = serde_json::from_str(line).map_err(refused)?;
+        let journal = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        journal.add(&done).map_err(|error| of_journal(&error))
+    }
+}
+
+/// The names and lines of the studies that come with slowlight.
+#[pyfunction]
+fn studies() -> PyResult<Vec<(&'static str, String)>> {
+    let about = |(name, text): &(&'static str, &str)| {
+        Study::parse(text, name).map(|study| (*name, study.about)).map_err(|error| of_spec(&error))
+    };
+    study::BUILT_IN.iter().map(about).collect()
+}
+
+/// What a datagram of one of these protocols is, and where its data is in the file, if it has some.
+#[pyfunction]
+fn decode(protocols: Vec<String>, datagram: &[u8]) -> PyResult<(String, Option<u64>)> {
+    let families: Result<Vec<_>, SpecError> = protocols
+        .iter()
+        .map(|name| name.parse().map(|p: lab::protocol::Protocol| p.kind.family()))
+        .collect();
+    Ok(lab::describe::describe(&families.map_err(|error| of_spec(&error))?, datagram))
+}
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::{Plan, Results, decode, resolve, single, studies, version};
+
+    #[pymodule_export]
+    use super::theory::{
+        best_payload_bits, coded_s, deferred_nak_s, expected_rounds, ideal_s, immediate_nak_s,
+        multicast_transmissions, multicast_worst_losses, reno_bps, window_bps,
+    };
+}
+
+mod theory;

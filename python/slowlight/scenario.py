@@ -1,0 +1,222 @@
+"""Worlds as objects, and grids of them.
+
+>>> import slowlight
+>>> world = slowlight.Scenario.between("geo", protocol="cfdp", size="100 kB")
+>>> sweep = world.vary("links.*.per", ["0", "1e-2"], name="per").seeds(2)
+>>> frame = sweep.run()
+>>> frame.select("per", "run", "completed").rows()
+[('0', 0, True), ('0', 1, True), ('1e-2', 0, True), ('1e-2', 1, True)]
+
+Times in results are seconds, rates bits a second, sizes bytes. What the columns mean is in
+`docs/metrics.md` and `docs/studies.md`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import polars as pl
+from tqdm.auto import tqdm
+
+from slowlight import _native
+
+__all__ = ["Run", "Scenario", "Sweep", "frame_of"]
+
+Value: TypeAlias = str | int | float | bool | Mapping[str, Any] | Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a world.
+
+    `metrics` is what `slowlight sim --json` prints. `trace` has a row for each packet of each link,
+    in the order in which they were sent, and is empty if it was not asked for.
+    """
+
+    metrics: dict[str, Any]
+    trace: pl.DataFrame
+
+    @property
+    def transfers(self) -> list[dict[str, Any]]:
+        """What became of each transfer."""
+        transfers: list[dict[str, Any]] = self.metrics["transfers"]
+        return transfers
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One world: a scenario's TOML, and the folder in which the files are that it names."""
+
+    text: str
+    folder: Path = field(default_factory=Path)
+    origin: str = "scenario"
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """The scenario in this file."""
+        path = Path(path)
+        return cls(path.read_text(encoding="utf-8"), path.parent, str(path))
+
+    @classmethod
+    def between(
+        cls,
+        link: str,
+        *,
+        protocol: str = "cfdp",
+        size: str = "10 MB",
+        back: str | None = None,
+        seed: int = 1,
+    ) -> Self:
+        """A file from one host to another over a link with a name, the same both ways.
+
+        `link` and `back` are names of links with one hop, as `slowlight links` lists them.
+        """
+        text = f"seed = {seed}\n"
+        for source, target, name in (
+            ("sender", "receiver", link),
+            ("receiver", "sender", back or link),
+        ):
+            text += f'[[links]]\nfrom = "{source}"\nto = "{target}"\nlink = {json.dumps(name)}\n'
+        text += '[[transfers]]\nfrom = "sender"\nto = "receiver"\n'
+        text += f"protocol = {json.dumps(protocol)}\nsize = {json.dumps(size)}\n"
+        return cls(text, origin=f"a file over {link}")
+
+    def check(self) -> None:
+        """Raises `ValueError` with place and remedy if the world contradicts itself."""
+        self.resolved()
+
+    def resolved(self) -> str:
+        """The scenario with every default filled in, as TOML."""
+        return _native.resolve(self.text, self.origin, str(self.folder))
+
+    def table(self) -> dict[str, Any]:
+        """The scenario as plain values."""
+        return tomllib.loads(self.text)
+
+    def single(self, *, trace: bool = False) -> Run:
+        """Runs this world once, with its own seed."""
+        metrics, lines = _native.single(self.text, self.origin, str(self.folder), trace)
+        frame = pl.read_csv(io.BytesIO(lines), separator="\t") if lines else pl.DataFrame()
+        return Run(json.loads(metrics), frame)
+
+    def vary(self, keys: str | Sequence[str], values: Iterable[Value], name: str = "") -> Sweep:
+        """A grid with one axis; see `Sweep.vary`."""
+        return Sweep(self).vary(keys, values, name)
+
+    def seeds(self, count: int, first: int = 1) -> Sweep:
+        """This world with several seeds."""
+        return Sweep(self).seeds(count, first)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that varies."""
+
+    name: str
+    keys: tuple[str, ...]
+    values: tuple[Value, ...]
+
+    def table(self) -> dict[str, Any]:
+        return {"name": self.name, "keys": list(self.keys), "values": list(self.values)}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid of worlds; each cell is run with the same seeds."""
+
+    base: Scenario
+    axes: tuple[Axis, ...] = ()
+    count: int = 1
+    first: int = 1
+
+    def vary(self, keys: str | Sequence[str], values: Iterable[Value], name: str = "") -> Sweep:
+        """Adds an axis: keys of the scenario, like `links.*.delay`, and the values they get.
+
+        A value that is a mapping has a `label`, and `value`, `set` or `unset` as in a study's file.
+        The axis is a column of the results; it is called by the last part of its first key if no
+        `name` is given.
+        """
+        keys = (keys,) if isinstance(keys, str) else tuple(keys)
+        chosen = name or re.sub(r"[^A-Za-z0-9_-]", "-", keys[0].rsplit(".", 1)[-1])
+        return replace(self, axes=(*self.axes, Axis(chosen, keys, tuple(values))))
+
+    def seeds(self, count: int, first: int = 1) -> Sweep:
+        """Runs each cell with `count` seeds, from `first` on."""
+        return replace(self, count=count, first=first)
+
+    def study(self) -> str:
+        """The same as a study, in TOML."""
+        sheet = {
+            "name": SHEET,
+            "world": WORLD,
+            "runs": self.count,
+            "seed": self.first,
+            "axes": [axis.table() for axis in self.axes],
+        }
+        edition = {"sheets": [sheet]}
+        study = {"about": self.base.origin, "editions": {"swept": edition}}
+        return "\n".join(f"{key} = {_toml(value)}" for key, value in study.items()) + "\n"
+
+    def plan(self) -> _native.Plan:
+        """What is to be run."""
+        worlds = {WORLD: self.base.text}
+        return _native.Plan.given(self.study(), "sweep", worlds, str(self.base.folder))
+
+    def run(
+        self,
+        *,
+        jobs: int | None = None,
+        folder: str | Path | None = None,
+        progress: bool | None = None,
+    ) -> pl.DataFrame:
+        """Runs what is not done yet; a row for each transfer of each run, in the grid's order.
+
+        `jobs` is how many threads work (one a core if left out); results do not depend on it. With
+        a `folder`, results are kept there run by run, and another call goes on with them.
+        `progress` shows a bar; on a terminal or in a notebook, if left out.
+        """
+        plan = self.plan()
+        hidden = None if progress is None else not progress
+        with tqdm(total=len(plan), unit="run", disable=hidden) as bar:
+            kept = None if folder is None else str(folder)
+            return frame_of(plan.run(jobs, kept, bar.update)[SHEET])
+
+
+SHEET = "sweep"
+WORLD = "base.toml"
+
+# Columns that hold counts, whatever is in them.
+COUNTS = frozenset(
+    (
+        *("cell", "run", "seed", "transfer", "file_bytes", "packets_str", "packets_rts"),
+        *("bytes_str", "bytes_rts", "repairs_str", "nacks_rts", "packets_lost", "events"),
+    )
+)
+
+
+def frame_of(columns: Mapping[str, _native.Column]) -> pl.DataFrame:
+    """A data frame of what the compiled module returns."""
+    series = []
+    for name, values in columns.items():
+        kind = pl.UInt64 if name in COUNTS else None
+        if kind is None and all(value is None for value in values):
+            kind = pl.String if name == "failure" else pl.Float64
+        series.append(pl.Series(name, values, dtype=kind))
+    return pl.DataFrame(series)
+
+
+def _toml(value: Any) -> str:
+    """A value as inline TOML. JSON writes strings and numbers the same way."""
+    if isinstance(value, Mapping):
+        pairs = (f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items())
+        return "{ " + ", ".join(pairs) + " }"
+    if isinstance(value, str | bool | int | float):
+        return json.dumps(value)
+    return "[" + ", ".join(_toml(inner) for inner in value) + "]"
