@@ -205,7 +205,7 @@ def frame_of(columns: Mapping[str, _native.Column]) -> pl.DataFrame:
     """A data frame of what the compiled module returns."""
     series = []
     for name, values in columns.items():
-        kind = pl.UInt64 if name in COUNTS else None
+        kind: type[pl.DataType] | None = pl.UInt64 if name in COUNTS else None
         if kind is None and all(value is None for value in values):
             kind = pl.String if name == "failure" else pl.Float64
         series.append(pl.Series(name, values, dtype=kind))
