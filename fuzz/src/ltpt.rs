@@ -8,7 +8,7 @@ use engine::{
     MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, StoreEffect, Ticket, Time, TxBuf,
 };
 use proto::ltp::{Config, Limits, Node, Remote};
-use proto::ltpt::{self, Routing};
+use proto::ltpt::{self, Otherwise, Routing};
 use wire::ltp::{
     Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End as By, Extension,
     Extensions, Report, Segment, SessionId,
@@ -74,8 +74,9 @@ fn new_node(options: u8, restarts: u64) -> Node {
         segment_max: has(2).then_some(90),
         ..Remote::default()
     };
+    let otherwise = if has(3) { Otherwise::By(3) } else { Otherwise::Itself };
     let transport = ltpt::Config {
-        routing: Routing::Static { to: BTreeMap::new(), otherwise: has(3).then_some(3) },
+        routing: Routing::Static { to: BTreeMap::new(), otherwise },
         cut_through: !has(4),
         limits: ltpt::Limits { transfers: TRANSFERS, storage: STORAGE, finished: 8 },
         ..ltpt::Config::default()

@@ -105,5 +105,5 @@ fn ends(common: &Common) -> Result<Ends> {
         anyhow!("{} can only send; ask by --protocol saratoga or cfdp", common.options.protocol)
     );
     let (to, listen): (SocketAddr, SocketAddr) = common.addresses()?;
-    Ok(Ends { to, group: None, listen, entity: None, remote_entity: 2 })
+    Ok(Ends { to, group: None, listen, entity: None, remote_entity: 2, via: None })
 }

@@ -209,6 +209,29 @@ fn prepare(args: &Args) -> Result<(rt::Driver<Node>, tempfile::TempDir)> {
     Ok((driver, state))
 }
 
+/// How peers with numbers are reached.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    /// Their addresses: drivers number the paths of their static peers from zero, one for each address.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// The path to each.
+    pub(crate) to: Vec<(u64, PathId)>,
+}
+
+/// The paths to peers of which these are the numbers and addresses.
+pub(crate) fn paths(peers: &[(u64, SocketAddr)]) -> Result<Paths> {
+    let mut paths = Paths::default();
+    for (id, address) in peers {
+        let known = paths.addresses.iter().position(|known| known == address);
+        let index = known.unwrap_or_else(|| {
+            paths.addresses.push(*address);
+            paths.addresses.len() - 1
+        });
+        paths.to.push((*id, PathId(u32::try_from(index)?)));
+    }
+    Ok(paths)
+}
+
 /// Prints a line for each peer: nothing if there is none.
 fn print(peers: &[(SocketAddr, Heard)], json: bool) -> Result<()> {
     let mut text = String::new();

@@ -7,16 +7,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use engine::{PathId, Time};
+use engine::Time;
 use indicatif::ProgressBar;
-use lab::protocol::Family;
+use lab::protocol::{Family, Kind};
 use proto::cfdp::{
     Entity, Indication, Limit, MetadataReceived, OperationIndication, Role, TransactionFinished,
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
 use crate::peers::{self, GroupOptions};
-use crate::session;
+use crate::session::{self, Ways};
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 
@@ -70,9 +70,14 @@ pub(crate) struct Args {
     eid: Option<String>,
 
     /// Another entity and its address, as 3=192.0.2.7:7542, for what is handed on or sent to it on
-    /// behalf of others; may be repeated
+    /// behalf of others, by CFDP or LTP-T; may be repeated
     #[arg(long, value_name = "ID=ADDR")]
     peer: Vec<String>,
+
+    /// LTP-T: an engine and the next one on the way to it, as 4=3, or any=3 for all that nothing is said
+    /// of; may be repeated
+    #[arg(long, value_name = "ID=ID", requires = "peer")]
+    route: Vec<String>,
 
     #[command(flatten)]
     options: Options,
@@ -94,7 +99,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// Receives by another protocol; the outer error is one of the command line.
 fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
-    ensure!(args.peer.is_empty(), "--peer is for CFDP");
+    let is_ltp_t = args.options.protocol.kind == Kind::LtpT;
+    ensure!(is_ltp_t || args.peer.is_empty(), "--peer is for CFDP and LTP-T");
     ensure!(
         family == Family::Saratoga || !args.serve && !args.allow_delete,
         "--serve and --allow-delete are for Saratoga"
@@ -109,6 +115,7 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
         root: args.root.unwrap_or_default(),
         entity: args.entity,
         once: args.once,
+        ways: Ways::new(known_peers(&args.peer)?, &args.route)?,
         peers_max: args.peers_max,
         gets: args.serve,
         deletes: args.allow_delete,
@@ -147,27 +154,21 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     ensure!(beacons(&args, Family::Cfdp, listen)?.is_none(), "--beacon is for Saratoga");
     let mut config = args.options.entity(args.entity, 2)?;
     let number = config.entity;
-    let peers = args.peer.iter().map(|text| known_peer(text)).collect::<Result<Vec<_>>>()?;
+    ensure!(args.route.is_empty(), "--route is for LTP-T");
+    let paths = peers::paths(&known_peers(&args.peer)?)?;
     let waker = rt::Waker::new().context("cannot start")?;
     let mut store = rt::FileStore::open(rt::StoreConfig::new(&root), &waker)?;
     store.sweep("rx-", "cfdp-").context("cannot look through the working files")?;
-    // The driver numbers the paths of its static peers from zero, one for each address.
-    let mut addresses: Vec<SocketAddr> = Vec::new();
-    for (id, address) in &peers {
-        let index = addresses.iter().position(|known| known == address).unwrap_or_else(|| {
-            addresses.push(*address);
-            addresses.len() - 1
-        });
-        let remote = config.remote(*id).clone();
-        let path = Some(PathId(u32::try_from(index)?));
-        config.remotes.entry(*id).or_insert(remote).path = path;
+    for (id, path) in paths.to {
+        let remote = config.remote(id).clone();
+        config.remotes.entry(id).or_insert(remote).path = Some(path);
     }
     let path = args.options.path(&config.default_remote);
     let entity = Entity::new(config, rt::entropy().context("no entropy")?);
     let settings = rt::Config { peers_max: args.peers_max, ..rt::Config::new(listen, path) };
     let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
-    for address in addresses {
+    for address in paths.addresses {
         driver.add_peer(address);
     }
     let screen = Screen::new(args.options.json);
@@ -180,13 +181,25 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
     Ok((driver, Receiver::new(args, root, screen)))
 }
 
-/// A peer's entity number and address.
-fn known_peer(text: &str) -> Result<(u64, SocketAddr)> {
-    let (id, address) = text
-        .split_once('=')
-        .and_then(|(id, address)| Some((id.parse().ok()?, address)))
-        .with_context(|| format!("peer {text:?}: write it like 3=192.0.2.7:7542"))?;
-    Ok((id, resolve(address)?))
+/// Peers' entity numbers and addresses.
+fn known_peers(texts: &[String]) -> Result<Vec<(u64, SocketAddr)>> {
+    let known = |text: &String| {
+        let (id, address) = text
+            .split_once('=')
+            .and_then(|(id, address)| Some((id.parse().ok()?, address)))
+            .with_context(|| format!("peer {text:?}: write it like 3=192.0.2.7:7542"))?;
+        let address = resolve(address)?;
+        ensure!(address.port() != 0, "peer {text:?}: nobody can listen on port 0");
+        Ok((id, address))
+    };
+    let peers = texts.iter().map(known).collect::<Result<Vec<_>>>()?;
+    for (index, (id, _)) in peers.iter().enumerate() {
+        ensure!(
+            peers[..index].iter().all(|(before, _)| before != id),
+            "--peer {id} is given twice; an entity has one address"
+        );
+    }
+    Ok(peers)
 }
 
 /// How long after the first transaction its last acknowledgement is waited for.

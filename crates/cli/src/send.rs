@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use engine::{FileName, Time};
 use indicatif::ProgressBar;
 use lab::mib::Checksum;
-use lab::protocol::{Family, Protocol};
+use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::Span;
 use proto::cfdp::{self, Entity, Indication, PutRequest, TransactionFinished};
 use wire::cfdp::{TransactionId, TransmissionMode};
@@ -68,6 +68,11 @@ pub(crate) struct Args {
     /// Entity number of the receiver
     #[arg(long, value_name = "ID", default_value_t = 2)]
     remote_entity: u64,
+
+    /// LTP-T: the engine at that address, if it is one on the way to the receiver; nobody says whether
+    /// the file comes further
+    #[arg(long, value_name = "ID")]
+    via: Option<u64>,
 
     /// Transmission class: 1 sends once, 2 sends until all has arrived [default: 1 for the
     /// protocol cfdp-1, else the MIB's, or 2]
@@ -186,6 +191,8 @@ fn ends(args: &Args) -> Result<Ends> {
         ensure!(!given, "{option} is for CFDP, not for {protocol}");
     }
     ensure!(is_saratoga || !args.ask && !args.give, "--ask and --give are for Saratoga");
+    let is_ltp_t = protocol.kind == Kind::LtpT;
+    ensure!(is_ltp_t || args.via.is_none(), "--via is for LTP-T, not for {protocol}");
     ensure!(
         !protocol.kind.is_fetched(),
         "{protocol} is for who fetches: `slowlight get --protocol saratoga`"
@@ -196,8 +203,8 @@ fn ends(args: &Args) -> Result<Ends> {
         None => resolve(args.address()?)?,
     };
     let listen = transfer::from_address(args.listen.as_deref(), to)?;
-    let (entity, remote_entity) = (args.entity, args.remote_entity);
-    Ok(Ends { to, group, listen, entity, remote_entity })
+    let (entity, remote_entity, via) = (args.entity, args.remote_entity, args.via);
+    Ok(Ends { to, group, listen, entity, remote_entity, via })
 }
 
 /// What to send by another protocol, and between whom.
@@ -214,6 +221,7 @@ fn other(args: &Args) -> Result<(Ends, Wish)> {
 fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     ensure!(args.group(&args.options.protocol)?.is_none(), "--group is for NORM");
     ensure!(!args.stream, "--stream is for NORM");
+    ensure!(args.via.is_none(), "--via is for LTP-T");
     let to = resolve(args.address()?)?;
     ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address()?);
     ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");

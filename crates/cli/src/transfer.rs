@@ -36,7 +36,8 @@ pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Protocol: cfdp (class 2, unless the MIB says otherwise), cfdp-1 (class 1), ltp, ltp-green,
-    /// ltp-1k-red, saratoga or saratoga-blind; a profile follows a slash, as in ltp/checkpoints
+    /// ltp-1k-red, ltp-t (over several hops), norm, saratoga or saratoga-blind; a profile follows a slash,
+    /// as in ltp/checkpoints
     #[arg(long, default_value = "cfdp", value_name = "NAME")]
     pub(crate) protocol: Protocol,
 

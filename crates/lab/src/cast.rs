@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
+use proto::ltpt::Otherwise;
 
 use crate::engines::{EngineConfig, Send as SendRequest};
 use crate::overlay::{self, Hop, Overlay, hops};
@@ -125,7 +126,7 @@ impl Cast<'_> {
                 config.set_path(behind, path);
             }
         }
-        config.set_routes(self.next_engines(name)?);
+        config.set_routes(self.next_engines(name)?, Otherwise::Itself);
         self.join_groups(index, node, &mut config, &mut ways)?;
         Ok(Some(Part { host: index, port, config, ways, interfaces }))
     }

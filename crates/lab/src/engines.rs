@@ -277,12 +277,13 @@ impl EngineConfig {
         self.apply(&settings).map_err(|error| error.within(path))
     }
 
-    /// Says by whom what is for others goes on, where that is told: the next engine, by the last one.
-    pub fn set_routes(&mut self, to: BTreeMap<u64, u64>) {
+    /// Says by whom what is for others goes on, where that is told: the next engine, by the last one, and that of
+    /// all others.
+    pub fn set_routes(&mut self, to: BTreeMap<u64, u64>, otherwise: ltpt::Otherwise) {
         if let Self::Ltp(config) = self
             && let Some(transport) = config.transport.as_mut()
         {
-            transport.routing = ltpt::Routing::Static { to, otherwise: None };
+            transport.routing = ltpt::Routing::Static { to, otherwise };
         }
     }
 

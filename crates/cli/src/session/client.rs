@@ -13,10 +13,11 @@ use indicatif::ProgressBar;
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 use lab::protocol::{Family, Kind};
 use lab::quantity::Span;
+use proto::ltpt::Otherwise;
 use proto::{ltp, norm, saratoga};
 
 use super::leave::leave;
-use super::{Ended, Id, LINGER, Notice, Rights, cancel, counts, notice, random, under_way};
+use super::{Ended, Id, LINGER, Notice, Rights, cancel, counts, notice, onward, random, under_way};
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
 
@@ -86,6 +87,15 @@ pub(crate) struct Ends {
     /// The number given to this end, if any.
     pub(crate) entity: Option<u64>,
     pub(crate) remote_entity: u64,
+    /// The engine of LTP-T that is there, if it is not the one that shall have the file.
+    pub(crate) via: Option<u64>,
+}
+
+impl Ends {
+    /// The engine that is there.
+    fn next(&self) -> u64 {
+        self.via.unwrap_or(self.remote_entity)
+    }
 }
 
 /// Does what is wished for; returns when it is done or given up.
@@ -124,10 +134,17 @@ fn prepare(
     ensure!(!moves || !is_blind, "--give needs an answer, and {} has none", options.protocol);
     let keeps = matches!(wish, Wish::Get { .. });
     let rights = Rights::Client { keeps };
-    let remote = Some(ends.remote_entity);
+    let remote = Some(ends.next());
     let (mut config, mut path) = super::settings(&options, ends.entity, 1, remote, rights)?;
     let peer = PathId(0);
-    config.set_path(ends.remote_entity, peer);
+    let own = super::number(&config);
+    ensure!(
+        ends.via.is_none() || own != ends.via,
+        "this end and --via are both {}; give this end another number with --entity",
+        ends.next()
+    );
+    config.set_path(ends.next(), peer);
+    config.set_routes([(ends.remote_entity, ends.next())].into(), Otherwise::Nowhere);
     let named = super::named(&config).map_err(|error| super::within(&options, error))?;
     let known = named.into_iter().find(|(address, _)| *address == ends.to);
     if let (EngineConfig::Saratoga(peers), Some((_, name))) = (&mut config, known) {
@@ -354,8 +371,10 @@ impl Client {
 
     fn told(&mut self, now: Time, engine: &AnyEngine, notice: Notice) {
         match notice {
-            Notice::Ended(ended) => {
-                if matches!(self.phase, Phase::Going(id) if id == ended.id) {
+            Notice::Ended(mut ended) => {
+                if self.is_going(ended.id) {
+                    // An engine on the way answers for the file, and nobody says more of it.
+                    ended.is_confirmed &= self.ends.via.is_none();
                     let told = self.tell(now, engine, &ended);
                     // A receiver's last word may be lost; a sender's, too, with LTP.
                     let light = self.options.light_time();
@@ -377,6 +396,7 @@ impl Client {
             }
             Notice::Said(text) => self.screen.say(text),
             Notice::Noted(text) => tracing::debug!("{text}"),
+            Notice::Onward(told) => self.screen.say(onward::words(&told)),
             // Who sends hears no commands.
             Notice::Command(_) | Notice::Nothing => {}
         }
@@ -418,8 +438,11 @@ impl Client {
         let id = ended.id();
         match (&ended.result, &self.wish) {
             (Ok(()), Wish::Send { root, name, gives, .. }) => {
-                let known =
-                    if ended.is_confirmed { "sent" } else { "sent, nobody says whether it came" };
+                let known = match self.ends.via {
+                    Some(via) => format!("engine {via} has it, to pass it on"),
+                    None if ended.is_confirmed => "sent".to_owned(),
+                    None => "sent, nobody says whether it came".to_owned(),
+                };
                 self.screen.say(format_args!("{id}: {known}: {}", outcome.summary()));
                 if *gives && ended.is_confirmed {
                     let path = root.join(name);
@@ -449,8 +472,9 @@ impl Client {
     }
 
     fn progress(&mut self, now: Time, engine: &AnyEngine) {
-        let Phase::Going(id) = self.phase else { return };
-        let Some(report) = under_way(engine).into_iter().find(|report| report.id == id) else {
+        // A block of LTP-T may go by another session than the first.
+        let is_it = |id: Id| matches!(self.options.protocol.kind, Kind::LtpT) || self.is_going(id);
+        let Some(report) = under_way(engine).into_iter().find(|report| is_it(report.id)) else {
             return;
         };
         if let (None, Some(size)) = (self.bar.length(), report.size) {
@@ -465,6 +489,10 @@ impl Client {
         } else {
             show::rate(report.octets as f64 * 8.0 / elapsed.max(1e-3))
         });
+    }
+
+    fn is_going(&self, id: Id) -> bool {
+        matches!(self.phase, Phase::Going(going) if going == id)
     }
 
     /// The exit code; tells of what did not come to an end.

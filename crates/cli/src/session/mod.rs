@@ -5,11 +5,13 @@
 
 mod client;
 mod leave;
+mod onward;
 mod said;
 mod server;
 mod stream;
 
 pub(crate) use self::client::{Ends, Wish, run};
+pub(crate) use self::onward::Ways;
 pub(crate) use self::server::{Announce, Service, serve};
 pub(crate) use self::stream::{Source, receive as receive_stream, send as send_stream};
 
@@ -23,7 +25,7 @@ use engine::{PathInfo, Time};
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 use lab::protocol::Family;
 use lab::quantity::Rate;
-use proto::{ltp, norm, saratoga};
+use proto::{ltp, ltpt, norm, saratoga};
 
 use crate::transfer::{self, CATCH_UP, OVERHEAD, Options, UNPACED_WINDOW};
 
@@ -42,6 +44,8 @@ enum Notice {
     Listing(Vec<saratoga::Listed>),
     /// What an application says to all that hear it.
     Command(Said),
+    /// Of a block on its way to another engine.
+    Onward(ltpt::Indication),
     /// Something for people to know.
     Said(String),
     /// Something for a log.
@@ -132,10 +136,8 @@ fn of_ltp(indication: ltp::Indication) -> Notice {
         ltp::Indication::Interrupted { sessions } => Notice::Said(format!(
             "{sessions} interrupted sessions are cancelled when they are heard of"
         )),
-        ltp::Indication::Started(_)
-        | ltp::Indication::Data { .. }
-        // Over sockets no engine passes anything on.
-        | ltp::Indication::Transport(_) => Notice::Nothing,
+        ltp::Indication::Transport(told) => Notice::Onward(told),
+        ltp::Indication::Started(_) | ltp::Indication::Data { .. } => Notice::Nothing,
     }
 }
 
@@ -325,10 +327,10 @@ fn settings(
     ensure!(is_saratoga || !options.udp_lite, "--udp-lite is for Saratoga");
     let mut config = EngineConfig::new(&protocol, given.unwrap_or(default), None)?;
     match &mut config {
-        EngineConfig::Ltp(config) if config.transport.is_some() => {
-            anyhow::bail!("{protocol} runs in the simulator: slowlight sim and slowlight compare")
-        }
         EngineConfig::Ltp(config) => {
+            if let Some(transport) = config.transport.as_mut() {
+                transport.clock = onward::clock();
+            }
             config.catch_up = CATCH_UP;
             config.default_remote.unpaced_window = Some(UNPACED_WINDOW);
             // What only sends has nothing to remember.
@@ -430,13 +432,17 @@ fn number(config: &EngineConfig) -> Option<u64> {
 
 /// Removes what an earlier process that was killed left of receptions that cannot go on.
 pub(crate) fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
-    let prefix = match family {
-        Family::Ltp => "ltp-",
-        Family::Saratoga => "sar-",
-        Family::Norm => "norm-",
-        Family::Cfdp | Family::OverTcp | Family::Bundles => return Ok(()),
+    let prefixes: &[&str] = match family {
+        // Of LTP-T, records say what is kept for other engines.
+        Family::Ltp => &["ltp-", "ltpt-"],
+        Family::Saratoga => &["sar-"],
+        Family::Norm => &["norm-"],
+        Family::Cfdp | Family::OverTcp | Family::Bundles => &[],
     };
-    let swept = store.sweep(prefix, "")?;
+    let mut swept = 0;
+    for prefix in prefixes {
+        swept += store.sweep(prefix, "")?;
+    }
     if swept > 0 {
         tracing::info!(swept, "working files of an earlier process were removed");
     }

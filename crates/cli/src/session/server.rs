@@ -1,4 +1,5 @@
-//! Receives files by LTP or Saratoga, and with Saratoga serves what others ask for.
+//! Receives files by LTP, NORM or Saratoga, passes on what is for others (LTP-T), and with Saratoga serves what others
+//! ask for.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,9 +11,9 @@ use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use indicatif::ProgressBar;
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
-use proto::saratoga;
+use proto::{ltpt, saratoga};
 
-use super::{Ended, Id, LINGER, Notice, Rights, notice, random, under_way};
+use super::{Ended, Id, LINGER, Notice, Rights, Ways, notice, onward, random, under_way};
 use crate::peers::{self, join};
 use crate::show;
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
@@ -33,6 +34,8 @@ pub(crate) struct Service {
     pub(crate) beacons: Option<Announce>,
     /// The group that NORM is heard on.
     pub(crate) group: Option<rt::Group>,
+    /// Whereto blocks of LTP-T for other engines go on.
+    pub(crate) ways: Ways,
 }
 
 /// How a Saratoga peer says that it is there.
@@ -82,8 +85,12 @@ pub(crate) fn serve(options: Options, service: Service) -> Result<ExitCode> {
 fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>, Server)> {
     let rights = Rights::Server { gets: service.gets, deletes: service.deletes };
     let (mut config, path) = super::settings(&options, service.entity, ENTITY, None, rights)?;
-    let peers = peers(&mut config, service.beacons.is_some())
-        .map_err(|error| super::within(&options, error))?;
+    let number = super::number(&config);
+    let peers = match number {
+        Some(own) => service.ways.settle(&mut config, own)?,
+        None => peers(&mut config, service.beacons.is_some())
+            .map_err(|error| super::within(&options, error))?,
+    };
     // The driver numbers the path of the group after theirs.
     let group = PathId(u32::try_from(peers.len())?);
     if let (EngineConfig::Saratoga(peer), Some(announce)) = (&mut config, &service.beacons) {
@@ -92,7 +99,6 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
     if let EngineConfig::Norm(node) = &mut config {
         node.config.groups.extend(service.group.map(|_| group));
     }
-    let number = super::number(&config);
     let waker = rt::Waker::new().context("cannot start")?;
     let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
     super::sweep(&mut store, options.protocol.kind.family())?;
@@ -125,6 +131,7 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
         service.root.display(),
         options.full_protocol()?,
     ));
+    service.ways.tell(&screen);
     Ok((driver, Server::new(options, service, screen)))
 }
 
@@ -246,8 +253,28 @@ impl Server {
             Notice::Command(said) => {
                 self.failure = said.tell(&self.options, &self.screen).err();
             }
+            Notice::Onward(told) => self.passed(now, &told),
             Notice::Listing(_) | Notice::Nothing => {}
         }
+    }
+
+    /// Tells of a block for another engine.
+    fn passed(&mut self, now: Time, told: &ltpt::Indication) {
+        self.screen.say(onward::words(told));
+        let Some((transfer, result)) = onward::outcome(told) else { return };
+        if self.options.json {
+            self.failure = onward::print(&self.options, &transfer, &result).err();
+        }
+        self.first.get_or_insert(result.is_ok());
+        self.close_soon(now);
+    }
+
+    /// Whoever asks again hears the answer until then, if this was the first to end.
+    fn close_soon(&mut self, now: Time) {
+        // In a group, a sender says twice where its end is before it believes the answers.
+        let repeats = if self.service.group.is_some() { 8 } else { 1 };
+        let grace = repeats * LINGER + 4 * self.options.light_time();
+        self.closing_until = self.closing_until.min(now + grace);
     }
 
     fn ended(&mut self, now: Time, ended: &Ended) {
@@ -277,10 +304,7 @@ impl Server {
             self.failure = outcome.print().err();
         }
         self.first.get_or_insert(ended.result.is_ok());
-        // In a group, a sender says twice where its end is before it believes the answers.
-        let repeats = if self.service.group.is_some() { 8 } else { 1 };
-        let grace = repeats * LINGER + 4 * self.options.light_time();
-        self.closing_until = self.closing_until.min(now + grace);
+        self.close_soon(now);
     }
 
     fn progress(&mut self, now: Time, engine: &AnyEngine) {

@@ -241,6 +241,7 @@ impl Writer {
             Notice::Noted(text) => tracing::debug!("{text}"),
             Notice::Receiving { .. }
             | Notice::Listing(_)
+            | Notice::Onward(_)
             | Notice::Command(_)
             | Notice::Nothing => {}
         }
@@ -423,6 +424,7 @@ impl Reader {
                 Notice::Receiving { .. }
                 | Notice::Ended(_)
                 | Notice::Listing(_)
+                | Notice::Onward(_)
                 | Notice::Nothing => {}
             },
         }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod hops;
 mod norm;
 mod operations;
 mod process;

@@ -39,6 +39,13 @@ pub use self::tls::{Tls, Use};
 /// Seconds from 1970 to the beginning of 2000 (RFC 9171 §4.2.6).
 const DTN_EPOCH_S: u64 = 946_684_800;
 
+/// Milliseconds from the beginning of 2000 until a time of day, by which bundles and blocks say how long they live.
+#[must_use]
+pub fn milliseconds_since_2000(now: SystemTime) -> u64 {
+    let unix = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    u64::try_from(unix).unwrap_or(u64::MAX).saturating_sub(DTN_EPOCH_S * 1000)
+}
+
 /// What is wrong with a neighbour over LTP, and what helps.
 const NO_ENGINE: &str = "it has no node number, and engines of LTP have numbers; write engine = 1";
 
@@ -586,8 +593,7 @@ impl NodeSpec {
         };
         let links = self.links()?.into_iter().map(|(at, way)| (at, way.node)).collect();
         let aliases = self.aliases.iter().map(|alias| self::node("aliases", alias));
-        let unix = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-        let clock = u64::try_from(unix).unwrap_or(u64::MAX).saturating_sub(DTN_EPOCH_S * 1000);
+        let clock = milliseconds_since_2000(now);
         Ok(agent::Config {
             aliases: aliases.collect::<Result<_, _>>()?,
             clock: self.clock.then_some(clock),

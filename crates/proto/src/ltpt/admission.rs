@@ -170,12 +170,16 @@ pub(crate) fn next_hop(
     destination: u64,
     octets: u64,
 ) -> Option<(u64, Time)> {
-    use super::config::Routing;
+    use super::config::{Otherwise, Routing};
     use crate::bp::routes::{Priority, Wanted};
 
     match &config.routing {
         Routing::Static { to, otherwise } => {
-            let next = to.get(&destination).copied().or(*otherwise).unwrap_or(destination);
+            let next = match (to.get(&destination), otherwise) {
+                (Some(next), _) | (None, Otherwise::By(next)) => *next,
+                (None, Otherwise::Itself) => destination,
+                (None, Otherwise::Nowhere) => return None,
+            };
             Some((next, now))
         }
         Routing::Contacts(_) => {

@@ -37,11 +37,22 @@ pub enum Routing {
     Static {
         /// The next engine, by the last one.
         to: BTreeMap<u64, u64>,
-        /// The next engine on the way to all others; `None`: they are next themselves.
-        otherwise: Option<u64>,
+        /// The way to all others.
+        otherwise: Otherwise,
     },
     /// By the times of contacts: the way by which the block is there first.
     Contacts(Plan),
+}
+
+/// The way to an engine that no way is written down to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// It is next itself.
+    Itself,
+    /// By this engine.
+    By(u64),
+    /// There is none: blocks for it are refused.
+    Nowhere,
 }
 
 /// A contact plan. Two are equal if they are the same one.
@@ -71,7 +82,7 @@ pub struct Limits {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            routing: Routing::Static { to: BTreeMap::new(), otherwise: None },
+            routing: Routing::Static { to: BTreeMap::new(), otherwise: Otherwise::Itself },
             hops: 16,
             lifetime: Duration::from_secs(24 * 3600),
             clock: 0,

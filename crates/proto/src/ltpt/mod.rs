@@ -19,6 +19,6 @@ mod relay;
 mod tests;
 
 pub(crate) use self::admission::Admission;
-pub use self::config::{Config, Limits, Plan, Routing};
+pub use self::config::{Config, Limits, Otherwise, Plan, Routing};
 pub use self::flow::FlowId;
 pub use self::indication::{Indication, Transfer, Undeliverable};

@@ -12,7 +12,7 @@ use wire::ltpt::{Address, Lifetime, Transport};
 use crate::ltp::auth::Sealed;
 use crate::ltp::cookies::Cookies;
 use crate::ltp::{Config, Indication, Limits, Node, Red, Remote, SendRequest};
-use crate::ltpt::{self, Routing};
+use crate::ltpt::{self, Otherwise, Routing};
 
 const SIZE: usize = 2_200;
 
@@ -46,7 +46,7 @@ impl Subject for Subjects {
     fn engine(&self, role: Role, seed: u64) -> Node {
         let engine = if role == Role::Sender { 1 } else { 2 };
         let to = BTreeMap::from([(3, 2)]);
-        let otherwise = None;
+        let otherwise = Otherwise::Itself;
         let routing = Routing::Static {
             to: if role == Role::Sender { to } else { BTreeMap::new() },
             otherwise,

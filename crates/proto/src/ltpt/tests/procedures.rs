@@ -1,5 +1,6 @@
 //! The procedures of the profile, one transcript each.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{Engine as _, Time};
@@ -9,7 +10,7 @@ use wire::ltpt::Transport;
 use super::world::{World, chain_settings, content, small};
 use crate::ltp::core::extensions;
 use crate::ltp::{Red, Remote};
-use crate::ltpt::{Config, Indication, Limits, Undeliverable};
+use crate::ltpt::{Config, Indication, Limits, Otherwise, Routing, Undeliverable};
 
 const SIZE: usize = 2500;
 
@@ -190,6 +191,22 @@ fn a_block_that_never_fits_is_refused() {
 }
 
 #[test]
+fn a_block_that_no_way_leads_to_is_refused() {
+    let mut settings: Vec<_> =
+        (0..3).map(|i| chain_settings(i, 3, &Config::default(), &small())).collect();
+    let routing = &mut settings[1].transport.as_mut().expect("it speaks LTP-T").routing;
+    *routing = Routing::Static { to: BTreeMap::new(), otherwise: Otherwise::Nowhere };
+    let hops = World::chain(3, &Config::default(), &small()).hops;
+    let mut world = World::of(settings, hops);
+    world.send(3, &content(SIZE), Red::All);
+    world.run();
+    let failure = world.finished(0)[0].result.expect_err("there is no way");
+    assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::Unreachable));
+    assert!(world.transcript().iter().all(|line| line.starts_with('0')));
+    world.assert_clean();
+}
+
+#[test]
 fn a_cancellation_by_the_source_goes_all_the_way() {
     let mut world = three();
     let id = world.send(3, &content(400_000), Red::All);
@@ -295,7 +312,7 @@ fn a_circle_is_seen() {
     let mut settings: Vec<_> =
         (0..3).map(|i| chain_settings(i, 4, &Config::default(), &small())).collect();
     let routing = &mut settings[2].transport.as_mut().expect("it speaks LTP-T").routing;
-    let crate::ltpt::Routing::Static { to, .. } = routing else { panic!("a static one") };
+    let Routing::Static { to, .. } = routing else { panic!("a static one") };
     to.insert(4, 2);
     let hops = World::chain(3, &Config::default(), &small()).hops;
     let mut world = World::of(settings, hops);

@@ -11,7 +11,7 @@ use wire::ltp::{Body, CancelReason, DataKind, End, Segment, SessionId};
 use wire::ltpt::Transport;
 
 use crate::ltp::{Finished, Indication, Node, Red, Remote, SendRequest};
-use crate::ltpt::{Config, Routing};
+use crate::ltpt::{Config, Otherwise, Routing};
 
 pub(super) use crate::test_world::{content, name};
 
@@ -95,7 +95,7 @@ pub(super) fn chain_settings(
         let path = PathId(if next > own { index as u32 } else { index as u32 - 1 });
         remotes.insert(next, Remote { path: Some(path), ..remote.clone() });
     }
-    let routing = Routing::Static { to, otherwise: None };
+    let routing = Routing::Static { to, otherwise: Otherwise::Itself };
     let transport = Some(Config { routing, ..transport.clone() });
     Settings {
         engine: own,
