@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advise;
 mod ask;
 mod bp;
 mod compare;
@@ -47,6 +48,8 @@ struct Cli {
 enum Command {
     /// Send a file over a simulated link by every protocol, and rank them
     Compare(Box<compare::Args>),
+    /// Say which transport to take for a link and a file, and what to expect of it
+    Advise(Box<advise::Args>),
     /// Run the world that a scenario describes
     Sim(simulate::Args),
     /// Run many worlds of one kind, and tell what came of them
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         .init();
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Recv(args) => recv::run(args),

@@ -405,31 +405,9 @@ pub fn compare(
         let message = format!("{} receivers; there are 1 to {MEMBERS_MAX}", plan.receivers);
         return Err(SpecError::invalid(message).into());
     }
-    let seeds = (0..u64::from(plan.runs)).map(|run| plan.seed.wrapping_add(run));
-    let tasks: Vec<_> = plan
-        .protocols
-        .iter()
-        .flat_map(|protocol| seeds.clone().map(move |seed| (protocol, seed)))
-        .collect();
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(plan.jobs.unwrap_or(0).min(tasks.len()))
-        .build()
-        .map_err(std::io::Error::other)?;
-    let runs: Vec<Option<TransferMetrics>> = pool.install(|| {
-        tasks
-            .par_iter()
-            .with_max_len(1)
-            .map(|(protocol, seed)| {
-                if cancelled.load(Ordering::Relaxed) {
-                    return Ok(None);
-                }
-                let metrics = plan.once(cancelled, protocol, *seed)?;
-                done();
-                Ok(metrics)
-            })
-            .collect::<Result<_, RunError>>()
-    })?;
-    let Some(runs) = runs.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let tasks: Vec<_> =
+        plan.protocols.iter().flat_map(|p| (0..plan.runs).map(move |run| (p, run))).collect();
+    let Some(runs) = measure(plan, &tasks, cancelled, done)? else { return Ok(None) };
     let mut rows: Vec<_> = runs
         .chunks((plan.runs as usize).max(1))
         .zip(&plan.protocols)
@@ -440,6 +418,31 @@ pub fn compare(
         b.completed.cmp(&a.completed).then(goodput(b).total_cmp(&goodput(a)))
     });
     Ok(Some(rows))
+}
+
+/// What becomes of these runs of these protocols, in their order; `None` if `cancelled` was set
+/// meanwhile. `done` is called after each.
+pub(crate) fn measure(
+    plan: &Plan,
+    tasks: &[(&Protocol, u32)],
+    cancelled: &AtomicBool,
+    done: &(dyn Fn() + Sync),
+) -> Result<Option<Vec<TransferMetrics>>, RunError> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(plan.jobs.unwrap_or(0).min(tasks.len()))
+        .build()
+        .map_err(std::io::Error::other)?;
+    let one = |(protocol, run): &(&Protocol, u32)| {
+        if cancelled.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let seed = plan.seed.wrapping_add(u64::from(*run));
+        let metrics = plan.once(cancelled, protocol, seed)?;
+        done();
+        Ok(metrics)
+    };
+    let all = || tasks.par_iter().with_max_len(1).map(one).collect::<Result<_, RunError>>();
+    pool.install(all)
 }
 
 /// The means of what runs have.

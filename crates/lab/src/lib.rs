@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod adapter;
+pub mod advise;
 pub mod bound;
 pub mod bundles;
 mod cast;
