@@ -15,7 +15,9 @@ use lab::run::{self, Recorders, RunError};
 use lab::scenario::Scenario;
 use lab::study::results::{self, Of};
 use lab::study::table::{Values, table};
-use lab::study::{self, Done, Filter, Journal, JournalError, Selection, Source, Study, StudyError};
+use lab::study::{
+    self, Done, Filter, How, Journal, JournalError, Selection, Source, Study, StudyError,
+};
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -42,7 +44,9 @@ fn of_study(error: &StudyError) -> PyErr {
     match error {
         StudyError::Run(error) => of_run(error),
         StudyError::Journal(error) => of_journal(error),
-        StudyError::Threads(_) => PyOSError::new_err(chain(error)),
+        StudyError::Emulator(_) | StudyError::Transfers(_) | StudyError::Threads(_) => {
+            PyOSError::new_err(chain(error))
+        }
     }
 }
 
@@ -286,23 +290,24 @@ impl Plan {
                 Python::attach(|py| drop(progress.call1(py, (1,))));
             }
         };
+        let how = How { threads: jobs, ..How::default() };
         let run =
-            |cancelled: &AtomicBool| study::run(&all, journal.as_ref(), jobs, cancelled, &told);
+            |cancelled: &AtomicBool| study::run(&all, journal.as_ref(), how, cancelled, &told);
         let done = unlocked(py, run)?.map_err(|error| of_study(&error))?;
-        let Some(done) = done else { return Err(PyKeyboardInterrupt::new_err(())) };
+        let Some(all) = done else { return Err(PyKeyboardInterrupt::new_err(())) };
         if let Some(folder) = &folder {
             let write = || -> PyResult<io::Result<()>> {
                 let of = self.of()?;
                 let complete = self.selection.is_all();
                 Ok(results::keep_study(folder, &self.study)
-                    .and_then(|()| of.write(folder, &all, &done, complete)))
+                    .and_then(|()| of.write(folder, &all, complete)))
             };
             write()?.map_err(|error| PyOSError::new_err(chain(&error)))?;
         }
         let sheets = PyDict::new(py);
         for sheet in &self.edition()?.sheets {
             let columns = PyDict::new(py);
-            for column in table(sheet, &all, &done) {
+            for column in table(sheet, &all) {
                 match column.values {
                     Values::Flags(values) => columns.set_item(column.name, values)?,
                     Values::Counts(values) => columns.set_item(column.name, values)?,

@@ -322,6 +322,6 @@ fn not_started(program: &OsStr, error: io::Error) -> anyhow::Result<ExitCode> {
 }
 
 /// The exit code of a process, which is an octet.
-fn ended(code: i32) -> ExitCode {
+pub(crate) fn ended(code: i32) -> ExitCode {
     ExitCode::from(code.clamp(0, 255) as u8)
 }

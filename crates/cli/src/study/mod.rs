@@ -8,8 +8,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::Context as _;
+use lab::quantity::Span;
 use lab::study::results::{self, Of};
-use lab::study::{self, BUILT_IN, Done, Filter, Journal, Selection, Sheet, Study, StudyError};
+use lab::study::{
+    self, BUILT_IN, Done, Filter, How, Journal, Place, Selection, Sheet, Study, StudyError,
+};
 
 use crate::Usage;
 use crate::show;
@@ -78,6 +81,14 @@ struct RunArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
 
+    /// Where worlds are run: `sim`, or `emu` in real time, with real programs in place of models
+    #[arg(long, value_enum, default_value = "sim")]
+    world: World,
+
+    /// How long a run may take in real time
+    #[arg(long, value_name = "TIME", default_value = "10 min")]
+    timeout: Span,
+
     /// Run on the Dask cluster of this address, like "tcp://10.0.0.1:8786", or on processes of this
     /// machine with `local`; same results (needs the Python package)
     #[arg(long, value_name = "ADDRESS")]
@@ -86,6 +97,32 @@ struct RunArgs {
     /// The folder of results; results/NAME-EDITION if left out
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+}
+
+/// Where worlds are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum World {
+    /// The simulator.
+    Sim,
+    /// The emulator.
+    Emu,
+}
+
+impl RunArgs {
+    /// What tells the folder of what was measured.
+    fn suffix(&self) -> &'static str {
+        match self.world {
+            World::Sim => "",
+            World::Emu => "-emu",
+        }
+    }
+
+    fn place(&self) -> Place {
+        match self.world {
+            World::Sim => Place::Simulator,
+            World::Emu => Place::Emulator(self.timeout),
+        }
+    }
 }
 
 /// Runs the command.
@@ -147,8 +184,20 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if jobs.is_empty() {
         return Err(Usage("no cell of the study has all of these values".to_owned()).into());
     }
+    if args.world == World::Emu {
+        if args.dask.is_some() {
+            return Err(Usage(
+                "--world emu is for this machine alone; leave out --dask".to_owned(),
+            )
+            .into());
+        }
+        match emu::isolate()? {
+            emu::Stage::Over(code) => return Ok(crate::emulate::ended(code)),
+            emu::Stage::Inside => {}
+        }
+    }
     let name = Path::new(&args.name).file_stem().unwrap_or_default().to_string_lossy();
-    let usual = || Path::new("results").join(format!("{name}-{edition_name}"));
+    let usual = || Path::new("results").join(format!("{name}-{edition_name}{}", args.suffix()));
     let folder = args.out.clone().unwrap_or_else(usual);
     let journal = open(args, &folder)?;
     if let Some(address) = &args.dask {
@@ -166,16 +215,27 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
         failed.fetch_add(u64::from(!done.succeeded()), Relaxed);
         bar.inc(1);
     };
-    let threads = args.jobs.map(usize::from);
-    let all = study::run(&jobs, Some(&journal), threads, &cancelled, &done);
+    let how = How { place: args.place(), threads: args.jobs.map(usize::from) };
+    let all = study::run(&jobs, Some(&journal), how, &cancelled, &done);
     bar.finish_and_clear();
     let Some(all) = all? else {
         writeln!(io::stderr(), "stopped; go on with --resume")?;
         return Ok(ExitCode::from(130));
     };
     let of = Of { study: &study, name: &name, edition_name, edition };
-    of.write(&folder, &jobs, &all, selection.is_all()).with_context(told)?;
-    let (total, old, failed) = (all.len(), old.into_inner(), failed.into_inner());
+    let complete = selection.is_all() && all.jobs.len() == jobs.len();
+    of.write(&folder, &all, complete).with_context(told)?;
+    let left_out = jobs.len() - all.jobs.len();
+    if left_out > 0 {
+        let message = "are of what the emulator has no program for, and were left out";
+        writeln!(io::stderr(), "{left_out} runs {message}")?;
+    }
+    let untrusted = all.done.iter().filter(|done| done.trusted == Some(false)).count();
+    if untrusted > 0 {
+        let message = "are not to be trusted: the machine was too slow (column `trusted`)";
+        writeln!(io::stderr(), "{untrusted} runs {message}")?;
+    }
+    let (total, old, failed) = (all.done.len(), old.into_inner(), failed.into_inner());
     let said = format!(
         "{total} runs, {old} of them done before; {failed} without success\n{}",
         folder.display()

@@ -204,6 +204,7 @@ mod tests {
             time_s: 0.1 + 0.2,
             events: 7,
             lost: 0,
+            trusted: None,
             transfers: Vec::new(),
         }
     }

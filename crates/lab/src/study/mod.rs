@@ -12,6 +12,7 @@
 mod axes;
 mod built_in;
 mod cells;
+mod emulated;
 mod journal;
 pub mod results;
 mod runner;
@@ -26,7 +27,9 @@ pub use axes::{Axis, Number, Unit, Value};
 pub use built_in::{BUILT_IN, Source};
 pub use cells::Cell;
 pub use journal::{Journal, JournalError};
-pub use runner::{Done, Filter, Job, Selection, StudyError, digest_of, jobs, once, run};
+pub use runner::{
+    Done, Filter, Finished, How, Job, Place, Selection, StudyError, digest_of, jobs, once, run,
+};
 
 use crate::text::{self, SpecError};
 

@@ -2,12 +2,11 @@
 
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::journal::JOURNAL;
-use super::{Done, Edition, Job, Study, table};
+use super::{Edition, Finished, Study, table};
 
 /// The study as it was run.
 const STUDY: &str = "study.toml";
@@ -71,21 +70,15 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 impl Of<'_> {
-    /// Writes the table of each sheet that `jobs` are of, and what there is.
+    /// Writes the table of each sheet that has runs, and what there is.
     ///
     /// # Errors
     ///
     /// When the system refuses.
-    pub fn write(
-        &self,
-        folder: &Path,
-        jobs: &[Job<'_>],
-        done: &[Arc<Done>],
-        complete: bool,
-    ) -> io::Result<()> {
+    pub fn write(&self, folder: &Path, all: &Finished<'_>, complete: bool) -> io::Result<()> {
         let mut sheets = Vec::new();
         for sheet in &self.edition.sheets {
-            let runs = jobs.iter().filter(|job| job.sheet.name == sheet.name).count();
+            let runs = all.jobs.iter().filter(|job| job.sheet.name == sheet.name).count();
             if runs == 0 {
                 continue;
             }
@@ -97,7 +90,7 @@ impl Of<'_> {
                 ("paper", self.study.paper.clone()),
             ];
             let name = format!("{}.parquet", sheet.name);
-            table::write(&folder.join(&name), &table::table(sheet, jobs, done), &about)?;
+            table::write(&folder.join(&name), &table::table(sheet, all), &about)?;
             sheets.push(Part { name: &sheet.name, table: name, runs, first_seed: sheet.seed });
         }
         let manifest = Manifest {
@@ -105,8 +98,8 @@ impl Of<'_> {
             study: self.name,
             edition: self.edition_name,
             complete,
-            runs: done.len(),
-            failed: done.iter().filter(|done| !done.succeeded()).count(),
+            runs: all.done.len(),
+            failed: all.done.iter().filter(|done| !done.succeeded()).count(),
             sheets,
         };
         let mut text = serde_json::to_vec_pretty(&manifest)?;

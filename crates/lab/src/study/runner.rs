@@ -12,8 +12,10 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use super::journal::{Journal, JournalError};
-use super::{Cell, Edition, Sheet, Source, cells};
+use super::{Cell, Edition, Sheet, Source, cells, emulated};
+use crate::emulation::transfers::TransfersError;
 use crate::metrics::TransferMetrics;
+use crate::quantity::Span;
 use crate::run::{self, Recorders, RunError};
 use crate::scenario::Scenario;
 use crate::text::SpecError;
@@ -31,6 +33,9 @@ pub struct Done {
     pub events: u64,
     /// Packets that links lost, whatever the cause.
     pub lost: u64,
+    /// Whether the emulator was in time; `None` of simulated runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted: Option<bool>,
     /// Its transfers.
     pub transfers: Vec<TransferMetrics>,
 }
@@ -44,6 +49,12 @@ pub enum StudyError {
     /// Results could not be kept.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The emulator could not be started.
+    #[error("cannot emulate")]
+    Emulator(#[from] emu::WorldError),
+    /// An emulated world could not be run.
+    #[error(transparent)]
+    Transfers(#[from] TransfersError),
     /// The system has no threads.
     #[error("cannot start threads")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -153,6 +164,20 @@ pub struct Job<'a> {
 }
 
 impl Done {
+    /// What came of this world.
+    pub(super) fn of(world: String, run: run::Run) -> Self {
+        let mut transfers = run.transfers;
+        if run.ended != "idle" {
+            for transfer in &mut transfers {
+                transfer.completed = false;
+                transfer.failure.get_or_insert_with(|| run.ended.clone());
+            }
+        }
+        let lost = run.links.iter().flat_map(|link| link.lost.values()).sum();
+        let (ended, time_s, events) = (run.ended, run.time_s, run.events);
+        Self { world, ended, time_s, events, lost, trusted: None, transfers }
+    }
+
     /// Whether every transfer completed and the world came to rest.
     #[must_use]
     pub fn succeeded(&self) -> bool {
@@ -270,62 +295,134 @@ fn once_known(
     if cancelled.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let mut transfers = run.transfers;
-    if run.ended != "idle" {
-        for transfer in &mut transfers {
-            transfer.completed = false;
-            transfer.failure.get_or_insert_with(|| run.ended.clone());
+    Ok(Some(Done::of(world, run)))
+}
+
+/// Where worlds are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In the simulator.
+    #[default]
+    Simulator,
+    /// In the emulator, one after another, for so long at most each: real programs in place of
+    /// models, and nothing of what there is no program for. The process must be isolated
+    /// ([`emu::isolate`]).
+    Emulator(Span),
+}
+
+impl Place {
+    /// The world of a run and its digest; `None` where there is no such world here.
+    fn world(self, job: &Job<'_>, files: &Files) -> Result<Option<(Scenario, String)>, SpecError> {
+        let scenario = job.scenario()?;
+        match self {
+            Self::Simulator => {
+                let world = digest(&scenario, files)?;
+                Ok(Some((scenario, world)))
+            }
+            Self::Emulator(limit) => {
+                let Some(scenario) = emulated::emulated(scenario, limit)? else { return Ok(None) };
+                // What is measured is not what is simulated.
+                let world = format!("emu-{}", digest(&scenario, files)?);
+                Ok(Some((scenario, world)))
+            }
         }
     }
-    let lost = run.links.iter().flat_map(|link| link.lost.values()).sum();
-    let (ended, time_s, events) = (run.ended, run.time_s, run.events);
-    Ok(Some(Done { world, ended, time_s, events, lost, transfers }))
+
+    fn once(
+        self,
+        scenario: &Scenario,
+        world: String,
+        cancelled: &AtomicBool,
+    ) -> Result<Option<Done>, StudyError> {
+        match self {
+            Self::Simulator => Ok(once_known(scenario, world, cancelled)?),
+            Self::Emulator(_) => emulated::once(scenario, world, cancelled),
+        }
+    }
+}
+
+/// How a study is run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// Where.
+    pub place: Place,
+    /// Threads; `None` for one a core. The emulator has one.
+    pub threads: Option<usize>,
 }
 
 /// Does what `journal` does not have, and adds it there, with so many threads, and answers what became of all, in the order of
-/// `jobs`; `None` if `cancelled` was set meanwhile. `done` is told of each run, and whether it was
-/// done before. The answer does not depend on the number of threads, nor on how often a run was
+/// `jobs`, without those that the place cannot run; `None` if `cancelled` was set meanwhile. `done` is
+/// told of each run, and whether it was done before. The answer does not depend on the number of threads, nor on how often a run was
 /// broken off.
 ///
 /// # Errors
 ///
 /// When a world cannot be run or a result cannot be kept. What was done until then is kept.
-pub fn run(
-    jobs: &[Job<'_>],
+pub fn run<'a>(
+    jobs: &[Job<'a>],
     journal: Option<&Journal>,
-    threads: Option<usize>,
+    how: How,
     cancelled: &AtomicBool,
     done: &(dyn Fn(&Done, bool) + Sync),
-) -> Result<Option<Vec<Arc<Done>>>, StudyError> {
+) -> Result<Option<Finished<'a>>, StudyError> {
     let files = files(jobs)?;
     // In a made-up order, so that what is left takes as long as what was done lets expect.
     let mut order: Vec<_> = (0..jobs.len()).collect();
     shuffle(&mut order);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build()?;
-    let one = |index: usize| -> Result<Option<(usize, Arc<Done>)>, StudyError> {
+    let threads = match how.place {
+        Place::Simulator => how.threads.unwrap_or(0),
+        Place::Emulator(_) => 1,
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let one = |index: usize| -> Result<One, StudyError> {
         if cancelled.load(Ordering::Relaxed) {
-            return Ok(None);
+            return Ok(One::Cancelled);
         }
-        let scenario = jobs[index].scenario()?;
-        let world = digest(&scenario, &files)?;
+        let Some((scenario, world)) = how.place.world(&jobs[index], &files)? else {
+            return Ok(One::LeftOut);
+        };
         if let Some(known) = journal.and_then(|journal| journal.get(&world)) {
             done(&known, true);
-            return Ok(Some((index, known)));
+            return Ok(One::Done(index, known));
         }
-        let Some(new) = once_known(&scenario, world, cancelled)? else { return Ok(None) };
+        let Some(new) = how.place.once(&scenario, world, cancelled)? else {
+            return Ok(One::Cancelled);
+        };
         if let Some(journal) = journal {
             journal.add(&new)?;
         }
         done(&new, false);
-        Ok(Some((index, Arc::new(new))))
+        Ok(One::Done(index, Arc::new(new)))
     };
-    let results: Option<Vec<_>> = pool.install(|| {
-        order.into_iter().par_bridge().map(one).collect::<Result<Option<Vec<_>>, StudyError>>()
-    })?;
-    Ok(results.map(|mut results| {
-        results.sort_by_key(|(index, _)| *index);
-        results.into_iter().map(|(_, done)| done).collect()
-    }))
+    let found: Vec<_> = pool
+        .install(|| order.into_iter().par_bridge().map(one).collect::<Result<_, StudyError>>())?;
+    let mut all = Vec::new();
+    for one in found {
+        match one {
+            One::Done(index, done) => all.push((index, done)),
+            One::LeftOut => {}
+            One::Cancelled => return Ok(None),
+        }
+    }
+    all.sort_by_key(|(index, _)| *index);
+    let (ran, done) = all.into_iter().map(|(index, done)| (jobs[index].clone(), done)).unzip();
+    Ok(Some(Finished { jobs: ran, done }))
+}
+
+/// Runs that are over.
+#[derive(Clone, Debug)]
+pub struct Finished<'a> {
+    /// Which, in the order of tables.
+    pub jobs: Vec<Job<'a>>,
+    /// What became of each.
+    pub done: Vec<Arc<Done>>,
+}
+
+/// What became of one run.
+enum One {
+    Done(usize, Arc<Done>),
+    LeftOut,
+    Cancelled,
 }
 
 fn shuffle(order: &mut [usize]) {

@@ -14,7 +14,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-use super::{Done, Job, Number, Sheet};
+use super::{Done, Finished, Job, Number, Sheet};
 use crate::metrics::TransferMetrics;
 
 /// A column with its name. Rows without a value have `None`.
@@ -127,6 +127,7 @@ const AFTER: &[(&str, Find)] = columns! {
     "nacks_rts" = Count(|row| row.transfer.nacks_rts);
     "key_median_s" = Number(|row| row.transfer.latency.map(|latency| latency.median_s));
     "key_p95_s" = Number(|row| row.transfer.latency.map(|latency| latency.p95_s));
+    "trusted" = Flag(|row| row.done.trusted);
     "packets_lost" = Count(|row| Some(row.done.lost));
     "ended" = Text(|row| Some(row.done.ended.clone()));
     "time_s" = Number(|row| Some(row.done.time_s));
@@ -139,15 +140,16 @@ pub fn columns() -> impl Iterator<Item = &'static str> {
     BEFORE.iter().chain(AFTER).map(|(name, _)| *name)
 }
 
-/// The table of a sheet: a row for each transfer of each run that is of it, in their order. Of each
+/// The table of a sheet: a row for each transfer of each run that is of it, in the order of the grid. Of each
 /// axis there is a column of labels and, where these are quantities of one kind, one of numbers:
 /// `delay` and `delay_s`.
 #[must_use]
-pub fn table(sheet: &Sheet, jobs: &[Job<'_>], done: &[Arc<Done>]) -> Vec<Column> {
+pub fn table(sheet: &Sheet, all: &Finished<'_>) -> Vec<Column> {
     let of_sheet = |(job, _): &(&Job<'_>, _)| job.sheet.name == sheet.name;
-    let rows: Vec<_> = jobs
+    let rows: Vec<_> = all
+        .jobs
         .iter()
-        .zip(done)
+        .zip(&all.done)
         .filter(of_sheet)
         .flat_map(|(job, done)| {
             let of = move |(index, transfer)| Row { job, done, index, transfer };
