@@ -46,7 +46,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         rest.extend(["--out".into(), out.clone().into()]);
     }
-    call("slowlight.report", &rest)
+    call("slowlight.report", "slowlight", &rest)
 }
 
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
@@ -54,7 +54,7 @@ pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     rest.extend(args.only.iter().map(OsString::from));
     rest.extend(["--results".into(), args.results.clone().into()]);
     rest.extend(args.json.then(|| "--json".into()));
-    call("slowlight.report", &rest)
+    call("slowlight.report", "slowlight", &rest)
 }
 
 /// Runs a study on a Dask cluster, or on one of this machine's processes if `address` is `local`.
@@ -80,7 +80,7 @@ pub(super) fn run_on(
     if let Some(jobs) = args.jobs {
         rest.extend(["--jobs".into(), jobs.to_string().into()]);
     }
-    call("slowlight.cluster", &rest)
+    call("slowlight.cluster", "slowlight.cluster", &rest)
 }
 
 /// The interpreter: `$SLOWLIGHT_PYTHON`, that of an active environment, of the one that `make python`
@@ -92,9 +92,10 @@ fn interpreter() -> PathBuf {
     told.or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
 }
 
-fn call(module: &str, rest: &[OsString]) -> anyhow::Result<ExitCode> {
+/// Runs a module, once another is known to be there with all that it needs.
+fn call(needs: &str, module: &str, rest: &[OsString]) -> anyhow::Result<ExitCode> {
     let python = interpreter();
-    let check = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    let check = Command::new(&python).args(["-c", &format!("import {needs}")]).output();
     let check = check.with_context(|| format!("cannot start {}", python.display()))?;
     if !check.status.success() {
         bail!(
