@@ -1,0 +1,115 @@
+"""The commands of the package: `python -m slowlight report NAME`, `… claims`, `… figures NAME`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from slowlight.errors import UserError
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slowlight study", description="Draw, check and tell what came of studies."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, about: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=about, description=about)
+        one.add_argument(
+            "--results", metavar="FOLDER", type=Path, action="append",
+            help="where results are, as results/NAME-EDITION or NAME-EDITION; may be given again "
+            "[default: the current folder]",
+        )  # fmt: skip
+        return one
+
+    report = command("report", "Make a page and a PDF: figures, tables, claims, provenance")
+    report.add_argument("name", metavar="NAME", help="the study")
+    report.add_argument(
+        "--out", metavar="FOLDER", type=Path, help="where to [default: report/NAME]"
+    )
+    claims = command("claims", "Check the papers' claims, and say which hold")
+    claims.add_argument(
+        "only", metavar="ONLY", nargs="*", help="claims, papers or studies: S0-08, S0, grc-2012"
+    )
+    claims.add_argument("--json", action="store_true", help="print JSON")
+    claims.add_argument(
+        "--accept", action="store_true", help="write what holds now as what held to claims.toml"
+    )
+    figures = command("figures", "Draw a study's figures as SVG, PDF and PNG")
+    figures.add_argument("name", metavar="NAME", help="the study")
+    figures.add_argument("--only", metavar="FIGURE", action="append", help="this figure, like 8")
+    figures.add_argument(
+        "--out", metavar="FOLDER", type=Path, help="where to [default: figures/NAME]"
+    )
+    return parser
+
+
+def _claims(words: argparse.Namespace, results: Sequence[Path]) -> int:
+    from slowlight.claims import catalogue, table
+
+    entries = catalogue.chosen(catalogue.read(), words.only)
+    checked = catalogue.check(entries, results)
+    print(table.as_json(checked) if words.json else table.as_text(checked))
+    if words.accept:
+        place = catalogue.path()
+        place.write_text(catalogue.with_held(place.read_text(), checked))
+        return 0
+    lost = [name for one in checked for name in one.lost]
+    missing = sorted({one.missing for one in checked if one.missing})
+    if lost:
+        print(f"held before, and do not now: {', '.join(lost)}", file=sys.stderr)
+    for made_by in missing:
+        print(f"results are missing; make them with: {made_by}", file=sys.stderr)
+    if lost:
+        return 1
+    return 2 if missing else 0
+
+
+def _report(words: argparse.Namespace, results: Sequence[Path]) -> int:
+    from slowlight import report
+
+    out = words.out or Path("report") / words.name
+    for path in report.write(words.name, results, out):
+        print(path)
+    return 0
+
+
+def _figures(words: argparse.Namespace, results: Sequence[Path]) -> int:
+    from slowlight import figures, report
+
+    study = report.load(words.name, results)
+    out = words.out or Path("figures") / words.name
+    only = words.only or []
+    specs = figures.of_study(study.text)
+    known = [spec.figure or spec.name for spec in specs]
+    for name in only:
+        if name not in known:
+            raise report.unknown("figure", name, known)
+    for spec in specs:
+        if only and (spec.figure or spec.name) not in only:
+            continue
+        if spec.edition not in study.editions:
+            print(f"{spec.name}: the edition {spec.edition} was not run", file=sys.stderr)
+            continue
+        for path in figures.write(spec, study.editions[spec.edition], out):
+            print(path)
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command. 0: done; 1: a claim that held does not; 2: a mistake, or missing results."""
+    words = _parser().parse_args(arguments)
+    results = words.results or [Path()]
+    run = {"claims": _claims, "report": _report, "figures": _figures}[words.command]
+    try:
+        return run(words, results)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

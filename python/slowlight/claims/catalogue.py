@@ -1,0 +1,150 @@
+"""The claims of the papers as `studies/claims.toml` has them, and what held so far."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from slowlight.claims import PAPERS
+from slowlight.claims.evidence import Evidence, Finding, NotRunError, Verdict
+from slowlight.errors import UserError, unknown
+from slowlight.single import folders
+
+FILE = "studies/claims.toml"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim: where the paper has it, what it says, which kind it is, what held of it."""
+
+    id: str
+    where: str
+    text: str
+    value: str
+    kind: str
+    # By part; a claim with one part has the name "".
+    held: Mapping[str, bool]
+
+    @property
+    def paper(self) -> str:
+        """The paper's short name."""
+        return self.id.partition("-")[0]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A claim and what became of it."""
+
+    entry: Entry
+    # When its parts hold.
+    bounds: str
+    findings: tuple[Finding, ...]
+    # The command that makes the results that are missing.
+    missing: str = ""
+
+    @property
+    def lost(self) -> list[str]:
+        """The parts that held and do not hold any more."""
+        holding = {one.part for one in self.findings if one.verdict is Verdict.HOLDS}
+        if self.missing:
+            return []
+        return [self.entry.id + part for part, held in self.entry.held.items()
+                if held and part not in holding]  # fmt: skip
+
+
+def path() -> Path:
+    """Where the catalogue is."""
+    places = [folder / FILE for folder in folders()]
+    for place in places:
+        if place.is_file():
+            return place
+    raise UserError(f"{FILE} is missing; looked for {places[0]} and {places[1]}")
+
+
+def read(file: Path | None = None) -> list[Entry]:
+    """The claims in their order. Raises `UserError` that names a wrong key."""
+    place = file or path()
+    try:
+        tables = tomllib.loads(place.read_text()).get("claims", [])
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{place}: {error}") from error
+    entries = []
+    for table in tables:
+        keys = ("id", "where", "text", "value", "kind", "held")
+        for key in table:
+            if key not in keys:
+                raise unknown("key", key, keys, f"{place}, {table.get('id', 'a claim')}")
+        if not isinstance(table.get("id"), str):
+            raise UserError(f"{place}: a claim without an id")
+        texts = {key: str(table.get(key, "")) for key in keys[:5]}
+        held = table.get("held", {})
+        parts = held if isinstance(held, dict) else {"": bool(held)}
+        entries.append(Entry(**texts, held=parts))
+    return entries
+
+
+def chosen(entries: list[Entry], only: Iterable[str]) -> list[Entry]:
+    """Those that are named: by id (`S0-08`), paper (`S0`) or study (`grc-2012`)."""
+    names = list(only)
+    if not names:
+        return entries
+    studies = {paper.study: name for name, paper in PAPERS.items()}
+    found: dict[str, Entry] = {}
+    for name in names:
+        wanted = studies.get(name, name).upper()
+        those = [entry for entry in entries if wanted in (entry.id.upper(), entry.paper)]
+        if not those:
+            known = [entry.id for entry in entries] + list(studies)
+            raise unknown("claim", name, known)
+        found.update({entry.id: entry for entry in those})
+    return [entry for entry in entries if entry.id in found]
+
+
+def check(entries: list[Entry], where: Iterable[Path]) -> list[Checked]:
+    """Checks claims, in the order of the entries. None is left out."""
+    evidence = Evidence(list(where))
+    checked = []
+    for entry in entries:
+        claim = PAPERS[entry.paper].claims.get(entry.id) if entry.paper in PAPERS else None
+        if claim is None:
+            raise UserError(f"{entry.id}: nothing checks this claim")
+        try:
+            findings = tuple(claim.check(evidence))
+        except NotRunError as error:
+            finding = Finding("", entry.text, entry.value, "—", Verdict.NOT_RUN, f"run {error}")
+            checked.append(Checked(entry, claim.bounds, (finding,), str(error)))
+            continue
+        checked.append(Checked(entry, claim.bounds, findings))
+    return checked
+
+
+def counts(checked: Iterable[Checked]) -> dict[str, int]:
+    """How many parts of claims have each verdict."""
+    told = [finding.verdict for one in checked for finding in one.findings]
+    return {verdict.value: told.count(verdict) for verdict in Verdict}
+
+
+def with_held(text: str, checked: Iterable[Checked]) -> str:
+    """The catalogue's text with what holds now as what held; what was not run stays."""
+    now = {}
+    for one in checked:
+        if not one.missing:
+            parts = {f.part: f.verdict is Verdict.HOLDS for f in one.findings}
+            now[one.entry.id] = _held(parts)
+    lines, current = [], ""
+    for line in text.splitlines():
+        if line.startswith("id = "):
+            current = json.loads(line.removeprefix("id = "))
+        if line.startswith("held = ") and current in now:
+            line = f"held = {now[current]}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _held(parts: Mapping[str, bool]) -> str:
+    if list(parts) == [""]:
+        return json.dumps(parts[""])
+    return "{ " + ", ".join(f"{part} = {json.dumps(held)}" for part, held in parts.items()) + " }"

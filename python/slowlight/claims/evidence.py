@@ -1,0 +1,207 @@
+"""What claims are checked with: results of studies, estimates, verdicts."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from slowlight.results import Results, chosen, find
+
+
+class Verdict(enum.Enum):
+    """What became of a claim."""
+
+    HOLDS = "holds"
+    DIFFERS = "differs"
+    CANNOT = "cannot be checked"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part of a claim: what the paper says of it, what is found here, and the verdict."""
+
+    # `a`, `b` and so on; empty where a claim has but one part.
+    part: str
+    what: str
+    paper: str
+    here: str
+    verdict: Verdict
+    # Why it differs or cannot be checked.
+    why: str = ""
+
+
+class NotRunError(Exception):
+    """Results that a claim needs are missing; says the command that makes them."""
+
+
+def found(part: str, what: str, paper: str, here: str, *, holds: bool, why: str = "") -> Finding:
+    """A part of a claim that holds or differs; `why` is told where it differs."""
+    verdict = Verdict.HOLDS if holds else Verdict.DIFFERS
+    return Finding(part, what, paper, here, verdict, "" if holds else why)
+
+
+def cannot(part: str, what: str, paper: str, why: str, here: str = "—") -> Finding:
+    """A part that results here say nothing about."""
+    return Finding(part, what, paper, here, Verdict.CANNOT, why)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and its standard error, in the unit of what it was made of."""
+
+    mean: float
+    sem: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Estimate:
+        """Of samples; of one alone the error is taken for 0."""
+        count = len(samples)
+        mean = math.fsum(samples) / count
+        if count < 2:
+            return cls(mean, 0.0)
+        variance = math.fsum((sample - mean) ** 2 for sample in samples) / (count - 1)
+        return cls(mean, math.sqrt(variance / count))
+
+    @classmethod
+    def mean_of(cls, parts: Sequence[Estimate]) -> Estimate:
+        """The mean of several that are independent."""
+        count = len(parts)
+        mean = math.fsum(part.mean for part in parts) / count
+        return cls(mean, math.sqrt(math.fsum(part.sem**2 for part in parts)) / count)
+
+    def more_than(self, base: Estimate) -> Estimate:
+        """By how many percent this is more than `base`."""
+        ratio = self.mean / base.mean
+        error = math.hypot(self.sem / self.mean, base.sem / base.mean)
+        return Estimate(100 * (ratio - 1), 100 * ratio * error)
+
+    def percent(self) -> str:
+        """A change in percent, as text."""
+        return f"{self.mean:+.1f} ± {self.sem:.1f} %"
+
+    def is_near(self, said: float) -> bool:
+        """Whether it has the sign of what a paper says, and its size to a third."""
+        return abs(self.mean - said) <= abs(said) / 3
+
+
+def near(value: float, said: float, share: float) -> bool:
+    """Whether a value is what was said, up to this share of it."""
+    return abs(value - said) <= share * abs(said)
+
+
+def joined(values: Iterable[float], form: str = ".0f") -> str:
+    """Numbers as text, with semicolons between them."""
+    return "; ".join(format(value, form) for value in values)
+
+
+def rising(values: Sequence[float]) -> bool:
+    """Whether each is more than the one before."""
+    return all(one < two for one, two in itertools.pairwise(values))
+
+
+def falling(values: Sequence[float]) -> bool:
+    """Whether none is more than the one before."""
+    return all(one >= two for one, two in itertools.pairwise(values))
+
+
+@dataclass
+class Evidence:
+    """The results that there are. Each study is looked for once."""
+
+    folders: list[Path]
+    _found: dict[str, dict[str, Results]] = field(default_factory=dict)
+    _cells: dict[tuple[str, str], dict[tuple[str, ...], pl.DataFrame]] = field(default_factory=dict)
+
+    def results(self, study: str, edition: str = "published") -> Results:
+        """The results of a study. Raises `NotRunError` where there are none."""
+        if study not in self._found:
+            self._found[study] = find(study, self.folders)
+        results = self._found[study].get(edition)
+        if results is None:
+            raise NotRunError(f"slowlight study run {study} --edition {edition}")
+        return results
+
+    def sheet(self, study: str, sheet: str, edition: str = "published") -> pl.DataFrame:
+        """A sheet's table. Raises `NotRunError` where it is missing."""
+        results = self.results(study, edition)
+        if sheet not in results.sheets or not (results.folder / f"{sheet}.parquet").is_file():
+            raise NotRunError(f"slowlight study run {study} --edition {edition} --again")
+        return results.table(sheet)
+
+    def rows(self, study: str, sheet: str, **labels: str) -> pl.DataFrame:
+        """The rows of a cell, or of several. Raises `NotRunError` where there are none."""
+        axes = list(self.results(study).axes(sheet))
+        if set(labels) == set(axes):
+            # A whole cell: these are looked for by the thousand.
+            found = self._by_cell(study, sheet, axes).get(tuple(labels[axis] for axis in axes))
+            rows = pl.DataFrame() if found is None else found
+        else:
+            rows = chosen(self.sheet(study, sheet), labels)
+        if rows.is_empty():
+            raise NotRunError(f"slowlight study run {study} --edition published --resume")
+        return rows
+
+    def _by_cell(
+        self, study: str, sheet: str, axes: list[str]
+    ) -> dict[tuple[str, ...], pl.DataFrame]:
+        if (study, sheet) not in self._cells:
+            parts = self.sheet(study, sheet).partition_by(axes, as_dict=True)
+            self._cells[study, sheet] = {tuple(map(str, key)): part for key, part in parts.items()}
+        return self._cells[study, sheet]
+
+    def samples(self, study: str, sheet: str, column: str, **labels: str) -> list[float]:
+        """The values of a cell's runs, without those that have none."""
+        rows = self.rows(study, sheet, **labels)
+        return [float(value) for value in rows[column].drop_nulls().to_list()]
+
+    def estimate(self, study: str, sheet: str, column: str, **labels: str) -> Estimate:
+        """Mean and standard error of a cell; infinite where no run has a value."""
+        samples = self.samples(study, sheet, column, **labels)
+        return Estimate.of(samples) if samples else Estimate(math.inf, 0.0)
+
+    def mean(self, study: str, sheet: str, column: str, **labels: str) -> float:
+        """The mean of a cell."""
+        return self.estimate(study, sheet, column, **labels).mean
+
+
+Check = Callable[[Evidence], list[Finding]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, and what checks it."""
+
+    id: str
+    check: Check
+
+    @property
+    def bounds(self) -> str:
+        """When it holds, as the check's documentation has it."""
+        return " ".join((self.check.__doc__ or "").split())
+
+
+class Paper:
+    """The claims of a paper, in its order."""
+
+    def __init__(self, name: str, study: str) -> None:
+        self.name = name
+        self.study = study
+        self.claims: dict[str, Claim] = {}
+
+    def claim(self, claim_id: str) -> Callable[[Check], Check]:
+        """Says which claim a function checks."""
+
+        def registered(check: Check) -> Check:
+            if claim_id in self.claims:
+                raise ValueError(f"{claim_id} is checked twice")
+            self.claims[claim_id] = Claim(claim_id, check)
+            return check
+
+        return registered

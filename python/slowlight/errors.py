@@ -1,0 +1,20 @@
+"""What a user can put right: a wrong key, a missing folder."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Says what is wrong, where, and what would be right."""
+
+
+def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> UserError:
+    """The error for a name that is none of `known`, with the nearest of them."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    place = f"{where}: " if where else ""
+    listed = ", ".join(names) or "none"
+    return UserError(f"{place}there is no {what} {name!r}{hint} ({what}s: {listed})")

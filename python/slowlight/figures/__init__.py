@@ -1,0 +1,116 @@
+"""Figures of studies.
+
+from slowlight.figures import draw, read, save
+
+spec = read({"kind": "lines", "x": "per", "y": "goodput_bps", "series": "protocol"})
+save(draw(spec, published), Path("figures"), spec.name)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from slowlight import style, xpl
+from slowlight.errors import UserError
+from slowlight.exchange import Exchange, watch
+from slowlight.figures import best, boxes, distribution, lines, over_time, sequence
+from slowlight.figures import spec as specs
+from slowlight.figures.spec import Spec
+from slowlight.figures.table import Labels
+from slowlight.results import Results
+from slowlight.single import cell, changed, scenario
+
+Drawer = Callable[[pl.DataFrame, Spec, Labels], Figure]
+
+# Kinds of figures that are drawn from a sheet's table.
+TABLES: dict[str, Drawer] = {
+    "lines": lines.draw,
+    "box": boxes.draw_boxes,
+    "bars": boxes.draw_bars,
+    "cdf": distribution.draw,
+    "best": best.draw,
+}
+# Kinds that are drawn from the packets of a single run.
+PACKETS = ("sequence", "rate")
+KINDS = (*TABLES, *PACKETS)
+ENDINGS = ("svg", "pdf", "png")
+
+
+def read(table: Mapping[str, Any], where: str = "figures") -> Spec:
+    """Reads a `[[figures]]` table."""
+    return specs.read(table, KINDS, where)
+
+
+def of_study(study: Mapping[str, Any]) -> list[Spec]:
+    """All figures of a study, in its order."""
+    tables: Iterable[Mapping[str, Any]] = study.get("figures", [])
+    return [read(table, f"figures.{index}") for index, table in enumerate(tables)]
+
+
+def draw(spec: Spec, results: Results) -> Figure:
+    """Draws a figure of a study from its results."""
+    if spec.kind in PACKETS:
+        return of_packets(spec, watched(spec, results))
+    with style.applied():
+        return TABLES[spec.kind](results.table(spec.sheet), spec, results.axes(spec.sheet))
+
+
+def watched(spec: Spec, results: Results | None) -> Exchange:
+    """Runs what a figure of packets is about: a scenario, or a cell of a sheet."""
+    if spec.scenario:
+        world = scenario(Path(spec.scenario).stem)
+    elif results is not None:
+        many = [axis for axis, labels in spec.where.items() if len(labels) != 1]
+        if many:
+            raise UserError(f"figures.where.{many[0]}: a single run has one value of it")
+        labels = {axis: labels[0] for axis, labels in spec.where.items()}
+        world = cell(results, spec.sheet, labels)
+    else:
+        raise UserError("figures.scenario: a single run needs a scenario, or a sheet's cell")
+    world = changed(world, spec.set)
+    at = spec.at or str(world["transfers"][0]["to" if spec.kind == "rate" else "from"])
+    return watch(world, at, spec.seed)
+
+
+def of_packets(spec: Spec, exchange: Exchange) -> Figure:
+    """Draws a figure of a single run."""
+    with style.applied():
+        if spec.kind == "sequence":
+            return sequence.draw(exchange, spec)
+        return over_time.draw(exchange, spec)
+
+
+def save(figure: Figure, folder: Path, name: str, endings: Iterable[str] = ENDINGS) -> list[Path]:
+    """Writes a figure as SVG, PDF and PNG; the same figure gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    with style.applied():
+        for ending in endings:
+            path = folder / f"{name}.{ending}"
+            figure.savefig(path, format=ending, metadata=METADATA.get(ending))
+            written.append(path)
+    return written
+
+
+def write(spec: Spec, results: Results, folder: Path) -> list[Path]:
+    """Draws a figure of a study and writes it in all formats, for xplot too if it can be."""
+    if spec.kind != "sequence":
+        return save(draw(spec, results), folder, spec.name)
+    exchange = watched(spec, results)
+    written = save(of_packets(spec, exchange), folder, spec.name)
+    path = folder / f"{spec.name}.xpl"
+    path.write_text(xpl.text(exchange, spec.heading))
+    return [*written, path]
+
+
+# No date, so that the same results make the same files.
+METADATA: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+    "png": {"Software": None},
+}

@@ -1,0 +1,155 @@
+"""Box plots over the runs of a cell, and bars of their means."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from slowlight.errors import UserError
+from slowlight.figures import table
+from slowlight.figures.spec import Spec
+from slowlight.figures.table import Chosen, Labels
+from slowlight.results import summary
+from slowlight.style import Look, looks, measure_of
+
+# Where there is but one series, its boxes have this look.
+_ALONE = Look("", "#0072B2", "o", "-")
+
+
+def samples(rows: Chosen, frame: pl.DataFrame, label: str, column: str) -> list[float]:
+    """The values of the runs with that label on the horizontal axis."""
+    of_label = frame.filter(pl.col(rows.spec.x).cast(pl.String) == label)
+    return of_label[column].cast(pl.Float64).drop_nulls().sort().to_list()
+
+
+def _series(rows: Chosen) -> dict[str, Look]:
+    spec = rows.spec
+    if spec.series:
+        return rows.looks(spec.series)
+    only = rows.labels("protocol") if "protocol" in rows.frame.columns else []
+    if len(only) == 1:
+        look = next(iter(looks(only, True).values()))
+        return {"": Look("", look.color, look.marker, "-")}
+    return {"": _ALONE}
+
+
+def _boxes(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
+    spec, labels, series = rows.spec, rows.labels(rows.spec.x), _series(rows)
+    every = [value for value in frame[column].cast(pl.Float64).to_list() if value is not None]
+    if not every:
+        raise UserError(f"{spec.heading or spec.kind}: no row has a value of {column!r}")
+    factor = table.dress_y(axes, column, every, spec.y_scale)
+    width = 0.8 / len(series)
+    missing = []
+    for place, (key, look) in enumerate(series.items()):
+        of_series = frame.filter(pl.col(spec.series).cast(pl.String) == key) if key else frame
+        found = [samples(rows, of_series, label, column) for label in labels]
+        at = [index - 0.4 + width * (place + 0.5) for index in range(len(labels))]
+        missing += [x for x, values in zip(at, found, strict=True) if not values]
+        _draw_boxes(axes, found, at, width * 0.82, look, factor)
+    dress_places(axes, rows, labels)
+    for x in missing:
+        axes.text(
+            x, 0.015, "none", transform=axes.get_xaxis_transform(), ha="center", va="bottom",
+            fontsize=7, color="#777777", rotation=90,
+        )  # fmt: skip
+    table.finish_y(axes)
+
+
+def _draw_boxes(
+    axes: Axes, found: list[list[float]], at: list[float], width: float, look: Look, factor: float
+) -> None:
+    drawn = axes.boxplot(
+        [[value / factor for value in values] for values in found], positions=at, widths=width,
+        patch_artist=True, manage_ticks=False,
+        medianprops={"color": "black", "linewidth": 1.2},
+        flierprops={"marker": ".", "markersize": 4, "markeredgecolor": look.color},
+        whiskerprops={"color": look.color}, capprops={"color": look.color},
+        boxprops={"edgecolor": look.color},
+    )  # fmt: skip
+    for box in drawn["boxes"]:
+        box.set_facecolor(look.color)
+        box.set_alpha(0.45)
+
+
+def dress_places(axes: Axes, rows: Chosen, labels: list[str]) -> None:
+    """Labels of the horizontal axis where values stand side by side."""
+    column = rows.spec.x
+    told = labels
+    if column in ("protocol", "carrier", "who"):
+        told = [look.label for look in rows.looks(column).values()]
+        axes.set_xlabel("")
+    else:
+        axes.set_xlabel(measure_of(column, column).label)
+    axes.set_xticks(range(len(labels)), told)
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+    axes.grid(visible=False, axis="x")
+    if max(map(len, told)) * len(told) > 44:
+        for text in axes.get_xticklabels():
+            text.set_rotation(20)
+            text.set_horizontalalignment("right")
+
+
+def _bars(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
+    spec, labels, series = rows.spec, rows.labels(rows.spec.x), _series(rows)
+    by = [spec.x, *([spec.series] if spec.series else [])]
+    told = summary(frame, by, column)
+    values = [value for value in told["mean"].to_list() if value is not None]
+    # The length of a bar is its value, so its axis is linear unless another is asked for.
+    factor = table.dress_y(axes, column, values, "log" if spec.y_scale == "log" else "linear")
+    width = 0.8 / len(series)
+    each = rows.looks(spec.x) if spec.x in ("protocol", "carrier") else {}
+    for place, (key, look) in enumerate(series.items()):
+        of_series = told.filter(pl.col(spec.series).cast(pl.String) == key) if key else told
+        for index, label in enumerate(labels):
+            row = of_series.filter(pl.col(spec.x).cast(pl.String) == label)
+            if row.is_empty() or row["mean"][0] is None:
+                continue
+            x = index - 0.4 + width * (place + 0.5)
+            color = (each.get(label) or look).color
+            axes.bar(
+                x, row["mean"][0] / factor, width * 0.88, yerr=row["sem"][0] / factor,
+                color=color, alpha=0.85, capsize=2.5, ecolor="#222222",
+            )  # fmt: skip
+    dress_places(axes, rows, labels)
+    table.finish_y(axes)
+
+
+def _panels(frame: pl.DataFrame, spec: Spec, axes: Labels, is_box: bool) -> Figure:
+    rows = table.choose(frame, spec, axes)
+    if not spec.x:
+        raise UserError(f"figures: kind {spec.kind!r} needs the key 'x', an axis of the sheet")
+    columns = table.measures(spec)
+    parts = rows.labels(spec.panels) if spec.panels else [""]
+    shown = [(part, column) for part in parts for column in columns]
+    figure, panels = table.grid(len(shown))
+    for panel, (part, column) in zip(panels, shown, strict=True):
+        of_part = rows.of(spec.panels, part) if part else rows.frame
+        (_boxes if is_box else _bars)(panel, rows, of_part, column)
+    titles = [part for part, _ in shown]
+    table.title_panels(figure, panels, spec, titles)
+    series = _series(rows)
+    if len(series) > 1:
+        handles = [Patch(facecolor=look.color, alpha=0.6) for look in series.values()]
+        names = [
+            table.failed(look.label, rows.of(spec.series, key), columns[0])
+            for key, look in series.items()
+        ]
+        figure.legend(handles, names, loc="outside right upper")
+    return figure
+
+
+def draw_boxes(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
+    """A box over the runs of each value of `x`, side by side for each value of `series`.
+
+    A box has the middle half of the runs and their median; whiskers reach to the last run within
+    1.5 times its height, and runs beyond are points.
+    """
+    return _panels(frame, spec, axes, is_box=True)
+
+
+def draw_bars(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
+    """A bar with the mean of each value of `x`, and its standard error."""
+    return _panels(frame, spec, axes, is_box=False)

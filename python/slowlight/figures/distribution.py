@@ -1,0 +1,53 @@
+"""Cumulative distributions: the share of runs that have a value or less."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from slowlight.errors import UserError
+from slowlight.figures import table
+from slowlight.figures.spec import Spec
+from slowlight.figures.table import Labels
+from slowlight.style import Look
+
+
+def steps(frame: pl.DataFrame, column: str) -> tuple[list[float], list[float]]:
+    """Values in order, and the share of all rows that have it or less."""
+    values = frame[column].cast(pl.Float64).drop_nulls().sort().to_list()
+    return values, [(place + 1) / frame.height for place in range(len(values))]
+
+
+def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
+    """For each column of `y` the share of runs with that value or less, a line a `series`."""
+    rows = table.choose(frame, spec, axes)
+    columns = table.measures(spec)
+    figure, panels = table.grid(len(columns))
+    for panel, column in zip(panels, columns, strict=True):
+        every = rows.frame[column].cast(pl.Float64).drop_nulls().to_list()
+        if not every:
+            raise UserError(f"{spec.heading or spec.kind}: no row has a value of {column!r}")
+        # A distribution is along the horizontal axis: label and scale go there.
+        factor = table.dress_y(panel, column, every, "linear")
+        panel.set_xlabel(panel.get_ylabel())
+        panel.set_ylabel("Runs with no more (%)")
+        series = rows.looks(spec.series) if spec.series else {"": Look("", "#0072B2", "", "-")}
+        for key, look in series.items():
+            of_series = rows.of(spec.series, key) if key else rows.frame
+            values, shares = steps(of_series, column)
+            if not values:
+                continue
+            x = [values[0] / factor, *(value / factor for value in values)]
+            panel.step(
+                x, [0.0, *shares], where="post", color=look.color, linestyle=look.line,
+                label=look.label,
+            )  # fmt: skip
+        if table.scaled(spec.x_scale, every):
+            panel.set_xscale("log")
+            panel.xaxis.set_major_formatter(lambda value, _: table.tick(value))
+        panel.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
+        panel.set_ylim(0.0, 1.02)
+    table.title_panels(figure, panels, spec, [""] * len(columns))
+    table.legend(figure, panels)
+    return figure

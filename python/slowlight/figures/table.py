@@ -1,0 +1,262 @@
+"""What the figures of a table share: which rows, in which order, in which unit, on which axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
+
+from slowlight.errors import UserError, unknown
+from slowlight.figures.spec import Spec
+from slowlight.results import chosen, number_column
+from slowlight.style import Look, looks, measure_of
+
+PANEL = (4.6, 3.3)
+# On a logarithmic axis, zero stands this many times to the left of the least value.
+ZERO_GAP = 4.0
+# A range of values this many times as large as the least is drawn logarithmically.
+LOG_FROM = 20.0
+
+Labels = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The rows of a figure, and what is on its axes."""
+
+    frame: pl.DataFrame
+    spec: Spec
+    # The axes of the sheet with their labels in the study's order.
+    axes: Labels
+
+    def labels(self, column: str) -> list[str]:
+        """The values that a column has here, in the study's order."""
+        if column not in self.frame.columns:
+            raise unknown("column", column, self.frame.columns, "figures")
+        there = self.frame[column].cast(pl.String).unique(maintain_order=True).to_list()
+        if column in self.axes:
+            return [label for label in self.axes[column] if label in there]
+        return sorted(label for label in there if label is not None)
+
+    def looks(self, column: str) -> dict[str, Look]:
+        """The look of each series."""
+        return looks(self.labels(column), column in ("protocol", "carrier", "who") or None)
+
+    def of(self, column: str, label: str) -> pl.DataFrame:
+        """The rows of one label."""
+        return self.frame.filter(pl.col(column).cast(pl.String) == label)
+
+
+def choose(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Chosen:
+    """The rows of a figure. Raises `UserError` for wrong names and where none is left."""
+    for key, columns in (("x", (spec.x,)), ("y", spec.y), ("series", (spec.series,))):
+        for column in columns:
+            if column and column not in frame.columns:
+                raise unknown("column", column, frame.columns, f"figures.{key}")
+    if spec.panels and spec.panels not in frame.columns:
+        raise unknown("column", spec.panels, frame.columns, "figures.panels")
+    for axis, wanted in spec.where.items():
+        if axis not in frame.columns:
+            raise unknown("column", axis, frame.columns, "figures.where")
+        for label in wanted:
+            if axis in axes and label not in axes[axis]:
+                raise unknown("value", label, axes[axis], f"figures.where.{axis}")
+    rows = chosen(frame, spec.where)
+    if rows.is_empty():
+        raise UserError(f"{spec.heading or spec.kind}: no rows are left by `where`")
+    return Chosen(rows, spec, axes)
+
+
+def measures(spec: Spec) -> tuple[str, ...]:
+    """The columns of the figure. Raises `UserError` if there is none."""
+    if not spec.y:
+        raise UserError(f"figures: kind {spec.kind!r} needs the key 'y', a column of the table")
+    return spec.y
+
+
+def failed(label: str, frame: pl.DataFrame, column: str) -> str:
+    """The label, with how many of the runs failed."""
+    is_there = frame["completed"] if "completed" in frame.columns else frame[column].is_not_null()
+    missing = frame.height - int(is_there.sum())
+    return f"{label}, {missing} of {frame.height} failed" if missing and label else label
+
+
+def grid(count: int, wide: int = 2) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels."""
+    columns = min(count, wide)
+    rows = math.ceil(count / columns)
+    width = PANEL[0] * columns + (1.1 if count == 1 else 0.6)
+    figure = Figure(figsize=(width, PANEL[1] * rows + 0.3), layout="constrained")
+    found = figure.subplots(rows, columns, squeeze=False)
+    panels = [axes for row in found for axes in row]
+    for extra in panels[count:]:
+        extra.set_visible(False)
+    return figure, panels[:count]
+
+
+def numbers(chosen_rows: Chosen, column: str) -> dict[str, float]:
+    """The labels of an axis as numbers, if they are quantities."""
+    frame = chosen_rows.frame
+    values = number_column(frame, column)
+    if values is None:
+        return {}
+    pairs = frame.select(pl.col(column).cast(pl.String), pl.col(values)).unique()
+    return {str(label): float(value) for label, value in pairs.iter_rows()}
+
+
+def is_wide(values: Sequence[float]) -> bool:
+    """Whether values lie so far apart that a logarithmic axis tells more."""
+    positive = [value for value in values if value > 0]
+    return len(positive) > 1 and max(positive) / min(positive) >= LOG_FROM
+
+
+def scaled(scale: str, values: Sequence[float]) -> bool:
+    """Whether an axis is logarithmic."""
+    return scale == "log" or (scale == "auto" and is_wide(values))
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Where the labels of an axis stand."""
+
+    at: Mapping[str, float]
+    # Whether positions are values, rather than places in a row.
+    are_values: bool
+    is_log: bool
+    zero: float | None
+    unit: str
+    factor: float
+
+
+def positions(rows: Chosen, column: str, scale: str) -> Positions:
+    """Where the labels of an axis stand: at their value, with zero apart on a logarithmic axis."""
+    labels = rows.labels(column)
+    values = numbers(rows, column)
+    if len(values) < len(labels) or not labels:
+        places = {label: float(place) for place, label in enumerate(labels)}
+        return Positions(places, False, False, None, "", 1.0)
+    measure = measure_of(number_column(rows.frame, column) or column, column)
+    unit, factor = measure.unit_for(values.values())
+    shown = {label: values[label] / factor for label in labels}
+    positive = [value for value in shown.values() if value > 0]
+    is_log = scaled(scale, list(shown.values())) and bool(positive)
+    zero = None
+    if is_log and len(positive) < len(shown):
+        # Zero has no place on the axis, so it gets one of its own, behind a break.
+        zero = min(positive) / ZERO_GAP
+        shown = {label: value if value > 0 else zero for label, value in shown.items()}
+    return Positions(shown, True, is_log, zero, unit, factor)
+
+
+def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
+    """Labels, scale and the place of zero of the horizontal axis."""
+    measure = measure_of(number_column(rows.frame, column) or column, column)
+    axes.set_xlabel(measure.axis_label(at.unit))
+    if not at.are_values:
+        axes.set_xticks(list(at.at.values()), list(at.at))
+        if sum(map(len, at.at)) > 46:
+            axes.tick_params(axis="x", rotation=25)
+        return
+    if not at.is_log:
+        # One value alone would otherwise stand in the middle of an invented range.
+        axes.margins(x=0.06)
+        return
+    axes.set_xscale("log")
+    told = {value: tick(value) for value in at.at.values()}
+    if at.zero is not None:
+        told[at.zero] = "0"
+        mark_break(axes, at.zero * math.sqrt(ZERO_GAP))
+    axes.xaxis.set_major_locator(FixedLocator(sorted(told)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: nearest(told, value)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    least, most = min(told), max(told)
+    axes.set_xlim(least / 1.6, most * 1.6)
+
+
+def mark_break(axes: Axes, at: float) -> None:
+    """Shows that the axis is broken there: what stands left of it is zero."""
+    axes.axvline(at, color="#BBBBBB", linewidth=0.8, linestyle=(0, (2, 2)), zorder=0.5)
+    axes.plot(
+        [at], [0.0], transform=axes.get_xaxis_transform(), marker=[(-1, -2), (1, 2)],
+        markersize=9, color="#444444", linestyle="none", clip_on=False,
+    )  # fmt: skip
+
+
+def nearest(told: Mapping[float, str], value: float) -> str:
+    """The text of the tick that stands there."""
+    return next((text for at, text in told.items() if math.isclose(at, value)), "")
+
+
+def tick(value: float) -> str:
+    """A short number: `25`, `1,250`, `0.01`, `1e-5`."""
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.6g}"
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def dress_y(axes: Axes, column: str, values: Sequence[float], scale: str) -> float:
+    """Label, scale and unit of the vertical axis; gives by what values are divided.
+
+    A linear axis begins at zero, so that lengths are in proportion.
+    """
+    measure = measure_of(column)
+    unit, factor = measure.unit_for(values)
+    axes.set_ylabel(measure.axis_label(unit))
+    if scaled(scale, values):
+        axes.set_yscale("log")
+    elif not unit:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
+    return factor
+
+
+def finish_y(axes: Axes) -> None:
+    """Begins a linear vertical axis at zero; numbers a short logarithmic one more densely."""
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "linear":
+        axes.set_ylim(bottom=0.0, top=1.04 * high)
+        return
+    is_short = math.log10(high / low) < 1.7
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def title_panels(figure: Figure, panels: Sequence[Axes], spec: Spec, titles: Sequence[str]) -> None:
+    """The figure's title, and that of each panel where there are several."""
+    if len(panels) == 1:
+        panels[0].set_title(spec.title, loc="left")
+        return
+    figure.suptitle(spec.title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set_title(title, loc="left", fontsize=9, fontweight="normal")
+
+
+def legend(figure: Figure, panels: Sequence[Axes], title: str = "") -> None:
+    """One legend for all panels, beside them, so that it covers nothing."""
+    entries: dict[str, Artist] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            entries.setdefault(label, handle)
+    if len(entries) < 2:
+        return
+    figure.legend(
+        list(entries.values()), list(entries), loc="outside right upper", title=title or None,
+        title_fontsize=8.0, alignment="left",
+    )  # fmt: skip

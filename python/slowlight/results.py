@@ -1,0 +1,173 @@
+"""Results of studies: folders that `slowlight study run` wrote, as polars tables.
+
+from slowlight.results import find
+
+published = find("grc-2012", ["."])["published"]
+grid = published.table("grid")
+print(summary(grid, ["protocol", "per"], "goodput_grc_bps"))
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from slowlight.errors import UserError, unknown
+
+# The unit that the name of a number column ends with, by suffix of an axis's column.
+NUMBER_SUFFIXES = ("_s", "_bps", "_bytes", "_value")
+
+
+@dataclass(frozen=True)
+class Results:
+    """What one edition of a study wrote: its TOML as it was run, manifest and tables."""
+
+    folder: Path
+    study: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> Results:
+        """The results in `folder`. Raises `UserError` where it is no such folder."""
+        try:
+            study = tomllib.loads((folder / "study.toml").read_text())
+            manifest = json.loads((folder / "manifest.json").read_text())
+        except FileNotFoundError as error:
+            raise UserError(f"{folder} has no results: {error.filename} is missing") from error
+        except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+            raise UserError(f"{folder}: {error}") from error
+        if "edition" not in manifest or "study" not in manifest:
+            raise UserError(f"{folder}/manifest.json names no study and edition")
+        return cls(folder, study, manifest)
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return str(self.manifest["study"])
+
+    @property
+    def edition(self) -> str:
+        """The edition's name."""
+        return str(self.manifest["edition"])
+
+    @property
+    def sheets(self) -> list[str]:
+        """The names of its sheets, as the study orders them."""
+        return [str(sheet["name"]) for sheet in self._sheets()]
+
+    def _sheets(self) -> list[dict[str, Any]]:
+        edition = self.study.get("editions", {}).get(self.edition, {})
+        return list(edition.get("sheets", []))
+
+    def sheet(self, name: str | None = None) -> dict[str, Any]:
+        """A sheet as the study describes it; the first if none is named."""
+        sheets = self._sheets()
+        for sheet in sheets:
+            if name is None or sheet["name"] == name:
+                return sheet
+        where = f"{self.name}, edition {self.edition}"
+        raise unknown("sheet", name or "", self.sheets, where)
+
+    def axes(self, sheet: str | None = None) -> dict[str, list[str]]:
+        """The axes of a sheet and the labels of each, in the study's order."""
+        found = {}
+        for axis in self.sheet(sheet).get("axes", []):
+            labels = [
+                str(value["label"]) if isinstance(value, dict) else str(value)
+                for value in axis["values"]
+            ]
+            found[str(axis["name"])] = labels
+        return found
+
+    def table(self, sheet: str | None = None) -> pl.DataFrame:
+        """The table of a sheet, a row a transfer of a run; see docs/studies.md for its columns."""
+        name = str(self.sheet(sheet)["name"])
+        path = self.folder / f"{name}.parquet"
+        if not path.is_file():
+            run = f"slowlight study run {self.name} --edition {self.edition} --sheet {name}"
+            raise UserError(f"{path} is missing; make it with `{run} --resume`")
+        return _read(path)
+
+    def metadata(self, sheet: str | None = None) -> dict[str, str]:
+        """What the table's file says of itself: slowlight, study, edition, sheet, paper."""
+        name = str(self.sheet(sheet)["name"])
+        kept = pl.read_parquet_metadata(self.folder / f"{name}.parquet")
+        return {key: value for key, value in sorted(kept.items()) if key != "ARROW:schema"}
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of what was run and of what came of it, by file."""
+        names = ["study.toml", *(f"{sheet}.parquet" for sheet in self.sheets)]
+        files = [self.folder / name for name in names]
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files
+            if path.is_file()
+        }
+
+
+@functools.lru_cache(maxsize=32)
+def _read(path: Path) -> pl.DataFrame:
+    return pl.read_parquet(path)
+
+
+def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
+    """The results of a study by edition, in or below `folders`; of two of one edition the first."""
+    found: dict[str, Results] = {}
+    for given in map(Path, folders):
+        candidates = [given, *sorted(given.glob(f"{name}-*"))]
+        candidates += sorted((given / "results").glob(f"{name}-*"))
+        for folder in candidates:
+            if not (folder / "manifest.json").is_file():
+                continue
+            results = Results.read(folder)
+            if results.name == name:
+                found.setdefault(results.edition, results)
+    return found
+
+
+def chosen(frame: pl.DataFrame, where: Mapping[str, str | Sequence[str]]) -> pl.DataFrame:
+    """The rows that have, of each column that is named, that text or one of those."""
+    for column, wanted in where.items():
+        if column not in frame.columns:
+            raise unknown("column", column, frame.columns)
+        values = [wanted] if isinstance(wanted, str) else list(wanted)
+        # A run's folder may hold a part of the grid, so a value that is nowhere is no mistake
+        # by itself; that nothing is left is.
+        frame = frame.filter(pl.col(column).cast(pl.String).is_in(values))
+    return frame
+
+
+def number_column(frame: pl.DataFrame, axis: str) -> str | None:
+    """The column that has an axis's labels as numbers, where they are quantities."""
+    names = [axis + suffix for suffix in NUMBER_SUFFIXES]
+    return next((name for name in names if name in frame.columns), None)
+
+
+def summary(frame: pl.DataFrame, by: Sequence[str], value: str) -> pl.DataFrame:
+    """For each of `by`: `mean`, `sem` (s / √n), `sd`, `median`, `min`, `max` and `n` of a column.
+
+    Rows without a value count in `missing` alone; with one value `sem` is 0, as nothing is known
+    of how they vary. The unit is the column's.
+    """
+    if value not in frame.columns:
+        raise unknown("column", value, frame.columns)
+    column = pl.col(value).cast(pl.Float64)
+    count = column.count()
+    told = frame.group_by(by, maintain_order=True).agg(
+        column.mean().alias("mean"),
+        column.std().fill_null(0.0).alias("sd"),
+        column.median().alias("median"),
+        column.min().alias("min"),
+        column.max().alias("max"),
+        count.alias("n"),
+        column.null_count().alias("missing"),
+    )
+    return told.with_columns((pl.col("sd") / pl.col("n").sqrt()).alias("sem"))

@@ -1,0 +1,240 @@
+"""One look for all figures: a colour and a marker for each family of protocols, units, sizes.
+
+The colours are those of Okabe and Ito, and of Tol where these do not suffice: readers who do not
+see red and green apart tell them apart, and markers and line styles tell them apart in black and
+white. A profile of a family (an implementation of 2011, today's default) is a line style.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
+
+# name: (how it is called, colour, marker)
+_FAMILIES = {
+    "cfdp": ("CFDP", "#0072B2", "o"),
+    "ltp": ("LTP", "#D55E00", "s"),
+    "norm": ("NORM", "#009E73", "^"),
+    "saratoga": ("Saratoga", "#CC79A7", "D"),
+    "ftp": ("FTP", "#000000", "v"),
+    "tcp": ("TCP", "#777777", "<"),
+    "sftp": ("SFTP", "#882255", "P"),
+    "scp": ("SCP", "#56B4E9", "X"),
+    "rsync": ("rsync", "#999933", "h"),
+    "telnet": ("telnet", "#DDCC77", "*"),
+    "bp": ("bundles", "#E69F00", ">"),
+    "ltp-t": ("LTP-T", "#332288", "p"),
+}
+# What names of protocols begin with, longest first, and whose look they get.
+_PREFIXES = {
+    "ltp-t": "ltp-t",
+    "saratoga": "saratoga",
+    "telnet": "telnet",
+    "rsync": "rsync",
+    "sftp": "sftp",
+    "cfdp": "cfdp",
+    "norm": "norm",
+    "ltp": "ltp",
+    "scp": "scp",
+    "ftp": "ftp",
+    "tcp": "tcp",
+    "fp": "ftp",
+    "bp": "bp",
+}
+LINE_STYLES: tuple[str | tuple[int, tuple[int, ...]], ...] = (
+    "-",
+    "--",
+    ":",
+    "-.",
+    (0, (5, 1, 1, 1, 1, 1)),
+    (0, (1, 3)),
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p")
+# What is lost, sent again, out of service, and a bound.
+LOST = "#D55E00"
+AGAIN = "#CC79A7"
+OUTAGE = "#DDDDDD"
+BOUND = "#444444"
+
+_SETTINGS: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5.0,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    # The same figure gives the same bytes.
+    "svg.hashsalt": "slowlight",
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a series is drawn, and what it is called."""
+
+    label: str
+    color: str
+    marker: str
+    line: str | tuple[int, tuple[int, ...]]
+    filled: bool = True
+
+
+def applied() -> AbstractContextManager[None]:
+    """The style, for as long as the context lasts."""
+    return matplotlib.rc_context(rc={**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS})
+
+
+def family(protocol: str) -> str | None:
+    """The family of a protocol's name, like `cfdp` of `cfdp/gsfc-2007`."""
+    name = protocol.lower()
+    return next((known for prefix, known in _PREFIXES.items() if name.startswith(prefix)), None)
+
+
+def protocol_label(protocol: str) -> str:
+    """How legends call a protocol: `CFDP (gsfc-2007)` of `cfdp/gsfc-2007`."""
+    base, _, profile = protocol.partition("/")
+    known = family(base)
+    name = _FAMILIES[known][0] if known else base
+    if known and base != known:
+        # What is more in the name than the family, as in `saratoga-get`.
+        rest = base.removeprefix(known).strip("-")
+        name = f"{name} {rest}" if known != "bp" else base
+    return f"{name} ({profile})" if profile else name
+
+
+def looks(labels: Sequence[str], is_protocol: bool | None = None) -> dict[str, Look]:
+    """The look of each label: fixed where they are protocols, else a scale in their order."""
+    if is_protocol is None:
+        is_protocol = all(family(label) for label in labels)
+    if not is_protocol:
+        return _scale(labels)
+    seen: dict[str, int] = {}
+    found = {}
+    for label in labels:
+        known = family(label)
+        # A protocol without a look of its own is grey.
+        color, marker = _FAMILIES[known][1:] if known else ("#999999", ".")
+        place = seen.get(known or label, 0)
+        seen[known or label] = place + 1
+        line = LINE_STYLES[place % len(LINE_STYLES)]
+        found[label] = Look(protocol_label(label), color, marker, line, filled=place % 2 == 0)
+    return shortened(found)
+
+
+def shortened(found: dict[str, Look]) -> dict[str, Look]:
+    """Leaves the profile out of a label where no other series is of the same protocol."""
+    names = [look.label.partition(" (")[0] for look in found.values()]
+    return {
+        key: Look(name, look.color, look.marker, look.line, look.filled)
+        if names.count(name) == 1
+        else look
+        for (key, look), name in zip(found.items(), names, strict=True)
+    }
+
+
+def _scale(labels: Sequence[str]) -> dict[str, Look]:
+    """Colours from dark to light in the order of the labels, each with a marker of its own."""
+    places = np.linspace(0.0, 0.82, max(len(labels), 2))
+    return {
+        label: Look(label, to_hex(colormaps["viridis"](place)), MARKERS[index % len(MARKERS)], "-")
+        for index, (label, place) in enumerate(zip(labels, places, strict=False))
+    }
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a column is called on an axis, and in which units it may be shown.
+
+    `units` are (name, how many of the column's unit one is), the smallest first.
+    """
+
+    label: str
+    units: tuple[tuple[str, float], ...]
+
+    def unit_for(self, values: Iterable[float]) -> tuple[str, float]:
+        """The largest unit in which the largest value is at least one, with its factor."""
+        most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+        fitting = [unit for unit in self.units if most >= unit[1]]
+        return fitting[-1] if fitting else self.units[0]
+
+    def axis_label(self, unit: str) -> str:
+        """The text beside an axis: `Goodput (Mbit/s)`."""
+        return f"{self.label} ({unit})" if unit else self.label
+
+
+_RATE = (("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9))
+_SECONDS = (("ms", 1e-3), ("s", 1.0))
+_BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9))
+_COUNT = (("", 1.0),)
+MEASURES = {
+    "goodput_bps": Measure("Goodput", _RATE),
+    "goodput_grc_bps": Measure("Goodput", _RATE),
+    "throughput_bps": Measure("Throughput", _RATE),
+    "delivered_s": Measure("Time until delivered", (("s", 1.0),)),
+    "confirmed_s": Measure("Time until confirmed", (("s", 1.0),)),
+    "transfer_s": Measure("Transfer time", (("s", 1.0),)),
+    "ready_s": Measure("Time until ready", (("s", 1.0),)),
+    "quiet_s": Measure("Time until quiet", (("s", 1.0),)),
+    "wire_s": Measure("Time on the wire", (("s", 1.0),)),
+    "efficiency": Measure("Efficiency: bound / time", (("%", 1e-2),)),
+    "packets_str": Measure("Packets sender to receiver", _COUNT),
+    "packets_rts": Measure("Packets receiver to sender", _COUNT),
+    "bytes_str": Measure("Sent to receiver", _BYTES),
+    "bytes_rts": Measure("Sent to sender", _BYTES),
+    "repairs_str": Measure("Repair segments", _COUNT),
+    "nacks_rts": Measure("Requests for repair", _COUNT),
+    "packets_lost": Measure("Packets lost", _COUNT),
+    "key_median_s": Measure("Median time of a key", _SECONDS),
+    "key_p95_s": Measure("95th percentile of a key", _SECONDS),
+    "bound_s": Measure("Bound", (("s", 1.0),)),
+}
+_AXES = {
+    "per": Measure("Probability of losing a packet", _COUNT),
+    "ber": Measure("Bit error rate", _COUNT),
+    "delay": Measure("Delay, one way", _SECONDS),
+    "rtt": Measure("Round trip", _SECONDS),
+    "light": Measure("Light trip time", _SECONDS),
+    "ltt": Measure("Light trip time", _SECONDS),
+    "size": Measure("File", _BYTES),
+    "rate": Measure("Rate", _RATE),
+    "outage": Measure("Break", (("s", 1.0),)),
+}
+_BY_SUFFIX = {"_s": _SECONDS, "_bps": _RATE, "_bytes": _BYTES, "_value": _COUNT}
+
+
+def measure_of(column: str, axis: str | None = None) -> Measure:
+    """What to call a column; of an axis's numbers, that of the axis."""
+    if axis in _AXES:
+        return _AXES[axis]
+    if column in MEASURES:
+        return MEASURES[column]
+    for suffix, units in _BY_SUFFIX.items():
+        if column.endswith(suffix):
+            name = (axis or column.removesuffix(suffix)).replace("_", " ")
+            return Measure(name[:1].upper() + name[1:], units)
+    name = (axis or column).replace("_", " ")
+    return Measure(name[:1].upper() + name[1:], _COUNT)
