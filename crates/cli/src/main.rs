@@ -36,6 +36,7 @@ use clap::{Parser, Subcommand};
 use lab::SpecError;
 use lab::emulation::transfers::TransfersError;
 use lab::run::RunError;
+use lab::study::StudyError;
 
 #[derive(Debug, Parser)]
 #[command(name = "slowlight", version, about, max_term_width = 100)]
@@ -170,6 +171,7 @@ fn report(error: &anyhow::Error) -> ExitCode {
         e.is::<Usage>()
             || e.is::<SpecError>()
             || matches!(e.downcast_ref(), Some(RunError::Spec(_)))
+            || matches!(e.downcast_ref(), Some(StudyError::Run(RunError::Spec(_))))
             || matches!(e.downcast_ref(), Some(TransfersError::Spec(_)))
     };
     ExitCode::from(if error.chain().any(usage) { 2 } else { 1 })
