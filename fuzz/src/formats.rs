@@ -15,7 +15,11 @@ use wire::udp::{self, Udp};
 /// # Panics
 /// If a decoded PDU does not survive being encoded.
 pub fn cfdp_pdu(data: &[u8]) {
+    // Where several stand one behind the other, what is found as the first is no longer than all.
+    let first = Pdu::len_of_first(data);
+    assert!(first.as_ref().is_ok_and(|len| (1..=data.len()).contains(len)) || first.is_err());
     let Ok(pdu) = Pdu::decode(data) else { return };
+    assert_eq!(first, Ok(data.len()));
     assert!(!pdu.to_string().is_empty());
     if let Body::Metadata(metadata) = &pdu.body {
         assert!(metadata.tlvs.iter().count() <= data.len());

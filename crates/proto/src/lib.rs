@@ -29,4 +29,5 @@ pub mod tcp;
 #[cfg(test)]
 mod test_world;
 mod timer;
+pub mod ut;
 mod window;

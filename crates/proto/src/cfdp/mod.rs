@@ -15,6 +15,7 @@ mod finished;
 mod indication;
 mod input;
 mod journal;
+mod keeping;
 mod profile;
 mod receiver;
 mod request;
@@ -38,6 +39,7 @@ pub use self::config::{
 pub use self::indication::{
     Indication, Limit, MetadataReceived, PeerError, Report, Role, State, TransactionFinished,
 };
+pub(crate) use self::keeping::{Keeping, Part};
 pub use self::profile::profile;
 pub use self::request::{
     FilestoreRequest, FilestoreResponse, PutRequest, RequestError, SegmentMetadata,
@@ -216,7 +218,7 @@ impl Entity {
     }
 
     /// The same, by a path on which the destination was heard if nothing else is said of it.
-    fn put_by(
+    pub(crate) fn put_by(
         &mut self,
         now: Time,
         request: PutRequest,

@@ -121,6 +121,17 @@ impl<'a> Pdu<'a> {
         Ok(Self { header, body })
     }
 
+    /// Octets of the PDU with which `bytes` begins, by its header: where several stand one behind the other, the next begins there.
+    ///
+    /// # Errors
+    /// An unknown version, or an input that ends before the PDU does.
+    pub fn len_of_first(bytes: &[u8]) -> Result<usize, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let (_, contents) = Header::read(&mut reader)?;
+        reader.part(contents.data_field_len)?;
+        Ok(reader.offset())
+    }
+
     /// Octets of the whole PDU.
     #[must_use]
     pub fn encoded_len(&self) -> usize {

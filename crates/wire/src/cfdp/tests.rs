@@ -147,6 +147,19 @@ fn file_data_in_place_is_the_same_pdu() {
 }
 
 #[test]
+fn pdus_that_stand_one_behind_the_other_are_told_apart() {
+    // An EOF and its ACK: each header says how long its PDU is.
+    let eof = octets("20000a11 0065 0001 0066 0400 00000000 00002710");
+    let ack = octets("28000311 0065 0001 0066 064001");
+    let both = [eof.clone(), ack.clone()].concat();
+    assert_eq!(Pdu::len_of_first(&both), Ok(eof.len()));
+    assert_eq!(Pdu::len_of_first(&both[eof.len()..]), Ok(ack.len()));
+    for cut in 0..eof.len() {
+        assert!(Pdu::len_of_first(&eof[..cut]).is_err(), "{cut}");
+    }
+}
+
+#[test]
 fn record_continuation_states_have_the_bits_of_the_book() {
     let states = [
         (RecordContinuation::Middle, 0x02),

@@ -8,7 +8,7 @@ use wire::cfdp::{
     FilestoreStatus,
 };
 
-use super::{Phase, Receiver};
+use super::{Phase, Receiver, Recorded};
 use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::indication::{Indication, Role, TransactionFinished};
 use crate::cfdp::journal::{self, Decided, ReceiverRecord};
@@ -458,6 +458,7 @@ impl Receiver {
             eof: self.eof_pdu.clone(),
             ranges: self.progress.saved.clone(),
         };
+        self.progress.submitted = Recorded::of(&record);
         let value: Bytes = journal::encode_receiver(&record);
         let key = journal::receiver_key(self.base.id());
         self.journal.submit(core, self.base.seat.handle, IndexRequest::Put { key, value });

@@ -288,6 +288,7 @@ impl Receiver {
                     core.stats.record_errors += 1;
                 }
                 if self.journal.done(core, self.base.seat.handle) {
+                    self.record_is_there(answer.is_ok());
                     self.recorded(core, now);
                 }
             }

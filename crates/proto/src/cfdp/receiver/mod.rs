@@ -2,6 +2,7 @@
 
 mod completion;
 mod events;
+mod keeping;
 mod nak;
 
 use bytes::Bytes;
@@ -123,6 +124,25 @@ struct Saved {
     restoring: bool,
     /// Whether a timer runs that saves the progress.
     alarmed: bool,
+    /// What the last record says that the store was given.
+    submitted: Recorded,
+    /// What a record says that is in the store.
+    recorded: Recorded,
+}
+
+/// What a record says of a reception.
+#[derive(Clone, Debug, Default)]
+struct Recorded {
+    ranges: Ranges,
+    metadata: bool,
+    eof: bool,
+}
+
+impl Recorded {
+    fn of(record: &ReceiverRecord) -> Self {
+        let ReceiverRecord { ranges, metadata, eof, .. } = record;
+        Self { ranges: ranges.clone(), metadata: !metadata.is_empty(), eof: !eof.is_empty() }
+    }
 }
 
 impl Receiver {
@@ -161,6 +181,8 @@ impl Receiver {
     /// Goes on where an earlier run was.
     pub(crate) fn restore(&mut self, core: &mut Core, now: Time, record: ReceiverRecord) {
         self.journal.mark_used();
+        self.progress.submitted = Recorded::of(&record);
+        self.progress.recorded = self.progress.submitted.clone();
         self.ranges = record.ranges;
         self.count_ranges(core, self.ranges.len());
         self.progress.covered = self.ranges.covered();

@@ -1,0 +1,308 @@
+//! PDUs that came, until what they brought is safe.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use engine::{
+    Completion, EffectError, Engine as _, FileId, FilestoreRequest, Input, OpenMode, Receive,
+    StoreEffect, Ticket, Time,
+};
+use wire::cfdp::{Body, Direction, Pdu, TransactionId, TransmissionMode};
+
+use super::below::{Arrival, Below};
+use super::{Carried, Owner};
+use crate::bp::layer::Content;
+use crate::cfdp::{Keeping, Part};
+
+/// Octets of the longest arrival that is read: several PDUs of the longest.
+const OCTETS_MAX: u64 = 1 << 20;
+
+/// What came.
+#[derive(Debug)]
+struct Came {
+    from: u64,
+    content: Content,
+    leaves_file: bool,
+}
+
+/// What was taken from below.
+#[derive(Debug)]
+struct Held {
+    came: Came,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Opening,
+    Reading(FileId),
+    /// All was handed up. These parts are not safe.
+    Keeping(Vec<(TransactionId, Part)>),
+}
+
+/// What came and is not accepted.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    waiting: VecDeque<(Arrival, Came)>,
+    held: BTreeMap<Arrival, Held>,
+    /// Those for which the entity had no room. Where it makes room they wait again.
+    later: VecDeque<(Arrival, Came)>,
+    /// Whether the entity asks for nothing more.
+    pub(super) is_paused: bool,
+    /// Whether something may have become safe, or there may be room.
+    is_changed: bool,
+}
+
+impl Arrivals {
+    pub(super) fn came(
+        &mut self,
+        arrival: Arrival,
+        from: u64,
+        content: Content,
+        leaves_file: bool,
+    ) {
+        self.waiting.push_back((arrival, Came { from, content, leaves_file }));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.held.len() + self.later.len()
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let octets = |came: &Came| match &came.content {
+            Content::Octets(octets) => octets.len(),
+            Content::File { .. } => 0,
+        };
+        let waiting = self.waiting.iter().chain(&self.later).map(|(_, came)| octets(came));
+        let held = self.held.values().map(|held| octets(&held.came));
+        waiting.sum::<usize>() + held.sum::<usize>() + self.len() * size_of::<Held>()
+    }
+
+    /// The layer below has it no longer.
+    pub(super) fn forget(&mut self, arrival: Arrival) {
+        self.waiting.retain(|(waiting, _)| *waiting != arrival);
+        self.later.retain(|(late, _)| *late != arrival);
+        // One whose file is open is closed first.
+        if self.held.get(&arrival).is_some_and(|held| matches!(held.step, Step::Keeping(_))) {
+            self.held.remove(&arrival);
+        }
+    }
+
+    /// Something of what is held may be safe now.
+    pub(super) fn look_again(&mut self) {
+        self.is_changed = true;
+    }
+}
+
+impl<B: Below> Carried<B> {
+    /// Hands up what came, as far as the entity has room; whether there was anything.
+    pub(super) fn hand_up(&mut self, now: Time) -> bool {
+        if !self.entity.is_restored() {
+            return false;
+        }
+        let mut some = false;
+        if std::mem::take(&mut self.arrivals.is_changed) {
+            some = true;
+            for arrival in self.arrivals.held.keys().copied().collect::<Vec<_>>() {
+                self.go_on(now, arrival);
+            }
+            while let Some(late) = self.arrivals.later.pop_back() {
+                self.arrivals.waiting.push_front(late);
+            }
+        }
+        while !self.arrivals.is_paused
+            && let Some((arrival, came)) = self.arrivals.waiting.pop_front()
+        {
+            some = true;
+            if self.arrivals.held.len() >= self.config.limits.arrivals.max(1)
+                && !self.make_room(now)
+            {
+                self.arrivals.waiting.push_front((arrival, came));
+                return false;
+            }
+            self.take(now, arrival, came);
+        }
+        some
+    }
+
+    /// Lets go what only a Metadata PDU can make safe, which may be among what waits: in a restart it would be lost.
+    fn make_room(&mut self, now: Time) -> bool {
+        let Self { arrivals, entity, .. } = self;
+        let is_stuck = |(_, held): &(&Arrival, &Held)| match &held.step {
+            Step::Keeping(parts) => {
+                parts.iter().any(|(id, _)| entity.keeping(*id, Part::Metadata) == Keeping::Dropped)
+            }
+            Step::Opening | Step::Reading(_) => false,
+        };
+        let found = arrivals.held.iter().find(is_stuck).map(|(arrival, _)| *arrival);
+        if let Some(arrival) = found {
+            self.statistics.unsafe_ends += 1;
+            self.let_go(now, arrival);
+        }
+        found.is_some()
+    }
+
+    fn take(&mut self, now: Time, arrival: Arrival, came: Came) {
+        let content = came.content.clone();
+        self.arrivals.held.insert(arrival, Held { came, step: Step::Opening });
+        match content {
+            Content::Octets(octets) => self.split(now, arrival, &octets),
+            Content::File { len, .. } if len > OCTETS_MAX => {
+                self.statistics.malformed += 1;
+                self.let_go(now, arrival);
+            }
+            Content::File { name, .. } => {
+                let mode = OpenMode::Read;
+                self.ask_store(arrival, |ticket| StoreEffect::Open { ticket, name, mode });
+            }
+        }
+    }
+
+    fn ask_store(&mut self, arrival: Arrival, effect: impl FnOnce(Ticket) -> StoreEffect) {
+        self.ask(Owner::Read(arrival), effect(Ticket(0)).into());
+    }
+
+    /// What was asked of the file of an arrival is answered.
+    pub(super) fn read(
+        &mut self,
+        now: Time,
+        arrival: Arrival,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let Some(held) = self.arrivals.held.get_mut(&arrival) else {
+            return self.close_orphan(&answer);
+        };
+        match (&held.step, answer) {
+            (Step::Opening, Ok(Completion::Opened { file, .. })) => {
+                held.step = Step::Reading(file);
+                let (offset, len) = match &held.came.content {
+                    Content::File { offset, len, .. } => (*offset, *len),
+                    Content::Octets(_) => (0, 0),
+                };
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                self.ask_store(arrival, |ticket| StoreEffect::Read { ticket, file, offset, len });
+            }
+            (Step::Reading(file), Ok(Completion::Read(octets))) => {
+                self.effects.push_back(StoreEffect::Close { file: *file }.into());
+                self.split(now, arrival, &octets);
+            }
+            (Step::Reading(file), _) => {
+                self.effects.push_back(StoreEffect::Close { file: *file }.into());
+                self.not_read(now, arrival);
+            }
+            (Step::Opening, _) => self.not_read(now, arrival),
+            (Step::Keeping(_), _) => {}
+        }
+    }
+
+    /// It is not taken from below: perhaps it comes again.
+    fn not_read(&mut self, now: Time, arrival: Arrival) {
+        self.statistics.unread += 1;
+        if let Some(held) = self.arrivals.held.remove(&arrival) {
+            self.below.refuse(now, arrival);
+            self.leave_file(held.came);
+        }
+    }
+
+    /// A file that nobody waits for any more.
+    pub(super) fn close_orphan(&mut self, answer: &Result<Completion, EffectError>) {
+        if let Ok(Completion::Opened { file, .. }) = answer {
+            self.effects.push_back(StoreEffect::Close { file: *file }.into());
+        }
+    }
+
+    /// Hands up what came, PDU by PDU: they stand one behind the other.
+    fn split(&mut self, now: Time, arrival: Arrival, octets: &Bytes) {
+        let Some(held) = self.arrivals.held.get(&arrival) else { return };
+        let (from, mut at, mut parts) = (held.came.from, 0, Vec::new());
+        while at < octets.len() {
+            let Ok(len) = Pdu::len_of_first(&octets[at..]) else {
+                self.statistics.malformed += 1;
+                break;
+            };
+            let part = self.hand_up_pdu(now, from, &octets[at..at + len]);
+            self.pass_effects();
+            at += len;
+            let Some((id, part)) = part else { continue };
+            let is_end = part == Part::End;
+            match self.entity.keeping(id, part) {
+                // The store is behind; or the end came first, with which no reception of class 1 begins. All of it is handed up
+                // again when something has changed.
+                Keeping::Dropped => return self.put_off(arrival),
+                Keeping::Unknown if is_end => return self.put_off(arrival),
+                Keeping::Taken => parts.push((id, part)),
+                Keeping::Unknown | Keeping::Safe | Keeping::Over => {}
+            }
+            // What waits for a reception to begin may go on now.
+            self.arrivals.is_changed |= !is_end && !self.arrivals.later.is_empty();
+        }
+        if let Some(held) = self.arrivals.held.get_mut(&arrival) {
+            held.step = Step::Keeping(parts);
+            if let Content::Octets(octets) = &mut held.came.content {
+                *octets = Bytes::new();
+            }
+        }
+        self.go_on(now, arrival);
+    }
+
+    fn put_off(&mut self, arrival: Arrival) {
+        if let Some(held) = self.arrivals.held.remove(&arrival) {
+            self.arrivals.later.push_back((arrival, held.came));
+        }
+    }
+
+    /// Has what is not safe made safe, and lets go what is.
+    fn go_on(&mut self, now: Time, arrival: Arrival) {
+        let Some(held) = self.arrivals.held.get_mut(&arrival) else { return };
+        let Step::Keeping(parts) = &mut held.step else { return };
+        let entity = &mut self.entity;
+        parts.retain(|(id, part)| entity.keeping(*id, *part) == Keeping::Taken);
+        parts.iter().for_each(|(id, _)| entity.keep(*id));
+        let is_safe = parts.is_empty();
+        self.pass_effects();
+        if is_safe {
+            self.let_go(now, arrival);
+        }
+    }
+
+    /// Hands a PDU up; says what of it nobody would send again.
+    fn hand_up_pdu(&mut self, now: Time, from: u64, pdu: &[u8]) -> Option<(TransactionId, Part)> {
+        let path = self.path_to(from);
+        self.entity.handle_input(now, Input::Receive(Receive::datagram(path, pdu)));
+        let Ok(Pdu { header, body }) = Pdu::decode(pdu) else { return None };
+        let is_asked_for = header.mode == TransmissionMode::Acknowledged;
+        if is_asked_for || header.direction != Direction::TowardReceiver {
+            return None;
+        }
+        let part = match body {
+            Body::FileData(data) => Part::Data { offset: data.offset, len: data.data.len() as u64 },
+            Body::Metadata(_) => Part::Metadata,
+            Body::Eof(_) => Part::End,
+            Body::Finished(_)
+            | Body::Ack(_)
+            | Body::Nak(_)
+            | Body::Prompt(_)
+            | Body::KeepAlive(_)
+            | Body::Unknown { .. } => return None,
+        };
+        Some((header.transaction(), part))
+    }
+
+    /// The layer below need keep it no longer.
+    fn let_go(&mut self, now: Time, arrival: Arrival) {
+        if let Some(held) = self.arrivals.held.remove(&arrival) {
+            self.below.accept(now, arrival);
+            self.leave_file(held.came);
+        }
+    }
+
+    fn leave_file(&mut self, came: Came) {
+        if let Content::File { name, .. } = came.content
+            && came.leaves_file
+        {
+            let request = FilestoreRequest::DenyFile(name);
+            let effect = StoreEffect::Filestore { ticket: Ticket(0), request };
+            self.ask(Owner::Nobody, effect.into());
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What is below an entity, as it sees it.
+
+use bytes::Bytes;
+use engine::{Engine, PathInfo, Time};
+
+use crate::bp::layer::Content;
+
+/// What a layer was given to carry, as the layer calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unit(pub u64);
+
+/// What a layer has brought, as the layer calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival(pub u64);
+
+/// What a layer has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// There is a way to an entity, or what is known of it changed.
+    Up {
+        /// Its number.
+        entity: u64,
+        /// What its PDUs are to fit, and the time after which answers are late.
+        info: PathInfo,
+    },
+    /// There is no way to an entity for a while, and time stands still.
+    Down {
+        /// Its number.
+        entity: u64,
+    },
+    /// PDUs came, one or several. They stay below until they are accepted.
+    Came {
+        /// What accepts them.
+        arrival: Arrival,
+        /// From which entity they were brought.
+        from: u64,
+        /// Where they are.
+        content: Content,
+        /// Whether their file, if they are in one, is nobody's once they are accepted.
+        leaves_file: bool,
+    },
+    /// What came is not below any longer, and cannot be accepted.
+    Gone {
+        /// What.
+        arrival: Arrival,
+    },
+    /// What was to be carried has arrived, or has left if nobody says more.
+    Carried {
+        /// What.
+        unit: Unit,
+    },
+    /// It was not carried.
+    Failed {
+        /// What.
+        unit: Unit,
+        /// Whether it would not be carried the next time either.
+        is_final: bool,
+        /// Why, for people.
+        why: &'static str,
+    },
+}
+
+/// Why a layer does not take a PDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It has no room: another time.
+    Later,
+    /// It never would.
+    Never(&'static str),
+}
+
+/// A layer that carries PDUs: the unitdata transfer layer of CCSDS 727.0-B-5 §4.1.
+pub trait Below: Engine<Indication = Event> {
+    /// Whether it is told again what failed, which is kept until then; if not, it keeps it itself.
+    const REPEATS: bool;
+
+    /// Carries a PDU to an entity.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    fn carry(&mut self, now: Time, to: u64, pdu: Bytes) -> Result<Unit, Refused>;
+
+    /// What came may go.
+    fn accept(&mut self, now: Time, arrival: Arrival);
+
+    /// What came cannot be read: it comes again, or stays.
+    fn refuse(&mut self, now: Time, arrival: Arrival);
+
+    /// Asks for a way to an entity of which nothing was said; [`Event::Up`] tells of it, if there is one.
+    fn meet(&mut self, entity: u64);
+
+    /// Octets of memory held on account of others.
+    fn memory(&self) -> usize;
+}

@@ -1,0 +1,291 @@
+//! A bundle node below an entity: a PDU is the payload of a bundle.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Deadline, Effect, Engine, Input, PathInfo, PathKind, Rng, Time, Transmit, TxBuf};
+use wire::bp7::{BundleFlags, BundleId, Eid};
+
+use super::below::{Arrival, Below, Event, Refused, Unit};
+use super::{Carried, Config};
+use crate::bp::agent::{Agent, DeliveryId, Indication, RequestError, SendRequest, Version};
+use crate::bp::layer::Content;
+use crate::bp::node::Node;
+use crate::bp::routes::Priority;
+use crate::cfdp::{self, Timer};
+
+/// The service of a node to which PDUs come in networks that run ION, which sends them from 64. RFC 7116 registers 1.
+pub const CFDP_ENDPOINT: u64 = 65;
+
+/// Settings of [`OverBundles`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BundlesConfig {
+    /// The service of each node to which PDUs come, of the `ipn` scheme. The number of a node is that of its entity.
+    pub service: u64,
+    /// How long a bundle is of use.
+    pub lifetime: Duration,
+    /// Of which version bundles are.
+    pub version: Version,
+    /// Whether custody is asked for, which version 6 has.
+    pub custody: bool,
+}
+
+impl Default for BundlesConfig {
+    fn default() -> Self {
+        Self {
+            service: CFDP_ENDPOINT,
+            lifetime: Duration::from_secs(86_400),
+            version: Version::Seven,
+            custody: false,
+        }
+    }
+}
+
+/// A bundle node, as an entity uses it.
+pub struct BundleLayer {
+    node: Node,
+    entity: u64,
+    config: BundlesConfig,
+    pdu_max: usize,
+    /// Entities to which it is asked for ways, told of once the agent is ready.
+    met: Vec<u64>,
+    is_ready: bool,
+    units: BTreeMap<BundleId, Unit>,
+    /// What was delivered and not confirmed.
+    arrivals: BTreeMap<BundleId, Arrival>,
+    next: u64,
+    events: VecDeque<Event>,
+}
+
+impl std::fmt::Debug for BundleLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BundleLayer").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// An entity over bundles.
+pub type OverBundles = Carried<BundleLayer>;
+
+impl Carried<BundleLayer> {
+    /// An entity over `node`, which must be new and has the entity's number. Where the entity's timers are left to it, those end in
+    /// the time that bundles live: silence is nothing unusual, and what is asked for again is on its way.
+    #[must_use]
+    pub fn over_bundles(
+        mut entity: cfdp::Config,
+        config: Config,
+        below: &BundlesConfig,
+        node: Node,
+        mut rng: Rng,
+    ) -> Self {
+        let remotes = entity.remotes.values_mut().chain([&mut entity.default_remote]);
+        remotes.for_each(|remote| fit(remote, below.lifetime));
+        let layer = BundleLayer::new(entity.entity, &config, below.clone(), node);
+        Self::new(entity, config, layer, Rng::new(rng.next_u64(), "cfdp"))
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.below().node
+    }
+
+    /// Asks the node for something.
+    pub fn with_node<T>(&mut self, now: Time, request: impl FnOnce(&mut Node) -> T) -> T {
+        self.with_below(now, |below| {
+            let answer = request(&mut below.node);
+            below.listen(now);
+            answer
+        })
+    }
+}
+
+/// Sets the timers that are left to the entity: each limit is reached when what was sent first has expired.
+fn fit(remote: &mut cfdp::Remote, lifetime: Duration) {
+    let part = |limit: u32| Timer::Fixed(lifetime / limit.max(1));
+    for (timer, value) in [
+        // Of a day, 30 repeats: one each 48 min.
+        (&mut remote.ack_timer, part(remote.ack_limit)),
+        (&mut remote.nak_timer, part(remote.nak_limit)),
+        (&mut remote.check_timer, part(remote.check_limit)),
+        (&mut remote.inactivity, Timer::Fixed(lifetime)),
+        (&mut remote.probe, Timer::Fixed(lifetime / 2)),
+    ] {
+        if *timer == Timer::Auto {
+            *timer = value;
+        }
+    }
+}
+
+impl BundleLayer {
+    fn new(entity: u64, config: &Config, below: BundlesConfig, mut node: Node) -> Self {
+        let endpoint = Eid::Ipn { node: entity, service: below.service };
+        // A node of another number only forwards.
+        let register = |agent: &mut Agent| agent.register(&endpoint);
+        let _taken = node.with_agent(Time::ZERO, register);
+        let mut layer = Self {
+            node,
+            entity,
+            config: below,
+            pdu_max: config.pdu_max,
+            met: Vec::new(),
+            is_ready: false,
+            units: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            next: 0,
+            events: VecDeque::new(),
+        };
+        layer.listen(Time::ZERO);
+        layer
+    }
+
+    fn endpoint(&self, entity: u64) -> Eid {
+        Eid::Ipn { node: entity, service: self.config.service }
+    }
+
+    fn up(&mut self, entity: u64) {
+        let kind = PathKind::Message { max: self.pdu_max };
+        self.events
+            .push_back(Event::Up { entity, info: PathInfo { kind, ..PathInfo::datagram(0) } });
+    }
+
+    /// Takes what the agent has to say.
+    fn listen(&mut self, _now: Time) {
+        if !self.is_ready && self.node.agent().is_ready() {
+            self.is_ready = true;
+            for entity in std::mem::take(&mut self.met) {
+                self.up(entity);
+            }
+        }
+        let here = self.endpoint(self.entity);
+        while let Some(told) = self.node.poll_indication() {
+            match told {
+                Indication::Delivered { delivery: DeliveryId(number), endpoint, id, payload }
+                    if endpoint == here =>
+                {
+                    let arrival = Arrival(number);
+                    // The entity at a node that is called by a name is known by what its PDUs say, and heard as 0.
+                    let from = match id.source {
+                        Eid::Ipn { node, .. } => node,
+                        Eid::None | Eid::Dtn(_) | Eid::Uri(_) | Eid::Unknown { .. } => 0,
+                    };
+                    self.arrivals.insert(id, arrival);
+                    let (content, leaves_file) = (payload, false);
+                    self.events.push_back(Event::Came { arrival, from, content, leaves_file });
+                }
+                Indication::Forwarded { id, .. } | Indication::CustodyTaken { id, .. } => {
+                    if let Some(unit) = self.units.remove(&id) {
+                        self.events.push_back(Event::Carried { unit });
+                    }
+                }
+                Indication::Deleted { id, .. } => {
+                    if let Some(unit) = self.units.remove(&id) {
+                        let why = "a bundle was deleted before it left";
+                        self.events.push_back(Event::Failed { unit, is_final: true, why });
+                    }
+                    if let Some(arrival) = self.arrivals.remove(&id) {
+                        self.events.push_back(Event::Gone { arrival });
+                    }
+                }
+                Indication::Delivered { .. }
+                | Indication::Stored { .. }
+                | Indication::Report { .. }
+                | Indication::Up { .. }
+                | Indication::Down { .. }
+                | Indication::LimitReached(_)
+                | Indication::StoreFailed(_) => {}
+            }
+        }
+    }
+}
+
+impl Below for BundleLayer {
+    const REPEATS: bool = false;
+
+    fn carry(&mut self, now: Time, to: u64, pdu: Bytes) -> Result<Unit, Refused> {
+        let request = SendRequest {
+            source: Some(self.endpoint(self.entity)),
+            destination: self.endpoint(to),
+            report_to: None,
+            lifetime: self.config.lifetime,
+            flags: BundleFlags::default(),
+            priority: Priority::Normal,
+            version: self.config.version,
+            custody: self.config.custody,
+            payload: Content::Octets(pdu),
+            owns_file: false,
+        };
+        let sent = self.node.with_agent(now, |agent: &mut Agent| agent.send(now, request));
+        let id = sent.map_err(|error| match error {
+            RequestError::Full | RequestError::NotReady => Refused::Later,
+            RequestError::TooLong { .. } => Refused::Never("a PDU is longer than a bundle may be"),
+            RequestError::NoDestination
+            | RequestError::NotOurs
+            | RequestError::Taken
+            | RequestError::NoBundle
+            | RequestError::NoDelivery
+            | RequestError::Conflict(_) => Refused::Never("the bundle node does not take it"),
+        })?;
+        let unit = Unit(self.next);
+        self.next += 1;
+        self.units.insert(id, unit);
+        self.listen(now);
+        Ok(unit)
+    }
+
+    fn accept(&mut self, now: Time, arrival: Arrival) {
+        let delivery = DeliveryId(arrival.0);
+        self.arrivals.retain(|_, other| *other != arrival);
+        // It may have expired.
+        let _over = self.node.with_agent(now, |agent: &mut Agent| agent.confirm(now, delivery));
+        self.listen(now);
+    }
+
+    /// The bundle stays until it expires, or this node begins anew and hands it over again.
+    fn refuse(&mut self, _now: Time, _arrival: Arrival) {}
+
+    fn meet(&mut self, entity: u64) {
+        if self.is_ready {
+            self.up(entity);
+        } else if !self.met.contains(&entity) {
+            self.met.push(entity);
+        }
+    }
+
+    /// Bundles are in the node's store, which has bounds of its own.
+    fn memory(&self) -> usize {
+        self.units.len() * size_of::<(BundleId, Unit)>()
+    }
+}
+
+impl Engine for BundleLayer {
+    type Indication = Event;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        self.node.handle_input(now, input);
+        self.listen(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.node.handle_timeout(now);
+        self.listen(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let transmit = self.node.poll_transmit(now, tx);
+        self.listen(now);
+        transmit
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.node.poll_effect()
+    }
+
+    fn poll_indication(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.node.poll_timeout()
+    }
+}

@@ -1,0 +1,358 @@
+//! LTP below an entity: a PDU is a block.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use engine::{
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Rng, Time, Transmit,
+    TxBuf,
+};
+use wire::ltp::{CancelReason, End, SessionId};
+
+use super::below::{Arrival, Below, Event, Refused, Unit};
+use super::{Carried, Config};
+use crate::bp::layer::Content;
+use crate::cfdp;
+use crate::ltp::{self, BlockContent, Finished, Indication, Red};
+
+/// The client service of CFDP (IANA registry of LTP client service identifiers, RFC 7116).
+pub const CFDP_SERVICE: u64 = 3;
+
+/// Octets of the longest block that is taken: several PDUs of the longest, 65,535 and a header.
+const BLOCK_MAX: usize = 1 << 20;
+
+/// Octets of a segment beside data, with numbers of ten octets and a cookie, and some more.
+const SEGMENT_HEAD: usize = 64;
+
+/// Where the file data flag stands in the first octet of a PDU.
+const FILE_DATA: u8 = 0x10;
+
+/// What of what an entity says is red.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Color {
+    /// All: LTP repeats what is lost.
+    #[default]
+    Red,
+    /// All but file data, which is sent once: what of it is lost, only class 2 asks for.
+    GreenData,
+    /// Nothing.
+    Green,
+}
+
+/// Settings of [`OverLtp`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LtpConfig {
+    /// The LTP engine. Its number is that of the entity, as CCSDS networks have it, and so are those of others; its client
+    /// service is [`CFDP_SERVICE`] and its format that of blocks, whatever is said here.
+    pub ltp: ltp::Config,
+    /// What of what the entity says is red.
+    pub color: Color,
+}
+
+/// Another engine.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    /// The path to it, if that is known.
+    path: Option<PathId>,
+}
+
+/// LTP, as an entity uses it.
+#[derive(Debug)]
+pub struct LtpLayer {
+    ltp: ltp::Node,
+    color: Color,
+    pdu_max: usize,
+    /// Octets that may be under way to an entity.
+    window: usize,
+    strangers: usize,
+    ways: BTreeMap<u64, Way>,
+    /// Paths that are up.
+    up: BTreeMap<PathId, PathInfo>,
+    units: BTreeMap<SessionId, Unit>,
+    arrivals: BTreeMap<Arrival, SessionId>,
+    next: u64,
+    events: VecDeque<Event>,
+}
+
+/// An entity over LTP.
+pub type OverLtp = Carried<LtpLayer>;
+
+impl Carried<LtpLayer> {
+    /// An entity over LTP. Both have the entity's number. Where the entity's timers are left to it, it waits as long for what has not
+    /// come as LTP does.
+    #[must_use]
+    pub fn over_ltp(
+        mut entity: cfdp::Config,
+        config: Config,
+        below: &LtpConfig,
+        mut rng: Rng,
+    ) -> Self {
+        for number in below.ltp.remotes.keys() {
+            let remote = entity.remote(*number).clone();
+            entity.remotes.entry(*number).or_insert(remote);
+        }
+        for (number, remote) in &mut entity.remotes {
+            fit(remote, below.ltp.remote(*number));
+        }
+        fit(&mut entity.default_remote, &below.ltp.default_remote);
+        let mut of = |name: &str| Rng::new(rng.next_u64(), name);
+        let layer = LtpLayer::new(entity.entity, &config, below, of("ltp"));
+        Self::new(entity, config, layer, of("cfdp"))
+    }
+
+    /// The LTP engine, to look at.
+    #[must_use]
+    pub fn ltp(&self) -> &ltp::Node {
+        &self.below().ltp
+    }
+}
+
+/// Sets the timers that are left to the entity and not to what it measures.
+fn fit(remote: &mut cfdp::Remote, ltp: &ltp::Remote) {
+    // An hour and a limit of three: the fourth time, which is one too many, is after 48 min, before the hour is over.
+    let checks = remote.check_limit.saturating_add(2);
+    for (timer, value) in [
+        (&mut remote.check_timer, ltp.inactivity / checks),
+        (&mut remote.inactivity, ltp.inactivity),
+    ] {
+        if *timer == cfdp::Timer::Auto {
+            *timer = cfdp::Timer::Fixed(value);
+        }
+    }
+}
+
+impl LtpLayer {
+    fn new(entity: u64, config: &Config, below: &LtpConfig, rng: Rng) -> Self {
+        let mut ltp = below.ltp.clone();
+        ltp.engine = entity;
+        ltp.service = CFDP_SERVICE;
+        ltp.aggregation = None;
+        ltp.transport = None;
+        ltp.limits.units = ltp.limits.units.max(2 * config.pdu_max).min(BLOCK_MAX);
+        ltp.limits.block = BLOCK_MAX as u64;
+        let ways = ltp.remotes.iter().map(|(number, remote)| (*number, Way { path: remote.path }));
+        Self {
+            ways: ways.collect(),
+            ltp: ltp::Node::of_blocks(ltp, rng),
+            color: below.color,
+            pdu_max: config.pdu_max,
+            window: config.pdu_max.saturating_mul(config.limits.window),
+            strangers: config.limits.strangers,
+            up: BTreeMap::new(),
+            units: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            next: 0,
+            events: VecDeque::new(),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A path as the entity sees it. An answer may take a round of repair each way, and waits for what is under way before it.
+    fn shown(&self, entity: u64, info: &PathInfo) -> PathInfo {
+        let rate = self.ltp.config().remote(entity).rate_bps;
+        let paced = PathInfo { rate_bps: rate.or(info.rate_bps), ..info.clone() };
+        // 1.25 s of light time, and 16 blocks of 65,535 octets at 10 Mbit/s: 3.75 s + 0.84 s.
+        let owlt = info.owlt.map(|owlt| owlt * 3 + paced.transmission_time(self.window));
+        // What is green is lost as a whole where any part of it is: then a PDU is a segment.
+        let segment = match (self.color, info.kind) {
+            (Color::GreenData | Color::Green, PathKind::Datagram { mtu }) => {
+                let most = self.ltp.config().remote(entity).datagram_max.unwrap_or(mtu).min(mtu);
+                most.saturating_sub(SEGMENT_HEAD)
+            }
+            (
+                Color::Red | Color::GreenData | Color::Green,
+                PathKind::Datagram { .. } | PathKind::Message { .. } | PathKind::Stream,
+            ) => usize::MAX,
+        };
+        let max = self.pdu_max.min(segment);
+        PathInfo { kind: PathKind::Message { max }, owlt, ..PathInfo::datagram(0) }
+    }
+
+    fn path_event(&mut self, path: PathId, event: &PathEvent) {
+        match event {
+            PathEvent::Up(info) => self.up.insert(path, info.clone()),
+            PathEvent::Down => self.up.remove(&path),
+            PathEvent::Blocked
+            | PathEvent::Writable
+            | PathEvent::ReadClosed
+            | PathEvent::Missing { .. }
+            | PathEvent::Secured(_) => return,
+        };
+        let leads = |way: &Way| way.path.is_none_or(|of| of == path);
+        let there = self.ways.iter().filter(|(_, way)| leads(way)).map(|(entity, _)| *entity);
+        for entity in there.collect::<Vec<_>>() {
+            self.tell(entity);
+        }
+    }
+
+    /// Tells whether there is a way to an entity.
+    fn tell(&mut self, entity: u64) {
+        let Some(way) = self.ways.get(&entity) else { return };
+        let info = match way.path {
+            Some(path) => self.up.get(&path),
+            None => self.up.values().next(),
+        };
+        let event = match info {
+            Some(info) => Event::Up { entity, info: self.shown(entity, info) },
+            None => Event::Down { entity },
+        };
+        self.events.push_back(event);
+    }
+
+    /// Takes what the engine has and says.
+    fn listen(&mut self, now: Time) {
+        loop {
+            let mut some = false;
+            while let Some(block) = self.ltp.poll_block() {
+                some = true;
+                self.block(now, block);
+            }
+            while let Some(indication) = self.ltp.poll_indication() {
+                some = true;
+                if let Indication::Finished(finished) = indication {
+                    self.finished(&finished);
+                }
+            }
+            if !some {
+                return;
+            }
+        }
+    }
+
+    fn block(&mut self, now: Time, block: ltp::Block) {
+        let ltp::Block { id, content, .. } = block;
+        let from = id.originator;
+        if !self.ways.contains_key(&from) {
+            if self.ways.len() >= self.ltp.config().remotes.len() + self.strangers {
+                // A session that has ended in the meantime needs no answer.
+                let _over = self.ltp.cancel_for(now, id, CancelReason::User);
+                return;
+            }
+            self.meet(from);
+        }
+        let arrival = Arrival(self.number());
+        self.arrivals.insert(arrival, id);
+        let (content, leaves_file) = match content {
+            BlockContent::Octets(octets) => (Content::Octets(octets), false),
+            BlockContent::File(name, len) => (Content::File { name, offset: 0, len }, true),
+        };
+        self.events.push_back(Event::Came { arrival, from, content, leaves_file });
+    }
+
+    fn finished(&mut self, finished: &Finished) {
+        if finished.id.originator != self.ltp.config().engine {
+            // One whose block was not accepted is not accepted any more.
+            let gone = self.arrivals.iter().find(|(_, id)| **id == finished.id);
+            if let Some(arrival) = gone.map(|(arrival, _)| *arrival) {
+                self.arrivals.remove(&arrival);
+                self.events.push_back(Event::Gone { arrival });
+            }
+            return;
+        }
+        let Some(unit) = self.units.remove(&finished.id) else { return };
+        self.events.push_back(match finished.result {
+            Ok(()) => Event::Carried { unit },
+            Err(failure) => {
+                let is_final =
+                    failure.by == End::Receiver && failure.reason == CancelReason::Unreachable;
+                let why = match failure.by {
+                    End::Receiver => "the receiving LTP engine cancelled a session",
+                    End::Sender => "an LTP session was given up",
+                };
+                Event::Failed { unit, is_final, why }
+            }
+        });
+    }
+}
+
+impl Below for LtpLayer {
+    const REPEATS: bool = true;
+
+    fn carry(&mut self, now: Time, to: u64, pdu: Bytes) -> Result<Unit, Refused> {
+        let is_data = pdu.first().is_some_and(|first| first & FILE_DATA != 0);
+        let red = match self.color {
+            Color::Red => Red::All,
+            Color::GreenData if !is_data => Red::All,
+            Color::GreenData | Color::Green => Red::None,
+        };
+        let begun = self.ltp.send_octets(now, to, CFDP_SERVICE, pdu, red);
+        let id = begun.map_err(|error| match error {
+            ltp::RequestError::TooManySessions | ltp::RequestError::TooManyUnits => Refused::Later,
+            ltp::RequestError::NoSession(_)
+            | ltp::RequestError::Name
+            | ltp::RequestError::NoPath(_)
+            | ltp::RequestError::NoRoute(_)
+            | ltp::RequestError::NoAggregation
+            | ltp::RequestError::LargeUnit(_)
+            | ltp::RequestError::Oneself => Refused::Never("LTP knows no path to the entity"),
+        })?;
+        let unit = Unit(self.number());
+        self.units.insert(id, unit);
+        self.listen(now);
+        Ok(unit)
+    }
+
+    fn accept(&mut self, now: Time, arrival: Arrival) {
+        if let Some(id) = self.arrivals.remove(&arrival) {
+            // A session that has ended in the meantime needs no answer.
+            let _over = self.ltp.accept_block(now, id);
+            self.listen(now);
+        }
+    }
+
+    fn refuse(&mut self, now: Time, arrival: Arrival) {
+        if let Some(id) = self.arrivals.remove(&arrival) {
+            // A session that has ended in the meantime needs no answer.
+            let _over = self.ltp.cancel_for(now, id, CancelReason::System);
+            self.listen(now);
+        }
+    }
+
+    fn meet(&mut self, entity: u64) {
+        self.ways.entry(entity).or_insert(Way { path: None });
+        self.tell(entity);
+    }
+
+    fn memory(&self) -> usize {
+        self.ltp.memory()
+    }
+}
+
+impl Engine for LtpLayer {
+    type Indication = Event;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        if let Input::Path(path, event) = &input {
+            self.path_event(*path, event);
+        }
+        self.ltp.handle_input(now, input);
+        self.listen(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.ltp.handle_timeout(now);
+        self.listen(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let transmit = self.ltp.poll_transmit(now, tx);
+        self.listen(now);
+        transmit
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.ltp.poll_effect()
+    }
+
+    fn poll_indication(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.ltp.poll_timeout()
+    }
+}

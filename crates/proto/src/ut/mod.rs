@@ -1,0 +1,375 @@
+//! CFDP over layers that are no datagrams: the unitdata transfer (UT) layers of CCSDS 727.0-B-5 §4.1.
+//!
+//! A [`Carried`] is an [entity](crate::cfdp::Entity) on an engine below it: [`OverLtp`] has each PDU in a block of
+//! [LTP](crate::ltp), [`OverBundles`] in a bundle of a [node](crate::bp::node). To its driver it is one engine, whose paths are
+//! those of the engine below.
+//!
+//! * *A layer below is slow, and promises to arrive.* So an entity makes a PDU only when fewer than [`Limits::window`] are under
+//!   way to its peer; PDUs are long; one that failed below is handed down again.
+//! * *What the layer below calls delivered survives.* A PDU of class 1, which nobody asks for again, stays below (its block is not
+//!   claimed, its bundle not confirmed) until the entity's records say that what it brought is in the store, or its transaction is over. PDUs of
+//!   class 2 go at once. What an entity has no room for is handed up again.
+//! * *Sent means sent.* That a put of class 1 is over is told when all of its PDUs have been carried; if one was lost, it is
+//!   told as incomplete, and the put is cancelled.
+
+mod arrivals;
+mod below;
+mod bundles;
+mod config;
+mod ltp;
+mod sending;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::{
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathKind, Rng, Ticket, Time, Transmit,
+    TxBuf,
+};
+use wire::cfdp::TransactionId;
+
+pub use self::below::{Arrival, Below, Event, Refused, Unit};
+pub use self::bundles::{BundleLayer, BundlesConfig, CFDP_ENDPOINT, OverBundles};
+pub use self::config::{Config, Limits};
+pub use self::ltp::{CFDP_SERVICE, Color, LtpConfig, LtpLayer, OverLtp};
+
+use self::arrivals::Arrivals;
+use self::sending::Sending;
+use crate::cfdp::{self, Entity, PutRequest, RequestError};
+
+/// What users hear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Indication {
+    /// The entity tells something.
+    Cfdp(cfdp::Indication),
+    /// A PDU of a transaction was not carried, and is not tried again.
+    Lost {
+        /// The transaction.
+        id: TransactionId,
+        /// Why, for people.
+        why: &'static str,
+    },
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// PDUs that were handed down, not counting again.
+    pub carried: u64,
+    /// PDUs that were handed down again.
+    pub repeated: u64,
+    /// PDUs that were not carried.
+    pub lost: u64,
+    /// What came and was no PDU.
+    pub malformed: u64,
+    /// Arrivals that were dropped, because they came from one entity more than are known.
+    pub strangers: u64,
+    /// Arrivals whose file could not be read.
+    pub unread: u64,
+    /// Arrivals that were accepted although what they brought was not safe, because more waited behind them.
+    pub unsafe_ends: u64,
+}
+
+/// Who asked for an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Entity,
+    Below,
+    /// An arrival that is read.
+    Read(Arrival),
+    /// Nobody waits for the answer.
+    Nobody,
+}
+
+/// Another entity.
+#[derive(Debug)]
+struct Peer {
+    path: PathId,
+    is_up: bool,
+    /// Whether the entity was told to make no more PDUs for it.
+    is_blocked: bool,
+}
+
+/// An entity on a layer below it.
+pub struct Carried<B> {
+    entity: Entity,
+    below: B,
+    config: Config,
+    peers: BTreeMap<u64, Peer>,
+    by_path: BTreeMap<PathId, u64>,
+    sending: Sending,
+    arrivals: Arrivals,
+    tickets: BTreeMap<Ticket, (Owner, Ticket)>,
+    next_ticket: u64,
+    effects: VecDeque<Effect>,
+    told: VecDeque<Indication>,
+    statistics: Statistics,
+    tx: TxBuf,
+}
+
+impl<B: Below + std::fmt::Debug> std::fmt::Debug for Carried<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { entity, below, .. } = self;
+        f.debug_struct("Carried")
+            .field("entity", entity)
+            .field("below", below)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Below> Carried<B> {
+    /// An entity on a layer. Of the entity's settings the paths, rates and copies of repairs are of no account.
+    fn new(mut entity: cfdp::Config, config: Config, below: B, rng: Rng) -> Self {
+        let mut peers = BTreeMap::new();
+        for (number, path) in config.peers.iter().zip(0..) {
+            let peer = Peer { path: PathId(path), is_up: false, is_blocked: false };
+            peers.insert(*number, peer);
+            let remote = entity.remote(*number).clone();
+            entity.remotes.entry(*number).or_insert(remote);
+        }
+        let remotes = entity.remotes.iter_mut().map(|(number, remote)| (Some(*number), remote));
+        for (number, remote) in remotes.chain([(None, &mut entity.default_remote)]) {
+            remote.path = number.and_then(|number| peers.get(&number)).map(|peer| peer.path);
+            remote.rate_bps = Some(0);
+            remote.repair_copies = 1;
+        }
+        let by_path = peers.iter().map(|(number, peer)| (peer.path, *number)).collect();
+        let tx = TxBuf::with_limits(1, config.pdu_max);
+        let mut carried = Self {
+            entity: Entity::new(entity, rng),
+            below,
+            config,
+            peers,
+            by_path,
+            sending: Sending::default(),
+            arrivals: Arrivals::default(),
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            effects: VecDeque::new(),
+            told: VecDeque::new(),
+            statistics: Statistics::default(),
+            tx,
+        };
+        for number in carried.config.peers.clone() {
+            carried.below.meet(number);
+        }
+        carried.pump(Time::ZERO);
+        carried
+    }
+
+    /// The entity, to look at.
+    #[must_use]
+    pub fn entity(&self) -> &Entity {
+        &self.entity
+    }
+
+    /// What is below it, to look at.
+    #[must_use]
+    pub fn below(&self) -> &B {
+        &self.below
+    }
+
+    /// What is below it, to ask it for something.
+    pub fn with_below<T>(&mut self, now: Time, request: impl FnOnce(&mut B) -> T) -> T {
+        let answer = request(&mut self.below);
+        self.pump(now);
+        answer
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Octets of memory held on account of others. An estimate from below.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.entity.memory() + self.below.memory() + self.sending.memory() + self.arrivals.memory()
+    }
+
+    /// PDUs on their way below, and arrivals that are not safe.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.sending.under_way() + self.arrivals.len()
+    }
+
+    /// Sends a file, messages or filestore requests to another entity, as [`Entity::put`] does.
+    ///
+    /// # Errors
+    /// The request cannot be carried out; nothing was begun.
+    pub fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
+        let number = request.destination;
+        if !self.peers.contains_key(&number) && number != self.entity.config().entity {
+            self.below.meet(number);
+            self.pump(now);
+        }
+        let path = self.peers.get(&number).map(|peer| peer.path);
+        let path = path.ok_or(RequestError::NoPath(number))?;
+        self.with_entity(now, |entity| entity.put_by(now, request, Some(path)))
+    }
+
+    /// Ends a transaction early, as [`Entity::cancel`] does.
+    ///
+    /// # Errors
+    /// There is no such transaction, or how it ends is settled already.
+    pub fn cancel(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
+        self.with_entity(now, |entity| entity.cancel(now, id))
+    }
+
+    /// Asks the entity for something else.
+    pub fn with_entity<T>(&mut self, now: Time, request: impl FnOnce(&mut Entity) -> T) -> T {
+        let answer = request(&mut self.entity);
+        self.pump(now);
+        answer
+    }
+
+    /// Carries what both want and say, until neither has more.
+    fn pump(&mut self, now: Time) {
+        loop {
+            let mut some = self.pass_effects();
+            while let Some(event) = self.below.poll_indication() {
+                some = true;
+                self.heard(now, event);
+            }
+            some |= self.hand_up(now);
+            some |= self.hand_down(now);
+            while let Some(told) = self.entity.poll_indication() {
+                some = true;
+                self.tell(told);
+            }
+            if !some {
+                return;
+            }
+        }
+    }
+
+    fn pass_effects(&mut self) -> bool {
+        let mut some = false;
+        while let Some(effect) = self.entity.poll_effect() {
+            some = true;
+            match effect {
+                // What it does not take waits here.
+                Effect::PauseRead { .. } => self.arrivals.is_paused = true,
+                Effect::ResumeRead { .. } => self.arrivals.is_paused = false,
+                effect => self.ask(Owner::Entity, effect),
+            }
+        }
+        while let Some(effect) = self.below.poll_effect() {
+            some = true;
+            self.ask(Owner::Below, effect);
+        }
+        some
+    }
+
+    fn ask(&mut self, owner: Owner, mut effect: Effect) {
+        if let Some(theirs) = effect.ticket() {
+            let ours = Ticket(self.next_ticket);
+            self.next_ticket += 1;
+            self.tickets.insert(ours, (owner, theirs));
+            effect.set_ticket(ours);
+        }
+        self.effects.push_back(effect);
+    }
+
+    fn heard(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Up { entity, info } => {
+                debug_assert!(matches!(info.kind, PathKind::Message { .. }), "it carries PDUs");
+                let path = self.path_to(entity);
+                let Some(peer) = self.peers.get_mut(&entity) else { return };
+                peer.is_up = true;
+                // What is told anew is not blocked any more.
+                peer.is_blocked = false;
+                self.entity.handle_input(now, Input::Path(path, PathEvent::Up(info)));
+                self.look_at_window(now, entity);
+            }
+            Event::Down { entity } => {
+                if let Some(peer) = self.peers.get_mut(&entity).filter(|peer| peer.is_up) {
+                    peer.is_up = false;
+                    let path = peer.path;
+                    self.entity.handle_input(now, Input::Path(path, PathEvent::Down));
+                }
+            }
+            Event::Came { arrival, from, content, leaves_file } => {
+                if !self.peers.contains_key(&from) {
+                    let Config { peers, limits, .. } = &self.config;
+                    if self.peers.len() >= peers.len() + limits.strangers {
+                        self.statistics.strangers += 1;
+                        return self.below.accept(now, arrival);
+                    }
+                    self.below.meet(from);
+                }
+                self.arrivals.came(arrival, from, content, leaves_file);
+            }
+            Event::Gone { arrival } => self.arrivals.forget(arrival),
+            Event::Carried { unit } => self.carried(now, unit),
+            Event::Failed { unit, is_final, why } => self.failed(now, unit, is_final, why),
+        }
+    }
+
+    /// The path to an entity, as the entity here knows it.
+    fn path_to(&mut self, entity: u64) -> PathId {
+        if let Some(peer) = self.peers.get(&entity) {
+            return peer.path;
+        }
+        let path = PathId(u32::try_from(self.peers.len()).unwrap_or(u32::MAX));
+        self.peers.insert(entity, Peer { path, is_up: false, is_blocked: false });
+        self.by_path.insert(path, entity);
+        path
+    }
+}
+
+impl<B: Below> Engine for Carried<B> {
+    type Indication = Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Done(ticket, answer) => match self.tickets.remove(&ticket) {
+                Some((Owner::Entity, theirs)) => {
+                    self.entity.handle_input(now, Input::Done(theirs, answer));
+                    self.arrivals.look_again();
+                }
+                Some((Owner::Below, theirs)) => {
+                    self.below.handle_input(now, Input::Done(theirs, answer));
+                }
+                Some((Owner::Read(arrival), _)) => self.read(now, arrival, answer),
+                Some((Owner::Nobody, _)) | None => self.close_orphan(&answer),
+            },
+            Input::Path(..) | Input::Receive(_) => self.below.handle_input(now, input),
+        }
+        self.pump(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let due = |deadline: Option<Deadline>| deadline.is_some_and(|deadline| deadline.at <= now);
+        if due(self.below.poll_timeout()) {
+            self.below.handle_timeout(now);
+        }
+        if due(self.entity.poll_timeout()) {
+            self.entity.handle_timeout(now);
+            self.arrivals.look_again();
+        }
+        self.pump(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        let transmit = self.below.poll_transmit(now, tx);
+        self.pump(now);
+        transmit
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<Indication> {
+        self.told.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let both = [self.below.poll_timeout(), self.entity.poll_timeout()];
+        both.into_iter().flatten().min_by_key(|deadline| deadline.at)
+    }
+}

@@ -1,0 +1,225 @@
+//! PDUs on their way below, and what is told of them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use engine::{Engine as _, Input, PathEvent, Time};
+use wire::cfdp::{
+    Body, ConditionCode, DeliveryCode, FileStatus, Header, Pdu, TransactionId, TransmissionMode,
+};
+
+use super::below::{Below, Refused, Unit};
+use super::{Carried, Indication};
+use crate::cfdp::{self, Role, TransactionFinished};
+
+/// A PDU on its way.
+#[derive(Debug)]
+struct Flight {
+    to: u64,
+    /// It, as long as it may have to be handed down again.
+    pdu: Bytes,
+    len: usize,
+    tries: u32,
+    id: Option<TransactionId>,
+    is_acknowledged: bool,
+    /// Whether it is the end of a file of class 2, to which the receiver answers with all that is missing.
+    is_end: bool,
+}
+
+/// What is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    flights: BTreeMap<Unit, Flight>,
+    /// PDUs that the layer below had no room for, and those that failed.
+    again: VecDeque<Flight>,
+    /// How many to each entity, those that wait included.
+    counts: BTreeMap<u64, usize>,
+    /// Puts that are over, and some of whose PDUs are not.
+    ends: BTreeMap<TransactionId, TransactionFinished>,
+    /// Whether something has gone since those that wait were tried.
+    is_room: bool,
+}
+
+impl Sending {
+    pub(super) fn under_way(&self) -> usize {
+        self.flights.len() + self.again.len()
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let flights = self.flights.values().chain(&self.again);
+        flights.map(|flight| flight.pdu.len() + size_of::<Flight>()).sum()
+    }
+
+    fn has(&self, id: TransactionId) -> bool {
+        self.flights.values().chain(&self.again).any(|flight| flight.id == Some(id))
+    }
+
+    fn count(&self, to: u64) -> usize {
+        self.counts.get(&to).copied().unwrap_or_default()
+    }
+}
+
+/// Whether a PDU says that all of a file was sent.
+fn is_end(pdu: &[u8]) -> bool {
+    let decoded = Pdu::decode(pdu).map(|pdu| pdu.body);
+    matches!(decoded, Ok(Body::Eof(eof)) if eof.condition == ConditionCode::NoError)
+}
+
+impl<B: Below> Carried<B> {
+    /// Hands down what waits, and what the entity makes, as far as there is room; whether there was anything.
+    pub(super) fn hand_down(&mut self, now: Time) -> bool {
+        let mut some = self.hand_down_again(now);
+        loop {
+            self.tx.clear();
+            let Some(transmit) = self.entity.poll_transmit(now, &mut self.tx) else { return some };
+            some = true;
+            let Some(to) = self.by_path.get(&transmit.path).copied() else { continue };
+            let pdu = Bytes::copy_from_slice(self.tx.bytes());
+            let header = Header::decode(&pdu).ok();
+            let flight = Flight {
+                to,
+                len: pdu.len(),
+                pdu,
+                tries: 0,
+                id: header.map(|header| header.transaction()),
+                is_acknowledged: header
+                    .is_some_and(|header| header.mode == TransmissionMode::Acknowledged),
+                is_end: false,
+            };
+            let flight = Flight { is_end: flight.is_acknowledged && is_end(&flight.pdu), ..flight };
+            self.statistics.carried += 1;
+            *self.sending.counts.entry(to).or_default() += 1;
+            if let Some(flight) = self.carry(now, flight) {
+                self.sending.again.push_back(flight);
+            }
+            self.look_at_window(now, to);
+        }
+    }
+
+    fn hand_down_again(&mut self, now: Time) -> bool {
+        if !std::mem::take(&mut self.sending.is_room) {
+            return false;
+        }
+        let waiting = std::mem::take(&mut self.sending.again);
+        let before = waiting.len();
+        for flight in waiting {
+            if let Some(flight) = self.carry(now, flight) {
+                self.sending.again.push_back(flight);
+            }
+        }
+        self.sending.again.len() < before
+    }
+
+    /// Hands a PDU down; gives it back if there is no room.
+    fn carry(&mut self, now: Time, mut flight: Flight) -> Option<Flight> {
+        // What is below may bring it first: then all that is on its way would be asked for.
+        if flight.is_end && flight.id.is_some_and(|id| self.sending.has(id)) {
+            return Some(flight);
+        }
+        match self.below.carry(now, flight.to, flight.pdu.clone()) {
+            Ok(unit) => {
+                if flight.tries > 0 {
+                    self.statistics.repeated += 1;
+                }
+                flight.tries += 1;
+                if !B::REPEATS {
+                    flight.pdu = Bytes::new();
+                }
+                self.sending.flights.insert(unit, flight);
+                None
+            }
+            Err(Refused::Later) => Some(flight),
+            Err(Refused::Never(why)) => {
+                self.lost(now, &flight, why);
+                None
+            }
+        }
+    }
+
+    /// A PDU is where it should be, or has left.
+    pub(super) fn carried(&mut self, now: Time, unit: Unit) {
+        let Some(flight) = self.sending.flights.remove(&unit) else { return };
+        self.gone(now, &flight);
+    }
+
+    pub(super) fn failed(&mut self, now: Time, unit: Unit, is_final: bool, why: &'static str) {
+        let Some(flight) = self.sending.flights.remove(&unit) else { return };
+        self.sending.is_room = true;
+        if B::REPEATS && !is_final && flight.tries < self.config.attempts {
+            self.sending.again.push_back(flight);
+        } else {
+            self.lost(now, &flight, why);
+        }
+    }
+
+    /// A PDU is on its way no longer.
+    fn gone(&mut self, now: Time, flight: &Flight) {
+        self.sending.is_room = true;
+        let count = self.sending.counts.entry(flight.to).or_default();
+        *count -= 1;
+        if *count == 0 {
+            self.sending.counts.remove(&flight.to);
+        }
+        self.look_at_window(now, flight.to);
+        if let Some(id) = flight.id.filter(|id| !self.sending.has(*id))
+            && let Some(finished) = self.sending.ends.remove(&id)
+        {
+            let told = cfdp::Indication::TransactionFinished(finished);
+            self.told.push_back(Indication::Cfdp(told));
+        }
+    }
+
+    /// A PDU will not be carried. Of class 2 it is asked for again; a put of class 1 is broken.
+    fn lost(&mut self, now: Time, flight: &Flight, why: &'static str) {
+        self.statistics.lost += 1;
+        if let Some(id) = flight.id {
+            self.told.push_back(Indication::Lost { id, why });
+            let is_ours = id.source.0 == self.entity.config().entity;
+            if is_ours && !flight.is_acknowledged {
+                if let Some(finished) = self.sending.ends.get_mut(&id) {
+                    finished.condition = ConditionCode::CancelRequestReceived;
+                    finished.delivery = DeliveryCode::Incomplete;
+                } else {
+                    // One that is over already needs no end.
+                    let _over = self.entity.cancel(now, id);
+                }
+            }
+        }
+        self.gone(now, flight);
+    }
+
+    /// Has the entity make PDUs for another, or not.
+    pub(super) fn look_at_window(&mut self, now: Time, to: u64) {
+        let is_full = self.sending.count(to) >= self.config.limits.window.max(1);
+        let Some(peer) = self.peers.get_mut(&to).filter(|peer| peer.is_up) else { return };
+        if peer.is_blocked == is_full {
+            return;
+        }
+        peer.is_blocked = is_full;
+        let event = if is_full { PathEvent::Blocked } else { PathEvent::Writable };
+        let path = peer.path;
+        self.entity.handle_input(now, Input::Path(path, event));
+    }
+
+    /// Tells what the entity tells: that a put is over once its PDUs are, too, where nobody said more.
+    pub(super) fn tell(&mut self, told: cfdp::Indication) {
+        match told {
+            cfdp::Indication::TransactionFinished(finished)
+                if finished.role == Role::Sender
+                    && finished.delivery == DeliveryCode::Complete
+                    && finished.file_status == FileStatus::Unreported
+                    && self.sending.has(finished.id) =>
+            {
+                self.sending.ends.insert(finished.id, finished);
+            }
+            told => self.told.push_back(Indication::Cfdp(told)),
+        }
+    }
+
+    /// Octets of PDUs on their way.
+    #[must_use]
+    pub fn octets_under_way(&self) -> u64 {
+        let Self { sending, .. } = self;
+        sending.flights.values().chain(&sending.again).map(|flight| flight.len as u64).sum()
+    }
+}

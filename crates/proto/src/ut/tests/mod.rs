@@ -1,0 +1,4 @@
+mod conformance;
+mod over_bundles;
+mod over_ltp;
+mod world;
