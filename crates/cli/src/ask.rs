@@ -76,9 +76,12 @@ pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
     let LsArgs { common, directory } = args;
     match common.options.protocol.kind.family() {
         Family::Cfdp => operations::carry_out(Operation::Ls { common, directory }),
-        Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp | Family::Bundles => {
-            ask(common, Wish::List(directory))
-        }
+        Family::Ltp
+        | Family::CfdpLtp
+        | Family::Saratoga
+        | Family::Norm
+        | Family::OverTcp
+        | Family::Bundles => ask(common, Wish::List(directory)),
     }
 }
 
@@ -87,9 +90,12 @@ pub(crate) fn rm(args: RmArgs) -> Result<ExitCode> {
     let RmArgs { common, file } = args;
     match common.options.protocol.kind.family() {
         Family::Cfdp => operations::carry_out(Operation::Rm { common, file }),
-        Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp | Family::Bundles => {
-            ask(common, Wish::Delete(file))
-        }
+        Family::Ltp
+        | Family::CfdpLtp
+        | Family::Saratoga
+        | Family::Norm
+        | Family::OverTcp
+        | Family::Bundles => ask(common, Wish::Delete(file)),
     }
 }
 

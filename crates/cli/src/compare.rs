@@ -38,7 +38,7 @@ pub(crate) struct Args {
     size: Size,
 
     /// Protocols, separated by commas; a profile follows a slash, as in cfdp/gsfc-2007
-    /// [default: those that repeat what is lost, without models of programs and SCPS-FP's records]
+    /// [default: those that repeat what is lost, without models of programs, SCPS-FP's records and CFDP in bundles]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     protocol: Vec<Protocol>,
 
@@ -167,7 +167,11 @@ impl Args {
         self.check()?;
         let (name, content) = self.content()?;
         let is_usual = |kind: &&Kind| {
-            kind.is_reliable() && kind.program().is_none() && kind.carries() == Carried::File
+            kind.is_reliable()
+                && kind.program().is_none()
+                && kind.carries() == Carried::File
+                // Bundles have been sent over each of their layers already.
+                && kind.carried().is_none()
         };
         let every = || Kind::ALL.iter().filter(is_usual).copied();
         let protocols = match self.protocol.as_slice() {

@@ -47,7 +47,7 @@ fn language(text: &str) -> Result<Language, String> {
     let protocol: Protocol = text.parse().map_err(|error: SpecError| error.to_string())?;
     Ok(match protocol.kind.family() {
         Family::Cfdp => Language::Cfdp,
-        Family::Ltp => Language::Ltp,
+        Family::Ltp | Family::CfdpLtp => Language::Ltp,
         Family::Saratoga => Language::Saratoga,
         Family::Norm => Language::Norm,
         Family::OverTcp => {

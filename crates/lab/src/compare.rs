@@ -226,7 +226,7 @@ impl Plan {
             Family::Bundles => {
                 Some(BundlesSettings { tcp: Some(tcp), ..BundlesSettings::default() }.into())
             }
-            Family::Cfdp | Family::Ltp | Family::Saratoga | Family::Norm => None,
+            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => None,
         });
         let ends = Node { inactivity: self.inactivity, mib, ..Node::default() };
         Scenario {

@@ -8,7 +8,7 @@ use crate::protocol::Family;
 pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
     let one = |family: &Family| match family {
         Family::Cfdp => describe_cfdp(datagram),
-        Family::Ltp => describe_ltp(datagram),
+        Family::Ltp | Family::CfdpLtp => describe_ltp(datagram),
         Family::Saratoga => describe_saratoga(datagram),
         Family::Norm => describe_norm(datagram),
         Family::OverTcp => over_tcp::describe(datagram),

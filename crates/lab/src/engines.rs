@@ -9,10 +9,14 @@ use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
 use proto::bp::files;
 use proto::programs::Latency;
+use proto::ut::OverLtp;
 use proto::{cfdp, ltp, ltpt, norm, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode};
 
 use crate::bundles::{self, BundlesConfig, BundlesEngine};
+use crate::carried::{
+    CfdpLtpConfig, carried_told, carried_under_way, cfdp_ltp_config, put_request, transactions,
+};
 use crate::mib::{Class, Mib};
 use crate::over_tcp::{self, OverTcpConfig, OverTcpEngine, OverTcpIndication};
 use crate::overlay::Overlay;
@@ -22,7 +26,8 @@ use crate::records::Record;
 use crate::settings::norm as norm_settings;
 use crate::settings::saratoga::Remotes;
 use crate::settings::{
-    BundlesSettings, LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings, Settings,
+    BundlesSettings, CfdpLtpSettings, LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings,
+    Settings,
 };
 use crate::text::{self, SpecError};
 
@@ -33,6 +38,8 @@ pub enum AnyEngine {
     Cfdp(Box<cfdp::Entity>),
     /// An LTP engine.
     Ltp(Box<ltp::Node>),
+    /// A CFDP entity over LTP.
+    CfdpLtp(Box<OverLtp>),
     /// A Saratoga peer, and the paths to the others by their numbers in the scenario.
     Saratoga(Box<saratoga::Node>, BTreeMap<u64, PathId>),
     /// A NORM node, and the paths to the others by their numbers in the scenario.
@@ -67,6 +74,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.handle_input(now, input),
             Self::Ltp(node) => node.handle_input(now, input),
+            Self::CfdpLtp(node) => node.handle_input(now, input),
             Self::Saratoga(node, _) => node.handle_input(now, input),
             Self::Norm(node, _) => node.handle_input(now, input),
             Self::OverTcp(node) => node.handle_input(now, input),
@@ -78,6 +86,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.handle_timeout(now),
             Self::Ltp(node) => node.handle_timeout(now),
+            Self::CfdpLtp(node) => node.handle_timeout(now),
             Self::Saratoga(node, _) => node.handle_timeout(now),
             Self::Norm(node, _) => node.handle_timeout(now),
             Self::OverTcp(node) => node.handle_timeout(now),
@@ -89,6 +98,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.poll_transmit(now, tx),
             Self::Ltp(node) => node.poll_transmit(now, tx),
+            Self::CfdpLtp(node) => node.poll_transmit(now, tx),
             Self::Saratoga(node, _) => node.poll_transmit(now, tx),
             Self::Norm(node, _) => node.poll_transmit(now, tx),
             Self::OverTcp(node) => node.poll_transmit(now, tx),
@@ -100,6 +110,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.poll_effect(),
             Self::Ltp(node) => node.poll_effect(),
+            Self::CfdpLtp(node) => node.poll_effect(),
             Self::Saratoga(node, _) => node.poll_effect(),
             Self::Norm(node, _) => node.poll_effect(),
             Self::OverTcp(node) => node.poll_effect(),
@@ -111,12 +122,14 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.poll_indication().map(AnyIndication::Cfdp),
             Self::Ltp(node) => node.poll_indication().map(AnyIndication::Ltp),
+            Self::CfdpLtp(node) => carried_told(node).map(AnyIndication::Cfdp),
             Self::Saratoga(node, _) => node.poll_indication().map(AnyIndication::Saratoga),
             Self::Norm(node, _) => node.poll_indication().map(AnyIndication::Norm),
             Self::OverTcp(node) => node.poll_indication().map(AnyIndication::OverTcp),
-            Self::Bundles(node) => {
-                node.poll_indication().map(|told| AnyIndication::Bundles(Box::new(told)))
-            }
+            Self::Bundles(node) => node.poll_indication().map(|told| match told {
+                bundles::Told::Files(told) => AnyIndication::Bundles(Box::new(told)),
+                bundles::Told::Cfdp(told) => AnyIndication::Cfdp(told),
+            }),
         }
     }
 
@@ -124,6 +137,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Cfdp(entity) => entity.poll_timeout(),
             Self::Ltp(node) => node.poll_timeout(),
+            Self::CfdpLtp(node) => node.poll_timeout(),
             Self::Saratoga(node, _) => node.poll_timeout(),
             Self::Norm(node, _) => node.poll_timeout(),
             Self::OverTcp(node) => node.poll_timeout(),
@@ -139,6 +153,8 @@ pub enum EngineConfig {
     Cfdp(Box<cfdp::Config>),
     /// An LTP engine.
     Ltp(Box<ltp::Config>),
+    /// A CFDP entity over LTP.
+    CfdpLtp(Box<CfdpLtpConfig>),
     /// A Saratoga peer.
     Saratoga(Box<SaratogaConfig>),
     /// A NORM node.
@@ -195,6 +211,7 @@ impl EngineConfig {
         let mut config = match protocol.kind.family() {
             Family::Cfdp => Self::Cfdp(Box::new(cfdp_config(protocol)?)),
             Family::Ltp => Self::Ltp(Box::new(ltp_config(protocol)?)),
+            Family::CfdpLtp => Self::CfdpLtp(Box::new(cfdp_ltp_config(protocol)?)),
             Family::Saratoga => {
                 let mut config = saratoga_config(protocol)?;
                 config.eid = format!("ipn:{entity}.0");
@@ -225,9 +242,12 @@ impl EngineConfig {
     pub fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {
         match self {
             Self::Saratoga(peer) => check_version(protocol, peer.config.version),
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Norm(_) | Self::OverTcp(_) | Self::Bundles(_) => {
-                Ok(())
-            }
+            Self::Cfdp(_)
+            | Self::Ltp(_)
+            | Self::CfdpLtp(_)
+            | Self::Norm(_)
+            | Self::OverTcp(_)
+            | Self::Bundles(_) => Ok(()),
         }
     }
 
@@ -237,6 +257,7 @@ impl EngineConfig {
         match self {
             Self::Cfdp(_) => Family::Cfdp,
             Self::Ltp(_) => Family::Ltp,
+            Self::CfdpLtp(_) => Family::CfdpLtp,
             Self::Saratoga(_) => Family::Saratoga,
             Self::Norm(_) => Family::Norm,
             Self::OverTcp(_) => Family::OverTcp,
@@ -253,6 +274,7 @@ impl EngineConfig {
         match (settings, self) {
             (Settings::Cfdp(mib), Self::Cfdp(config)) => mib.apply(config),
             (Settings::Ltp(settings), Self::Ltp(config)) => settings.apply(config),
+            (Settings::CfdpLtp(settings), Self::CfdpLtp(config)) => settings.apply(config),
             (Settings::Saratoga(settings), Self::Saratoga(peer)) => {
                 settings.apply(&mut peer.config, &mut peer.remotes)
             }
@@ -295,8 +317,19 @@ impl EngineConfig {
                 tell_of_ends(config);
             }
             Self::Ltp(config) => config.engine = entity,
+            Self::CfdpLtp(config) => {
+                config.cfdp.entity = entity;
+                config.below.ltp.engine = entity;
+                tell_of_ends(&mut config.cfdp);
+            }
             Self::Saratoga(_) | Self::OverTcp(_) => {}
-            Self::Bundles(node) => node.entity = entity,
+            Self::Bundles(node) => {
+                node.entity = entity;
+                if let Some(user) = &mut node.cfdp {
+                    user.cfdp.entity = entity;
+                    tell_of_ends(&mut user.cfdp);
+                }
+            }
             Self::Norm(node) => node.config.node = norm_node(entity),
         }
     }
@@ -310,6 +343,11 @@ impl EngineConfig {
             }
             Self::Ltp(config) => {
                 AnyEngine::Ltp(Box::new(ltp::Node::new(config.as_ref().clone(), rng)))
+            }
+            Self::CfdpLtp(told) => {
+                let CfdpLtpConfig { cfdp, ut, below } = told.as_ref();
+                let entity = OverLtp::over_ltp(cfdp.clone(), ut.clone(), below, rng);
+                AnyEngine::CfdpLtp(Box::new(entity))
             }
             Self::Saratoga(peer) => {
                 let node = saratoga::Node::new(peer.config.clone(), rng);
@@ -330,6 +368,7 @@ impl EngineConfig {
         match self {
             Self::Cfdp(config) => Mib::of(config).into(),
             Self::Ltp(config) => LtpSettings::of(config).into(),
+            Self::CfdpLtp(config) => CfdpLtpSettings::of(config).into(),
             Self::Saratoga(peer) => SaratogaSettings::of(&peer.config, &peer.remotes).into(),
             Self::Norm(node) => NormSettings::of(&node.config).into(),
             Self::OverTcp(node) => OverTcpSettings::of(node).into(),
@@ -341,6 +380,7 @@ impl EngineConfig {
     pub fn set_file_name(&mut self, file: &str) {
         match self {
             Self::Cfdp(_)
+            | Self::CfdpLtp(_)
             | Self::Saratoga(_)
             | Self::Norm(_)
             | Self::OverTcp(_)
@@ -366,6 +406,12 @@ impl EngineConfig {
                 let remotes = config.remotes.values_mut().chain([&mut config.default_remote]);
                 remotes.for_each(|remote| remote.inactivity = silence);
             }
+            Self::CfdpLtp(config) => {
+                // The entity's timers follow those of LTP.
+                let ltp = &mut config.below.ltp;
+                let remotes = ltp.remotes.values_mut().chain([&mut ltp.default_remote]);
+                remotes.for_each(|remote| remote.inactivity = silence);
+            }
             Self::Saratoga(peer) => {
                 let SaratogaConfig { config, remotes, .. } = peer.as_mut();
                 let known = config.remotes.values_mut().chain(remotes.values_mut());
@@ -385,6 +431,7 @@ impl EngineConfig {
         let catch_up = match self {
             Self::Cfdp(config) => &mut config.catch_up,
             Self::Ltp(config) => &mut config.catch_up,
+            Self::CfdpLtp(config) => &mut config.below.ltp.catch_up,
             Self::Saratoga(peer) => &mut peer.config.catch_up,
             Self::Norm(node) => &mut node.config.catch_up,
             // TCP's window makes up for what was not sent.
@@ -399,6 +446,7 @@ impl EngineConfig {
         match self {
             Self::Cfdp(_)
             | Self::Ltp(_)
+            | Self::CfdpLtp(_)
             | Self::Saratoga(_)
             | Self::OverTcp(_)
             | Self::Bundles(_) => {}
@@ -416,6 +464,7 @@ impl EngineConfig {
                 Settings::Unread(_)
                 | Settings::Cfdp(_)
                 | Settings::Ltp(_)
+                | Settings::CfdpLtp(_)
                 | Settings::Saratoga(_)
                 | Settings::OverTcp(_)
                 | Settings::Bundles(_),
@@ -442,6 +491,12 @@ impl EngineConfig {
                 let remote = config.remote(entity).clone();
                 config.remotes.entry(entity).or_insert(remote).path = Some(path);
             }
+            Self::CfdpLtp(config) => {
+                let ltp = &mut config.below.ltp;
+                let remote = ltp.remote(entity).clone();
+                ltp.remotes.entry(entity).or_insert(remote).path = Some(path);
+                config.ut.peers.insert(entity);
+            }
             Self::Saratoga(peer) => {
                 peer.paths.insert(entity, path);
                 peer.set_path(&entity.to_string(), path);
@@ -467,7 +522,8 @@ impl EngineConfig {
                 node.set_own(address, port);
                 node.interfaces = interfaces.iter().copied().collect();
             }
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => {}
+            Self::Cfdp(_) | Self::Ltp(_) | Self::CfdpLtp(_) | Self::Saratoga(_) | Self::Norm(_) => {
+            }
         }
     }
 
@@ -476,7 +532,8 @@ impl EngineConfig {
         match self {
             Self::OverTcp(node) => node.set_peer(path, remote, by),
             Self::Bundles(node) => node.set_peer(path, remote, by),
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => {}
+            Self::Cfdp(_) | Self::Ltp(_) | Self::CfdpLtp(_) | Self::Saratoga(_) | Self::Norm(_) => {
+            }
         }
     }
 
@@ -485,7 +542,9 @@ impl EngineConfig {
         match self {
             Self::OverTcp(_) => true,
             Self::Bundles(node) => node.carrier == bundles::Carrier::Tcp,
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(_) | Self::Norm(_) => false,
+            Self::Cfdp(_) | Self::Ltp(_) | Self::CfdpLtp(_) | Self::Saratoga(_) | Self::Norm(_) => {
+                false
+            }
         }
     }
 }
@@ -584,6 +643,7 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
     match protocol.kind.family() {
         Family::Cfdp => cfdp_config(protocol).map(drop),
         Family::Ltp => ltp_config(protocol).map(drop),
+        Family::CfdpLtp => cfdp_ltp_config(protocol).map(drop),
         Family::Saratoga => saratoga_config(protocol).map(drop),
         Family::Norm => norm_config(protocol).map(drop),
         Family::OverTcp => over_tcp::config(protocol).map(drop),
@@ -628,10 +688,8 @@ impl AnyEngine {
     #[must_use]
     pub fn under_way(&self) -> usize {
         match self {
-            Self::Cfdp(entity) => {
-                let states = entity.transactions().map(|report| report.state);
-                states.filter(|state| *state != cfdp::State::Suspended).count()
-            }
+            Self::Cfdp(entity) => transactions(entity),
+            Self::CfdpLtp(node) => carried_under_way(node),
             // Blocks for others wait without a session.
             Self::Ltp(node) => node.sessions().count().max(node.transfers()),
             Self::Saratoga(node, _) => node.sessions().count(),
@@ -646,7 +704,11 @@ impl AnyEngine {
     #[must_use]
     pub fn repairs(&self) -> Option<(u64, u64)> {
         match self {
-            Self::Cfdp(_) | Self::Ltp(_) | Self::Saratoga(..) | Self::Bundles(_) => None,
+            Self::Cfdp(_)
+            | Self::Ltp(_)
+            | Self::CfdpLtp(_)
+            | Self::Saratoga(..)
+            | Self::Bundles(_) => None,
             Self::Norm(node, _) => {
                 let stats = node.stats();
                 Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks))
@@ -663,7 +725,8 @@ impl AnyEngine {
             Self::Cfdp(entity) => entity.is_restored(),
             Self::Ltp(_) | Self::Norm(..) | Self::OverTcp(_) => true,
             Self::Saratoga(node, _) => node.is_restored(),
-            Self::Bundles(node) => node.agent().is_ready(),
+            Self::CfdpLtp(node) => node.entity().is_restored(),
+            Self::Bundles(node) => node.is_ready(),
         }
     }
 
@@ -687,15 +750,12 @@ impl AnyEngine {
                 entity.sfo_put(now, &request).map(|_| ()).map_err(|error| error.to_string())
             }
             Self::Cfdp(entity) => {
-                let request = cfdp::PutRequest {
-                    destination: send.destination,
-                    source: Some(send.source.clone()),
-                    source_name: Some(send.name.clone()),
-                    destination_name: send.name.clone(),
-                    mode: Some(send.class.into()),
-                    ..cfdp::PutRequest::default()
-                };
-                entity.put(now, request).map(|_| ()).map_err(|error| error.to_string())
+                let put = entity.put(now, put_request(send));
+                put.map(drop).map_err(|error| error.to_string())
+            }
+            Self::CfdpLtp(node) => {
+                let put = node.put(now, put_request(send));
+                put.map(drop).map_err(|error| error.to_string())
             }
             Self::Ltp(node) => {
                 let request = ltp::SendRequest {

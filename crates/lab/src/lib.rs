@@ -7,6 +7,7 @@ pub mod adapter;
 pub mod advise;
 pub mod bound;
 pub mod bundles;
+pub mod carried;
 mod cast;
 pub mod compare;
 pub mod contact_plan;

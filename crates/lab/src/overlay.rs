@@ -177,7 +177,14 @@ fn settings_of<'a>(nodes: &'a mut BTreeMap<String, Node>, name: &str) -> Option<
     let family = node.protocol.as_ref().map(|protocol| protocol.kind.family());
     Some(node.mib.get_or_insert_with(|| match family {
         Some(Family::Bundles) => BundlesSettings::default().into(),
-        Some(Family::Cfdp | Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp)
+        Some(
+            Family::Cfdp
+            | Family::Ltp
+            | Family::CfdpLtp
+            | Family::Saratoga
+            | Family::Norm
+            | Family::OverTcp,
+        )
         | None => Mib::default().into(),
     }))
 }

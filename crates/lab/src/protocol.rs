@@ -85,6 +85,24 @@ pub enum Kind {
     BpSaratoga,
     /// Bundles over NORM.
     BpNorm,
+    /// CFDP over LTP.
+    CfdpLtp,
+    /// CFDP in bundles over TCPCL, version 4.
+    CfdpBpTcpcl,
+    /// CFDP in bundles over TCPCL, version 3.
+    CfdpBpTcpcl3,
+    /// CFDP in bundles over MTCP.
+    CfdpBpMtcp,
+    /// CFDP in bundles over STCP.
+    CfdpBpStcp,
+    /// CFDP in bundles over UDP.
+    CfdpBpUdp,
+    /// CFDP in bundles over LTP.
+    CfdpBpLtp,
+    /// CFDP in bundles over Saratoga.
+    CfdpBpSaratoga,
+    /// CFDP in bundles over NORM.
+    CfdpBpNorm,
 }
 
 /// Protocols that one engine speaks.
@@ -94,6 +112,8 @@ pub enum Family {
     Cfdp,
     /// The Licklider Transmission Protocol.
     Ltp,
+    /// CFDP over LTP.
+    CfdpLtp,
     /// Saratoga.
     Saratoga,
     /// NACK-Oriented Reliable Multicast.
@@ -151,6 +171,15 @@ impl Kind {
         Self::BpLtp,
         Self::BpSaratoga,
         Self::BpNorm,
+        Self::CfdpLtp,
+        Self::CfdpBpTcpcl,
+        Self::CfdpBpTcpcl3,
+        Self::CfdpBpMtcp,
+        Self::CfdpBpStcp,
+        Self::CfdpBpUdp,
+        Self::CfdpBpLtp,
+        Self::CfdpBpSaratoga,
+        Self::CfdpBpNorm,
     ];
 
     /// Its name on the command line.
@@ -188,6 +217,15 @@ impl Kind {
             Self::BpLtp => "bp-ltp",
             Self::BpSaratoga => "bp-saratoga",
             Self::BpNorm => "bp-norm",
+            Self::CfdpLtp => "cfdp-ltp",
+            Self::CfdpBpTcpcl => "cfdp-bp-tcpcl",
+            Self::CfdpBpTcpcl3 => "cfdp-bp-tcpcl3",
+            Self::CfdpBpMtcp => "cfdp-bp-mtcp",
+            Self::CfdpBpStcp => "cfdp-bp-stcp",
+            Self::CfdpBpUdp => "cfdp-bp-udp",
+            Self::CfdpBpLtp => "cfdp-bp-ltp",
+            Self::CfdpBpSaratoga => "cfdp-bp-saratoga",
+            Self::CfdpBpNorm => "cfdp-bp-norm",
         }
     }
 
@@ -218,14 +256,36 @@ impl Kind {
             | Self::BpUdp
             | Self::BpLtp
             | Self::BpSaratoga
-            | Self::BpNorm => Family::Bundles,
+            | Self::BpNorm
+            | Self::CfdpBpTcpcl
+            | Self::CfdpBpTcpcl3
+            | Self::CfdpBpMtcp
+            | Self::CfdpBpStcp
+            | Self::CfdpBpUdp
+            | Self::CfdpBpLtp
+            | Self::CfdpBpSaratoga
+            | Self::CfdpBpNorm => Family::Bundles,
+            Self::CfdpLtp => Family::CfdpLtp,
         }
+    }
+
+    /// The protocol whose bundles carry its PDUs, if it is CFDP in bundles.
+    #[must_use]
+    pub fn carried(self) -> Option<Self> {
+        // The names of the two differ in nothing else.
+        let below = self.name().strip_prefix("cfdp-")?;
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.name() == below && kind.family() == Family::Bundles)
     }
 
     /// Its transmission class, in CFDP's words.
     #[must_use]
     pub fn class(self) -> Class {
-        if self.is_reliable() { Class::Acknowledged } else { Class::Unacknowledged }
+        // What is below repeats what is lost.
+        let is_carried = self.family() == Family::CfdpLtp || self.carried().is_some();
+        if self.is_reliable() && !is_carried { Class::Acknowledged } else { Class::Unacknowledged }
     }
 
     /// How much of a block is red, in LTP's words.
@@ -257,9 +317,19 @@ impl Kind {
             | Self::BpStcp
             | Self::BpLtp
             | Self::BpSaratoga
-            | Self::BpNorm => Red::All,
+            | Self::BpNorm
+            | Self::CfdpLtp
+            | Self::CfdpBpTcpcl
+            | Self::CfdpBpTcpcl3
+            | Self::CfdpBpMtcp
+            | Self::CfdpBpStcp
+            | Self::CfdpBpLtp
+            | Self::CfdpBpSaratoga
+            | Self::CfdpBpNorm => Red::All,
             Self::Ltp1kRed => Red::Prefix(1000),
-            Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind | Self::BpUdp => Red::None,
+            Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind | Self::BpUdp | Self::CfdpBpUdp => {
+                Red::None
+            }
         }
     }
 
@@ -282,7 +352,9 @@ impl Kind {
         match self.family() {
             Family::Norm => true,
             Family::Saratoga => self == Self::SaratogaBlind,
-            Family::Cfdp | Family::Ltp | Family::OverTcp | Family::Bundles => false,
+            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::OverTcp | Family::Bundles => {
+                false
+            }
         }
     }
 
@@ -292,7 +364,7 @@ impl Kind {
         match self.family() {
             Family::Cfdp | Family::Bundles => true,
             Family::Ltp => self == Self::LtpT,
-            Family::Saratoga | Family::Norm | Family::OverTcp => false,
+            Family::CfdpLtp | Family::Saratoga | Family::Norm | Family::OverTcp => false,
         }
     }
 
@@ -330,7 +402,16 @@ impl Kind {
             | Self::BpUdp
             | Self::BpLtp
             | Self::BpSaratoga
-            | Self::BpNorm => None,
+            | Self::BpNorm
+            | Self::CfdpLtp
+            | Self::CfdpBpTcpcl
+            | Self::CfdpBpTcpcl3
+            | Self::CfdpBpMtcp
+            | Self::CfdpBpStcp
+            | Self::CfdpBpUdp
+            | Self::CfdpBpLtp
+            | Self::CfdpBpSaratoga
+            | Self::CfdpBpNorm => None,
         }
     }
 
@@ -378,7 +459,16 @@ impl Kind {
             | Self::BpUdp
             | Self::BpLtp
             | Self::BpSaratoga
-            | Self::BpNorm => Carried::File,
+            | Self::BpNorm
+            | Self::CfdpLtp
+            | Self::CfdpBpTcpcl
+            | Self::CfdpBpTcpcl3
+            | Self::CfdpBpMtcp
+            | Self::CfdpBpStcp
+            | Self::CfdpBpUdp
+            | Self::CfdpBpLtp
+            | Self::CfdpBpSaratoga
+            | Self::CfdpBpNorm => Carried::File,
             Self::ScpsFpRead => Carried::Records,
             Self::ScpsFpUpdate => Carried::Changes,
             Self::ScpsFpCopy => Carried::Copy,

@@ -448,6 +448,7 @@ impl<'a> Stage<'a> {
             }
             AnyEngine::Cfdp(_)
             | AnyEngine::Ltp(_)
+            | AnyEngine::CfdpLtp(_)
             | AnyEngine::Saratoga(..)
             | AnyEngine::Norm(..)
             | AnyEngine::OverTcp(_) => None,

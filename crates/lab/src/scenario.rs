@@ -382,12 +382,12 @@ impl Scenario {
     #[must_use]
     pub fn class(&self, transfer: &Transfer, receiver: &str) -> Class {
         let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
-        if kind != Kind::Cfdp {
+        if kind == Kind::Cfdp1 {
             return kind.class();
         }
         let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
         let receiver = self.nodes.get(receiver).and_then(|node| node.entity);
-        let mib = mib.and_then(Settings::cfdp);
+        let mib = mib.and_then(Settings::mib);
         mib.and_then(|mib| mib.class(receiver)).unwrap_or_else(|| kind.class())
     }
 
@@ -453,6 +453,9 @@ impl Scenario {
             node.mib = Some(match (config.settings(), &node.mib) {
                 (Settings::Ltp(all), Some(Settings::Ltp(given))) => all.with_keys_of(given).into(),
                 (Settings::Bundles(all), Some(Settings::Bundles(given))) => {
+                    all.with_keys_of(given).into()
+                }
+                (Settings::CfdpLtp(all), Some(Settings::CfdpLtp(given))) => {
                     all.with_keys_of(given).into()
                 }
                 (all, _) => all,

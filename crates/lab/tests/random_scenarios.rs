@@ -159,7 +159,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
     let inactivity = Some(Span(std::time::Duration::from_secs(86_400)));
     let every = |rng: &mut Rng| Span(std::time::Duration::from_millis(500 + rng.below(20_000)));
     match family {
-        Family::Cfdp => None,
+        Family::Cfdp | Family::CfdpLtp => None,
         Family::Ltp => {
             let remote = settings::ltp::Remote {
                 checkpoint_every: rng
@@ -275,6 +275,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
     let (once, reliable): (_, &[_]) = match family {
         Family::Cfdp => ("cfdp-1", &["cfdp"]),
         Family::Ltp => ("ltp-1k-red", &["ltp"]),
+        Family::CfdpLtp => ("cfdp-ltp", &["cfdp-ltp"]),
         Family::Saratoga => ("saratoga-blind", &["saratoga", "saratoga-get"]),
         Family::Norm => ("norm-fec", &["norm", "norm-fec"]),
         Family::OverTcp => ("ftp", &["ftp"]),
@@ -354,7 +355,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
     let profile = match family {
-        Family::Cfdp | Family::Ltp => "",
+        Family::Cfdp | Family::Ltp | Family::CfdpLtp => "",
         Family::Norm => ["", "/cc", "/nrl-2011"][rng.below(3) as usize],
         Family::OverTcp | Family::Bundles => {
             ["", "/reno", "/vegas", "/bbr", "/linux-2.2"][rng.below(5) as usize]
@@ -560,6 +561,11 @@ fn random_worlds_end_well_by_cfdp() {
 #[test]
 fn random_worlds_end_well_by_ltp() {
     random_worlds_end_well(&|seed| world(seed, Family::Ltp));
+}
+
+#[test]
+fn random_worlds_end_well_by_cfdp_over_ltp() {
+    random_worlds_end_well(&|seed| world(seed, Family::CfdpLtp));
 }
 
 #[test]

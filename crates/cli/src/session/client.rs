@@ -360,6 +360,7 @@ impl Client {
                 AnyEngine::Ltp(_)
                 | AnyEngine::Norm(..)
                 | AnyEngine::Cfdp(_)
+                | AnyEngine::CfdpLtp(_)
                 | AnyEngine::OverTcp(_)
                 | AnyEngine::Bundles(_),
                 _,

@@ -29,6 +29,7 @@ pub(super) fn leave(
         AnyEngine::Ltp(_)
         | AnyEngine::Saratoga(..)
         | AnyEngine::Cfdp(_)
+        | AnyEngine::CfdpLtp(_)
         | AnyEngine::OverTcp(_)
         | AnyEngine::Bundles(_) => false,
     };

@@ -250,7 +250,10 @@ fn under_way(engine: &AnyEngine) -> Vec<Progress> {
             };
             node.objects().map(progress).collect()
         }
-        AnyEngine::Cfdp(_) | AnyEngine::OverTcp(_) | AnyEngine::Bundles(_) => Vec::new(),
+        AnyEngine::Cfdp(_)
+        | AnyEngine::CfdpLtp(_)
+        | AnyEngine::OverTcp(_)
+        | AnyEngine::Bundles(_) => Vec::new(),
     }
 }
 
@@ -264,7 +267,10 @@ fn counts(engine: &AnyEngine) -> Option<(u64, u64)> {
         AnyEngine::Norm(node, _) => {
             Some((node.stats().sent.total(), node.stats().received.total()))
         }
-        AnyEngine::Cfdp(_) | AnyEngine::OverTcp(_) | AnyEngine::Bundles(_) => None,
+        AnyEngine::Cfdp(_)
+        | AnyEngine::CfdpLtp(_)
+        | AnyEngine::OverTcp(_)
+        | AnyEngine::Bundles(_) => None,
     }
 }
 
@@ -280,6 +286,7 @@ fn cancel(engine: &mut AnyEngine, now: Time, id: Id) {
             | AnyEngine::Saratoga(..)
             | AnyEngine::Norm(..)
             | AnyEngine::Cfdp(_)
+            | AnyEngine::CfdpLtp(_)
             | AnyEngine::OverTcp(_)
             | AnyEngine::Bundles(_),
             _,
@@ -347,7 +354,7 @@ fn settings(
             node.config.node = 0;
         }
         EngineConfig::Cfdp(_) => {}
-        EngineConfig::OverTcp(_) | EngineConfig::Bundles(_) => {
+        EngineConfig::CfdpLtp(_) | EngineConfig::OverTcp(_) | EngineConfig::Bundles(_) => {
             anyhow::bail!("{protocol} runs in the simulator: slowlight sim and slowlight compare")
         }
     }
@@ -385,16 +392,23 @@ fn settings(
             node.config.sender.congestion_control |= !is_paced;
             rate
         }
-        EngineConfig::Cfdp(_) | EngineConfig::OverTcp(_) | EngineConfig::Bundles(_) => None,
+        EngineConfig::Cfdp(_)
+        | EngineConfig::CfdpLtp(_)
+        | EngineConfig::OverTcp(_)
+        | EngineConfig::Bundles(_) => None,
     };
     config.check(&protocol).map_err(|error| within(options, error.into()))?;
-    let info = PathInfo {
+    Ok((config, path_info(options, rate_bps)))
+}
+
+/// What is known of the paths to peers, with this rate unless the command line names one.
+fn path_info(options: &Options, rate_bps: Option<u64>) -> PathInfo {
+    PathInfo {
         rate_bps: options.rate.map(Rate::bps).or(rate_bps).filter(|rate| *rate > 0),
         overhead: OVERHEAD,
         owlt: options.delay.map(lab::quantity::Span::duration),
         ..PathInfo::datagram(options.datagram)
-    };
-    Ok((config, info))
+    }
 }
 
 /// The addresses of the peers that settings of Saratoga name, each with its name.
@@ -425,6 +439,7 @@ fn number(config: &EngineConfig) -> Option<u64> {
         EngineConfig::Saratoga(_)
         | EngineConfig::Norm(_)
         | EngineConfig::Cfdp(_)
+        | EngineConfig::CfdpLtp(_)
         | EngineConfig::OverTcp(_)
         | EngineConfig::Bundles(_) => None,
     }
@@ -437,7 +452,7 @@ pub(crate) fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
         Family::Ltp => &["ltp-", "ltpt-"],
         Family::Saratoga => &["sar-"],
         Family::Norm => &["norm-"],
-        Family::Cfdp | Family::OverTcp | Family::Bundles => &[],
+        Family::Cfdp | Family::CfdpLtp | Family::OverTcp | Family::Bundles => &[],
     };
     let mut swept = 0;
     for prefix in prefixes {

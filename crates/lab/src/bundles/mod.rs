@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
 use proto::bp::agent::{self, Agent, Entry, LinkRef, Pattern, Routing, Version};
 use proto::bp::contacts::ContactPlan;
-use proto::bp::files::{self, Files, Indication};
+use proto::bp::files::{self, Files};
 use proto::bp::layer::{Command, Layer, LinkId};
 use proto::bp::ltpcl::{self, Ltpcl};
 use proto::bp::node::{Node, Paths};
@@ -21,7 +21,8 @@ use proto::bp::saratogacl::{self, SaratogaCl};
 use proto::bp::tcpcl::{self, Peer, Tcpcl};
 use proto::bp::udpcl::{self, Udpcl};
 use proto::stack::{self, OverTcp};
-use proto::tcp;
+use proto::ut::{self, OverBundles};
+use proto::{cfdp, tcp};
 use serde::{Deserialize, Serialize};
 use wire::bp7::Eid;
 use wire::mtcp::Framing;
@@ -72,6 +73,9 @@ pub struct BundlesConfig {
     pub entity: u64,
     /// How files cross.
     pub files: files::Config,
+    /// The entity that sends and receives files in place of that, if it is CFDP. How long bundles live and of which version they are is
+    /// said with `files`.
+    pub cfdp: Option<CfdpUser>,
     /// The agent, but for its routes.
     pub agent: agent::Config,
     /// What its layer is over.
@@ -102,6 +106,24 @@ pub struct BundlesConfig {
     pub interfaces: BTreeSet<PathId>,
 }
 
+/// A CFDP entity on a bundle node.
+#[derive(Clone, Debug)]
+pub struct CfdpUser {
+    /// The entity, but for its number.
+    pub cfdp: cfdp::Config,
+    /// Its PDUs.
+    pub ut: ut::Config,
+    /// The service of each node to which they come.
+    pub service: u64,
+}
+
+impl Default for CfdpUser {
+    fn default() -> Self {
+        let cfdp = crate::carried::carried_cfdp();
+        Self { cfdp, ut: ut::Config::default(), service: ut::CFDP_ENDPOINT }
+    }
+}
+
 impl Default for BundlesConfig {
     fn default() -> Self {
         // A receiver keeps the bundles of all files of which some are missing.
@@ -113,6 +135,7 @@ impl Default for BundlesConfig {
         Self {
             entity: 0,
             files: files::Config::default(),
+            cfdp: None,
             agent,
             carrier: Carrier::Tcp,
             tcpcl,
@@ -136,6 +159,13 @@ impl Default for BundlesConfig {
 /// # Errors
 /// There is no such profile.
 pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
+    if let Some(below) = protocol.kind.carried() {
+        let below = Protocol { kind: below, profile: protocol.profile.clone() };
+        let mut config = config(&below)?;
+        // What an entity has is safe in its own store soon.
+        config.agent.limits.delivering = agent::Limits::default().delivering;
+        return Ok(BundlesConfig { cfdp: Some(CfdpUser::default()), ..config });
+    }
     let mut config = BundlesConfig { carrier: carrier(protocol.kind), ..BundlesConfig::default() };
     if config.carrier == Carrier::Udp {
         // There need be no way back.
@@ -323,15 +353,115 @@ impl BundlesConfig {
         let paths = Paths { known, datagrams, ..Paths::default() };
         let layer = self.layer(me, &mut of);
         let node = Node::new(agent, vec![layer], paths);
-        let endpoint = Eid::Ipn { node: self.entity, service: SERVICE };
-        let files = files::Config { endpoint, ..self.files.clone() };
         BundlesEngine {
-            files: Files::new(node, files, of("files")),
+            user: self.user(node, of("files")),
             is_planned: self.plan.is_some(),
             idle: self.idle,
             links: self.paths.keys().map(|number| (*number, Link::Closed)).collect(),
             neighbours: self.paths.keys().copied().collect(),
             routes: self.routes.keys().copied().collect(),
+        }
+    }
+}
+
+impl BundlesConfig {
+    /// Who sends and receives files on a node.
+    fn user(&self, node: Node, rng: Rng) -> User {
+        let Some(CfdpUser { cfdp, ut, service }) = &self.cfdp else {
+            let endpoint = Eid::Ipn { node: self.entity, service: SERVICE };
+            let files = files::Config { endpoint, ..self.files.clone() };
+            return User::Files(Box::new(Files::new(node, files, rng)));
+        };
+        let cfdp = cfdp::Config { entity: self.entity, ..cfdp.clone() };
+        let peers = self.paths.keys().chain(self.routes.keys()).copied().collect();
+        let ut = ut::Config { peers, ..ut.clone() };
+        let files::Config { lifetime, version, custody, .. } = self.files;
+        let below = ut::BundlesConfig { service: *service, lifetime, version, custody };
+        User::Cfdp(Box::new(OverBundles::over_bundles(cfdp, ut, &below, node, rng)))
+    }
+}
+
+/// What a bundle node's user tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// Who puts files into bundles.
+    Files(files::Indication),
+    /// The CFDP entity.
+    Cfdp(cfdp::Indication),
+}
+
+/// Who sends and receives files on a node.
+#[derive(Debug)]
+enum User {
+    Files(Box<Files>),
+    Cfdp(Box<OverBundles>),
+}
+
+impl User {
+    fn node(&self) -> &Node {
+        match self {
+            Self::Files(files) => files.node(),
+            Self::Cfdp(entity) => entity.node(),
+        }
+    }
+
+    fn command(&mut self, now: Time, command: Command) {
+        match self {
+            Self::Files(files) => files.node_mut().command(now, LAYER, command),
+            Self::Cfdp(entity) => entity.with_node(now, |node| node.command(now, LAYER, command)),
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        match self {
+            Self::Files(files) => files.under_way(),
+            Self::Cfdp(entity) => crate::carried::carried_under_way(entity),
+        }
+    }
+}
+
+impl Engine for User {
+    type Indication = Told;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match self {
+            Self::Files(files) => files.handle_input(now, input),
+            Self::Cfdp(entity) => entity.handle_input(now, input),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Files(files) => files.handle_timeout(now),
+            Self::Cfdp(entity) => entity.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        match self {
+            Self::Files(files) => files.poll_transmit(now, tx),
+            Self::Cfdp(entity) => entity.poll_transmit(now, tx),
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        match self {
+            Self::Files(files) => files.poll_effect(),
+            Self::Cfdp(entity) => entity.poll_effect(),
+        }
+    }
+
+    fn poll_indication(&mut self) -> Option<Told> {
+        match self {
+            Self::Files(files) => files.poll_indication().map(Told::Files),
+            Self::Cfdp(entity) => crate::carried::carried_told(entity).map(Told::Cfdp),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        match self {
+            Self::Files(files) => files.poll_timeout(),
+            Self::Cfdp(entity) => entity.poll_timeout(),
         }
     }
 }
@@ -348,7 +478,7 @@ enum Link {
 /// A bundle node.
 #[derive(Debug)]
 pub struct BundlesEngine {
-    files: Files,
+    user: User,
     /// The agent opens and closes links itself, by its contact plan.
     is_planned: bool,
     idle: Option<Duration>,
@@ -358,16 +488,19 @@ pub struct BundlesEngine {
 }
 
 impl BundlesEngine {
-    /// The node with its user.
-    #[must_use]
-    pub fn files(&self) -> &Files {
-        &self.files
-    }
-
     /// The agent.
     #[must_use]
     pub fn agent(&self) -> &Agent {
-        self.files.node().agent()
+        self.user.node().agent()
+    }
+
+    /// Whether it can be asked to send.
+    pub(crate) fn is_ready(&self) -> bool {
+        let user = match &self.user {
+            User::Files(_) => true,
+            User::Cfdp(entity) => entity.entity().is_restored(),
+        };
+        user && self.agent().is_ready()
     }
 
     /// What it did.
@@ -378,7 +511,7 @@ impl BundlesEngine {
 
     /// Files, or of a node that only forwards bundles, with which it has something to do.
     pub(crate) fn under_way(&self) -> usize {
-        self.files.under_way().max(self.agent().statistics().bundles)
+        self.user.under_way().max(self.agent().statistics().bundles)
     }
 
     pub(crate) fn send(&mut self, now: Time, send: &Send) -> Result<(), String> {
@@ -387,10 +520,19 @@ impl BundlesEngine {
         if !knows && !self.is_planned {
             return Err(no_path(number));
         }
-        let to = Eid::Ipn { node: number, service: SERVICE };
-        let sent = self.files.send(now, send.source.clone(), &send.name, &to);
+        let sent = match &mut self.user {
+            User::Files(files) => {
+                let to = Eid::Ipn { node: number, service: SERVICE };
+                let sent = files.send(now, send.source.clone(), &send.name, &to);
+                sent.map(drop).map_err(|error| error.to_string())
+            }
+            User::Cfdp(entity) => {
+                let put = entity.put(now, crate::carried::put_request(send));
+                put.map(drop).map_err(|error| error.to_string())
+            }
+        };
         self.keep_links(now);
-        sent.map(drop).map_err(|error| error.to_string())
+        sent
     }
 
     /// Opens links over which something is to be sent, and closes those over which nothing is.
@@ -421,35 +563,35 @@ impl BundlesEngine {
             };
             self.links.insert(number, state);
             if let Some(command) = command {
-                self.files.node_mut().command(now, LAYER, command);
+                self.user.command(now, command);
             }
         }
     }
 }
 
 impl Engine for BundlesEngine {
-    type Indication = Indication;
+    type Indication = Told;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
-        self.files.handle_input(now, input);
+        self.user.handle_input(now, input);
         self.keep_links(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.files.handle_timeout(now);
+        self.user.handle_timeout(now);
         self.keep_links(now);
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        self.files.poll_transmit(now, tx)
+        self.user.poll_transmit(now, tx)
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.files.poll_effect()
+        self.user.poll_effect()
     }
 
-    fn poll_indication(&mut self) -> Option<Indication> {
-        self.files.poll_indication()
+    fn poll_indication(&mut self) -> Option<Told> {
+        self.user.poll_indication()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
@@ -458,7 +600,7 @@ impl Engine for BundlesEngine {
             Link::Closed | Link::Open => None,
         });
         let idle = idle.map(|at| Deadline { at, why: "a link that is not used" });
-        idle.chain(self.files.poll_timeout()).min_by_key(|deadline| deadline.at)
+        idle.chain(self.user.poll_timeout()).min_by_key(|deadline| deadline.at)
     }
 }
 
@@ -512,11 +654,13 @@ impl BundleMetrics {
 
 /// The end of a transfer, if it tells of one.
 #[must_use]
-pub fn end(told: &Indication) -> Option<End> {
+pub fn end(told: &files::Indication) -> Option<End> {
     let (at_sender, name, result, is_confirmed) = match told {
-        Indication::Sent { name, result, is_reported, .. } => (true, name, result, *is_reported),
-        Indication::Received { name, result, .. } => (false, name, result, true),
-        Indication::Bundles(_) => return None,
+        files::Indication::Sent { name, result, is_reported, .. } => {
+            (true, name, result, *is_reported)
+        }
+        files::Indication::Received { name, result, .. } => (false, name, result, true),
+        files::Indication::Bundles(_) => return None,
     };
     Some(End {
         at_sender,

@@ -8,6 +8,7 @@ use proto::bp::{agent, filecl, files, ltpcl, tcpcl};
 use proto::saratoga;
 use serde::{Deserialize, Serialize};
 
+use super::carried::UtSettings;
 use super::form::{Form, Switch, table};
 use super::ltp::LtpSettings;
 use super::norm::NormSettings;
@@ -16,6 +17,7 @@ use super::tcp::TcpSettings;
 use super::{at_least, not_often, some};
 use crate::bundles::{self, BundlesConfig};
 use crate::contact_plan::{self, Format};
+use crate::mib::Mib;
 use crate::quantity::{Size, Span};
 use crate::text::{self, SpecError};
 
@@ -74,6 +76,12 @@ pub struct BundlesSettings {
     /// Saratoga below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saratoga: Option<SaratogaSettings>,
+    /// The CFDP entity whose PDUs the bundles carry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cfdp: Option<Mib>,
+    /// Its PDUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ut: Option<UtSettings>,
     /// The layer over NORM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normcl: Option<FileclSettings>,
@@ -330,7 +338,26 @@ impl BundlesSettings {
         if let Some(ltp) = &self.ltp {
             ltp.apply(&mut config.ltpcl.ltp).map_err(|error| error.below("ltp"))?;
         }
+        self.apply_cfdp(config)?;
         self.apply_files(config)
+    }
+
+    /// The same of an entity whose PDUs the bundles carry.
+    fn apply_cfdp(&self, config: &mut BundlesConfig) -> Result<(), SpecError> {
+        let Some(told) = &mut config.cfdp else {
+            if self.cfdp.is_some() || self.ut.is_some() {
+                let message = "the tables `cfdp` and `ut` are of protocols cfdp-bp-…, which put CFDP into bundles";
+                return Err(SpecError::invalid(message));
+            }
+            return Ok(());
+        };
+        if let Some(ut) = &self.ut {
+            ut.apply(&mut told.ut)?;
+            told.service = ut.service.unwrap_or(told.service);
+        }
+        self.cfdp
+            .as_ref()
+            .map_or(Ok(()), |mib| mib.apply(&mut told.cfdp).map_err(|error| error.below("cfdp")))
     }
 
     /// The same of layers over engines of files.
@@ -376,6 +403,8 @@ impl BundlesSettings {
                 ..LtpclSettings::of_fields(&config.ltpcl)
             }),
             ltp: Some(LtpSettings::of(&config.ltpcl.ltp)),
+            cfdp: config.cfdp.as_ref().map(|told| Mib::of(&told.cfdp)),
+            ut: config.cfdp.as_ref().map(|told| UtSettings::of(&told.ut, Some(told.service))),
             saratogacl: Some(FileclSettings::of(&config.saratogacl)),
             normcl: Some(FileclSettings::of(&config.normcl)),
             norm: Some(NormSettings::of(&config.normcl.engine)),

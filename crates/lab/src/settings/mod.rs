@@ -4,6 +4,7 @@
 //! scenario that is so once all of it is read, so a table may wait there to be interpreted.
 
 pub mod bundles;
+pub mod carried;
 pub(crate) mod form;
 pub(crate) mod keys;
 pub mod ltp;
@@ -24,6 +25,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::bundles::BundlesSettings;
+pub use self::carried::{CfdpLtpSettings, UtSettings};
 pub use self::form::{Bits, Code, End, Estimate, FileSum, Switch, Version};
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::ltp::LtpSettings;
@@ -45,6 +47,8 @@ pub enum Settings {
     Cfdp(Box<Mib>),
     /// The settings of an LTP engine.
     Ltp(Box<LtpSettings>),
+    /// The settings of a CFDP entity over LTP.
+    CfdpLtp(Box<CfdpLtpSettings>),
     /// The settings of a Saratoga peer.
     Saratoga(Box<SaratogaSettings>),
     /// The settings of a NORM node.
@@ -93,6 +97,7 @@ impl Settings {
         Ok(match family {
             Family::Cfdp => Self::Cfdp(text::parse_at(text, origin, keys)?),
             Family::Ltp => Self::Ltp(text::parse_at(text, origin, keys)?),
+            Family::CfdpLtp => Self::CfdpLtp(text::parse_at(text, origin, keys)?),
             Family::Saratoga => Self::Saratoga(text::parse_at(text, origin, keys)?),
             Family::Norm => Self::Norm(text::parse_at(text, origin, keys)?),
             Family::OverTcp => Self::OverTcp(text::parse_at(text, origin, keys)?),
@@ -109,6 +114,7 @@ impl Settings {
         match (self, family) {
             (Self::Unread(Unread(table)), Family::Cfdp) => Ok(Self::Cfdp(interpret(table)?)),
             (Self::Unread(Unread(table)), Family::Ltp) => Ok(Self::Ltp(interpret(table)?)),
+            (Self::Unread(Unread(table)), Family::CfdpLtp) => Ok(Self::CfdpLtp(interpret(table)?)),
             (Self::Unread(Unread(table)), Family::Saratoga) => {
                 Ok(Self::Saratoga(interpret(table)?))
             }
@@ -117,12 +123,14 @@ impl Settings {
             (Self::Unread(Unread(table)), Family::Bundles) => Ok(Self::Bundles(interpret(table)?)),
             (settings @ Self::Cfdp(_), Family::Cfdp)
             | (settings @ Self::Ltp(_), Family::Ltp)
+            | (settings @ Self::CfdpLtp(_), Family::CfdpLtp)
             | (settings @ Self::Saratoga(_), Family::Saratoga)
             | (settings @ Self::Norm(_), Family::Norm)
             | (settings @ Self::OverTcp(_), Family::OverTcp)
             | (settings @ Self::Bundles(_), Family::Bundles) => Ok(settings),
             (Self::Cfdp(_), _) => Err(foreign("CFDP")),
             (Self::Ltp(_), _) => Err(foreign("LTP")),
+            (Self::CfdpLtp(_), _) => Err(foreign("CFDP over LTP")),
             (Self::Saratoga(_), _) => Err(foreign("Saratoga")),
             (Self::Norm(_), _) => Err(foreign("NORM")),
             (Self::OverTcp(_), _) => Err(foreign("FTP and programs over TCP")),
@@ -139,13 +147,29 @@ impl Settings {
         toml::to_string(self).map_err(|error| SpecError::invalid(error.to_string()))
     }
 
-    /// The MIB, if these are settings of CFDP.
+    /// The MIB, if these are settings of CFDP, over whatever.
+    #[must_use]
+    pub fn mib(&self) -> Option<&Mib> {
+        match self {
+            Self::Cfdp(mib) => Some(mib),
+            Self::CfdpLtp(settings) => settings.cfdp.as_ref(),
+            Self::Bundles(settings) => settings.cfdp.as_ref(),
+            Self::Unread(_)
+            | Self::Ltp(_)
+            | Self::Saratoga(_)
+            | Self::Norm(_)
+            | Self::OverTcp(_) => None,
+        }
+    }
+
+    /// The MIB, if these are settings of CFDP over UDP.
     #[must_use]
     pub fn cfdp(&self) -> Option<&Mib> {
         match self {
             Self::Cfdp(mib) => Some(mib),
             Self::Unread(_)
             | Self::Ltp(_)
+            | Self::CfdpLtp(_)
             | Self::Saratoga(_)
             | Self::Norm(_)
             | Self::OverTcp(_)
@@ -153,12 +177,13 @@ impl Settings {
         }
     }
 
-    /// The MIB, if these are settings of CFDP, to change it.
+    /// The same, to change it.
     pub fn cfdp_mut(&mut self) -> Option<&mut Mib> {
         match self {
             Self::Cfdp(mib) => Some(mib),
             Self::Unread(_)
             | Self::Ltp(_)
+            | Self::CfdpLtp(_)
             | Self::Saratoga(_)
             | Self::Norm(_)
             | Self::OverTcp(_)
@@ -173,6 +198,7 @@ impl Settings {
             Self::Unread(_)
             | Self::Cfdp(_)
             | Self::Ltp(_)
+            | Self::CfdpLtp(_)
             | Self::Saratoga(_)
             | Self::Norm(_)
             | Self::OverTcp(_) => None,
@@ -183,6 +209,7 @@ impl Settings {
     pub(crate) fn place(&mut self, folder: &Path) {
         match self {
             Self::Ltp(settings) => settings.place(folder),
+            Self::CfdpLtp(settings) => settings.place(folder),
             Self::Bundles(settings) => settings.place(folder),
             Self::Unread(_)
             | Self::Cfdp(_)
@@ -210,6 +237,12 @@ impl From<Mib> for Settings {
 impl From<LtpSettings> for Settings {
     fn from(settings: LtpSettings) -> Self {
         Self::Ltp(Box::new(settings))
+    }
+}
+
+impl From<CfdpLtpSettings> for Settings {
+    fn from(settings: CfdpLtpSettings) -> Self {
+        Self::CfdpLtp(Box::new(settings))
     }
 }
 
@@ -243,6 +276,7 @@ impl Serialize for Settings {
             Self::Unread(Unread(table)) => table.serialize(serializer),
             Self::Cfdp(mib) => mib.serialize(serializer),
             Self::Ltp(settings) => settings.serialize(serializer),
+            Self::CfdpLtp(settings) => settings.serialize(serializer),
             Self::Saratoga(settings) => settings.serialize(serializer),
             Self::Norm(settings) => settings.serialize(serializer),
             Self::OverTcp(settings) => settings.serialize(serializer),

@@ -303,6 +303,7 @@ fn refused(family: Family, text: &str) -> String {
         let name = match family {
             Family::Cfdp => "cfdp",
             Family::Ltp => "ltp",
+            Family::CfdpLtp => "cfdp-ltp",
             Family::Saratoga => "saratoga",
             Family::Norm => "norm",
             Family::OverTcp => "ftp",
@@ -366,6 +367,15 @@ fn mistakes_are_named() {
         (Family::Bundles, "[saratoga]\nversion = 0\nchecksum = \"none\"", "saratoga.version is 0"),
         (Family::Bundles, "[ltp.limits]\nsessions = 0", "ltp.limits.sessions is 0"),
         (Family::Bundles, "[ltp.default]\nreport_gap = true", "did you mean `report_gaps`?"),
+        (Family::CfdpLtp, "[ut]\npdu = \"100 B\"", "ut.pdu is 100 B"),
+        (Family::CfdpLtp, "[ut]\npdu = \"66 kB\"", "256 to 65535 octets"),
+        (Family::CfdpLtp, "[ut]\nwindow = 0", "ut.window is 0"),
+        (Family::CfdpLtp, "[ut]\nattempts = 0", "ut.attempts is 0"),
+        (Family::CfdpLtp, "[ut]\nservice = 65", "ut.service is of bundles"),
+        (Family::CfdpLtp, "color = \"blue\"", "unknown variant `blue`"),
+        (Family::CfdpLtp, "[cfdp]\nsequence_octets = 9", "cfdp.sequence_octets is 9"),
+        (Family::CfdpLtp, "[ltp.limits]\nsessions = 0", "ltp.limits.sessions is 0"),
+        (Family::Bundles, "[ut]\nwindow = 3", "of protocols cfdp-bp-"),
         (Family::Cfdp, "[default]\nack_timr = \"1 s\"", "did you mean `ack_timer`?"),
     ];
     for (family, text, expected) in cases {
@@ -433,6 +443,11 @@ fn what_a_world_writes_out_runs_the_same() {
         ("bp-ltp", "nodes.a.mib.ltp.default.segment_max = \"99 B\""),
         ("bp-saratoga", "nodes.a.mib.saratoga.remotes.2.payload_max = \"99 B\""),
         ("bp-norm", "nodes.a.mib.norm.sender.segment_size = 99"),
+        ("cfdp-ltp", "nodes.a.mib = { ut = { pdu = \"1 kB\", window = 3 } }"),
+        ("cfdp-ltp/checkpoints", "nodes.a.mib = { color = \"green-data\", ltp.engine = 9 }"),
+        ("cfdp-ltp", "nodes.a.mib.cfdp.default.class = 2"),
+        ("cfdp-bp-tcpcl", "nodes.a.mib.ut = { pdu = \"1 kB\" }"),
+        ("cfdp-bp-ltp", "nodes.a.mib.cfdp.default.class = 2"),
         ("bp-ltp/checkpoints", "nodes.a.mib.ltpcl = { color = { mixed = \"99 B\" }, window = 3 }"),
     ];
     for (protocol, settings) in cases {

@@ -167,6 +167,7 @@ fn units_share_a_block_as_long_and_as_large_as_said() {
     let send = |engine: &mut AnyEngine| match engine {
         AnyEngine::Ltp(node) => node.send_data(Time::ZERO, 2, 9, &[7; 60]),
         AnyEngine::Cfdp(_)
+        | AnyEngine::CfdpLtp(_)
         | AnyEngine::Saratoga(..)
         | AnyEngine::Norm(..)
         | AnyEngine::OverTcp(_)
