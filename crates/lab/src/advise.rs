@@ -116,9 +116,12 @@ pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
         let is_whole = kind.is_reliable() || !has_return;
         let is_ordered = !in_order || kind.family() == Family::OverTcp;
         let hands_on = !relay || kind.hands_on();
+        // What carries CFDP below it is compared by itself, and this adds only CFDP's headers; over
+        // relays it is another story.
+        let is_plain = *relay || !kind.name().starts_with("cfdp-bp");
         // Bundles and blocks go to one receiver at a time, over ways that are made for it.
         let to_many = *receivers == 1 || kind.family() != Family::Bundles;
-        is_file && is_whole && is_ordered && hands_on && to_many
+        is_file && is_whole && is_ordered && hands_on && is_plain && to_many
     };
     let all: Vec<_> = Kind::ALL.iter().copied().filter(admits).map(Protocol::plain).collect();
     if all.is_empty() {

@@ -25,7 +25,9 @@ pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Sce
     for transfer in &mut scenario.transfers {
         let Some(protocol) = &transfer.protocol else { continue };
         match protocol.kind.family() {
-            Family::Cfdp | Family::Ltp | Family::Saratoga | Family::Norm => continue,
+            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => {
+                continue;
+            }
             Family::Bundles => return Ok(None),
             Family::OverTcp => {}
         }
