@@ -120,7 +120,7 @@ def watch(world: Mapping[str, Any], at: str = "", seed: int | None = None) -> Ex
     if sum(one.data > 0 for one in found) > len(datagrams(capture)) // 2:
         exchange = _tcp(node, found, trace)
     else:
-        exchange = _udp(node, capture)
+        exchange = _udp(node, capture, trace)
     if not exchange.data:
         exchange = _counted(node, trace)
     if not exchange.data:
@@ -249,14 +249,24 @@ def _is_lost(lost: dict[int, list[float]], sequence: int, at_s: float) -> bool:
     return True
 
 
-def _lines(capture: bytes) -> list[tuple[float, str, int, str]]:
-    """Time, source, IP bytes and what it says, of each datagram."""
+@dataclass(frozen=True)
+class _Line:
+    """A datagram: when, between whom, how long with its headers, and what it says."""
+
+    at_s: float
+    source: str
+    destination: str
+    ip_bytes: int
+    says: str
+
+
+def _lines(capture: bytes) -> list[_Line]:
     found = datagrams(capture)
     lines = decoded(capture)
     if len(lines) != len(found):
         return []
     return [
-        (one.at_s, one.source, len(one.data) + 28, line.split(" ", 4)[-1])
+        _Line(one.at_s, one.source, one.destination, len(one.data) + 28, line.split(" ", 4)[-1])
         for one, line in zip(found, lines, strict=True)
     ]
 
@@ -280,13 +290,25 @@ class _Norm:
         return low, min(low + self.symbol, self.length), symbol >= held
 
 
-def _udp(node: str, capture: bytes) -> Exchange:
+def _sender(lines: Sequence[_Line], node: str, trace: pl.DataFrame) -> str:
+    """Who sends the data that is drawn: the node itself if it sends any, else who sends most."""
+    data = [one for one in lines if _DATA.search(one.says) or _SYMBOL.search(one.says)]
+    mine = {round(at, 9) for at in trace.filter(pl.col("from") == node)["sent_s"].to_list()}
+    sent = [one.source for one in data if round(one.at_s, 9) in mine]
+    sources = sent if 2 * len(sent) >= len(data) > 0 else [one.source for one in data]
+    return max(sorted(set(sources)), key=sources.count) if sources else ""
+
+
+def _udp(node: str, capture: bytes, trace: pl.DataFrame) -> Exchange:
     exchange, norm, reached = Exchange(node), None, 0
     seen: set[tuple[int, int, bool]] = set()
     lines = _lines(capture)
-    sources = [source for _, source, _, says in lines if _DATA.search(says) or _SYMBOL.search(says)]
-    sender = max(set(sources), key=sources.count) if sources else ""
-    for at_s, source, ip_bytes, says in lines:
+    sender = _sender(lines, node, trace)
+    for one in lines:
+        at_s, source, ip_bytes, says = one.at_s, one.source, one.ip_bytes, one.says
+        if sender not in (source, one.destination) and not one.destination.startswith("224."):
+            # Of another hop.
+            continue
         told = _NORM_FILE.search(says)
         if told and norm is None:
             norm = _Norm(*map(int, told.groups()))
@@ -347,7 +369,7 @@ def _name(says: str) -> str:
         return answer[0]
     if "report" in says and "acknowledged" in says:
         return "report acknowledgement"
-    return next((name for name in _NAMES if name in says), says.split(" ")[0])
+    return next((name for name in _NAMES if name in says), "other")
 
 
 def _counted(node: str, trace: pl.DataFrame) -> Exchange:

@@ -133,6 +133,23 @@ def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
     return found
 
 
+def derived(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with columns that papers use: see docs/studies.md.
+
+    `client_bps`: the file over the time that a program tells, or until it is there, in bit/s.
+    `discounted_bps`: the file over the time until it is there less one light trip, in bit/s.
+    """
+    if not {"file_bytes", "delivered_s", "transfer_s"} <= set(frame.columns):
+        return frame
+    bits, there = 8.0 * pl.col("file_bytes"), pl.col("delivered_s")
+    told = pl.coalesce("transfer_s", "delivered_s")
+    light = next((name for name in ("ltt_s", "delay_s") if name in frame.columns), None)
+    columns = [(bits / told).alias("client_bps")]
+    if light is not None:
+        columns.append((bits / (there - pl.col(light))).alias("discounted_bps"))
+    return frame.with_columns(columns)
+
+
 def chosen(frame: pl.DataFrame, where: Mapping[str, str | Sequence[str]]) -> pl.DataFrame:
     """The rows that have, of each column that is named, that text or one of those."""
     for column, wanted in where.items():

@@ -31,6 +31,7 @@ _FAMILIES = {
     "rsync": ("rsync", "#999933", "h"),
     "telnet": ("telnet", "#DDCC77", "*"),
     "bp": ("bundles", "#E69F00", ">"),
+    "scps": ("SCPS-FP", "#117733", "d"),
     "ltp-t": ("LTP-T", "#332288", "p"),
 }
 # What names of protocols begin with, longest first, and whose look they get.
@@ -39,6 +40,7 @@ _PREFIXES = {
     "saratoga": "saratoga",
     "telnet": "telnet",
     "rsync": "rsync",
+    "scps": "scps",
     "sftp": "sftp",
     "cfdp": "cfdp",
     "norm": "norm",
@@ -121,8 +123,9 @@ def protocol_label(protocol: str) -> str:
     name = _FAMILIES[known][0] if known else base
     if known and base != known:
         # What is more in the name than the family, as in `saratoga-get`.
-        rest = base.removeprefix(known).strip("-")
-        name = f"{name} {rest}" if known != "bp" else base
+        rest = base.removeprefix(known).strip("-, ")
+        rest = rest.upper() if rest == "fec" else rest
+        name = base if known in ("bp", "scps") else f"{name} {rest}"
     return f"{name} ({profile})" if profile else name
 
 
@@ -194,6 +197,8 @@ MEASURES = {
     "goodput_bps": Measure("Goodput", _RATE),
     "goodput_grc_bps": Measure("Goodput", _RATE),
     "throughput_bps": Measure("Throughput", _RATE),
+    "client_bps": Measure("Throughput, as programs tell it", _RATE),
+    "discounted_bps": Measure("Goodput without one light trip", _RATE),
     "delivered_s": Measure("Time until delivered", (("s", 1.0),)),
     "confirmed_s": Measure("Time until confirmed", (("s", 1.0),)),
     "transfer_s": Measure("Transfer time", (("s", 1.0),)),
@@ -222,6 +227,9 @@ _AXES = {
     "size": Measure("File", _BYTES),
     "rate": Measure("Rate", _RATE),
     "outage": Measure("Break", (("s", 1.0),)),
+    "added": Measure("Delay added, one way", _SECONDS),
+    "back": Measure("Rate of the way back", _RATE),
+    "errors": Measure("Errors", _COUNT),
 }
 _BY_SUFFIX = {"_s": _SECONDS, "_bps": _RATE, "_bytes": _BYTES, "_value": _COUNT}
 

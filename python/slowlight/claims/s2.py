@@ -22,18 +22,18 @@ RTTS = ("0 ms", "100 ms", "300 ms", "600 ms")
 BY_PACKET = ("0", "1e-7 a packet", "1e-5 a packet")
 BY_BIT = ("0", "1e-7 a bit", "1e-5 a bit")
 HIGHEST = BY_PACKET[-1]
-MEGABITS = 800.0
 
 
 def _rates(evidence: Evidence, sheet: str, **labels: str) -> Estimate:
     rows = evidence.rows(STUDY, sheet, **labels)
     taken = rows["transfer_s"].fill_null(rows["delivered_s"])
-    rates = [MEGABITS / float(time) for time in taken.drop_nulls().to_list()]
+    bits = 8.0 * rows["file_bytes"].cast(float)
+    rates = [rate / 1e6 for rate in (bits / taken).drop_nulls().to_list()]
     return Estimate.of(rates) if rates else Estimate(0.0, 0.0)
 
 
 def throughput(evidence: Evidence, who: str, rtt: str, errors: str, pep: str = NONE) -> Estimate:
-    """Mbit/s of 100 MB."""
+    """Mbit/s of the file."""
     return _rates(evidence, "grid", protocol=who, rtt=rtt, errors=errors, pep=pep)
 
 

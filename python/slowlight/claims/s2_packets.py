@@ -52,7 +52,7 @@ def _heaviest(there: Sequence[Segment]) -> tuple[str, tuple[int, int]]:
 @PAPER.claim("S2-01")
 def udp(evidence: Evidence) -> list[Finding]:
     """Holds to 3 %: data of UDP that reaches the ground, in datagrams of 1,024 octets."""
-    small = {f"links.{side}-gateway>emulator.datagram": "1024 B" for side in ("aircraft", "ground")}
+    small = {f"links.emulator>{side}-gateway.datagram": "1024 B" for side in ("aircraft", "ground")}
     labels = {"protocol": SARATOGA, "pep": NONE, "rtt": "0 ms", "errors": "0"}
     capture = _capture(evidence, "ground", labels, small)
     data = [(one.at_s, len(one.data)) for one in datagrams(capture) if len(one.data) > 1000]

@@ -79,13 +79,13 @@ _BY_VEGAS = {"transport": VEGAS}
 _BY_VJ = {"transport": VJ}
 _NO_LOSS_EFFECT = (
     "At 1e-5 a segment is lost with 11 %, so windows are two to four segments whatever the "
-    "control, and what takes time are time-outs; without losses Vegas keeps three to five segments in the "
-    "queue and fills the line. Vegas of 1.1.34 would have to stay at one segment to be so slow."
+    "control, and what takes time are time-outs; without losses Vegas keeps three to five segments "
+    "in the queue and fills the line. To be so slow, Vegas of 1.1.34 had to stay at one segment."
 )
 _STAMPS = (
     "Twelve octets are 0.8 % of a segment. At 1e-5 time stamps gain as much as they cost: they "
-    "tell the round trip of what was sent again, and so end the back-off of the time-out. The gains of "
-    "the study are not of the format; 1.1.34 kept separate clocks."
+    "tell the round trip of what was sent again, and so end the back-off of the time-out. The "
+    "gains of the study are not of the format; 1.1.34 kept separate clocks."
 )
 
 

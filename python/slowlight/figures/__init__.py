@@ -22,7 +22,7 @@ from slowlight.figures import best, boxes, distribution, lines, over_time, seque
 from slowlight.figures import spec as specs
 from slowlight.figures.spec import Spec
 from slowlight.figures.table import Labels
-from slowlight.results import Results
+from slowlight.results import Results, derived
 from slowlight.single import cell, changed, scenario
 
 Drawer = Callable[[pl.DataFrame, Spec, Labels], Figure]
@@ -57,7 +57,7 @@ def draw(spec: Spec, results: Results) -> Figure:
     if spec.kind in PACKETS:
         return of_packets(spec, watched(spec, results))
     with style.applied():
-        return TABLES[spec.kind](results.table(spec.sheet), spec, results.axes(spec.sheet))
+        return TABLES[spec.kind](derived(results.table(spec.sheet)), spec, results.axes(spec.sheet))
 
 
 def watched(spec: Spec, results: Results | None) -> Exchange:

@@ -92,7 +92,7 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
     handles = [Patch(facecolor=looks[key].color) for key in looks if key in shown]
     called = [looks[key].label for key in looks if key in shown]
     note = f"Best by {measure_of(spec.y[1]).label.lower()}"
-    figure.legend(handles, called, loc="outside right upper", title=note, title_fontsize=8.0)
+    figure.legend(handles, called, loc="outside right center", title=note, title_fontsize=8.0)
     return figure
 
 

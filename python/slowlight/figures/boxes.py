@@ -137,7 +137,7 @@ def _panels(frame: pl.DataFrame, spec: Spec, axes: Labels, is_box: bool) -> Figu
             table.failed(look.label, rows.of(spec.series, key), columns[0])
             for key, look in series.items()
         ]
-        figure.legend(handles, names, loc="outside right upper")
+        figure.legend(handles, names, loc="outside right center")
     return figure
 
 

@@ -82,7 +82,6 @@ def _panel(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
             1.0, 100.0, "bound ", transform=axes.get_yaxis_transform(), ha="right", va="bottom",
             fontsize=8, color=BOUND,
         )  # fmt: skip
-    table.finish_y(axes)
 
 
 def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
@@ -93,7 +92,7 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
     columns = table.measures(spec)
     parts = rows.labels(spec.panels) if spec.panels else [""]
     shown = [(part, column) for part in parts for column in columns]
-    figure, panels = table.grid(len(shown), wide=3 if len(shown) in (3, 6) else 2)
+    figure, panels = table.grid(len(shown), wide=3 if len(shown) in (3, 5, 6, 7, 9) else 2)
     titles = []
     for panel, (part, column) in zip(panels, shown, strict=True):
         of_part = rows.of(spec.panels, part) if part else rows.frame
@@ -101,6 +100,8 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         titles.append(part if len(columns) == 1 else f"{part}: {column}" if part else "")
     if spec.panels:
         _same_limits(panels, len(columns))
+    for panel in panels:
+        table.finish_y(panel)
     table.title_panels(figure, panels, spec, titles)
     table.legend(figure, panels)
     return figure

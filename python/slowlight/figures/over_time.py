@@ -7,7 +7,7 @@ from matplotlib.ticker import FuncFormatter
 
 from slowlight.exchange import Exchange, new_bytes
 from slowlight.figures.spec import Spec
-from slowlight.figures.table import tick
+from slowlight.figures.table import tick, title
 from slowlight.style import MEASURES, OUTAGE
 
 BINS = 60
@@ -48,6 +48,6 @@ def draw(exchange: Exchange, spec: Spec) -> Figure:
     axes.set_xlabel("Time (s)")
     axes.set_ylabel(f"Rate ({unit}, mean of {tick(round(bin_s, 3))} s)")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
-    axes.set_title(spec.title, loc="left")
+    title(figure, spec.title)
     figure.legend(loc="outside lower center", ncols=3)
     return figure

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from slowlight.exchange import Exchange, Mark, Sent
 from slowlight.figures.spec import Spec
-from slowlight.figures.table import tick
+from slowlight.figures.table import tick, title
 from slowlight.style import AGAIN, LOST, MARKERS, MEASURES, OUTAGE
 
 DATA, ACKS, WINDOW, ARRIVED, ASKED, PARITY = (
@@ -165,8 +165,8 @@ def draw(exchange: Exchange, spec: Spec) -> Figure:
     figure = Figure(figsize=(7.6, 4.3), layout="constrained")
     axes = figure.subplots()
     plot(axes, exchange, spec)
-    axes.set_title(spec.title, loc="left")
+    title(figure, spec.title)
     handles, labels = axes.get_legend_handles_labels()
     told = dict(zip(labels, handles, strict=True))
-    figure.legend(list(told.values()), list(told), loc="outside right upper")
+    figure.legend(list(told.values()), list(told), loc="outside right center")
     return figure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -152,7 +153,12 @@ def positions(rows: Chosen, column: str, scale: str) -> Positions:
     unit, factor = measure.unit_for(values.values())
     shown = {label: values[label] / factor for label in labels}
     positive = [value for value in shown.values() if value > 0]
-    is_log = scaled(scale, list(shown.values())) and bool(positive)
+    # Zero and two values that are a decade apart are told apart on a logarithmic axis alone.
+    has_decade = len(positive) < len(shown) and len(positive) > 1
+    has_decade = has_decade and max(positive) >= 9.9 * min(positive)
+    is_log = bool(positive) and (
+        scaled(scale, list(shown.values())) or (scale == "auto" and has_decade)
+    )
     zero = None
     if is_log and len(positive) < len(shown):
         # Zero has no place on the axis, so it gets one of its own, behind a break.
@@ -164,7 +170,8 @@ def positions(rows: Chosen, column: str, scale: str) -> Positions:
 def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
     """Labels, scale and the place of zero of the horizontal axis."""
     measure = measure_of(number_column(rows.frame, column) or column, column)
-    axes.set_xlabel(measure.axis_label(at.unit))
+    # Where ticks are labels with their unit, the axis needs none.
+    axes.set_xlabel(measure.label if at.is_log and _odd(at) else measure.axis_label(at.unit))
     if not at.are_values:
         axes.set_xticks(list(at.at.values()), list(at.at))
         if sum(map(len, at.at)) > 46:
@@ -175,15 +182,32 @@ def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
         axes.margins(x=0.06)
         return
     axes.set_xscale("log")
-    told = {value: tick(value) for value in at.at.values()}
+    told = texts(at)
     if at.zero is not None:
         told[at.zero] = "0"
         mark_break(axes, at.zero * math.sqrt(ZERO_GAP))
     axes.xaxis.set_major_locator(FixedLocator(sorted(told)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: nearest(told, value)))
     axes.xaxis.set_minor_locator(NullLocator())
-    least, most = min(told), max(told)
+    least, most = min(at.at.values()), max(at.at.values())
     axes.set_xlim(least / 1.6, most * 1.6)
+
+
+TICKS_MAX = 7
+
+
+def _odd(at: Positions) -> bool:
+    """Whether numbers in the axis's unit would be long, as those of KiB in MB are."""
+    return any(len(tick(value)) > 6 for value in at.at.values())
+
+
+def texts(at: Positions) -> dict[float, str]:
+    """The ticks of a logarithmic axis: its values, or some of them where there are many."""
+    pairs = sorted((value, label) for label, value in at.at.items())
+    step = -(-len(pairs) // TICKS_MAX)
+    # The largest is always among them.
+    shown = pairs[::-1][::step]
+    return {value: label if _odd(at) else tick(value) for value, label in shown}
 
 
 def mark_break(axes: Axes, at: float) -> None:
@@ -237,17 +261,22 @@ def finish_y(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
+def title(figure: Figure, text: str) -> None:
+    """The figure's title, above all panels, wrapped to its width."""
+    wide = int(11.0 * figure.get_figwidth())
+    told = "\n".join(textwrap.wrap(text, wide))
+    figure.suptitle(told, x=0.01, ha="left", fontsize=10, fontweight="bold")
+
+
 def title_panels(figure: Figure, panels: Sequence[Axes], spec: Spec, titles: Sequence[str]) -> None:
     """The figure's title, and that of each panel where there are several."""
-    if len(panels) == 1:
-        panels[0].set_title(spec.title, loc="left")
-        return
-    figure.suptitle(spec.title, x=0.01, ha="left", fontsize=10, fontweight="bold")
-    for axes, title in zip(panels, titles, strict=True):
-        axes.set_title(title, loc="left", fontsize=9, fontweight="normal")
+    title(figure, spec.title)
+    for axes, text in zip(panels, titles, strict=True):
+        if len(panels) > 1:
+            axes.set_title(text, loc="left", fontsize=9, fontweight="normal")
 
 
-def legend(figure: Figure, panels: Sequence[Axes], title: str = "") -> None:
+def legend(figure: Figure, panels: Sequence[Axes]) -> None:
     """One legend for all panels, beside them, so that it covers nothing."""
     entries: dict[str, Artist] = {}
     for axes in panels:
@@ -257,6 +286,5 @@ def legend(figure: Figure, panels: Sequence[Axes], title: str = "") -> None:
     if len(entries) < 2:
         return
     figure.legend(
-        list(entries.values()), list(entries), loc="outside right upper", title=title or None,
-        title_fontsize=8.0, alignment="left",
+        list(entries.values()), list(entries), loc="outside right center", alignment="left",
     )  # fmt: skip
