@@ -135,62 +135,82 @@ def _sequences(trace: pl.DataFrame, column: str, node: str) -> set[int]:
     return set(there["offset"].drop_nulls().to_list())
 
 
-def _flows(
-    node: str, found: Sequence[Segment], trace: pl.DataFrame
-) -> list[tuple[str, tuple[int, int]]]:
-    """Sender and ports of the connection with most data, and of those between the same programs.
+@dataclass(frozen=True)
+class _Flow:
+    """One direction of a connection on one interface: a gateway that splits a connection has two
+    of the same addresses and ports.
+    """
+
+    interface: int
+    source: str
+    ports: tuple[int, int]
+
+    @classmethod
+    def of(cls, one: Segment) -> _Flow:
+        return cls(one.interface, one.source, one.ports)
+
+    def has(self, one: Segment) -> bool:
+        return self == _Flow.of(one)
+
+    def is_answered_by(self, one: Segment) -> bool:
+        is_back = one.ports == self.ports[::-1] and one.source != self.source
+        return is_back and one.interface == self.interface
+
+
+def _flows(node: str, found: Sequence[Segment], trace: pl.DataFrame) -> list[_Flow]:
+    """The connection with most data, and those between the same programs, in their order.
 
     What a node sends counts before what it receives: a relay has two connections of one file.
     """
     sides = []
     for column in ("from", "to"):
-        those, count = _sequences(trace, column, node), dict[tuple[str, tuple[int, int]], int]()
+        those, count = _sequences(trace, column, node), dict[_Flow, int]()
         for one in found:
             if one.data and one.sequence in those:
-                key = (one.source, one.ports)
-                count[key] = count.get(key, 0) + one.data
+                count[_Flow.of(one)] = count.get(_Flow.of(one), 0) + one.data
         sides.append(count)
     sent, received = sides
     most = [max(count.values(), default=0) for count in sides]
     chosen = sent if 2 * most[0] >= most[1] else received
     if not chosen:
         raise UserError(f"{node} saw no data of a connection")
-    source, ports = max(chosen, key=lambda key: chosen[key])
+    most_of_all = max(chosen, key=lambda flow: chosen[flow])
     # A connection that is made again goes from a new port to the same one.
-    well_known = min(ports)
-    order = {(one.source, one.ports): one.at_s for one in reversed(found)}
-    least = chosen[source, ports] / 20
-    again = [
-        key
-        for key, octets in chosen.items()
-        if key[0] == source and well_known in key[1] and octets >= least
+    well_known, least = min(most_of_all.ports), chosen[most_of_all] / 20
+    order = {_Flow.of(one): one.at_s for one in reversed(found)}
+    alike = [
+        flow
+        for flow, octets in chosen.items()
+        if (flow.interface, flow.source) == (most_of_all.interface, most_of_all.source)
+        and well_known in flow.ports
+        and octets >= least
     ]
-    return sorted(again, key=lambda key: order[key])
+    return sorted(alike, key=lambda flow: order[flow])
 
 
 def _tcp(node: str, found: Sequence[Segment], trace: pl.DataFrame) -> Exchange:
     exchange = Exchange(node, is_tcp=True)
     flows = _flows(node, found, trace)
     lost, start = _losses(trace), 0
-    for source, ports in flows:
-        _connection(exchange, found, source, ports, start, lost)
+    for flow in flows:
+        _connection(exchange, found, flow, start, lost)
         # The next one goes on where this one was acknowledged.
         start = max([start, *(value for _, value in exchange.acks)])
-    source = flows[0][0]
-    known = {ports for _, ports in flows}
+    known = {flow.ports for flow in flows}
     for one in found:
         # Tries for a connection of which nothing came.
-        if one.syn and one.source == source and one.ports not in known and not one.ack:
+        is_try = one.syn and not one.ack and one.ports not in known
+        if is_try and (one.interface, one.source) == (flows[0].interface, flows[0].source):
             exchange.marks.append(Mark(one.at_s, "SYN", False))
     return exchange
 
 
 def _connection(
-    exchange: Exchange, found: Sequence[Segment], source: str, ports: tuple[int, int], start: int,
+    exchange: Exchange, found: Sequence[Segment], flow: _Flow, start: int,
     lost: dict[int, list[float]],
 ) -> None:  # fmt: skip
     """Adds a connection, whose first byte of data stands at `start`."""
-    of_it = [one for one in found if one.source == source and one.ports == ports and one.data]
+    of_it = [one for one in found if flow.has(one) and one.data]
     base, reached = of_it[0].sequence, start
 
     def place(sequence: int) -> int:
@@ -199,7 +219,7 @@ def _connection(
 
     for one in found:
         is_control = one.syn or one.fin or one.rst
-        if one.source == source and one.ports == ports:
+        if flow.has(one):
             if one.data:
                 low = place(one.sequence)
                 gone = _is_lost(lost, one.sequence, one.at_s)
@@ -208,7 +228,7 @@ def _connection(
                 reached = max(reached, sent.high)
             elif is_control:
                 exchange.marks.append(Mark(one.at_s, _flags(one), False))
-        elif one.source != source and one.ports == ports[::-1]:
+        elif flow.is_answered_by(one):
             if is_control:
                 exchange.marks.append(Mark(one.at_s, _flags(one), True))
             low = place(one.acknowledgment)
@@ -290,9 +310,14 @@ class _Norm:
         return low, min(low + self.symbol, self.length), symbol >= held
 
 
+def _is_data(says: str) -> bool:
+    """Whether a packet carries some of the file."""
+    return bool(_DATA.search(says) or _SYMBOL.search(says))
+
+
 def _sender(lines: Sequence[_Line], node: str, trace: pl.DataFrame) -> str:
     """Who sends the data that is drawn: the node itself if it sends any, else who sends most."""
-    data = [one for one in lines if _DATA.search(one.says) or _SYMBOL.search(one.says)]
+    data = [one for one in lines if _is_data(one.says)]
     mine = {round(at, 9) for at in trace.filter(pl.col("from") == node)["sent_s"].to_list()}
     sent = [one.source for one in data if round(one.at_s, 9) in mine]
     sources = sent if 2 * len(sent) >= len(data) > 0 else [one.source for one in data]
@@ -304,9 +329,12 @@ def _udp(node: str, capture: bytes, trace: pl.DataFrame) -> Exchange:
     seen: set[tuple[int, int, bool]] = set()
     lines = _lines(capture)
     sender = _sender(lines, node, trace)
+    peers = {one.destination for one in lines if one.source == sender and _is_data(one.says)}
     for one in lines:
         at_s, source, ip_bytes, says = one.at_s, one.source, one.ip_bytes, one.says
-        if sender not in (source, one.destination) and not one.destination.startswith("224."):
+        # To a group, which begins with 224 to 239, any may answer.
+        is_peer = source in peers or any(224 <= int(peer.split(".")[0]) < 240 for peer in peers)
+        if source != sender and (not is_peer or _is_data(says)):
             # Of another hop.
             continue
         told = _NORM_FILE.search(says)
