@@ -128,7 +128,9 @@ def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
             if not (folder / "manifest.json").is_file():
                 continue
             results = Results.read(folder)
-            if results.name == name:
+            # Beside results may be others of the same study, as those of the emulator.
+            is_meant = folder == given or folder.name == f"{name}-{results.edition}"
+            if results.name == name and is_meant:
                 found.setdefault(results.edition, results)
     return found
 

@@ -30,6 +30,11 @@ class Tables(unittest.TestCase):
         self.assertEqual(list(find("made", [self.place])), ["published"])
         self.assertEqual(find("other", [self.place]), {})
 
+    def test_results_of_the_emulator_are_none_of_the_edition(self) -> None:
+        self.folder.rename(self.place / "made-published-emu")
+        self.assertEqual(find("made", [self.place]), {})
+        self.assertEqual(list(find("made", [self.place / "made-published-emu"])), ["published"])
+
     def test_a_folder_of_results_tells_what_was_run(self) -> None:
         results = Results.read(self.folder)
         self.assertEqual((results.name, results.edition, results.sheets),
