@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 # A4 across, in inches; characters of a line, and lines of a page.
 PAGE = (11.69, 8.27)
-WIDE, HIGH = 138, 58
+WIDE, HIGH = 156, 58
+# Widths of the columns of claims.
+CLAIMS = (8, 38, 28, 30, 44)
 # Rows of a table that are printed; the page has all.
 ROWS_MAX = 60
 
@@ -84,15 +86,15 @@ def _claims(checked: Sequence[catalogue.Checked]) -> list[str]:
     lines = []
     for row in rows:
         wrapped = [
-            textwrap.wrap(cell, width) or [""]
-            for cell, width in zip(row, (7, 34, 24, 26, 38), strict=True)
+            textwrap.wrap(cell, width) or [""] for cell, width in zip(row, CLAIMS, strict=True)
         ]
         for index in range(max(map(len, wrapped))):
             parts = [
                 (cell[index] if index < len(cell) else "").ljust(width)
-                for cell, width in zip(wrapped, (7, 34, 24, 26, 38), strict=True)
+                for cell, width in zip(wrapped, CLAIMS, strict=True)
             ]
             lines.append("  ".join(parts).rstrip())
+        lines.append("")
     return lines
 
 

@@ -1,5 +1,8 @@
 """Single runs with their packets, and the scenarios of a study's cells.
 
+Runs are made in this process where the compiled module is there, and by the program `slowlight`
+otherwise; captures, and what they say, always come from the program.
+
 from slowlight.single import changed, scenario, single
 
 metrics, trace = single(changed(scenario("grc"), {"links.*.per": "1e-3"}), seed=7)
@@ -181,8 +184,21 @@ def single(
 
     Raises `UserError` with the program's words if the scenario is none.
     """
-    told, trace, _ = _run(_text(world, seed), "")
+    told, trace = _in_process(_text(world, seed))
     return json.loads(told), _frame(trace)
+
+
+@functools.lru_cache(maxsize=64)
+def _in_process(world: str) -> tuple[str, bytes]:
+    """Metrics and trace by the compiled module; by the program where it is not there."""
+    try:
+        from slowlight import _native
+    except ImportError:
+        return _run(world, "")[:2]
+    try:
+        return _native.single(world, "scenario", "", True)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _text(world: Mapping[str, Any] | str, seed: int | None) -> str:

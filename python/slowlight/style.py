@@ -230,6 +230,7 @@ _AXES = {
     "added": Measure("Delay added, one way", _SECONDS),
     "back": Measure("Rate of the way back", _RATE),
     "errors": Measure("Errors", _COUNT),
+    "pep": Measure("Gateways", _COUNT),
 }
 _BY_SUFFIX = {"_s": _SECONDS, "_bps": _RATE, "_bytes": _BYTES, "_value": _COUNT}
 

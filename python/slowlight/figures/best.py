@@ -88,7 +88,7 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         panel.grid(visible=False)
         panel.set_xlabel(measure_of(spec.x, spec.x).label)
         panel.set_ylabel(measure_of(spec.y[0], spec.y[0]).label)
-    table.title_panels(figure, panels, spec, parts)
+    table.title_panels(figure, panels, spec, [table.panel_title(spec, part) for part in parts])
     handles = [Patch(facecolor=looks[key].color) for key in looks if key in shown]
     called = [looks[key].label for key in looks if key in shown]
     note = f"Best by {measure_of(spec.y[1]).label.lower()}"

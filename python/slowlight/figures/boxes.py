@@ -128,7 +128,9 @@ def _panels(frame: pl.DataFrame, spec: Spec, axes: Labels, is_box: bool) -> Figu
     for panel, (part, column) in zip(panels, shown, strict=True):
         of_part = rows.of(spec.panels, part) if part else rows.frame
         (_boxes if is_box else _bars)(panel, rows, of_part, column)
-    titles = [part for part, _ in shown]
+    titles = [
+        table.panel_title(spec, part, column if len(columns) > 1 else "") for part, column in shown
+    ]
     table.title_panels(figure, panels, spec, titles)
     series = _series(rows)
     if len(series) > 1:

@@ -97,7 +97,7 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
     for panel, (part, column) in zip(panels, shown, strict=True):
         of_part = rows.of(spec.panels, part) if part else rows.frame
         _panel(panel, rows, of_part, column)
-        titles.append(part if len(columns) == 1 else f"{part}: {column}" if part else "")
+        titles.append(table.panel_title(spec, part, column if len(columns) > 1 else ""))
     if spec.panels:
         _same_limits(panels, len(columns))
     for panel in panels:

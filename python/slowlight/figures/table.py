@@ -268,6 +268,12 @@ def title(figure: Figure, text: str) -> None:
     figure.suptitle(told, x=0.01, ha="left", fontsize=10, fontweight="bold")
 
 
+def panel_title(spec: Spec, part: str, column: str = "") -> str:
+    """What a panel is about: `Delay, one way: 25 ms`, or its column."""
+    named = f"{measure_of(spec.panels, spec.panels).label}: {part}" if part else ""
+    return ", ".join(text for text in (named, measure_of(column).label if column else "") if text)
+
+
 def title_panels(figure: Figure, panels: Sequence[Axes], spec: Spec, titles: Sequence[str]) -> None:
     """The figure's title, and that of each panel where there are several."""
     title(figure, spec.title)
