@@ -62,7 +62,7 @@ def _claims(words: argparse.Namespace, results: Sequence[Path]) -> int:
     if lost:
         print(f"held before, and do not now: {', '.join(lost)}", file=sys.stderr)
     for made_by in missing:
-        print(f"results are missing; make them with: {made_by}", file=sys.stderr)
+        print(f"not run: {made_by}", file=sys.stderr)
     if lost:
         return 1
     return 2 if missing else 0

@@ -13,6 +13,7 @@ from unittest import mock
 import made
 
 from slowlight import __main__ as command
+from slowlight import single
 from slowlight.claims import PAPERS, catalogue, table
 from slowlight.claims.evidence import (
     Estimate,
@@ -126,6 +127,14 @@ class Commands(unittest.TestCase):
         with contextlib.redirect_stderr(err):
             self.assertEqual(command.main(["report", "nothing", "--results", "/nowhere"]), 2)
         self.assertIn("slowlight study run nothing", err.getvalue())
+
+    def test_a_program_that_is_missing_is_told_for_its_claims_alone(self) -> None:
+        entries = catalogue.chosen(catalogue.read(), ["S0-06", "S0-27"])
+        with mock.patch.object(single, "binary", side_effect=UserError("no program")):
+            single._run.cache_clear()
+            chart, sequence = catalogue.check(entries, [])
+        self.assertEqual((chart.missing, sequence.missing), ("", "no program"))
+        self.assertEqual(sequence.findings[0].verdict, Verdict.NOT_RUN)
 
 
 class Sums(unittest.TestCase):

@@ -42,7 +42,7 @@ class Checked:
     # When its parts hold.
     bounds: str
     findings: tuple[Finding, ...]
-    # The command that makes the results that are missing.
+    # What is missing, and the command that makes it.
     missing: str = ""
 
     @property
@@ -113,9 +113,12 @@ def check(entries: list[Entry], where: Iterable[Path]) -> list[Checked]:
             raise UserError(f"{entry.id}: nothing checks this claim")
         try:
             findings = tuple(claim.check(evidence))
-        except NotRunError as error:
-            finding = Finding("", entry.text, entry.value, "—", Verdict.NOT_RUN, f"run {error}")
-            checked.append(Checked(entry, claim.bounds, (finding,), str(error)))
+        except (NotRunError, UserError) as error:
+            # Results, or the program that a single run needs.
+            is_study = isinstance(error, NotRunError)
+            missing = f"make the results with: {error}" if is_study else str(error)
+            finding = Finding("", entry.text, entry.value, "—", Verdict.NOT_RUN, missing)
+            checked.append(Checked(entry, claim.bounds, (finding,), missing))
             continue
         checked.append(Checked(entry, claim.bounds, findings))
     return checked
