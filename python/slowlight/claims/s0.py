@@ -199,9 +199,9 @@ def cfdp_asked(evidence: Evidence) -> list[Finding]:
         found(
             "", "CFDP, 10 MB at 0.1: kB from the receiver", "about 70", f"{octets / 1e3:.1f}",
             holds=near(octets, 70e3, 1 / 3),
-            why=f"NAKs of 20 gaps, 207 octets with headers, ask once for each of about 1,000 gaps "
-            f"and for what was lost again: {packets:.0f} packets. 70 kB are some 340 of them, so the "
-            "study's receiver asked six times for each, which is also why its sender sent 20,000 "
+            why="NAKs of 20 gaps, 207 octets with headers, ask once for each of about 1,000 gaps "
+            f"and for what was lost again: {packets:.0f} packets. 70 kB are some 340 of them, so "
+            "the study's receiver asked six times for each, which is also why its sender sent 20,000 "
             "packets more (S0-09).",
         )
     ]  # fmt: skip
