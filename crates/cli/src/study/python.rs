@@ -18,7 +18,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FOLDER")]
     results: Vec<PathBuf>,
 
-    /// Where the report goes; results/NAME-report if left out
+    /// Where the report goes; report/NAME if left out
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }
