@@ -30,10 +30,19 @@ def free_port() -> int:
 
 
 class Node:
-    """A slowlight node with one layer, which listens on the port or connects to it."""
+    """A slowlight node with one layer, which listens on the port or connects to it; `further` is
+    what its file says of the layer besides."""
 
     def __init__(
-        self, slowlight: Path, folder: Path, kind: str, port: int, *, listens: bool, keepalive: int
+        self,
+        slowlight: Path,
+        folder: Path,
+        kind: str,
+        port: int,
+        *,
+        listens: bool,
+        keepalive: int,
+        further: str = "",
     ) -> None:
         self.slowlight, self.folder, self.sock = slowlight, folder, folder / "sock"
         listen = f'listen = ["127.0.0.1:{port}"]\n' if listens else ""
@@ -42,7 +51,7 @@ class Node:
             f'id = "{OURS}"\nsocket = {json.dumps(str(self.sock))}\ndrain = "1 s"\n'
             f"store.directory = {json.dumps(str(folder / 'store'))}\n"
             f'[[layer]]\nkind = "{kind}"\nsegment = "256 KiB"\nkeepalive = "{keepalive} s"\n'
-            f'reconnect = ["50 ms", "1 s"]\n{listen}'
+            f'reconnect = ["50 ms", "1 s"]\n{listen}{further}'
             f'[[neighbour]]\nnode = "{THEIRS}"\n{address}'
         )
         command = [str(slowlight), "node", "--quiet", str(folder / "node.toml")]

@@ -2,6 +2,7 @@
 
 * pyD3TN, the library of µD3TN: version 7 over MTCP, versions 6 and 7 over TCPCL 3;
 * dtn7, the node of that crate: version 7 over MTCP and TCPCL 4;
+* OpenSSL's TLS: version 7 over TCPCL 4, of which `tls_peer` speaks as much as that needs;
 * bp7, the codec of that crate: random bundles, octet by octet (`bp7-check`).
 
 Both directions, from 1 kB to 100 MB. The payload must be the same, each block's check too where the
@@ -25,10 +26,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import dtn7
+import tls_peer
 from bundle_node import OURS, PATIENCE, THEIRS, FailedError, Node, captured, free_port, malformed
 from ends import HERE, target_folder
 from pyd3tn.bundle6 import serialize_bundle6
@@ -75,6 +78,7 @@ def cases(peers: list[str]) -> Iterator[Case]:
         ("pyD3TN", "tcpcl3", (6, 7)),
         ("dtn7", "mtcp", (7,)),
         ("dtn7", "tcpcl4", (7,)),
+        ("OpenSSL", "tcpcl4", (7,)),
     ):
         for version in versions:
             for to_us in (True, False):
@@ -226,16 +230,45 @@ def run_dtn7(
         node.stop()
 
 
+def run_secured(slowlight: Path, case: Case, folder: Path, port: int, payload: bytes) -> bytes:
+    """Runs a case over OpenSSL's TLS: the payload that came."""
+    papers = tls_peer.Papers.made(folder)
+    with socket.socket() as listener:
+        if not case.to_us:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+            listener.settimeout(PATIENCE)
+        further = papers.table()
+        kind = case.layer
+        node = Node(slowlight, folder, kind, port, listens=case.to_us, keepalive=0, further=further)
+        try:
+            node.wait()
+            if case.to_us:
+                with tls_peer.session(papers, port, None) as session:
+                    session.give(made(case, payload))
+                return node.receive()
+            node.send(payload, case.version)
+            with tls_peer.session(papers, port, listener) as session:
+                return payload_of(case, session.take(), payload)
+        finally:
+            node.stop()
+
+
 def run(slowlight: Path, daemon: Path | None, case: Case) -> None:
     """Runs a case."""
     payload = random.Random(case.octets).randbytes(case.octets)
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         capture = folder / "capture.pcapng"
-        with captured(capture, port, case.octets):
+        # What TLS has encrypted says nothing to tshark.
+        is_clear = case.peer != "OpenSSL"
+        with captured(capture, port, case.octets) if is_clear else nullcontext():
             if case.peer == "dtn7":
                 assert daemon is not None
                 came = run_dtn7(slowlight, daemon, case, folder, port, payload)
+            elif case.peer == "OpenSSL":
+                came = run_secured(slowlight, case, folder, port, payload)
             else:
                 came = run_library(slowlight, case, folder, port, payload)
         if came != payload:
@@ -243,7 +276,7 @@ def run(slowlight: Path, daemon: Path | None, case: Case) -> None:
         # dtn7 does not repeat a segment's flags when it acknowledges it (RFC 9174, 5.2.3).
         is_known = case.peer == "dtn7" and not case.to_us
         known = f"tcp.srcport == {port} && tcpcl.xfer_ack_mismatch_flags" if is_known else None
-        wrong = malformed(capture, port, case.layer, known)
+        wrong = malformed(capture, port, case.layer, known) if is_clear else None
         if wrong is not None:
             raise FailedError(wrong)
 
@@ -277,7 +310,7 @@ def main() -> int:
     parser.add_argument("--peer", action="append", default=[], help="only this peer")
     parser.add_argument("--build", action="store_true", help="build dtn7, and say where it is")
     given = parser.parse_args()
-    peers = given.peer or ["pyD3TN", "dtn7", "bp7"]
+    peers = given.peer or ["pyD3TN", "dtn7", "OpenSSL", "bp7"]
     target = target_folder()
     daemon = dtn7.install(target) if given.build or "dtn7" in peers else None
     if given.build:
