@@ -6,12 +6,13 @@ import unittest
 
 import made
 
-from slowlight import exchange, packets, xpl
+from slowlight import connections, exchange, messages, packets, xpl
 from slowlight.errors import UserError
 from slowlight.exchange import Exchange, Mark, Sent
 from slowlight.figures import over_time, sequence
 from slowlight.figures.spec import Spec
 from slowlight.single import captured, changed, scenario
+from slowlight.watching import watch
 
 
 class Captures(unittest.TestCase):
@@ -51,7 +52,7 @@ class Captures(unittest.TestCase):
 class Places(unittest.TestCase):
     def test_symbols_of_norm_stand_where_rfc_5052_puts_them(self) -> None:
         # 10 symbols in blocks of at most 4: three blocks of 4, 3 and 3.
-        norm = exchange._Norm(9_950, 1_000, 4)
+        norm = messages.Norm(9_950, 1_000, 4)
         self.assertEqual(norm.place(0, 3), (3_000, 4_000, False))
         self.assertEqual(norm.place(1, 0), (4_000, 5_000, False))
         self.assertEqual(norm.place(2, 2), (9_000, 9_950, False))
@@ -70,9 +71,9 @@ class Places(unittest.TestCase):
 
     def test_a_loss_belongs_to_the_sending_before_it(self) -> None:
         lost = {5: [1.2, 9.0]}
-        self.assertTrue(exchange._is_lost(lost, 5, 1.0))
-        self.assertFalse(exchange._is_lost({5: [1.2]}, 5, 2.0))
-        self.assertFalse(exchange._is_lost({}, 5, 1.0))
+        self.assertTrue(connections.is_lost(lost, 5, 1.0))
+        self.assertFalse(connections.is_lost({5: [1.2]}, 5, 2.0))
+        self.assertFalse(connections.is_lost({}, 5, 1.0))
 
 
 class Drawn(unittest.TestCase):
@@ -122,7 +123,7 @@ class OfProtocols(unittest.TestCase):
     def watched(self, protocol: str) -> Exchange:
         changes = {"transfers.0.protocol": protocol, "transfers.0.size": "60 kB",
                    "links.*.delay": "250 ms", "links.*.per": "0.05"}  # fmt: skip
-        return exchange.watch(changed(scenario("grc"), changes), seed=2)
+        return watch(changed(scenario("grc"), changes), seed=2)
 
     def test_every_protocol_has_a_graph(self) -> None:
         for protocol in ("cfdp", "ltp", "ltp-t", "saratoga", "saratoga-get", "norm", "norm-fec",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # Each module adds the claims that it checks to its paper.
 from slowlight.claims import s0 as s0
+from slowlight.claims import s0_far as s0_far
+from slowlight.claims import s0_others as s0_others
 from slowlight.claims import s0_packets as s0_packets
 from slowlight.claims import s0_worlds, s1, s2, s3, s4
 from slowlight.claims import s2_packets as s2_packets

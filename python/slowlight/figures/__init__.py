@@ -17,13 +17,14 @@ from matplotlib.figure import Figure
 
 from slowlight import style, xpl
 from slowlight.errors import UserError
-from slowlight.exchange import Exchange, watch
+from slowlight.exchange import Exchange
 from slowlight.figures import best, boxes, distribution, lines, over_time, sequence
 from slowlight.figures import spec as specs
 from slowlight.figures.spec import Spec
 from slowlight.figures.table import Labels
 from slowlight.results import Results, derived
 from slowlight.single import cell, changed, scenario
+from slowlight.watching import watch
 
 Drawer = Callable[[pl.DataFrame, Spec, Labels], Figure]
 

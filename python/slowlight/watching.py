@@ -1,0 +1,51 @@
+"""Runs a scenario once, and gives what one of its nodes saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from slowlight import connections, messages
+from slowlight.errors import UserError
+from slowlight.exchange import Exchange, Sent, outages
+from slowlight.packets import datagrams, segments
+from slowlight.single import DELIVERED, captured, single
+
+
+def watch(world: Mapping[str, Any], at: str = "", seed: int | None = None) -> Exchange:
+    """Runs a scenario: what a node, the sender if none is named, saw of its first transfer.
+
+    Raises `UserError` where there is no such node, or it saw no data.
+    """
+    transfer = world["transfers"][0]
+    node = at or str(transfer["from"])
+    capture = captured(world, node, seed)
+    _, trace = single({**world, "capture": {"at": node, "pcap": True}}, seed)
+    found = segments(capture)
+    if sum(one.data > 0 for one in found) > len(datagrams(capture)) // 2:
+        exchange = connections.exchange_of(node, found, trace)
+    else:
+        exchange = messages.exchange_of(node, capture, trace)
+    if not exchange.data:
+        exchange = _counted(node, trace)
+    if not exchange.data:
+        raise UserError(f"{node} saw no data of {transfer['protocol']}")
+    exchange.outages = outages(world)
+    return exchange
+
+
+def _counted(node: str, trace: pl.DataFrame) -> Exchange:
+    """Of packets that do not say where their data stands: bytes in the order of sending."""
+    exchange, reached = Exchange(node), 0
+    rows = trace.filter((pl.col("from") == node) & (pl.col("ip_bytes") > 100))
+    if rows.is_empty():
+        rows = trace.filter((pl.col("to") == node) & (pl.col("ip_bytes") > 100))
+    for at_s, ip_bytes, fate in (
+        rows.sort("sent_s").select("sent_s", "ip_bytes", "fate").iter_rows()
+    ):
+        high = reached + ip_bytes - 28
+        exchange.data.append(Sent(at_s, reached, high, ip_bytes, lost=fate != DELIVERED))
+        reached = high
+    return exchange
