@@ -8,7 +8,7 @@ PYTHON_FILES := interop bench python
 FUZZ_SECONDS ?= 180
 SLOWLIGHT := $(TARGET)/release/slowlight
 
-.PHONY: help setup demo build python check test bench interop fuzz nightly clean
+.PHONY: help setup demo build python check test bench interop reference site fuzz nightly clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -48,6 +48,12 @@ interop: setup build ## other implementations of CFDP (over UDP on loopback), of
 	$(PYTHON) interop/run_bundles.py --slowlight $(SLOWLIGHT) || status=1; \
 	exit $$status
 
+reference: build ## the pages of docs/reference, which are made from code
+	@python3 .ci/reference.py $(SLOWLIGHT)
+
+site: setup ## the documentation as a site, in site/
+	@interop/.venv/bin/mkdocs build
+
 fuzz: ## every fuzz target for FUZZ_SECONDS (180), corpora minimised afterwards
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
@@ -56,4 +62,4 @@ nightly: setup build ## 10,000 random scenarios, advice on 200 links, 100 kills,
 
 clean: ## remove everything that was built
 	@cargo clean
-	@rm -rf demo-out .venv interop/.venv fuzz/target interop/*/target
+	@rm -rf demo-out site .venv interop/.venv fuzz/target interop/*/target
