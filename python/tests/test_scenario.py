@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -22,7 +24,26 @@ def load_tests(
     """The examples of the documentation are tests, too."""
     for module in (scenario, study, theory):
         tests.addTests(doctest.DocTestSuite(module))
+    tests.addTest(guide(ROOT / "docs" / "guides" / "python.md"))
     return tests
+
+
+def guide(path: Path) -> doctest.DocTestCase:
+    """The blocks of Python of a guide, one after the other, in a folder of their own."""
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", path.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    examples = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, path.stem, str(path), 0)
+    if not examples.examples:
+        raise ValueError(f"{path} has no examples")
+    places = contextlib.ExitStack()
+
+    def enter(_: doctest.DocTest) -> None:
+        places.enter_context(contextlib.chdir(places.enter_context(tempfile.TemporaryDirectory())))
+
+    return doctest.DocTestCase(
+        examples, doctest.ELLIPSIS, setUp=enter, tearDown=lambda _: places.close()
+    )
 
 
 class Worlds(unittest.TestCase):
