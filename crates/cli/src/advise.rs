@@ -153,7 +153,13 @@ fn paragraph(question: &Question, advice: &Advice, best: &Candidate) -> String {
         let why = best.failures.keys().next().map_or("", String::as_str);
         return format!("None of them brings the file over this link. Of the first: {why}.");
     };
-    let mut said = vec![format!("Take {}.", best.protocol)];
+    let first = match question.deadline {
+        Some(deadline) if best.success == 0.0 => {
+            format!("None is there within {deadline}. The soonest is {}.", best.protocol)
+        }
+        Some(_) | None => format!("Take {}.", best.protocol),
+    };
+    let mut said = vec![first];
     let expected = match best.interval_s {
         Some((low, high)) if high > low => format!(
             "{} are there {} after they are asked for, in 90 of 100 runs between {} and {}",
@@ -171,10 +177,10 @@ fn paragraph(question: &Question, advice: &Advice, best: &Candidate) -> String {
         format!("; no transport can do it in less than {least} in the mean")
     });
     said.push(format!("{expected}{bound}."));
-    if best.success < 1.0 {
+    if best.success > 0.0 && best.success < 1.0 {
         let late = if question.deadline.is_some() { " in time" } else { "" };
         said.push(format!("It came{late} in {} of the runs.", show::percent(best.success)));
-    } else if let Some(deadline) = question.deadline {
+    } else if let Some(deadline) = question.deadline.filter(|_| best.success > 0.0) {
         said.push(format!("It was there within {deadline} in all runs."));
     }
     said.extend(advice.ranking.get(1).map(|second| of_second(best, second)));

@@ -112,8 +112,8 @@ pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
     }
     let admits = |kind: &Kind| {
         let is_file = kind.carries() == Carried::File && *kind != Kind::Telnet;
-        // Without a way back none can repeat what is lost.
-        let is_whole = kind.is_reliable() || !has_return;
+        // Without a way back none can repeat what is lost, and one that tries never ends; parity needs none.
+        let is_whole = kind.is_reliable() == *has_return || *kind == Kind::NormFec;
         let is_ordered = !in_order || kind.family() == Family::OverTcp;
         let hands_on = !relay || kind.hands_on();
         // What carries CFDP below it is compared by itself, and this adds only CFDP's headers; over

@@ -52,7 +52,7 @@ struct RunArgs {
     /// A study's name, or the path of one
     name: String,
 
-    /// The edition; `published` if left out
+    /// The edition; the only one, or `published`, if left out
     #[arg(long, value_name = "NAME")]
     edition: Option<String>,
 

@@ -100,9 +100,9 @@ fn call(needs: &str, module: &str, rest: &[OsString]) -> anyhow::Result<ExitCode
     if !check.status.success() {
         bail!(
             "{} has no package slowlight with what this needs: install it with `make python`, or name \
-             an interpreter that has it in SLOWLIGHT_PYTHON\n{}",
+             an interpreter that has it in SLOWLIGHT_PYTHON ({})",
             python.display(),
-            String::from_utf8_lossy(&check.stderr).trim_end()
+            String::from_utf8_lossy(&check.stderr).trim_end().lines().last().unwrap_or_default()
         );
     }
     let mut command = Command::new(&python);

@@ -138,9 +138,10 @@ impl Study {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Ok((Self::parse(text, name)?, Source::BuiltIn));
         }
-        let path = Path::new(name);
-        if path.is_file() {
-            let study = Self::parse(&text::read_text(path)?, name)?;
+        // `my-study` is `my-study.toml`, where that is.
+        let files = [PathBuf::from(name), PathBuf::from(format!("{name}.toml"))];
+        if let Some(path) = files.iter().find(|path| path.is_file()) {
+            let study = Self::parse(&text::read_text(path)?, &path.display().to_string())?;
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
             return Ok((study, Source::Folder(folder)));
         }
