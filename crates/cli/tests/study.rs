@@ -150,7 +150,7 @@ fn mistakes_are_named() {
     assert!(refused(&["own.toml", "--filter", "pre=0"]).contains("did you mean \"per\"?"));
     assert!(refused(&["own.toml", "--filter", "per=3"]).contains("(values: 0, 1e-2, 1e-1)"));
     assert!(refused(&["own.toml", "--filter", "per"]).contains("AXIS=LABEL"));
-    assert!(refused(&["own.toml", "--sheet", "smal"]).contains("did you mean \"small\"?"));
+    assert!(refused(&["own.toml", "--sheet", "smell"]).contains("did you mean \"small\"?"));
     fs::write(folder.path().join("bad.toml"), STUDY.replace("1e-1", "2")).unwrap();
     let text = refused(&["bad.toml"]);
     assert!(text.contains("per = 2") && text.contains("out of range"), "{text}");

@@ -2,7 +2,7 @@
 //! fewer and fewer of them reach.
 //!
 //! The first round has a few runs of each, the second more of those that may still be best, the last
-//! many of the first three; so those left behind are ranked below them. Every protocol sees the same seeds, so what a later round adds is what
+//! many of the first three and of those as good; so those left behind are ranked below them. Every protocol sees the same seeds, so what a later round adds is what
 //! brute force would have found for it. Files above [`SIMULATED_MAX`] are not simulated whole: the
 //! times of two smaller ones say what the rest takes, as time grows linearly once a transfer has
 //! filled the link.
@@ -96,8 +96,10 @@ fn rounds(size: u64) -> [u32; 3] {
     [some(20_000_000, 2, 16), some(100_000_000, 8, 64), some(200_000_000, 20, 100)]
 }
 
-/// How many reach the second round and the third.
-const REACH: [usize; 2] = [8, 3];
+/// How many reach the second round and the third at least, and how near the best, as a share of its
+/// time, all others have to be to reach it, too: where few packets are lost, few runs do not tell
+/// who bears a loss and who had none.
+const REACH: [(usize, f64); 2] = [(8, 1.05), (3, 1.02)];
 
 /// Those that the needs admit.
 ///
@@ -139,12 +141,13 @@ pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advi
     let mut field = Field::new(question)?;
     let [first, second, third] = rounds(field.size);
     let mut left = field.tried.len();
-    for (runs, count) in [(first, REACH[0]), (second, REACH[1]), (third, 0)] {
+    for (runs, reach) in [(first, Some(REACH[0])), (second, Some(REACH[1])), (third, None)] {
         if !field.play(left, runs, cancelled)? {
             return Ok(None);
         }
         field.rank(left);
-        left = count.min(left);
+        let Some((count, near)) = reach else { break };
+        left = count.max(field.near(near)).min(left);
     }
     Ok(Some(field.told()))
 }
@@ -240,6 +243,13 @@ impl<'a> Field<'a> {
         let mut first: Vec<_> = self.tried.drain(..).map(Some).collect();
         self.tried = ranked.into_iter().filter_map(|(_, index)| first[index].take()).collect();
         self.tried.extend(behind);
+    }
+
+    /// How many, from the first on, take no longer than so many times what the first does.
+    fn near(&self, times: f64) -> usize {
+        let mean = |tried: &Tried| self.candidate(tried).mean_s.unwrap_or(f64::INFINITY);
+        let best = self.tried.first().map_or(0.0, mean);
+        self.tried.iter().take_while(|tried| mean(tried) <= times * best).count()
     }
 
     /// Whether the file was there, whoever knew of it.
