@@ -9,6 +9,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,6 +26,8 @@ use wire::bp7::Eid;
 const AHEAD: (usize, u64) = (2048, 256 << 20);
 /// How long nothing may arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked whether nothing arrives.
+const LOOK: Duration = Duration::from_millis(100);
 /// Octets of a store in memory.
 const MEMORY: u64 = 4 << 30;
 /// What layers over UDP send at most: more than they can.
@@ -59,12 +62,17 @@ fn asked() -> Asked {
 fn main() {
     let asked = asked();
     let Asked { ref kind, octets, count, .. } = asked;
-    let arrived = Arc::new(AtomicU64::new(0));
+    let arrived = Arc::new(Arrived::default());
     let counts = Arc::clone(&arrived);
+    let clock = Instant::now();
+    let (all_arrived, all) = sync_channel(1);
     let sink = node(2, &asked, None, move |now, agent, indication| {
         if let Indication::Delivered { delivery, .. } = indication {
             agent.confirm(now, delivery).expect("it was handed over just now");
-            counts.fetch_add(1, Ordering::Relaxed);
+            counts.last_ns.store(clock.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            if counts.bundles.fetch_add(1, Ordering::Release) + 1 == count {
+                all_arrived.send(()).expect("it is waited for");
+            }
         }
     });
     sink.handle().ask(|_, agent| agent.register(&Eid::ipn(2, 1)).expect("nobody has it"));
@@ -78,22 +86,14 @@ fn main() {
         }
     });
     wait_until_up(&node);
-    let begun = Instant::now();
+    let begun = clock.elapsed();
     node.handle()
         .ask(move |now, agent| source.lock().expect("no thread panicked").more(now, agent));
-    let (mut before, mut heard) = (0, Instant::now());
-    let taken = loop {
-        let now = arrived.load(Ordering::Relaxed);
-        if now > before {
-            (before, heard) = (now, Instant::now());
-        }
-        if now >= count || heard.elapsed() > PATIENCE {
-            break now;
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    };
+    let last = || Duration::from_nanos(arrived.last_ns.load(Ordering::Relaxed)).max(begun);
+    while all.recv_timeout(LOOK).is_err() && clock.elapsed() < last() + PATIENCE {}
     // Over UDP not all need arrive: the last that did counts.
-    let seconds = heard.duration_since(begun).as_secs_f64();
+    let taken = arrived.bundles.load(Ordering::Acquire);
+    let seconds = (last() - begun).as_secs_f64();
     let rate = taken as f64 / seconds;
     println!(
         "{{\"kind\": \"{kind}\", \"octets\": {octets}, \"sent\": {count}, \"arrived\": {taken}, \
@@ -102,6 +102,14 @@ fn main() {
     );
     node.stop(Duration::from_secs(1));
     sink.stop(Duration::from_secs(1));
+}
+
+/// What arrived.
+#[derive(Default)]
+struct Arrived {
+    bundles: AtomicU64,
+    /// When the last one did.
+    last_ns: AtomicU64,
 }
 
 /// Waits until a node takes bundles, and its neighbour can be reached.

@@ -121,7 +121,8 @@ pub enum Command {
         /// Which.
         link: LinkId,
     },
-    /// Send a bundle. At most [`Neighbour::window`] are under way at one time. Answered by [`Event::Sent`].
+    /// Send a bundle. At most [`Neighbour::window`] are under way at one time, or more of them with
+    /// [`Neighbour::window_octets`] together. Answered by [`Event::Sent`].
     Send {
         /// Whereto.
         link: LinkId,
@@ -176,6 +177,9 @@ pub struct Neighbour {
     pub bundle_max: u64,
     /// Bundles that may be under way to it at one time; 0 while it takes none, as one with which the session ends.
     pub window: usize,
+    /// Octets of bundles that may be under way to it at one time where `window` is full, so that many short ones go together;
+    /// 0 if that is all.
+    pub window_octets: u64,
 }
 
 /// How sending a bundle ended.
@@ -227,7 +231,7 @@ pub enum Event {
         link: LinkId,
         /// Which.
         transfer: TransferId,
-        /// These.
+        /// These. They may be a part of the memory in which others came, too: what is to stay for long is copied.
         octets: Bytes,
     },
     /// It is whole: all pieces were handed in, or it is in this working file, which is synced. Answered by

@@ -176,8 +176,13 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
             self.timers.cancel(id);
             if !std::mem::replace(&mut link.is_up, true) {
                 let window = window.max(1);
-                let neighbour =
-                    Neighbour { node: None, is_authenticated: false, bundle_max, window };
+                let neighbour = Neighbour {
+                    node: None,
+                    is_authenticated: false,
+                    bundle_max,
+                    window,
+                    window_octets: 0,
+                };
                 self.events.push_back(Event::Up { link: id, neighbour });
             }
         } else if link.is_up {

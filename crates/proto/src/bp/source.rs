@@ -43,19 +43,18 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn new(bundle: Outgoing) -> Self {
-        let mut parts = VecDeque::from([Part::Octets(bundle.head)]);
         let mut payload = None;
-        match bundle.payload {
-            Content::Octets(octets) => parts.push_back(Part::Octets(octets)),
+        let middle = match bundle.payload {
+            Content::Octets(octets) => Part::Octets(octets),
             Content::File { name, offset, len } => {
-                parts.push_back(Part::File);
                 let end = offset.saturating_add(len);
                 let (ready, held) = (VecDeque::new(), 0);
                 let (file, at, left, reading) = (None, offset, len, false);
                 payload = Some(Payload { name, file, at, end, ready, held, reading, left });
+                Part::File
             }
-        }
-        parts.push_back(Part::Octets(bundle.tail));
+        };
+        let parts = [Part::Octets(bundle.head), middle, Part::Octets(bundle.tail)].into();
         Self { parts, payload }
     }
 

@@ -27,7 +27,7 @@ use crate::streams::{StreamConfig, StreamDriver};
 use crate::{Clock, Config, Control, Driver, FileStore, Waker};
 
 /// Batches of events of all layers that wait for the agent; a layer that has more to say waits, and its peers with it.
-const EVENTS: usize = 16;
+const EVENTS: usize = 64;
 
 /// What a node is told.
 pub struct NodeConfig {
@@ -172,6 +172,8 @@ impl Node {
                 number,
                 commands,
                 events: events.clone(),
+                untold: Vec::new(),
+                untold_octets: 0,
                 agent: waker.clone(),
                 now: Time::ZERO,
             };

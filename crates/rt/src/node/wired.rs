@@ -11,12 +11,19 @@ use crate::Waker;
 /// What a layer has to say, by its number.
 pub(super) type Events = (usize, Vec<Event>);
 
+/// Events, and octets of what comes, with which the agent begins while the layer goes on.
+const BATCH: usize = 64;
+const BATCH_OCTETS: usize = 128 << 10;
+
 /// A layer as its driver has it: commands come, and events go, over channels.
 pub(super) struct Wired {
     pub(super) layer: Box<dyn Layer>,
     pub(super) number: usize,
     pub(super) commands: Receiver<Vec<Command>>,
     pub(super) events: Sender<Events>,
+    /// What was not told yet, and the octets of it.
+    pub(super) untold: Vec<Event>,
+    pub(super) untold_octets: usize,
     /// Wakes the agent.
     pub(super) agent: Waker,
     pub(super) now: Time,
@@ -32,8 +39,26 @@ impl Wired {
         }
     }
 
+    /// Takes what the layer has to say, and tells the agent of it when it is so much.
+    fn gather(&mut self) {
+        while let Some(event) = self.layer.poll_indication() {
+            if let Event::Piece { octets, .. } = &event {
+                self.untold_octets += octets.len();
+            }
+            self.untold.push(event);
+            if self.untold.len() >= BATCH || self.untold_octets >= BATCH_OCTETS {
+                self.tell();
+            }
+        }
+    }
+
     /// Tells the agent. One that is behind is waited for, and the peers with it: what comes meanwhile waits in the kernel.
-    fn tell(&self, events: Vec<Event>) {
+    fn tell(&mut self) {
+        if self.untold.is_empty() {
+            return;
+        }
+        self.untold_octets = 0;
+        let events = std::mem::replace(&mut self.untold, Vec::with_capacity(BATCH));
         match self.events.try_send((self.number, events)) {
             Ok(()) => self.agent.wake(),
             Err(TrySendError::Full(events)) => {
@@ -53,6 +78,7 @@ impl Engine for Wired {
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         self.now = now;
         self.layer.handle_input(now, input);
+        self.gather();
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -73,13 +99,8 @@ impl Engine for Wired {
     fn poll_indication(&mut self) -> Option<Infallible> {
         // A driver that holds a batch which is not due does not ask for another.
         self.obey(self.now);
-        let mut events = Vec::new();
-        while let Some(event) = self.layer.poll_indication() {
-            events.push(event);
-        }
-        if !events.is_empty() {
-            self.tell(events);
-        }
+        self.gather();
+        self.tell();
         None
     }
 

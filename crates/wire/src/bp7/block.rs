@@ -10,6 +10,7 @@
 //! | byte string | CRC, if its type is not 0 |
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::crc::{self, Check};
 use super::{
@@ -46,7 +47,7 @@ pub struct Block {
     flags: BlockFlags,
     crc: CrcType,
     data: Range<usize>,
-    octets: Box<[u8]>,
+    octets: Arc<[u8]>,
 }
 
 impl Block {

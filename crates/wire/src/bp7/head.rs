@@ -1,6 +1,6 @@
 //! Bundles: what stands before the payload, and what follows it.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::block::{Block, BlockFlags, Frame};
 use super::crc::Check;
@@ -24,10 +24,11 @@ pub struct Payload {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     primary: Primary,
-    primary_octets: Box<[u8]>,
+    /// Shared, for a head that is passed on is copied and keeps what its source wrote.
+    primary_octets: Arc<[u8]>,
     blocks: Vec<Block>,
     payload: Payload,
-    payload_octets: Box<[u8]>,
+    payload_octets: Arc<[u8]>,
     /// A break ends the payload block.
     block_breaks: bool,
     /// A break ends the bundle, as it should. It does in all that is written.
@@ -95,7 +96,6 @@ impl Head {
         let primary = Primary::read(&mut reader, bounds)?;
         let primary_octets = prefix[start..reader.offset()].into();
         let mut blocks: Vec<Block> = Vec::new();
-        let mut numbers = BTreeSet::new();
         loop {
             bundle.item(&mut reader)?;
             let start = reader.offset();
@@ -116,7 +116,7 @@ impl Head {
                     payload_offset: reader.offset(),
                 });
             }
-            if !numbers.insert(frame.number) {
+            if blocks.iter().any(|block| block.number() == frame.number) {
                 return Err(DecodeError::invalid(start, "two blocks have the same number"));
             }
             if blocks.len() >= bounds.blocks_max {
@@ -198,8 +198,10 @@ impl Head {
     /// # Errors
     /// Two have the same number; nothing is changed.
     pub fn set_blocks(&mut self, blocks: Vec<Block>) -> Result<(), EncodeError> {
-        let mut numbers = BTreeSet::new();
-        if !blocks.iter().all(|block| numbers.insert(block.number())) {
+        let is_taken = |(at, block): (usize, &Block)| {
+            blocks[..at].iter().any(|before| before.number() == block.number())
+        };
+        if blocks.iter().enumerate().any(is_taken) {
             return Err(EncodeError::Conflict("two blocks have the same number"));
         }
         self.blocks = blocks;
@@ -242,9 +244,9 @@ impl Head {
     /// The lowest number that no block has.
     #[must_use]
     pub fn free_number(&self) -> u64 {
-        let taken: BTreeSet<u64> = self.blocks.iter().map(Block::number).collect();
+        let is_free = |number: &u64| self.blocks.iter().all(|block| block.number() != *number);
         // Of n blocks, one of n + 1 numbers is not taken.
-        (2..).find(|number| !taken.contains(number)).unwrap_or(u64::MAX)
+        (2..).find(is_free).unwrap_or(u64::MAX)
     }
 }
 
@@ -278,7 +280,8 @@ impl PayloadCrc {
     #[must_use]
     pub fn tail(self) -> Vec<u8> {
         let behind: &[u8] = if self.block_breaks { &[BREAK] } else { &[] };
-        let mut out = Vec::new();
+        // A length of one octet, a value of four at most, and two breaks.
+        let mut out = Vec::with_capacity(2 + self.kind.width() + behind.len());
         self.kind.write_value(self.check, &mut out, behind);
         out.extend_from_slice(behind);
         out.push(BREAK);

@@ -75,32 +75,48 @@ impl Agent {
             self.administrative(now, number);
             return;
         }
-        held.waits = true;
         let endpoint = held.destination().clone();
+        if !self.undelivered.contains_key(&endpoint) && self.user_takes(&endpoint) {
+            self.hand_to_user(&endpoint, number);
+            return;
+        }
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        held.waits = true;
         self.undelivered.entry(endpoint.clone()).or_default().insert(number);
         self.offer(&endpoint);
     }
 
     /// Hands over what waits for an endpoint, in the order in which it came, as far as its user takes it.
     fn offer(&mut self, endpoint: &Eid) {
+        while self.user_takes(endpoint) {
+            let Some(undelivered) = self.undelivered.get_mut(endpoint) else { return };
+            let next = undelivered.pop_first();
+            if undelivered.is_empty() {
+                self.undelivered.remove(endpoint);
+            }
+            let Some(number) = next else { return };
+            self.hand_to_user(endpoint, number);
+        }
+    }
+
+    /// Whether an endpoint has a user who takes more.
+    fn user_takes(&self, endpoint: &Eid) -> bool {
         let most = self.config.limits.delivering;
+        self.endpoints.get(endpoint).is_some_and(|delivering| delivering.len() < most)
+    }
+
+    /// Hands a bundle to the user of an endpoint.
+    fn hand_to_user(&mut self, endpoint: &Eid, number: u64) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(delivering) = self.endpoints.get_mut(endpoint) else { return };
-        let Some(undelivered) = self.undelivered.get_mut(endpoint) else { return };
-        while delivering.len() < most {
-            let Some(number) = undelivered.pop_first() else { break };
-            let Some(held) = self.bundles.get_mut(&number) else { continue };
-            (held.waits, held.delivering) = (false, true);
-            delivering.insert(number);
-            self.user.indicate(Indication::Delivered {
-                delivery: DeliveryId(number),
-                endpoint: endpoint.clone(),
-                id: held.id(),
-                payload: held.payload.clone(),
-            });
-        }
-        if undelivered.is_empty() {
-            self.undelivered.remove(endpoint);
-        }
+        (held.waits, held.delivering) = (false, true);
+        delivering.insert(number);
+        self.user.indicate(Indication::Delivered {
+            delivery: DeliveryId(number),
+            endpoint: endpoint.clone(),
+            id: held.id(),
+            payload: held.payload.clone(),
+        });
     }
 
     /// A record for this node.

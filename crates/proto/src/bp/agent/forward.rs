@@ -8,7 +8,7 @@ use engine::Time;
 use wire::bp7::{BundleFlags, Eid, Reason};
 
 use super::super::layer::{Command, Neighbour, Outcome, Refusal, Tag};
-use super::super::routes::{Route, Wanted};
+use super::super::routes::{Priority, Route, Wanted};
 use super::config::Routing;
 use super::held::Sending;
 use super::outgoing::Load;
@@ -21,14 +21,77 @@ pub(super) struct Link {
     /// What is known of it while it can be reached.
     pub(super) up: Option<Neighbour>,
     /// What is on its way to it.
-    pub(super) sending: BTreeMap<Tag, u64>,
+    pub(super) sending: UnderWay,
     /// It refused a bundle for want of room, or its layer failed: it is left alone until then, and how long that is.
     pub(super) rests: Option<(Time, Duration)>,
+}
+
+/// Bundles on their way to a neighbour.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay {
+    /// Which they are, and their octets.
+    bundles: BTreeMap<Tag, (u64, u64)>,
+    octets: u64,
+}
+
+impl UnderWay {
+    fn insert(&mut self, tag: Tag, number: u64, octets: u64) {
+        self.octets = self.octets.saturating_add(octets);
+        self.bundles.insert(tag, (number, octets));
+    }
+
+    /// Which bundle it was.
+    fn remove(&mut self, tag: Tag) -> Option<u64> {
+        let (number, octets) = self.bundles.remove(&tag)?;
+        self.octets = self.octets.saturating_sub(octets);
+        Some(number)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bundles.is_empty()
+    }
+
+    /// Whether one more may be on its way.
+    fn has_room(&self, up: &Neighbour) -> bool {
+        self.bundles.len() < up.window || self.octets < up.window_octets
+    }
 }
 
 /// How long a neighbour is left alone that has no room or whose layer failed, at first and at most.
 const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
+
+/// The neighbour to which a bundle goes, and by which contacts.
+fn next_hop(routing: &mut Routing, now: Time, held: &Held) -> Option<(Eid, Option<Route>)> {
+    let destination = held.destination();
+    let entries = match routing {
+        Routing::Epidemic | Routing::Spray { .. } => return None,
+        Routing::Static(entries) => entries,
+        Routing::ContactGraph(router, entries) => {
+            if let Eid::Ipn { node, .. } = destination {
+                let mut excluded = BTreeSet::new();
+                if let Some(Eid::Ipn { node, .. }) = held.from {
+                    excluded.insert(node);
+                }
+                let wanted = Wanted {
+                    destination: *node,
+                    octets: held.octets(),
+                    priority: held.priority,
+                    expires: held.expires,
+                    excluded: &excluded,
+                };
+                if let Some(route) = router.best(now, &wanted) {
+                    router.promise(&route, held.octets(), held.priority);
+                    let via = Eid::Ipn { node: route.next_hop, service: 0 };
+                    return Some((via, Some(route)));
+                }
+            }
+            entries
+        }
+    };
+    let entry = entries.iter().find(|entry| entry.to.matches(destination))?;
+    Some((entry.via.clone(), None))
+}
 
 impl Agent {
     pub(super) fn link_up(&mut self, now: Time, at: LinkRef, neighbour: Neighbour) {
@@ -54,7 +117,7 @@ impl Agent {
         let Some(mut link) = self.links.remove(&at) else { return };
         self.tell_router(now, link.node.as_ref(), true);
         // What a layer did not answer for, it does not answer any more.
-        for (tag, number) in std::mem::take(&mut link.sending) {
+        for (tag, (number, _)) in std::mem::take(&mut link.sending.bundles) {
             self.not_sent(now, at, tag, number, true);
         }
         self.user.indicate(Indication::Down { node: link.node.clone(), why });
@@ -93,8 +156,7 @@ impl Agent {
                 }
             }
             Routing::Static(_) | Routing::ContactGraph(..) => {
-                let held = held.clone();
-                match self.next_hop(now, &held) {
+                match next_hop(&mut self.config.routing, now, held) {
                     Some((node, route)) => self.enqueue(now, number, &node, route),
                     None => self.wait(number),
                 }
@@ -122,38 +184,6 @@ impl Agent {
         }
     }
 
-    /// The neighbour to which a bundle goes, and by which contacts.
-    fn next_hop(&mut self, now: Time, held: &Held) -> Option<(Eid, Option<Route>)> {
-        let destination = held.destination();
-        let entries = match &mut self.config.routing {
-            Routing::Epidemic | Routing::Spray { .. } => return None,
-            Routing::Static(entries) => entries,
-            Routing::ContactGraph(router, entries) => {
-                if let Eid::Ipn { node, .. } = destination {
-                    let mut excluded = BTreeSet::new();
-                    if let Some(Eid::Ipn { node, .. }) = held.from {
-                        excluded.insert(node);
-                    }
-                    let wanted = Wanted {
-                        destination: *node,
-                        octets: held.octets(),
-                        priority: held.priority,
-                        expires: held.expires,
-                        excluded: &excluded,
-                    };
-                    if let Some(route) = router.best(now, &wanted) {
-                        router.promise(&route, held.octets(), held.priority);
-                        let via = Eid::Ipn { node: route.next_hop, service: 0 };
-                        return Some((via, Some(route)));
-                    }
-                }
-                entries
-            }
-        };
-        let entry = entries.iter().find(|entry| entry.to.matches(destination))?;
-        Some((entry.via.clone(), None))
-    }
-
     fn enqueue(&mut self, now: Time, number: u64, node: &Eid, route: Option<Route>) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.waits = false;
@@ -171,10 +201,10 @@ impl Agent {
         self.pump(now, node);
     }
 
-    /// Gives back what contacts were promised to a bundle.
-    pub(super) fn give_back(&mut self, route: Option<&Route>, held: &Held) {
+    /// Gives back what contacts were promised to a bundle of so many octets.
+    pub(super) fn give_back(&mut self, route: Option<&Route>, (octets, priority): (u64, Priority)) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
-            router.release(route, held.octets(), held.priority);
+            router.release(route, octets, priority);
         }
     }
 
@@ -194,7 +224,7 @@ impl Agent {
     /// A bundle is under way no longer, without the layer having said so.
     pub(super) fn free(&mut self, at: LinkRef, tag: Tag) {
         let Some(link) = self.links.get_mut(&at) else { return };
-        if link.sending.remove(&tag).is_some() {
+        if link.sending.remove(tag).is_some() {
             self.freed.extend(link.node.clone());
         }
     }
@@ -211,10 +241,9 @@ impl Agent {
     fn pump(&mut self, now: Time, node: &Eid) {
         loop {
             let free = self.links.iter().find(|(_, link)| {
-                let takes = |up: &Neighbour| link.sending.len() < up.window;
                 link.node.as_ref() == Some(node)
                     && link.rests.is_none_or(|(until, _)| until <= now)
-                    && link.up.as_ref().is_some_and(takes)
+                    && link.up.as_ref().is_some_and(|up| link.sending.has_room(up))
             });
             let Some((&at, link)) = free else { return };
             let most = link.up.as_ref().map_or(0, |up| up.bundle_max);
@@ -229,19 +258,15 @@ impl Agent {
         }
     }
 
-    fn send_next(
-        &mut self,
-        at: LinkRef,
-        node: &Eid,
-        place: (Reverse<super::Priority>, u64),
-        load: Load,
-    ) {
+    fn send_next(&mut self, at: LinkRef, node: &Eid, place: (Reverse<Priority>, u64), load: Load) {
         let (_, number) = place;
         let copy_for = self.copy_for(node).cloned();
         let tag = Tag(self.next_tag);
         self.next_tag += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let (part, head_len) = (load.part, load.head.encoded_len());
+        let (start, end) = part.unwrap_or((0, held.payload.len()));
+        let octets = (end - start).saturating_add(head_len as u64);
         let sending = Sending { to: node.clone(), route: None, part, head_len };
         held.sending.insert((at, tag), sending);
         if part.is_none() || held.gap(copy_for.as_ref()).is_none() {
@@ -254,7 +279,7 @@ impl Agent {
             }
         }
         if let Some(link) = self.links.get_mut(&at) {
-            link.sending.insert(tag, number);
+            link.sending.insert(tag, number, octets);
         }
         self.give(number, node, load.copies);
         self.load_up(at, tag, number, load);
@@ -264,7 +289,7 @@ impl Agent {
     pub(super) fn sent(&mut self, now: Time, at: LinkRef, tag: Tag, outcome: Outcome) {
         let Some(link) = self.links.get_mut(&at) else { return };
         let node = link.node.clone();
-        let Some(number) = link.sending.remove(&tag) else { return };
+        let Some(number) = link.sending.remove(tag) else { return };
         match outcome {
             Outcome::Acknowledged | Outcome::Left | Outcome::Refused(Refusal::Completed) => {
                 link.rests = None;
@@ -356,8 +381,8 @@ impl Agent {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
-        let held = held.clone();
-        self.give_back(sending.route.as_ref(), &held);
+        let promised = (held.octets(), held.priority);
+        self.give_back(sending.route.as_ref(), promised);
         self.take_again(number, &sending.to);
         if again {
             self.route(now, number);
@@ -375,8 +400,8 @@ impl Agent {
         for (_, number) in queue {
             let Some(held) = self.bundles.get_mut(&number) else { continue };
             let Some(route) = held.queued.remove(node) else { continue };
-            let held = held.clone();
-            self.give_back(route.as_ref(), &held);
+            let promised = (held.octets(), held.priority);
+            self.give_back(route.as_ref(), promised);
             self.route(now, number);
         }
     }

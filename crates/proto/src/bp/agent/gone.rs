@@ -1,20 +1,57 @@
 //! Bundles that are gone: those that come again are not taken again.
+//!
+//! There may be a million of them, so that what tells one from the others is kept short: sources have numbers here, and fragments
+//! are apart from bundles that are whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::head::Key;
 use engine::Time;
+use wire::bp7::{CreationTimestamp, Eid};
+
+use super::config::Version;
+use super::head::Key;
 
 /// Bundles that are gone, until they expire.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    by_key: BTreeMap<Key, (Time, u64)>,
-    by_expiry: BTreeSet<(Time, u64, Key)>,
+    sources: Sources,
+    wholes: Remembered<()>,
+    /// Offset and length of each.
+    fragments: Remembered<(u64, u64)>,
+}
+
+/// The sources of the bundles that are remembered.
+#[derive(Debug, Default)]
+struct Sources {
+    numbers: BTreeMap<(Version, Eid), u64>,
+    /// Which source it is, and how many bundles are remembered of it.
+    names: BTreeMap<u64, ((Version, Eid), usize)>,
+    next: u64,
+}
+
+/// A source's number, when it made the bundle, and which part it is.
+type Short<P> = (u64, CreationTimestamp, P);
+
+/// Bundles of a kind.
+#[derive(Debug)]
+struct Remembered<P> {
+    by_key: BTreeMap<Short<P>, (Time, u64)>,
+    by_expiry: BTreeSet<(Time, u64, Short<P>)>,
+}
+
+impl<P> Default for Remembered<P> {
+    fn default() -> Self {
+        Self { by_key: BTreeMap::new(), by_expiry: BTreeSet::new() }
+    }
 }
 
 impl Gone {
     pub(super) fn contains(&self, key: &Key) -> bool {
-        self.by_key.contains_key(key)
+        let source = self.sources.numbers.get(&(key.version, key.source.clone()));
+        source.is_some_and(|&source| match key.fragment {
+            None => self.wholes.by_key.contains_key(&(source, key.creation, ())),
+            Some(part) => self.fragments.by_key.contains_key(&(source, key.creation, part)),
+        })
     }
 
     /// Remembers a bundle of this number. What is forgotten for it, if there are more than `max`: the number of
@@ -26,16 +63,26 @@ impl Gone {
         number: u64,
         expires: Time,
     ) -> Option<u64> {
-        if let Some((at, old)) = self.by_key.insert(key.clone(), (expires, number)) {
-            self.by_expiry.remove(&(at, old, key.clone()));
+        let Key { version, source, creation, fragment } = key;
+        let source = self.sources.counted((version, source));
+        let was_known = match fragment {
+            None => self.wholes.insert((source, creation, ()), number, expires),
+            Some(part) => self.fragments.insert((source, creation, part), number, expires),
+        };
+        if was_known {
+            self.sources.forget(source);
         }
-        self.by_expiry.insert((expires, number, key));
-        (self.by_key.len() > max).then(|| self.pop()).flatten()
+        (self.len() > max).then(|| self.pop()).flatten()
+    }
+
+    fn len(&self) -> usize {
+        self.wholes.by_key.len() + self.fragments.by_key.len()
     }
 
     /// When the next one expires.
     pub(super) fn next(&self) -> Option<Time> {
-        self.by_expiry.first().map(|(at, ..)| *at)
+        let first = [self.wholes.first(), self.fragments.first()];
+        first.into_iter().flatten().min().map(|(at, _)| at)
     }
 
     /// Forgets one that has expired.
@@ -47,8 +94,132 @@ impl Gone {
     }
 
     fn pop(&mut self) -> Option<u64> {
+        let (whole, part) = (self.wholes.first(), self.fragments.first());
+        let is_part = part.is_some_and(|part| whole.is_none_or(|whole| part < whole));
+        let popped = if is_part { self.fragments.pop() } else { self.wholes.pop() };
+        let (number, source) = popped?;
+        self.sources.forget(source);
+        Some(number)
+    }
+}
+
+impl Sources {
+    /// The number of a source of which one bundle more is remembered.
+    fn counted(&mut self, source: (Version, Eid)) -> u64 {
+        let number = self.numbers.get(&source).copied();
+        let number = number.unwrap_or_else(|| {
+            let number = self.next;
+            self.next += 1;
+            self.numbers.insert(source.clone(), number);
+            self.names.insert(number, (source, 0));
+            number
+        });
+        if let Some((_, count)) = self.names.get_mut(&number) {
+            *count += 1;
+        }
+        number
+    }
+
+    /// One bundle less is remembered of a source.
+    fn forget(&mut self, number: u64) {
+        let Some((_, count)) = self.names.get_mut(&number) else { return };
+        *count -= 1;
+        if *count == 0
+            && let Some((source, _)) = self.names.remove(&number)
+        {
+            self.numbers.remove(&source);
+        }
+    }
+}
+
+impl<P: Copy + Ord> Remembered<P> {
+    /// Whether it was remembered already; it is from now on, and until then.
+    fn insert(&mut self, key: Short<P>, number: u64, expires: Time) -> bool {
+        let before = self.by_key.insert(key, (expires, number));
+        if let Some((at, old)) = before {
+            self.by_expiry.remove(&(at, old, key));
+        }
+        self.by_expiry.insert((expires, number, key));
+        before.is_some()
+    }
+
+    /// When the first one expires, and its number.
+    fn first(&self) -> Option<(Time, u64)> {
+        self.by_expiry.first().map(|(at, number, _)| (*at, *number))
+    }
+
+    /// The number and the source of the one that expires first, which is forgotten.
+    fn pop(&mut self) -> Option<(u64, u64)> {
         let (_, number, key) = self.by_expiry.pop_first()?;
         self.by_key.remove(&key);
-        Some(number)
+        let (source, ..) = key;
+        Some((number, source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert { key: Key, expires: u64 },
+        Expire(u64),
+    }
+
+    fn key() -> impl Strategy<Value = Key> {
+        let versions = prop_oneof![Just(Version::Six), Just(Version::Seven)];
+        let fragments = proptest::option::of((0..2u64, 1..3u64));
+        (versions, 1..4u32, 0..3u64, 0..3u64, fragments).prop_map(
+            |(version, node, time_ms, sequence, fragment)| Key {
+                version,
+                source: Eid::ipn(node, 1),
+                creation: CreationTimestamp { time_ms, sequence },
+                fragment,
+            },
+        )
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => (key(), 0..50u64).prop_map(|(key, expires)| Op::Insert { key, expires }),
+            1 => (0..50u64).prop_map(Op::Expire),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn remembers_as_a_plain_list_does(ops in prop::collection::vec(op(), 0..200)) {
+            const MAX: usize = 10;
+            let mut gone = Gone::default();
+            let mut model: Vec<(Time, u64, Key)> = Vec::new();
+            for (number, op) in (0..).zip(ops) {
+                match op {
+                    Op::Insert { key, expires } => {
+                        let expires = Time::from_nanos(expires);
+                        model.retain(|(.., known)| *known != key);
+                        model.push((expires, number, key.clone()));
+                        model.sort();
+                        let oldest = (model.len() > MAX).then(|| model.remove(0).1);
+                        prop_assert_eq!(gone.insert(MAX, key, number, expires), oldest);
+                    }
+                    Op::Expire(now) => {
+                        let now = Time::from_nanos(now);
+                        let is_due = model.first().is_some_and(|(at, ..)| *at <= now);
+                        let oldest = is_due.then(|| model.remove(0).1);
+                        prop_assert_eq!(gone.pop_expired(now), oldest);
+                    }
+                }
+                prop_assert_eq!(gone.next(), model.first().map(|(at, ..)| *at));
+                prop_assert!(model.iter().all(|(.., key)| gone.contains(key)));
+                prop_assert_eq!(gone.len(), model.len());
+                let sources: BTreeSet<_> =
+                    model.iter().map(|(.., key)| (key.version, key.source.clone())).collect();
+                prop_assert_eq!(gone.sources.numbers.len(), sources.len());
+                prop_assert_eq!(gone.sources.names.len(), sources.len());
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use engine::{FileName, Time};
+use litemap::LiteMap;
 use wire::bp7::{Bounds, BundleFlags, BundleId, Eid};
 
 use super::super::layer::{Content, Tag};
@@ -28,9 +29,9 @@ pub(super) struct Held {
     /// Who sent it here.
     pub(super) from: Option<Eid>,
     /// Nodes in whose queues it waits, with the way by which it is to go, if there is a plan.
-    pub(super) queued: BTreeMap<Eid, Option<Route>>,
+    pub(super) queued: LiteMap<Eid, Option<Route>>,
     /// It is on its way there, or a part of it.
-    pub(super) sending: BTreeMap<(LinkRef, Tag), Sending>,
+    pub(super) sending: LiteMap<(LinkRef, Tag), Sending>,
     /// Which parts of its payload nodes have, that do not have all of it.
     pub(super) parts: BTreeMap<Eid, Ranges>,
     /// Nodes that have it.
@@ -84,8 +85,8 @@ impl Held {
             expires: Time::MAX,
             priority: Priority::Normal,
             from: None,
-            queued: BTreeMap::new(),
-            sending: BTreeMap::new(),
+            queued: LiteMap::new(),
+            sending: LiteMap::new(),
             parts: BTreeMap::new(),
             sent: BTreeSet::new(),
             copies: 1,

@@ -47,6 +47,8 @@ impl Giver {
 pub(super) enum Body {
     /// Into memory, as long as it is short.
     Memory(BytesMut),
+    /// In memory, all of it, as whoever gave it had it there.
+    Whole(Bytes),
     /// Into a file of the agent's.
     File(Filing),
     /// It is in a file, which is read to see whether it is sound.
@@ -121,9 +123,9 @@ pub(super) enum Fed {
     /// Nothing that has to be done.
     Nothing,
     /// How long the payload is, and its first octets, if they have come.
-    Begins(Vec<(u64, Bytes)>),
+    Begins(Option<(u64, Bytes)>),
     /// These octets are of the payload, from the offset on.
-    Payload(Vec<(u64, Bytes)>),
+    Payload(Option<(u64, Bytes)>),
     /// It is no bundle.
     Malformed,
 }
@@ -171,8 +173,11 @@ impl Intake {
             Some(_) | None => None,
         };
         let Some((head, end)) = cut else { return false };
-        if let Body::Memory(octets) = &mut self.body {
-            octets.truncate(usize::try_from(end).unwrap_or(usize::MAX));
+        let most = usize::try_from(end).unwrap_or(usize::MAX);
+        match &mut self.body {
+            Body::Memory(octets) => octets.truncate(most),
+            Body::Whole(octets) => octets.truncate(most),
+            Body::File(_) | Body::There(_) => {}
         }
         let check = Check::new(&head);
         (self.head, self.payload) = (Some((head, check)), end);
@@ -186,7 +191,7 @@ impl Intake {
     pub(super) fn unwritten(&self) -> usize {
         match &self.body {
             Body::File(filing) => filing.unwritten,
-            Body::Memory(_) | Body::There(_) => 0,
+            Body::Memory(_) | Body::Whole(_) | Body::There(_) => 0,
         }
     }
 
@@ -218,19 +223,24 @@ impl Intake {
         if self.head.is_some() {
             return self.feed_payload(octets.clone(), bounds).map_or(Fed::Malformed, Fed::Payload);
         }
-        self.beginning.extend_from_slice(octets);
-        if self.beginning.len() < self.next_look {
-            return Fed::Nothing;
+        // What begins a head is gathered; one that comes whole is read where it is.
+        let mut beginning = octets.clone();
+        if !self.beginning.is_empty() {
+            self.beginning.extend_from_slice(octets);
+            if self.beginning.len() < self.next_look {
+                return Fed::Nothing;
+            }
+            beginning = std::mem::take(&mut self.beginning).into();
         }
-        match Head::decode(&self.beginning, bounds) {
+        match Head::decode(&beginning, bounds) {
             Ok(Some(head)) => {
-                let mut beginning = Bytes::from(std::mem::take(&mut self.beginning));
                 let rest = beginning.split_off(head.payload_offset().min(beginning.len()));
                 let check = Check::new(&head);
                 self.head = Some((head, check));
                 self.feed_payload(rest, bounds).map_or(Fed::Malformed, Fed::Begins)
             }
             Ok(None) => {
+                self.beginning = beginning.to_vec();
                 // Reading begins anew each time, so what comes octet by octet costs no square of it.
                 self.next_look = self.beginning.len().saturating_mul(2).min(bounds.head_max + 1);
                 Fed::Nothing
@@ -249,22 +259,22 @@ impl Intake {
         self.feed(&Bytes::new(), bounds)
     }
 
-    fn feed_payload(&mut self, mut octets: Bytes, bounds: &Bounds) -> Option<Vec<(u64, Bytes)>> {
+    fn feed_payload(&mut self, mut octets: Bytes, bounds: &Bounds) -> Option<Option<(u64, Bytes)>> {
         let (head, check) = self.head.as_mut()?;
         let left = head.payload_len() - self.payload;
         let here = octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let rest = octets.split_off(here);
-        let mut pieces = Vec::new();
+        let mut piece = None;
         if !octets.is_empty() {
             check.update(&octets);
-            pieces.push((self.payload, octets));
+            piece = Some((self.payload, octets));
             self.payload += here as u64;
         }
         if !rest.is_empty() && self.tail.len() + rest.len() > check.tail_max(bounds) {
             return None;
         }
         self.tail.extend_from_slice(&rest);
-        Some(pieces)
+        Some(piece)
     }
 
     /// The head and what follows the payload, if it is a bundle and all of it came.
@@ -275,7 +285,9 @@ impl Intake {
         }
         let makes_tail = match &self.body {
             Body::There(reading) => reading.payload_only,
-            Body::Memory(_) | Body::File(_) => self.giver.is_here() || self.giver == Giver::Remains,
+            Body::Memory(_) | Body::Whole(_) | Body::File(_) => {
+                self.giver.is_here() || self.giver == Giver::Remains
+            }
         };
         let tail = std::mem::take(&mut self.tail);
         if makes_tail || self.is_made {
@@ -289,6 +301,7 @@ impl Intake {
         let len = head.payload_len();
         match &mut self.body {
             Body::Memory(octets) => (Content::Octets(std::mem::take(octets).freeze()), false),
+            Body::Whole(octets) => (Content::Octets(std::mem::take(octets)), false),
             Body::File(filing) => {
                 (Content::File { name: filing.name.clone(), offset: 0, len }, true)
             }
@@ -306,7 +319,7 @@ impl Intake {
     /// The file that goes when the bundle is not kept.
     pub(super) fn leaves(&self) -> Option<(Option<FileId>, FileName)> {
         match &self.body {
-            Body::Memory(_) => None,
+            Body::Memory(_) | Body::Whole(_) => None,
             Body::File(filing) => Some((filing.file, filing.name.clone())),
             Body::There(reading) => reading.owns.then(|| (reading.file, reading.name.clone())),
         }

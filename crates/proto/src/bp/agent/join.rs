@@ -123,7 +123,7 @@ impl Agent {
             fragments.joining = Some(number);
         }
         let join = Join { parts, ..Join::default() };
-        self.intakes.insert(number, Intake::of_fragments(head, join, tail));
+        self.intakes.insert(number, Box::new(Intake::of_fragments(head, join, tail)));
         self.place(number);
         self.join_on(now, number);
     }
@@ -164,8 +164,8 @@ impl Agent {
                 }
             };
             join.parts.pop_front();
-            if let Fed::Payload(pieces) = intake.feed(&octets, &bounds) {
-                self.keep(number, pieces);
+            if let Fed::Payload(Some((offset, piece))) = intake.feed(&octets, &bounds) {
+                self.keep(number, offset, piece);
             }
         }
     }
@@ -202,8 +202,8 @@ impl Agent {
                     self.store.close(file);
                 }
                 let bounds = self.config.limits.head;
-                if let Fed::Payload(pieces) = intake.feed(&octets, &bounds) {
-                    self.keep(number, pieces);
+                if let Fed::Payload(Some((offset, piece))) = intake.feed(&octets, &bounds) {
+                    self.keep(number, offset, piece);
                 }
             }
             Ok(_) => return,

@@ -102,12 +102,12 @@ pub struct Agent {
     left_behind: BTreeSet<String>,
     /// Links whose contact goes on.
     open: BTreeSet<LinkRef>,
-    bundles: BTreeMap<u64, Held>,
+    bundles: BTreeMap<u64, Box<Held>>,
     by_key: BTreeMap<Key, u64>,
     by_expiry: BTreeSet<(Time, u64)>,
     gone: Gone,
     /// Bundles that come.
-    intakes: BTreeMap<u64, Intake>,
+    intakes: BTreeMap<u64, Box<Intake>>,
     transfers: BTreeMap<(usize, TransferId), u64>,
     /// Neighbours that are held back, and the bundles because of which they are.
     held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
@@ -293,7 +293,7 @@ impl Agent {
     }
 
     /// Takes a bundle that is sound, and makes it safe.
-    fn admit(&mut self, now: Time, number: u64, mut held: Held, giver: Giver) {
+    fn admit(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         if giver != Giver::Fragments {
             self.take_custody(&mut held);
         }
@@ -305,18 +305,18 @@ impl Agent {
         }
         self.by_key.insert(held.key(), number);
         self.by_expiry.insert((held.expires, number));
-        self.givers.insert(number, vec![giver]);
-        if self.config.persistent {
+        let is_safe = !held.storing;
+        if !is_safe {
+            self.givers.insert(number, vec![giver]);
             let record = Record::Held(self.record(&held)).encode();
             self.store.put(number, record);
         }
-        let is_safe = !held.storing;
         self.bundles.insert(number, held);
         self.statistics.bundles_peak = self.statistics.bundles_peak.max(self.bundles.len());
         self.statistics.octets_peak = self.statistics.octets_peak.max(self.octets);
         self.arm_expiry();
         if is_safe {
-            self.safe(now, number);
+            self.safe_for(now, number, &[giver]);
         }
     }
 
@@ -336,10 +336,15 @@ impl Agent {
 
     /// A bundle is in the store: whoever gave it may know, and it goes on its way.
     fn safe(&mut self, now: Time, number: u64) {
+        let givers = self.givers.remove(&number).unwrap_or_default();
+        self.safe_for(now, number, &givers);
+    }
+
+    fn safe_for(&mut self, now: Time, number: u64, givers: &[Giver]) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.storing = false;
         let id = held.id();
-        for giver in self.givers.remove(&number).unwrap_or_default() {
+        for &giver in givers {
             self.answer(giver, Some(id.clone()), Answer::Safe);
             if matches!(giver, Giver::Layer { .. }) {
                 self.report_reception(now, number);
@@ -376,7 +381,7 @@ impl Agent {
 
     /// Nothing is to be done with a bundle any more, if that is so.
     fn settle(&mut self, number: u64) {
-        if self.bundles.get(&number).is_some_and(Held::is_done) {
+        if self.bundles.get(&number).is_some_and(|held| held.is_done()) {
             self.let_go(number);
         }
     }
@@ -403,7 +408,7 @@ impl Agent {
     }
 
     /// Takes a bundle out of all lists.
-    fn forget(&mut self, number: u64) -> Option<Held> {
+    fn forget(&mut self, number: u64) -> Option<Box<Held>> {
         let held = self.bundles.remove(&number)?;
         self.by_key.remove(&held.key());
         self.leave_fragments(number, &held);
@@ -420,7 +425,7 @@ impl Agent {
             if let Some(queue) = self.queues.get_mut(node) {
                 queue.remove(&(std::cmp::Reverse(held.priority), number));
             }
-            self.give_back(route.as_ref(), &held);
+            self.give_back(route.as_ref(), (held.octets(), held.priority));
         }
         for (link, tag) in held.sending.keys() {
             self.free(*link, *tag);

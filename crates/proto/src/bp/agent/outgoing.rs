@@ -188,8 +188,8 @@ impl Agent {
     /// The store has opened the file of a part that goes out, or read a piece of it.
     pub(super) fn summed(&mut self, now: Time, tag: Tag, answer: Result<Completion, EffectError>) {
         let Some(mut summing) = self.summing.remove(&tag) else { return };
-        let is_wanted = |held: &Held| held.sending.contains_key(&(summing.at, tag));
-        let is_wanted = self.bundles.get(&summing.number).is_some_and(is_wanted);
+        let of = self.bundles.get(&summing.number);
+        let is_wanted = of.is_some_and(|held| held.sending.contains_key(&(summing.at, tag)));
         let Content::File { offset, len, .. } = summing.part else { return };
         let mut has_failed = false;
         match answer {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use engine::{Completion, EffectError, FileName, OpenMode, Time};
+use engine::{Completion, EffectError, FileName, OpenMode, Receive, Time};
 use wire::bp7::{BundleFlags, Reason};
 
 use super::super::layer::{Command, Event, LinkId, Refusal, TransferId};
@@ -15,6 +15,12 @@ use super::{Agent, Answer, Held, Indication, Limit, LinkRef, Priority};
 
 /// Octets of memory that are taken for a payload before it comes, at most: nobody has shown that it will.
 const AT_ONCE: usize = 16 << 20;
+
+/// Octets of a payload from which on it stays in the memory in which it came, if it came at once: half of what layers hand in, so
+/// that no more than twice as much is held.
+const LONG: usize = Receive::PIECE_MAX / 2;
+/// Octets of a piece from which on it waits for the store in the memory in which it came.
+const SHORT: usize = 4 << 10;
 
 /// Where a bundle comes from.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +70,8 @@ impl Agent {
         let number = self.number();
         let giver = Giver::Layer { layer, link, transfer };
         self.transfers.insert((layer, transfer), number);
-        self.intakes.insert(number, Intake::new(giver, Body::Memory(BytesMut::new())));
+        let intake = Intake::new(giver, Body::Memory(BytesMut::new()));
+        self.intakes.insert(number, Box::new(intake));
     }
 
     fn refuse(&mut self, origin: Origin, why: Refusal) {
@@ -94,7 +101,7 @@ impl Agent {
     /// A link broke while a bundle came. What has come is kept as a fragment, if the layer told its sender so.
     fn broken(&mut self, now: Time, number: u64, keep: bool) {
         self.let_flow(number);
-        let is_cut = keep && self.intakes.get_mut(&number).is_some_and(Intake::cut);
+        let is_cut = keep && self.intakes.get_mut(&number).is_some_and(|intake| intake.cut());
         if is_cut {
             self.finish_if_written(now, number);
         } else {
@@ -104,16 +111,18 @@ impl Agent {
 
     /// Keeps what was made clear of a bundle; whether it may be one still.
     fn take(&mut self, number: u64, fed: Fed) -> bool {
-        let pieces = match fed {
+        let piece = match fed {
             Fed::Nothing => return true,
             Fed::Malformed => return false,
-            Fed::Payload(pieces) => pieces,
-            Fed::Begins(pieces) => {
+            Fed::Payload(piece) => piece,
+            Fed::Begins(piece) => {
                 self.place(number);
-                pieces
+                piece
             }
         };
-        self.keep(number, pieces);
+        if let Some((offset, octets)) = piece {
+            self.keep(number, offset, octets);
+        }
         true
     }
 
@@ -125,10 +134,6 @@ impl Agent {
         let is_short = len <= limits.inline as u64;
         let fits = self.memory.saturating_add(len as usize) <= limits.memory;
         if is_short && fits {
-            if let Some(Intake { body: Body::Memory(octets), .. }) = self.intakes.get_mut(&number) {
-                // Else all of it would move each time that it grows.
-                octets.reserve(usize::try_from(len).map_or(AT_ONCE, |len| len.min(AT_ONCE)));
-            }
             return;
         }
         if !matches!(intake.body, Body::Memory(_)) {
@@ -144,26 +149,36 @@ impl Agent {
         self.store.open(Job::Open { intake: number }, name, OpenMode::Truncate);
     }
 
-    /// Keeps pieces of a payload.
-    pub(super) fn keep(&mut self, number: u64, pieces: Vec<(u64, Bytes)>) {
+    /// Keeps a piece of a payload.
+    pub(super) fn keep(&mut self, number: u64, offset: u64, piece: Bytes) {
         let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let len = intake.head().map_or(0, Head::payload_len);
         match &mut intake.body {
             Body::Memory(octets) => {
-                for (_, piece) in pieces {
-                    octets.extend_from_slice(&piece);
+                if piece.len() as u64 == len && piece.len() >= LONG {
+                    intake.body = Body::Whole(piece);
+                    return;
                 }
+                if octets.is_empty() {
+                    // Else all of it would move each time that it grows.
+                    octets.reserve(usize::try_from(len).map_or(AT_ONCE, |len| len.min(AT_ONCE)));
+                }
+                octets.extend_from_slice(&piece);
             }
             Body::File(filing) => {
-                for (offset, piece) in pieces {
-                    filing.unwritten += piece.len();
-                    match filing.file {
-                        Some(file) => self.store.write(number, file, offset, piece),
-                        None => filing.waiting.push_back((offset, piece)),
-                    }
+                // A short one may be a part of memory that is long, and waits here.
+                let piece = match piece.len() {
+                    0..SHORT => Bytes::copy_from_slice(&piece),
+                    _ => piece,
+                };
+                filing.unwritten += piece.len();
+                match filing.file {
+                    Some(file) => self.store.write(number, file, offset, piece),
+                    None => filing.waiting.push_back((offset, piece)),
                 }
                 self.throttle(number);
             }
-            Body::There(_) => {}
+            Body::Whole(_) | Body::There(_) => {}
         }
     }
 
@@ -271,7 +286,7 @@ impl Agent {
                 reading.file = Some(opened);
                 self.read_on(now, number);
             }
-            Body::Memory(_) => self.store.close(opened),
+            Body::Memory(_) | Body::Whole(_) => self.store.close(opened),
         }
     }
 
@@ -308,9 +323,8 @@ impl Agent {
 
     /// Reads the next part of a file.
     fn read_on(&mut self, now: Time, number: u64) {
-        let Some(Intake { body: Body::There(reading), .. }) = self.intakes.get_mut(&number) else {
-            return;
-        };
+        let body = self.intakes.get_mut(&number).map(|intake| &mut intake.body);
+        let Some(Body::There(reading)) = body else { return };
         let left = reading.end.saturating_sub(reading.at);
         if left == 0 {
             self.finish_intake(now, number);
@@ -392,7 +406,7 @@ impl Agent {
             self.transfers.remove(&(layer, transfer));
         }
         let file = match &intake.body {
-            Body::Memory(_) => None,
+            Body::Memory(_) | Body::Whole(_) => None,
             Body::File(filing) => filing.file,
             Body::There(reading) => reading.file,
         };
@@ -426,11 +440,11 @@ impl Agent {
         let from = head.previous_node(&bounds);
         let content = Held::new(head, tail, (payload, owns_file));
         let held = Held { received: now, age_ms, expires, priority, from, ..content };
-        self.judge(now, number, held, intake.giver);
+        self.judge(now, number, Box::new(held), intake.giver);
     }
 
     /// Whether a bundle that is whole is taken.
-    fn judge(&mut self, now: Time, number: u64, mut held: Held, giver: Giver) {
+    fn judge(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         let verdict = if giver == Giver::Fragments {
             self.weigh_joined(&held)
         } else if giver.is_here() {

@@ -89,7 +89,7 @@ impl Agent {
         self.note_made(&key);
         self.by_key.insert(key, number);
         self.by_expiry.insert((held.expires, number));
-        self.bundles.insert(number, held);
+        self.bundles.insert(number, Box::new(held));
     }
 
     /// What is made from now on has another time or number than what an earlier run made, even if the clock was set

@@ -39,7 +39,7 @@ pub struct SendRequest {
     pub version: Version,
     /// Whether custody is asked for, which version 6 has.
     pub custody: bool,
-    /// What it carries. A file must stay as it is until the bundle has gone.
+    /// What it carries. A file must stay as it is until the bundle has gone; octets may stay in the memory that they are in.
     pub payload: Content,
     /// Whether the file goes with the bundle.
     pub owns_file: bool,
@@ -262,7 +262,7 @@ impl Agent {
                 let mut intake = Intake::with_head(giver, Body::There(reading), head);
                 intake.is_whole = true;
                 let number = self.number();
-                self.intakes.insert(number, intake);
+                self.intakes.insert(number, Box::new(intake));
                 self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
             }
         }
@@ -273,10 +273,10 @@ impl Agent {
         let (number, bounds) = (self.number(), self.config.limits.head);
         let fed = intake.feed(payload, &bounds);
         intake.is_whole = true;
-        self.intakes.insert(number, intake);
+        self.intakes.insert(number, Box::new(intake));
         self.place(number);
-        if let Fed::Payload(pieces) = fed {
-            self.keep(number, pieces);
+        if let Fed::Payload(Some((offset, piece))) = fed {
+            self.keep(number, offset, piece);
         }
         self.finish_if_written(now, number);
     }

@@ -41,7 +41,7 @@ impl Ltpcl {
     }
 
     fn hand_on(&mut self, now: Time, link: LinkId, block: Block) {
-        let Block { id, service, content } = block;
+        let Block { id, service, content, .. } = block;
         let mut incoming = Incoming { link, waiting: 0, refused: None, file: None };
         match content {
             BlockContent::File(name, len) => {

@@ -95,6 +95,8 @@ pub struct Limits {
     pub sessions: usize,
     /// Bundles under way to a neighbour at one time.
     pub window: usize,
+    /// Octets of bundles under way to a neighbour at one time, up to which there may be more of them than `window`.
+    pub window_octets: u64,
     /// Bundles and parts of bundles of a peer that are not acknowledged, before it is held back.
     pub unanswered: usize,
     /// Octets of data of a session that are sent and not acknowledged, beyond which no segment is.
@@ -110,6 +112,7 @@ impl Default for Limits {
         Self {
             sessions: 1024,
             window: 64,
+            window_octets: 0,
             unanswered: 4096,
             unacknowledged: u64::MAX,
             read_ahead: 512 << 10,

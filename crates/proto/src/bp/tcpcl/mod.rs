@@ -297,7 +297,7 @@ impl Tcpcl {
         let (link, mut unsent) = (session.link, Vec::new());
         // Before what was not begun comes back to the agent, which would give it to this neighbour again at once.
         if let Some(neighbour) = session.neighbour.take() {
-            let neighbour = Neighbour { window: 0, ..neighbour };
+            let neighbour = Neighbour { window: 0, window_octets: 0, ..neighbour };
             self.events.push_back(Event::Up { link, neighbour });
         }
         // What has not begun goes another way.
@@ -366,7 +366,8 @@ impl Tcpcl {
         let said = init.node_id;
         let is_authenticated = node.is_some() && session.names_itself(said);
         let bundle_max = init.transfer_mru;
-        let neighbour = Neighbour { node, is_authenticated, bundle_max, window };
+        let window_octets = self.config.limits.window_octets;
+        let neighbour = Neighbour { node, is_authenticated, bundle_max, window, window_octets };
         session.neighbour = Some(neighbour.clone());
         self.events.push_back(Event::Up { link: session.link, neighbour });
         self.statistics.sessions += 1;

@@ -18,7 +18,10 @@ use super::{Proof, Tcpcl, Tls};
 
 impl Tcpcl {
     /// Takes a piece of a stream.
-    pub(super) fn receive(&mut self, now: Time, path: PathId, mut octets: &[u8]) {
+    pub(super) fn receive(&mut self, now: Time, path: PathId, came: &[u8]) {
+        let mut octets = came;
+        // Bundles that come together share the memory in which they are handed on.
+        let mut kept = None;
         if let Some(session) = self.sessions.get_mut(&path) {
             session.last_received = now;
         }
@@ -28,7 +31,11 @@ impl Tcpcl {
                 return;
             };
             let left = match session.segment {
-                Some((left, _)) => self.data(path, left, &mut octets),
+                Some((left, _)) => {
+                    let at = came.len() - octets.len();
+                    let kept = kept.get_or_insert_with(|| Bytes::copy_from_slice(came));
+                    self.data(path, left, &mut octets, kept.slice(at..))
+                }
                 None => self.message(now, path, &mut octets),
             };
             if !left {
@@ -38,10 +45,9 @@ impl Tcpcl {
     }
 
     /// Data of the segment under way.
-    fn data(&mut self, path: PathId, left: u64, octets: &mut &[u8]) -> bool {
+    fn data(&mut self, path: PathId, left: u64, octets: &mut &[u8], mut kept: Bytes) -> bool {
         let here = octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let (data, rest) = octets.split_at(here);
-        *octets = rest;
+        *octets = &octets[here..];
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let link = session.link;
         if let Some((left, _)) = &mut session.segment {
@@ -49,9 +55,10 @@ impl Tcpcl {
         }
         if let Some(coming) = &mut session.coming {
             coming.received += here as u64;
-            if !coming.is_unwanted && !data.is_empty() {
-                let octets = Bytes::copy_from_slice(data);
-                self.events.push_back(Event::Piece { link, transfer: coming.id, octets });
+            if !coming.is_unwanted && here > 0 {
+                kept.truncate(here);
+                let (transfer, octets) = (coming.id, kept);
+                self.events.push_back(Event::Piece { link, transfer, octets });
             }
         }
         self.segment_ends(path);

@@ -10,7 +10,8 @@ use wire::bp7::{
 };
 
 use super::super::agent::{
-    COPIES, Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest, Version,
+    COPIES, Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest, State, Summary,
+    Version,
 };
 use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
@@ -71,6 +72,29 @@ fn what_a_user_cancels_makes_room_for_the_next() {
     assert_eq!(world.crossed.len(), 3);
     world.settle();
     assert_eq!(taken(&world, 1), [payload(2), payload(3)]);
+}
+
+#[test]
+fn many_short_bundles_are_under_way_where_few_long_ones_are() {
+    for (len, under_way) in [(100, 6), (450, 2), (2000, 2)] {
+        let mut world = World::chain(2, false, 1);
+        world.settle();
+        world.disconnect(0, 1);
+        world.window_octets = 1000;
+        world.connect(0, 1);
+        let payloads: Vec<_> = (0..20).map(|n| payload(len + n)).collect();
+        for payload in &payloads {
+            send(&mut world, 0, SendRequest::new(endpoint(1), payload.clone()));
+        }
+        let is_sent = |of: &Summary| of.state == State::Sending;
+        // Of 100 octets with a head of some 70 five are less than 1,000, so that a sixth goes.
+        assert_eq!(world.nodes[0].agent.bundles().filter(is_sent).count(), under_way, "{len}");
+        world.settle();
+        // Those that are under way together arrive in any order.
+        let mut taken = taken(&world, 1);
+        taken.sort_by_key(Vec::len);
+        assert_eq!(taken, payloads);
+    }
 }
 
 #[test]

@@ -128,6 +128,7 @@ pub(super) struct World {
     pub(super) piece: usize,
     /// Octets of the longest bundle that neighbours take.
     pub(super) bundle_max: u64,
+    pub(super) window_octets: u64,
     /// Whether what came of a bundle before its link broke is kept.
     pub(super) reactive: bool,
     /// Bundles that set out: from where, whereto, and what.
@@ -181,6 +182,7 @@ impl World {
             rng,
             piece: 100,
             bundle_max: u64::MAX,
+            window_octets: 0,
             reactive: false,
             crossed: Vec::new(),
         };
@@ -215,6 +217,7 @@ impl World {
                     is_authenticated: false,
                     bundle_max: self.bundle_max,
                     window: 2,
+                    window_octets: self.window_octets,
                 };
                 let link = LinkId(to as u32);
                 self.nodes[at].agent.handle_event(self.now, 0, Event::Up { link, neighbour });

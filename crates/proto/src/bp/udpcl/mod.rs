@@ -224,7 +224,8 @@ impl Udpcl {
         for tag in too_long.map(|sending| sending.tag).collect::<Vec<_>>() {
             self.cancel(link, tag);
         }
-        let neighbour = Neighbour { node: None, is_authenticated: false, bundle_max, window };
+        let neighbour =
+            Neighbour { node: None, is_authenticated: false, bundle_max, window, window_octets: 0 };
         self.events.push_back(Event::Up { link, neighbour });
         if let Some(interval) = self.config.keepalive
             && link < LinkId::CAME
