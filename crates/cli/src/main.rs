@@ -24,6 +24,7 @@ mod send;
 mod session;
 mod show;
 mod simulate;
+mod station;
 mod study;
 mod switch;
 mod tcp;

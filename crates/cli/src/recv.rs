@@ -18,6 +18,7 @@ use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 use crate::peers::{self, GroupOptions};
 use crate::session::{self, Ways};
 use crate::show;
+use crate::station::{self, Station};
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 
 /// Receive files over UDP
@@ -86,12 +87,12 @@ pub(crate) struct Args {
 /// Receives until a signal comes, or with `--once` the first transaction has ended.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let family = args.options.protocol.kind.family();
-    if family != Family::Cfdp {
+    if !matches!(family, Family::Cfdp | Family::CfdpLtp) {
         return other(args, family).map_err(transfer::usage)?;
     }
     let (mut driver, mut receiver) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, entity, event| receiver.on(now, entity, event))?;
+    driver.run(&stop, |now, station, event| receiver.on(now, station.entity(), event))?;
     receiver.failure.map_or(Ok(()), Err)?;
     let failed = receiver.once && receiver.first != Some(true);
     Ok(ExitCode::from(u8::from(failed)))
@@ -147,24 +148,25 @@ fn beacons(args: &Args, family: Family, listen: SocketAddr) -> Result<Option<ses
 }
 
 /// Everything that can be wrong with the command is found out here.
-fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Receiver)> {
+fn prepare(args: Args) -> Result<(rt::Driver<Station>, Receiver)> {
     let listen = resolve(&args.listen)?;
     let root = args.root.clone().context("--stream is for NORM; give --root")?;
     ensure!(!args.serve && !args.allow_delete, "--serve and --allow-delete are for Saratoga");
     ensure!(beacons(&args, Family::Cfdp, listen)?.is_none(), "--beacon is for Saratoga");
-    let mut config = args.options.entity(args.entity, 2)?;
-    let number = config.entity;
+    let mut config = args.options.station(args.entity, 2)?;
+    let number = station::of_entity(&config).context("it has no entity")?.entity;
     ensure!(args.route.is_empty(), "--route is for LTP-T");
     let paths = peers::paths(&known_peers(&args.peer)?)?;
     let waker = rt::Waker::new().context("cannot start")?;
     let mut store = rt::FileStore::open(rt::StoreConfig::new(&root), &waker)?;
     store.sweep("rx-", "cfdp-").context("cannot look through the working files")?;
+    session::sweep(&mut store, config.family())?;
     for (id, path) in paths.to {
-        let remote = config.remote(id).clone();
-        config.remotes.entry(id).or_insert(remote).path = Some(path);
+        config.set_path(id, path);
     }
-    let path = args.options.path(&config.default_remote);
-    let entity = Entity::new(config, rt::entropy().context("no entropy")?);
+    let path = args.options.path(station::rate_to(&config, None));
+    let entity = Station::new(&config, rt::entropy().context("no entropy")?);
+    let entity = entity.context("it has no entity")?;
     let settings = rt::Config { peers_max: args.peers_max, ..rt::Config::new(listen, path) };
     let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
@@ -261,7 +263,7 @@ impl Receiver {
         }
     }
 
-    fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
+    fn on(&mut self, now: Time, entity: &Entity, event: rt::Event<Indication>) -> rt::Control {
         match event {
             rt::Event::Tick => self.progress(now, entity),
             // It has no single peer that could refuse.

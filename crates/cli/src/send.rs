@@ -9,8 +9,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use engine::{FileName, Time};
+use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
+use lab::engines::EngineConfig;
 use lab::mib::Checksum;
 use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::Span;
@@ -20,12 +21,16 @@ use wire::cfdp::{TransactionId, TransmissionMode};
 use crate::peers::GroupOptions;
 use crate::session::{self, Ends, Wish};
 use crate::show;
+use crate::station::{self, Station};
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 use request::RequestOptions;
 use state::State;
 
 /// How long a receiver is answered after the end: longer than the acknowledgement timer of most.
 const LINGER: Duration = Duration::from_millis(1500);
+
+/// How long a sender stays to answer the LTP of its receiver, once that has all.
+const CLOSING: Duration = Duration::from_millis(500);
 
 /// How long no answer is nothing to speak of, once all is sent; six times the light time if that is
 /// longer.
@@ -147,7 +152,7 @@ impl Args {
 
 /// Sends the file; returns when the receiver has it, or with class 1 when it is sent.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    if args.options.protocol.kind.family() != Family::Cfdp {
+    if !matches!(args.options.protocol.kind.family(), Family::Cfdp | Family::CfdpLtp) {
         if args.stream {
             let (ends, source) = stream(&args).map_err(transfer::usage)?;
             return session::send_stream(args.options, ends, source, args.timeout);
@@ -157,7 +162,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let (mut driver, mut sender, state) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, entity, event| sender.on(now, entity, event))?;
+    driver.run(&stop, |now, station, event| sender.on(now, station, event))?;
     drop(driver);
     if sender.is_over() {
         state.remove();
@@ -218,7 +223,7 @@ fn other(args: &Args) -> Result<(Ends, Wish)> {
 }
 
 /// Everything that can be wrong with the command is found out here.
-fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
+fn prepare(args: Args) -> Result<(rt::Driver<Station>, Sender, State)> {
     ensure!(args.group(&args.options.protocol)?.is_none(), "--group is for NORM");
     ensure!(!args.stream, "--stream is for NORM");
     ensure!(args.via.is_none(), "--via is for LTP-T");
@@ -229,15 +234,8 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     ensure!(args.command.is_empty(), "--command is for NORM; CFDP has --message");
     let (root, name) = source(&args.file)?;
     let listen = transfer::from_address(args.listen.as_deref(), to)?;
-    let mut config = args.options.entity(args.entity, 1)?;
-    ensure!(
-        config.entity != args.remote_entity,
-        "this end and --remote-entity are both {}; the two ends need numbers of their own",
-        config.entity
-    );
-    let put = put_request(&args, &name, &config)?;
-    // One transfer, whose receiver is known: nobody else is answered.
-    config.limits.transactions = 1;
+    let config = config(&args)?;
+    let put = put_request(&args, &name, station::of_entity(&config).context("it has no entity")?)?;
     let waker = rt::Waker::new().context("cannot start")?;
     let path = root.join(&name);
     let mut state = State::open(args.state.as_deref(), &path, to, &put)?;
@@ -253,8 +251,9 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
         store.reset().context("cannot forget an earlier transfer")?;
         state.begin()?;
     }
-    let path_info = args.options.path(config.remote(args.remote_entity));
-    let entity = Entity::new(config, rt::entropy().context("no entropy")?);
+    let path_info = args.options.path(station::rate_to(&config, Some(args.remote_entity)));
+    let entity = Station::new(&config, rt::entropy().context("no entropy")?);
+    let entity = entity.context("it has no entity")?;
     let settings = rt::Config {
         peers_max: 0,
         // Soon after the records are read, the file shall be on its way.
@@ -266,6 +265,32 @@ fn prepare(args: Args) -> Result<(rt::Driver<Entity>, Sender, State)> {
     driver.connect_peer(to).with_context(|| format!("there is no way to {to}"))?;
     let sender = Sender::new(args, put, path, driver.now());
     Ok((driver, sender, state))
+}
+
+/// What this end is told: one transfer, whose receiver is known, so that nobody else is answered.
+fn config(args: &Args) -> Result<EngineConfig> {
+    let mut config = args.options.station(args.entity, 1)?;
+    if let EngineConfig::CfdpLtp(told) = &mut config {
+        // What only sends has nothing to remember of sessions.
+        told.below.ltp.journal = false;
+        config.set_path(args.remote_entity, PathId(0));
+    }
+    let entity = match &mut config {
+        EngineConfig::Cfdp(entity) => entity.as_mut(),
+        EngineConfig::CfdpLtp(told) => &mut told.cfdp,
+        EngineConfig::Ltp(_)
+        | EngineConfig::Saratoga(_)
+        | EngineConfig::Norm(_)
+        | EngineConfig::OverTcp(_)
+        | EngineConfig::Bundles(_) => bail!("{} is not CFDP", args.options.protocol),
+    };
+    ensure!(
+        entity.entity != args.remote_entity,
+        "this end and --remote-entity are both {}; the two ends need numbers of their own",
+        entity.entity
+    );
+    entity.limits.transactions = 1;
+    Ok(config)
 }
 
 /// The directory and the name of the file to send, links resolved.
@@ -356,20 +381,25 @@ impl Sender {
         }
     }
 
-    fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
-        let stats = entity.stats();
+    fn on(
+        &mut self,
+        now: Time,
+        station: &mut Station,
+        event: rt::Event<Indication>,
+    ) -> rt::Control {
+        let stats = station.entity().stats();
         // An earlier process sent some of the file; this one sends what was asked for again.
         self.moved = stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 };
         match event {
             rt::Event::Tick => {
-                self.progress(now, entity);
-                self.silence(now, entity);
+                self.progress(now, station.entity());
+                self.silence(now, station);
             }
             rt::Event::Refused(address) => self.refused(address),
-            rt::Event::Indication(indication) => self.indication(now, entity, indication),
+            rt::Event::Indication(indication) => self.indication(now, station, indication),
         }
-        if matches!(self.phase, Phase::Loading) && entity.is_restored() {
-            self.start(now, entity);
+        if matches!(self.phase, Phase::Loading) && station.entity().is_restored() {
+            self.start(now, station);
         }
         let late = self.timeout.is_some_and(|timeout| now >= timeout);
         match &self.phase {
@@ -391,10 +421,10 @@ impl Sender {
         }
     }
 
-    fn indication(&mut self, now: Time, entity: &Entity, indication: Indication) {
+    fn indication(&mut self, now: Time, station: &Station, indication: Indication) {
         match indication {
             Indication::Restored { transactions } => self.resumed = transactions > 0,
-            Indication::TransactionFinished(finished) => self.finished(now, entity, &finished),
+            Indication::TransactionFinished(finished) => self.finished(now, station, &finished),
             Indication::Abandoned { condition, .. } => self.give_up(condition.to_string()),
             Indication::Fault { condition, .. } => self.screen.say(condition),
             Indication::Suspended { condition, .. } => {
@@ -430,8 +460,8 @@ impl Sender {
     }
 
     /// Begins the transaction, or goes on with an interrupted one.
-    fn start(&mut self, now: Time, entity: &mut Entity) {
-        match entity.put(now, self.put.clone()) {
+    fn start(&mut self, now: Time, station: &mut Station) {
+        match station.put(now, self.put.clone()) {
             Ok(id) => {
                 self.phase = Phase::Sending(id);
                 self.began = now;
@@ -443,24 +473,27 @@ impl Sender {
     }
 
     /// Tells how it ended, at once: the wait for the receiver's questions is nobody's business.
-    fn finished(&mut self, now: Time, entity: &Entity, finished: &TransactionFinished) {
+    fn finished(&mut self, now: Time, station: &Station, finished: &TransactionFinished) {
         let light = self.options.light_time();
         let linger = match self.put.mode {
-            Some(TransmissionMode::Unacknowledged) => Duration::ZERO,
+            Some(TransmissionMode::Unacknowledged) if !station.is_answered_below() => {
+                Duration::ZERO
+            }
+            // The last word of what carries PDUs is to go out, and may be asked for again.
+            Some(TransmissionMode::Unacknowledged) => self.linger.unwrap_or(CLOSING.max(6 * light)),
             Some(TransmissionMode::Acknowledged) | None => {
                 self.linger.unwrap_or_else(|| LINGER.max(6 * light))
             }
         };
-        let told = self.tell(now, entity, finished);
+        let told = self.tell(now, station, finished);
         self.phase = Phase::Over(told, now + linger);
     }
 
     /// Prints the outcome; whether the file is there.
-    fn tell(&self, now: Time, entity: &Entity, finished: &TransactionFinished) -> Result<bool> {
+    fn tell(&self, now: Time, station: &Station, finished: &TransactionFinished) -> Result<bool> {
         self.bar.finish_and_clear();
         let elapsed = Some(now.since(self.began));
-        let stats = entity.stats();
-        let pdus = Some((stats.sent.total(), stats.received.total()));
+        let pdus = Some(station.counts());
         let measures = Measures { elapsed, moved: self.moved, pdus };
         let protocol = &self.options.protocol;
         let outcome = Outcome::new(protocol, finished, self.file.clone(), self.resumed, measures);
@@ -472,6 +505,9 @@ impl Sender {
             };
             self.screen.say(format_args!("{}: {known}: {}", finished.id, outcome.summary()));
         } else {
+            if let Some(why) = station.why_lost() {
+                self.screen.say(why);
+            }
             self.screen.say(format_args!(
                 "{}: failed after {}: {} (file at the receiver: {})",
                 finished.id,
@@ -490,11 +526,14 @@ impl Sender {
     }
 
     /// Somebody who should answer does not.
-    fn silence(&mut self, now: Time, entity: &Entity) {
-        let answers = self.put.mode != Some(TransmissionMode::Unacknowledged);
+    fn silence(&mut self, now: Time, station: &Station) {
+        let is_answered = self.put.mode != Some(TransmissionMode::Unacknowledged);
+        let answers = is_answered || station.is_answered_below();
         let patience = SILENCE.max(6 * self.options.light_time());
-        let silent = entity.stats().received.total() == 0 && now.since(self.began) > patience;
-        let sent = entity.transactions().any(|report| report.state == cfdp::State::Waiting);
+        let silent = station.counts().1 == 0 && now.since(self.began) > patience;
+        let mut reports = station.entity().transactions();
+        let sent = station.is_answered_below()
+            || reports.any(|report| report.state == cfdp::State::Waiting);
         if answers && silent && sent && !self.refused {
             self.refused = true;
             let entity = self.put.destination;

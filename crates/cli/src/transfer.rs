@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::PathInfo;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::engines::EngineConfig;
 use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::{Rate, Size, Span};
 use proto::cfdp;
@@ -35,9 +36,9 @@ pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Protocol: cfdp (class 2, unless the MIB says otherwise), cfdp-1 (class 1), ltp, ltp-green,
-    /// ltp-1k-red, ltp-t (over several hops), norm, saratoga or saratoga-blind; a profile follows a slash,
-    /// as in ltp/checkpoints
+    /// Protocol: cfdp (class 2, unless the MIB says otherwise), cfdp-1 (class 1), cfdp-ltp (over LTP), ltp,
+    /// ltp-green, ltp-1k-red, ltp-t (over several hops), norm, saratoga or saratoga-blind; a profile
+    /// follows a slash, as in ltp/checkpoints
     #[arg(long, default_value = "cfdp", value_name = "NAME")]
     pub(crate) protocol: Protocol,
 
@@ -86,10 +87,10 @@ fn datagram(text: &str) -> Result<usize, String> {
 }
 
 impl Options {
-    /// What an engine is told of every path, most of which lead to `remote`. How much is sent at a
-    /// time depends on the rate, so it must be the one that the engine keeps to.
-    pub(crate) fn path(&self, remote: &cfdp::Remote) -> PathInfo {
-        let rate_bps = self.rate.map(Rate::bps).or(remote.rate_bps);
+    /// What an engine is told of every path, most of which have the rate of a remote's settings. How
+    /// much is sent at a time depends on the rate, so it must be the one that the engine keeps to.
+    pub(crate) fn path(&self, rate_bps: Option<u64>) -> PathInfo {
+        let rate_bps = self.rate.map(Rate::bps).or(rate_bps);
         PathInfo {
             rate_bps: rate_bps.filter(|rate| *rate > 0),
             overhead: OVERHEAD,
@@ -151,11 +152,42 @@ impl Options {
         Ok(config)
     }
 
+    /// The same for an entity on datagrams or over LTP.
+    pub(crate) fn station(&self, given: Option<u64>, default: u64) -> Result<EngineConfig> {
+        let protocol = self.full_protocol()?;
+        if protocol.kind.family() != Family::CfdpLtp {
+            return Ok(EngineConfig::Cfdp(Box::new(self.entity(given, default)?)));
+        }
+        ensure!(!self.udp_lite, "--udp-lite is for Saratoga");
+        let mut config = EngineConfig::new(&protocol, default, None)?;
+        if let EngineConfig::CfdpLtp(told) = &mut config {
+            told.cfdp.sequence_width = Width::FOUR;
+            let ltp = &mut told.below.ltp;
+            ltp.catch_up = CATCH_UP;
+            ltp.default_remote.unpaced_window = Some(UNPACED_WINDOW);
+        }
+        if let Some(path) = &self.mib {
+            config.apply_file(path)?;
+        }
+        if let EngineConfig::CfdpLtp(told) = &mut config {
+            let number = given.unwrap_or(told.cfdp.entity);
+            if self.rate.is_some() {
+                let ltp = &mut told.below.ltp;
+                ltp.default_remote.rate_bps = None;
+                ltp.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
+            }
+            config.set_entity(number);
+        }
+        Ok(config)
+    }
+
     /// The transmission mode towards an entity, unless the user asks for a class: that of the
     /// protocol where its name says it, else the MIB's.
     pub(crate) fn mode(&self, config: &cfdp::Config, remote: u64) -> TransmissionMode {
-        let kind = self.protocol.kind;
-        if kind == Kind::Cfdp { config.remote(remote).mode } else { kind.class().into() }
+        match self.protocol.kind {
+            Kind::Cfdp | Kind::CfdpLtp => config.remote(remote).mode,
+            kind => kind.class().into(),
+        }
     }
 }
 

@@ -29,7 +29,9 @@ const TRIES: u32 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Cfdp,
+    CfdpLtp,
     Ltp,
+    LtpT,
     SaratogaPut,
     SaratogaGet,
 }
@@ -38,7 +40,9 @@ impl Way {
     fn protocol(self) -> &'static str {
         match self {
             Self::Cfdp => "cfdp",
+            Self::CfdpLtp => "cfdp-ltp",
             Self::Ltp => "ltp",
+            Self::LtpT => "ltp-t",
             Self::SaratogaPut | Self::SaratogaGet => "saratoga",
         }
     }
@@ -46,8 +50,8 @@ impl Way {
     /// Whether a command may fail because the other end forgot a session; given again, it succeeds.
     fn may_fail(self) -> bool {
         match self {
-            Self::Cfdp | Self::SaratogaPut => false,
-            Self::Ltp | Self::SaratogaGet => true,
+            Self::Cfdp | Self::CfdpLtp | Self::SaratogaPut => false,
+            Self::Ltp | Self::LtpT | Self::SaratogaGet => true,
         }
     }
 }
@@ -108,8 +112,9 @@ impl Transfer {
                 .args(["recv", "--entity", "2", "--listen", &self.address, "--root"])
                 .arg(self.path("root")),
         };
-        if let (Way::Cfdp, End::Client) = (self.way, end) {
-            command.args(["--linger", "100 ms", "--state"]).arg(self.path("state"));
+        if let (Way::Cfdp | Way::CfdpLtp, End::Client) = (self.way, end) {
+            command.args(["--class", "2", "--linger", "100 ms"]);
+            command.arg("--state").arg(self.path("state"));
         }
         command.args(["--json", "--protocol", self.way.protocol()]);
         // A file a process: what the killed one said stays.
@@ -259,8 +264,18 @@ fn a_killed_end_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_killed_end_of_cfdp_over_ltp_goes_on() {
+    all_survive(Way::CfdpLtp);
+}
+
+#[test]
 fn a_killed_end_of_ltp_is_no_wrong_success() {
     all_survive(Way::Ltp);
+}
+
+#[test]
+fn a_killed_end_of_ltp_t_is_no_wrong_success() {
+    all_survive(Way::LtpT);
 }
 
 #[test]

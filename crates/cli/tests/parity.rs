@@ -313,15 +313,17 @@ fn cases() -> Vec<Case> {
     };
     let mut cases = vec![
         down("down at first", "cfdp", outages),
+        down("down at first", "cfdp-ltp", outages),
         down("down at first", "ltp", outages),
         down("down before a contact", "cfdp", contacts),
+        down("down before a contact", "cfdp-ltp", contacts),
         down("down before a contact", "ltp", contacts),
         Case { name: "a chain".to_owned(), text: CHAIN.to_owned(), seeds: 3 },
         Case { name: "a group".to_owned(), text: GROUP.to_owned(), seeds: 3 },
     ];
     for (delay, seeds) in [(300, 3), (25, 4)] {
         for loss in ["1e-2", "0"] {
-            for protocol in ["cfdp", "ltp", "saratoga", "norm"] {
+            for protocol in ["cfdp", "cfdp-ltp", "ltp", "saratoga", "norm"] {
                 let name = format!("{protocol}, {delay} ms, {loss}");
                 cases.push(Case { name, text: scenario(protocol, delay, loss), seeds });
             }

@@ -450,9 +450,10 @@ pub(crate) fn sweep(store: &mut rt::FileStore, family: Family) -> Result<()> {
     let prefixes: &[&str] = match family {
         // Of LTP-T, records say what is kept for other engines.
         Family::Ltp => &["ltp-", "ltpt-"],
+        Family::CfdpLtp => &["ltp-"],
         Family::Saratoga => &["sar-"],
         Family::Norm => &["norm-"],
-        Family::Cfdp | Family::CfdpLtp | Family::OverTcp | Family::Bundles => &[],
+        Family::Cfdp | Family::OverTcp | Family::Bundles => &[],
     };
     let mut swept = 0;
     for prefix in prefixes {

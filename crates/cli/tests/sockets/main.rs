@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod carried;
 mod hops;
 mod norm;
 mod operations;

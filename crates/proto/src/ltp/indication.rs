@@ -1,7 +1,7 @@
 //! What an engine tells its user (RFC 5326 §7).
 
 use bytes::Bytes;
-use engine::FileName;
+use engine::{FileName, PathId};
 use thiserror::Error;
 use wire::ltp::{CancelReason, End, SessionId};
 
@@ -54,6 +54,8 @@ pub struct Block {
     pub id: SessionId,
     /// The client service it is for.
     pub service: u64,
+    /// The path over which it came last, unless that is gone.
+    pub path: Option<PathId>,
     /// Its octets.
     pub content: BlockContent,
 }

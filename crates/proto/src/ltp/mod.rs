@@ -75,6 +75,8 @@ pub struct Node {
     pub(crate) lost: Lost,
     /// Units of client data that wait for others, by the engine they are for.
     gathered: BTreeMap<u64, Vec<u8>>,
+    /// Where engines were heard for which no path is set.
+    ways: BTreeMap<u64, PathId>,
     /// Segments that this host takes its time to answer.
     held: VecDeque<(Time, PathId, Vec<u8>)>,
 }
@@ -167,6 +169,7 @@ impl Node {
             core,
             slots: Slots::new(),
             by_id: BTreeMap::new(),
+            ways: BTreeMap::new(),
             closed: Recent::new(),
             flows,
             lost: Lost::new(!journal),
@@ -359,17 +362,27 @@ impl Node {
         if destination == self.core.config.engine {
             return Err(RequestError::Oneself);
         }
-        let remote = self.core.config.remote(destination);
-        if remote.path.is_none() && self.core.kernel.paths.len() > 1 {
+        if self.way_to(destination).is_none() && self.core.kernel.paths.len() > 1 {
             return Err(RequestError::NoPath(destination));
         }
         Ok(())
     }
 
+    /// Says over which path an engine was heard for which none is set: sessions to it go there, and
+    /// it may still be heard over others. Whoever says so bounds how many there are.
+    pub(crate) fn set_way(&mut self, engine: u64, path: PathId) {
+        self.ways.insert(engine, path);
+    }
+
+    /// The path to an engine, if one is set or was told.
+    fn way_to(&self, engine: u64) -> Option<PathId> {
+        self.core.config.remote(engine).path.or_else(|| self.ways.get(&engine).copied())
+    }
+
     /// What a session to an engine begins with.
     pub(crate) fn new_session(&mut self, now: Time, destination: u64) -> (Base<Alarm>, Peer) {
         let remote = self.core.config.remote(destination).clone();
-        let path = remote.path.or_else(|| self.core.kernel.only_path());
+        let path = self.way_to(destination).or_else(|| self.core.kernel.only_path());
         let peer = Peer::new(self.new_id(), remote);
         let handle = self.slots.reserve();
         (Base::new(&self.core.kernel.paths, handle, path, now), peer)

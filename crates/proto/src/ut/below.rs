@@ -89,6 +89,9 @@ pub trait Below: Engine<Indication = Event> {
     /// Asks for a way to an entity of which nothing was said; [`Event::Up`] tells of it, if there is one.
     fn meet(&mut self, entity: u64);
 
+    /// How many PDUs may be under way to an entity and fill the way there, if that is known.
+    fn window(&self, to: u64) -> Option<usize>;
+
     /// Octets of memory held on account of others.
     fn memory(&self) -> usize;
 }

@@ -252,6 +252,11 @@ impl Below for BundleLayer {
         }
     }
 
+    /// What the ways take to which the next nodes lead is not known here.
+    fn window(&self, _to: u64) -> Option<usize> {
+        None
+    }
+
     /// Bundles are in the node's store, which has bounds of its own.
     fn memory(&self) -> usize {
         self.units.len() * size_of::<(BundleId, Unit)>()

@@ -24,7 +24,8 @@ impl Default for Config {
 /// Bounds on what is held between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// PDUs under way to an entity below it. More are not made.
+    /// PDUs under way to an entity below it, at most: fewer where fewer fill the way there. More are not
+    /// made.
     pub window: usize,
     /// Arrivals that are read, or of which something is not safe yet. More wait below.
     pub arrivals: usize,
@@ -34,6 +35,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { window: 16, arrivals: 64, strangers: 256 }
+        Self { window: 256, arrivals: 64, strangers: 256 }
     }
 }

@@ -21,6 +21,9 @@ pub const CFDP_SERVICE: u64 = 3;
 /// Octets of the longest block that is taken: several PDUs of the longest, 65,535 and a header.
 const BLOCK_MAX: usize = 1 << 20;
 
+/// PDUs that may be under way wherever an entity is.
+const WINDOW_MIN: usize = 16;
+
 /// Octets of a segment beside data, with numbers of ten octets and a cookie, and some more.
 const SEGMENT_HEAD: usize = 64;
 
@@ -54,6 +57,8 @@ pub struct LtpConfig {
 struct Way {
     /// The path to it, if that is known.
     path: Option<PathId>,
+    /// Whether that is what the settings say, and not where it was heard.
+    is_set: bool,
 }
 
 /// LTP, as an entity uses it.
@@ -62,7 +67,7 @@ pub struct LtpLayer {
     ltp: ltp::Node,
     color: Color,
     pdu_max: usize,
-    /// Octets that may be under way to an entity.
+    /// PDUs that may be under way to an entity.
     window: usize,
     strangers: usize,
     ways: BTreeMap<u64, Way>,
@@ -130,13 +135,14 @@ impl LtpLayer {
         ltp.transport = None;
         ltp.limits.units = ltp.limits.units.max(2 * config.pdu_max).min(BLOCK_MAX);
         ltp.limits.block = BLOCK_MAX as u64;
-        let ways = ltp.remotes.iter().map(|(number, remote)| (*number, Way { path: remote.path }));
+        let way = |path: Option<PathId>| Way { path, is_set: path.is_some() };
+        let ways = ltp.remotes.iter().map(|(number, remote)| (*number, way(remote.path)));
         Self {
             ways: ways.collect(),
             ltp: ltp::Node::of_blocks(ltp, rng),
             color: below.color,
             pdu_max: config.pdu_max,
-            window: config.pdu_max.saturating_mul(config.limits.window),
+            window: config.limits.window,
             strangers: config.limits.strangers,
             up: BTreeMap::new(),
             units: BTreeMap::new(),
@@ -151,12 +157,31 @@ impl LtpLayer {
         self.next
     }
 
+    /// PDUs that fill the way to an entity: what the line takes in a round of an answer and a repair, and
+    /// [`WINDOW_MIN`] at least.
+    fn fills(&self, entity: u64, info: &PathInfo) -> Option<usize> {
+        let rate = self.ltp.config().remote(entity).rate_bps.or(info.rate_bps)?;
+        // 10 Mbit/s and 1.25 s: 5 s are 6.25 MB, which are 96 PDUs of 65,535 octets.
+        let octets = 4 * u128::from(rate) * info.owlt?.as_nanos() / 8_000_000_000;
+        let pdus = octets.div_ceil(self.pdu_max.max(1) as u128);
+        Some(usize::try_from(pdus).unwrap_or(usize::MAX).max(WINDOW_MIN).min(self.window))
+    }
+
+    /// How an entity is reached, if it is at the moment.
+    fn info(&self, entity: u64) -> Option<&PathInfo> {
+        match self.ways.get(&entity)?.path {
+            Some(path) => self.up.get(&path),
+            None => self.up.values().next(),
+        }
+    }
+
     /// A path as the entity sees it. An answer may take a round of repair each way, and waits for what is under way before it.
     fn shown(&self, entity: u64, info: &PathInfo) -> PathInfo {
         let rate = self.ltp.config().remote(entity).rate_bps;
         let paced = PathInfo { rate_bps: rate.or(info.rate_bps), ..info.clone() };
-        // 1.25 s of light time, and 16 blocks of 65,535 octets at 10 Mbit/s: 3.75 s + 0.84 s.
-        let owlt = info.owlt.map(|owlt| owlt * 3 + paced.transmission_time(self.window));
+        // 1.25 s of light time, and 96 blocks of 65,535 octets at 10 Mbit/s: 3.75 s + 5.03 s.
+        let window = self.fills(entity, info).unwrap_or(self.window).saturating_mul(self.pdu_max);
+        let owlt = info.owlt.map(|owlt| owlt * 3 + paced.transmission_time(window));
         // What is green is lost as a whole where any part of it is: then a PDU is a segment.
         let segment = match (self.color, info.kind) {
             (Color::GreenData | Color::Green, PathKind::Datagram { mtu }) => {
@@ -191,12 +216,7 @@ impl LtpLayer {
 
     /// Tells whether there is a way to an entity.
     fn tell(&mut self, entity: u64) {
-        let Some(way) = self.ways.get(&entity) else { return };
-        let info = match way.path {
-            Some(path) => self.up.get(&path),
-            None => self.up.values().next(),
-        };
-        let event = match info {
+        let event = match self.info(entity) {
             Some(info) => Event::Up { entity, info: self.shown(entity, info) },
             None => Event::Down { entity },
         };
@@ -224,7 +244,7 @@ impl LtpLayer {
     }
 
     fn block(&mut self, now: Time, block: ltp::Block) {
-        let ltp::Block { id, content, .. } = block;
+        let ltp::Block { id, content, path, .. } = block;
         let from = id.originator;
         if !self.ways.contains_key(&from) {
             if self.ways.len() >= self.ltp.config().remotes.len() + self.strangers {
@@ -234,6 +254,7 @@ impl LtpLayer {
             }
             self.meet(from);
         }
+        self.heard(from, path);
         let arrival = Arrival(self.number());
         self.arrivals.insert(arrival, id);
         let (content, leaves_file) = match content {
@@ -241,6 +262,15 @@ impl LtpLayer {
             BlockContent::File(name, len) => (Content::File { name, offset: 0, len }, true),
         };
         self.events.push_back(Event::Came { arrival, from, content, leaves_file });
+    }
+
+    /// Answers go where an engine was heard last, if the settings do not say where it is.
+    fn heard(&mut self, entity: u64, path: Option<PathId>) {
+        let Some(way) = self.ways.get_mut(&entity).filter(|way| !way.is_set) else { return };
+        let Some(heard) = path.filter(|path| way.path != Some(*path)) else { return };
+        way.path = Some(heard);
+        self.ltp.set_way(entity, heard);
+        self.tell(entity);
     }
 
     fn finished(&mut self, finished: &Finished) {
@@ -313,8 +343,12 @@ impl Below for LtpLayer {
     }
 
     fn meet(&mut self, entity: u64) {
-        self.ways.entry(entity).or_insert(Way { path: None });
+        self.ways.entry(entity).or_insert(Way { path: None, is_set: false });
         self.tell(entity);
+    }
+
+    fn window(&self, to: u64) -> Option<usize> {
+        self.fills(to, self.info(to)?)
     }
 
     fn memory(&self) -> usize {

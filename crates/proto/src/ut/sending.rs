@@ -190,7 +190,9 @@ impl<B: Below> Carried<B> {
 
     /// Has the entity make PDUs for another, or not.
     pub(super) fn look_at_window(&mut self, now: Time, to: u64) {
-        let is_full = self.sending.count(to) >= self.config.limits.window.max(1);
+        let most = self.config.limits.window;
+        let window = self.below.window(to).map_or(most, |fills| fills.min(most));
+        let is_full = self.sending.count(to) >= window.max(1);
         let Some(peer) = self.peers.get_mut(&to).filter(|peer| peer.is_up) else { return };
         if peer.is_blocked == is_full {
             return;

@@ -48,9 +48,9 @@ impl Receiver {
 
     fn hand_over(&mut self, core: &mut Core, content: BlockContent) {
         self.phase = Phase::Installing;
-        let (id, service) = (self.peer.session, self.service);
+        let (id, service, path) = (self.peer.session, self.service, self.base.seat.path);
         if let Some(blocks) = &mut core.blocks {
-            blocks.push_back(Block { id, service, content });
+            blocks.push_back(Block { id, service, path, content });
         }
     }
 

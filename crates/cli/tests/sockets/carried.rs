@@ -1,0 +1,261 @@
+//! CFDP in blocks of LTP, over UDP.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::process::{Place, Running, await_that, check, make, silent, working_files};
+
+const CFDP_LTP: &str = "cfdp-ltp";
+
+/// Sends a file that is here, with a state that is the test's own.
+fn send(place: &Place, name: &str, address: &str, more: &[&str]) -> Running {
+    let state = place.here("state");
+    let own = ["--state", state.to_str().unwrap()];
+    place.send(CFDP_LTP, name, address, &[&own[..], more].concat())
+}
+
+/// Waits until a receiver has so much of a file.
+fn await_some(place: &Place, len: u64) {
+    let root = place.root("");
+    let has_some = || {
+        let files = working_files(&root, "spool");
+        files.iter().any(|(name, bytes)| name.starts_with("rx-") && *bytes >= len)
+    };
+    await_that("some of it is here", has_some);
+}
+
+/// Waits until a receiver keeps nothing but what remembers what is over.
+fn await_clean(place: &Place) {
+    let root = place.root("");
+    await_that("nothing is kept", || working_files(&root, "spool").is_empty());
+}
+
+/// Passes datagrams on between whoever sends to it and `to`, but for each whose number it is told to lose.
+struct Relay {
+    address: String,
+    lost: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Relay {
+    fn new(to: &str, loses: fn(u64) -> bool) -> Self {
+        let to: SocketAddr = to.parse().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let address = socket.local_addr().unwrap().to_string();
+        let (lost, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, stop) = (Arc::clone(&lost), Arc::clone(&is_over));
+        let pass = move || {
+            let (mut datagram, mut number, mut near) = ([0; 65_536], 0, None);
+            while !stop.load(Ordering::Relaxed) {
+                let Ok((len, from)) = socket.recv_from(&mut datagram) else { continue };
+                let target = if from == to { near } else { Some(to) };
+                if from != to {
+                    near = Some(from);
+                }
+                number += 1;
+                if loses(number) {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                } else if let Some(target) = target {
+                    let _ = socket.send_to(&datagram[..len], target);
+                }
+            }
+        };
+        Self { address, lost, is_over, thread: Some(thread::spawn(pass)) }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn files_of_all_sizes_arrive_in_both_classes() {
+    for (len, class) in [(0, "1"), (1, "2"), (1_000_003, "1"), (1_000_003, "2")] {
+        let place = Place::new();
+        make(&place.here("file"), len);
+        let (receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--once"]);
+        let sent = send(&place, "file", &address, &["--class", class]).end().complete();
+        let received = receiver.end().complete();
+        check(&place.root("file"), len);
+        assert_eq!((&sent["file_bytes"], &received["file_bytes"]), (&len.into(), &len.into()));
+        assert_eq!(sent["transaction"], received["transaction"]);
+        assert_eq!(sent["protocol"], CFDP_LTP);
+        // LTP says that all of it came; only class 2 says that it has its name.
+        assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
+        assert_eq!(received["delivery"], "complete");
+        await_clean(&place);
+        // Nothing is left to go on with.
+        assert_eq!(std::fs::read_dir(place.here("state")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn class_1_is_the_default_and_the_mib_may_say_otherwise() {
+    let place = Place::new();
+    make(&place.here("file"), 20_000);
+    let (_receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &[]);
+    let sent = send(&place, "file", &address, &[]).end().complete();
+    assert_eq!(sent["delivery"], "unreported");
+    let mib = place.here("mib.toml");
+    std::fs::write(&mib, "cfdp.default.class = 2\nut.pdu = \"1 kB\"\n").unwrap();
+    let mib = ["--mib", mib.to_str().unwrap()];
+    let sent = send(&place, "file", &address, &mib).end().complete();
+    assert_eq!(sent["delivery"], "complete");
+    // 20 PDUs and two more, each a segment at least.
+    assert!(sent["datagrams_sent"].as_u64() >= Some(22), "{sent}");
+}
+
+#[test]
+fn what_is_lost_comes_again() {
+    for class in ["1", "2"] {
+        let place = Place::new();
+        make(&place.here("file"), 700_000);
+        let (receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--once"]);
+        let relay = Relay::new(&address, |number| number % 10 == 3);
+        let more = ["--class", class, "--delay", "1 ms", "--rate", "50 Mbit/s"];
+        send(&place, "file", &relay.address, &more).end().complete();
+        receiver.end().complete();
+        check(&place.root("file"), 700_000);
+        assert!(relay.lost.load(Ordering::Relaxed) > 50, "it has a tenth of 500 to lose");
+    }
+}
+
+#[test]
+fn several_senders_are_answered_each() {
+    let place = Place::new();
+    let (_receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &[]);
+    let senders = ["11", "12", "13"].map(|number| {
+        make(&place.here(number), 1_000_000);
+        let more = ["--entity", number, "--class", "2", "--rate", "50 Mbit/s"];
+        (number, send(&place, number, &address, &more))
+    });
+    for (number, sender) in senders {
+        let sent = sender.end().complete();
+        assert_eq!(sent["delivery"], "complete");
+        check(&place.root(number), 1_000_000);
+    }
+    // One that comes again from another port is found there.
+    make(&place.here("more"), 5_000);
+    let more = ["--entity", "11", "--class", "2"];
+    send(&place, "more", &address, &more).end().complete();
+}
+
+#[test]
+fn a_killed_receiver_goes_on_in_both_classes() {
+    for class in ["1", "2"] {
+        let place = Place::new();
+        make(&place.here("file"), 6_000_000);
+        let (receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &[]);
+        let more = ["--class", class, "--rate", "40 Mbit/s", "--delay", "1 ms"];
+        let sender = send(&place, "file", &address, &more);
+        await_some(&place, 1_500_000);
+        receiver.kill();
+        let (receiver, _) = place.recv(CFDP_LTP, &address, &["--once"]);
+        sender.end().complete();
+        let received = receiver.end().complete();
+        assert_eq!(received["resumed"], true, "{received}");
+        check(&place.root("file"), 6_000_000);
+        await_clean(&place);
+    }
+}
+
+#[test]
+fn a_killed_sender_of_class_2_goes_on_with_the_same_transaction() {
+    let place = Place::new();
+    make(&place.here("file"), 6_000_000);
+    let (receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--once"]);
+    let more = ["--class", "2", "--rate", "40 Mbit/s", "--delay", "1 ms"];
+    let sender = send(&place, "file", &address, &more);
+    await_some(&place, 1_500_000);
+    sender.kill();
+    let sent = send(&place, "file", &address, &more).end().complete();
+    assert_eq!(sent["resumed"], true, "{sent}");
+    let received = receiver.end().complete();
+    assert_eq!(sent["transaction"], received["transaction"]);
+    check(&place.root("file"), 6_000_000);
+}
+
+#[test]
+fn who_is_interrupted_says_so_and_goes_on() {
+    let place = Place::new();
+    make(&place.here("file"), 6_000_000);
+    let (receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--once"]);
+    let more = ["--class", "2", "--rate", "40 Mbit/s", "--delay", "1 ms"];
+    let sender = send(&place, "file", &address, &more);
+    await_some(&place, 1_000_000);
+    sender.interrupt();
+    let ended = sender.end();
+    ended.failed("the same command goes on from here");
+    assert_eq!(ended.json()["completed"], false);
+    assert!(!place.root("file").exists());
+    send(&place, "file", &address, &more).end().complete();
+    receiver.end().complete();
+    check(&place.root("file"), 6_000_000);
+}
+
+#[test]
+fn nobody_who_answers_is_told_of() {
+    let place = Place::new();
+    make(&place.here("file"), 5_000);
+    let (_socket, address) = silent();
+    let ended = send(&place, "file", &address, &["--timeout", "6 s"]).end();
+    ended.failed("no answer yet");
+    assert!(ended.said.contains("the time given is over"), "{}", ended.said);
+}
+
+#[test]
+fn a_receiver_that_is_another_entity_says_so() {
+    let place = Place::new();
+    make(&place.here("file"), 5_000);
+    let (mut receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--entity", "7"]);
+    let more = ["--class", "2", "--timeout", "2 s"];
+    send(&place, "file", &address, &more).end().failed("the time given is over");
+    assert_eq!(receiver.word_between("PDUs for entity ", " come here"), "2");
+    assert!(!place.root("file").exists());
+}
+
+#[test]
+fn an_engine_without_cfdp_refuses() {
+    let place = Place::new();
+    make(&place.here("file"), 50_000);
+    let (_receiver, address) = place.recv("ltp", "127.0.0.1:0", &[]);
+    let more = ["--class", "1", "--timeout", "20 s"];
+    send(&place, "file", &address, &more).end().failed("the receiving LTP engine cancelled");
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    let place = Place::new();
+    make(&place.here("file"), 10);
+    let mib = place.here("mib.toml");
+    std::fs::write(&mib, "ut.pdu = \"1 B\"").unwrap();
+    let mib = mib.to_str().unwrap();
+    let file = place.here("file").to_str().unwrap().to_owned();
+    let root = place.root("").to_str().unwrap().to_owned();
+    let send = ["send", &file, "127.0.0.1:9", "--protocol", CFDP_LTP];
+    let recv = ["recv", "--listen", "127.0.0.1:0", "--root", &root, "--protocol", CFDP_LTP];
+    for (command, more, why) in [
+        (&send[..], &["--entity", "2"][..], "need numbers of their own"),
+        (&send, &["--mib", mib], "a PDU has 256 to 65535 octets"),
+        (&send, &["--profile", "checkpoint"], "did you mean"),
+        (&send, &["--udp-lite"], "--udp-lite is for Saratoga"),
+        (&send, &["--via", "3"], "--via is for LTP-T"),
+        (&recv, &["--route", "4=3", "--peer", "3=127.0.0.1:9"], "--route is for LTP-T"),
+        (&recv, &["--serve"], "are for Saratoga"),
+        (&recv, &["--peer", "3"], "write it like 3=192.0.2.7:7542"),
+    ] {
+        let ended = Running::start(&[command, more].concat()).end();
+        assert_eq!(ended.code, Some(2), "{more:?}: {}", ended.said);
+        assert!(ended.said.contains(why), "{more:?}: {}", ended.said);
+    }
+}
