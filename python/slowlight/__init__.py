@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slowlight._native import decode, version
+    from slowlight.packets import read_capture
     from slowlight.scenario import Run, Scenario, Sweep
     from slowlight.study import Study, studies
 
-__all__ = ["Run", "Scenario", "Study", "Sweep", "decode", "studies", "version"]
+__all__ = ["Run", "Scenario", "Study", "Sweep", "decode", "read_capture", "studies", "version"]
 
 _PLACES = {
     "Run": "scenario",
@@ -22,6 +23,7 @@ _PLACES = {
     "Study": "study",
     "Sweep": "scenario",
     "decode": "_native",
+    "read_capture": "packets",
     "studies": "study",
     "version": "_native",
 }

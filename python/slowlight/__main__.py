@@ -44,6 +44,10 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument(
         "--out", metavar="FOLDER", type=Path, help="where to [default: figures/NAME]"
     )
+    figures.add_argument(
+        "--format", action="append", choices=("svg", "pdf", "png", "xpl"),
+        help="write this alone; may be given again",
+    )  # fmt: skip
     return parser
 
 
@@ -55,6 +59,8 @@ def _claims(words: argparse.Namespace, results: Sequence[Path]) -> int:
     print(table.as_json(checked) if words.json else table.as_text(checked))
     if words.accept:
         place = catalogue.path()
+        if place is None:
+            raise UserError(f"there is no {catalogue.FILE} here; accept claims in a checkout")
         place.write_text(catalogue.with_held(place.read_text(), checked))
         return 0
     lost = [name for one in checked for name in one.lost]
@@ -71,7 +77,7 @@ def _claims(words: argparse.Namespace, results: Sequence[Path]) -> int:
 def _report(words: argparse.Namespace, results: Sequence[Path]) -> int:
     from slowlight import report
 
-    out = words.out or Path("report") / words.name
+    out = words.out or Path("report") / Path(words.name).stem
     for path in report.write(words.name, results, out):
         print(path)
     return 0
@@ -81,7 +87,7 @@ def _figures(words: argparse.Namespace, results: Sequence[Path]) -> int:
     from slowlight import figures, report
 
     study = report.load(words.name, results)
-    out = words.out or Path("figures") / words.name
+    out = words.out or Path("figures") / Path(words.name).stem
     only = words.only or []
     specs = figures.of_study(study.text)
     known = [spec.figure or spec.name for spec in specs]
@@ -94,7 +100,8 @@ def _figures(words: argparse.Namespace, results: Sequence[Path]) -> int:
         if spec.edition not in study.editions:
             print(f"{spec.name}: the edition {spec.edition} was not run", file=sys.stderr)
             continue
-        for path in figures.write(spec, study.editions[spec.edition], out):
+        endings = words.format or figures.WRITTEN
+        for path in figures.write(spec, study.editions[spec.edition], out, endings):
             print(path)
     return 0
 

@@ -10,7 +10,7 @@ import polars as pl
 from slowlight.errors import UserError
 from slowlight.exchange import Exchange, Mark, Sent, Span
 from slowlight.packets import Segment
-from slowlight.single import DELIVERED
+from slowlight.scenario import DELIVERED
 
 # A packet does not wait longer than this for the link that loses it.
 LATEST_S = 60.0

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """Says what is wrong, where, and what would be right."""
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Makes what the compiled module refuses a `UserError`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> UserError:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
 
 from slowlight.exchange import Exchange, Mark, Sent, Span
-from slowlight.packets import datagrams
-from slowlight.single import decoded
+from slowlight.packets import Datagram
 
 _RANGE = re.compile(r"(\d+)\.\.(=?)(\d+)")
 _DATA = re.compile(r"(?:File Data|(?:red|green) data(?: (?:CP|EORP|EOB))*|\bDATA) (\d+)\.\.(\d+)")
@@ -19,28 +17,6 @@ _SYMBOL = re.compile(r"DATA object \d+ symbol (\d+):(\d+) of (\d+) B")
 _NORM_FILE = re.compile(r"FTI (\d+) B in (\d+) B, blocks of (\d+)\+")
 _NORM_NEEDS = re.compile(r"(\d+):(\d+):(\d+)(?:\u2013\d+:\d+:(\d+))?")
 _PROGRESS = re.compile(r"STATUS (?:\w+ )?(\d+) of \d+")
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A datagram: when, between whom, how long with its headers, and what it says."""
-
-    at_s: float
-    source: str
-    destination: str
-    ip_bytes: int
-    says: str
-
-
-def _lines(capture: bytes) -> list[_Line]:
-    found = datagrams(capture)
-    lines = decoded(capture)
-    if len(lines) != len(found):
-        return []
-    return [
-        _Line(one.at_s, one.source, one.destination, len(one.data) + 28, line.split(" ", 4)[-1])
-        for one, line in zip(found, lines, strict=True)
-    ]
 
 
 class Norm:
@@ -67,7 +43,7 @@ def _is_data(says: str) -> bool:
     return bool(_DATA.search(says) or _SYMBOL.search(says))
 
 
-def _sender(lines: Sequence[_Line], node: str, trace: pl.DataFrame) -> str:
+def _sender(lines: Sequence[Datagram], node: str, trace: pl.DataFrame) -> str:
     """Who sends the data that is drawn: the node itself if it sends any, else who sends most."""
     data = [one for one in lines if _is_data(one.says)]
     mine = {round(at, 9) for at in trace.filter(pl.col("from") == node)["sent_s"].to_list()}
@@ -76,10 +52,9 @@ def _sender(lines: Sequence[_Line], node: str, trace: pl.DataFrame) -> str:
     return max(sorted(set(sources)), key=sources.count) if sources else ""
 
 
-def exchange_of(node: str, capture: bytes, trace: pl.DataFrame) -> Exchange:
+def exchange_of(node: str, lines: Sequence[Datagram], trace: pl.DataFrame) -> Exchange:
     exchange, norm, reached = Exchange(node), None, 0
     seen: set[tuple[int, int, bool]] = set()
-    lines = _lines(capture)
     sender = _sender(lines, node, trace)
     peers = {one.destination for one in lines if one.source == sender and _is_data(one.says)}
     for one in lines:
@@ -106,7 +81,8 @@ def exchange_of(node: str, capture: bytes, trace: pl.DataFrame) -> Exchange:
         again = (low, high, parity) in seen or (not parity and low < reached)
         seen.add((low, high, parity))
         reached = max(reached, high)
-        exchange.data.append(Sent(at_s, low, high, ip_bytes, again, parity, "(lost" in says))
+        lost = one.comment.startswith("lost")
+        exchange.data.append(Sent(at_s, low, high, ip_bytes, again, parity, lost))
     return exchange
 
 

@@ -19,12 +19,11 @@ import matplotlib
 import polars as pl
 from matplotlib.figure import Figure
 
-from slowlight import figures, html, pages
+from slowlight import _native, figures, html, pages
 from slowlight.claims import catalogue
 from slowlight.errors import UserError, unknown
 from slowlight.figures.spec import Spec
 from slowlight.results import Results, find, summary
-from slowlight.single import folders
 
 __all__ = ["Report", "Study", "load", "unknown", "write"]
 
@@ -85,11 +84,10 @@ def load(name: str, results: Sequence[Path]) -> Study:
             f"make them with `slowlight study run {name}`"
         )
     # The study as it is now may have figures that it had not when it was run.
-    places = [Path(name), *(folder / "studies" / f"{stem}.toml" for folder in folders())]
-    there = next((place for place in places if place.is_file()), None)
+    there = next((path for path in (Path(name), Path(f"{name}.toml")) if path.is_file()), None)
+    now = there.read_text() if there else _native.study_text(name)
     ran = next(iter(editions.values())).study
-    text = tomllib.loads(there.read_text()) if there else ran
-    return Study(stem, text, editions)
+    return Study(stem, tomllib.loads(now) if now else ran, editions)
 
 
 def _conditions(study: Study) -> list[Table]:
@@ -136,7 +134,8 @@ def _tables(study: Study) -> list[Table]:
     for edition, results in sorted(study.editions.items()):
         for sheet in results.sheets:
             frame = results.table(sheet)
-            axes = list(results.axes(sheet))
+            # Of a sheet without axes all rows are of one cell.
+            axes = list(results.axes(sheet)) or ["cell"]
             shown = [
                 c for c in COLUMNS if c in frame.columns and frame[c].null_count() < len(frame)
             ]

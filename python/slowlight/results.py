@@ -20,7 +20,9 @@ from typing import Any
 
 import polars as pl
 
-from slowlight.errors import UserError, unknown
+from slowlight import _native
+from slowlight.errors import UserError, told, unknown
+from slowlight.scenario import Scenario
 
 # The unit that the name of a number column ends with, by suffix of an axis's column.
 NUMBER_SUFFIXES = ("_s", "_bps", "_bytes", "_value")
@@ -95,6 +97,22 @@ class Results:
             run = f"slowlight study run {self.name} --edition {self.edition} --sheet {name}"
             raise UserError(f"{path} is missing; make it with `{run} --resume`")
         return _read(path)
+
+    def cell(self, sheet: str | None, labels: Mapping[str, str]) -> Scenario:
+        """The scenario of a cell: of each axis the label that is named, else the first."""
+        name = str(self.sheet(sheet)["name"])
+        with told():
+            text, folder = _native.cell(str(self.folder), self.edition, name, dict(labels))
+        where = ", ".join(f"{axis} = {label}" for axis, label in labels.items())
+        return Scenario(text, Path(folder), f"{self.name}, {name}, {where}")
+
+    def scenario(self, name: str) -> Scenario:
+        """A scenario that the study names: a file of its own, or one that comes with slowlight."""
+        if not name.endswith(".toml"):
+            return Scenario.find(name)
+        with told():
+            text, folder = _native.kept(str(self.folder), name)
+        return Scenario(text, Path(folder), name)
 
     def metadata(self, sheet: str | None = None) -> dict[str, str]:
         """What the table's file says of itself: slowlight, study, edition, sheet, paper."""

@@ -26,6 +26,7 @@ import polars as pl
 from tqdm.auto import tqdm
 
 from slowlight import _native
+from slowlight.errors import told
 
 __all__ = ["Run", "Scenario", "Sweep", "frame_of"]
 
@@ -37,17 +38,35 @@ class Run:
     """One run of a world.
 
     `metrics` is what `slowlight sim --json` prints. `trace` has a row for each packet of each link,
-    in the order in which they were sent, and is empty if it was not asked for.
+    in the order in which they were sent, and is empty if it was not asked for; so is `capture`, a
+    pcapng of what one node saw.
     """
 
     metrics: dict[str, Any]
     trace: pl.DataFrame
+    capture: bytes = b""
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
         """What became of each transfer."""
         transfers: list[dict[str, Any]] = self.metrics["transfers"]
         return transfers
+
+
+# The columns of a trace: times in seconds, lengths in bytes with the IP header, `offset` what the
+# packet says of its place in the file (CFDP, Saratoga, LTP: bytes; TCP: its sequence number; NORM:
+# 65,536 times the block and the symbol in it), `fate` what became of it.
+TRACE = {
+    "sent_s": pl.Float64,
+    "at_s": pl.Float64,
+    "from": pl.String,
+    "to": pl.String,
+    "ip_bytes": pl.Int64,
+    "kind": pl.String,
+    "offset": pl.Int64,
+    "fate": pl.String,
+}
+DELIVERED = "delivered"
 
 
 @dataclass(frozen=True)
@@ -63,6 +82,14 @@ class Scenario:
         """The scenario in this file."""
         path = Path(path)
         return cls(path.read_text(encoding="utf-8"), path.parent, str(path))
+
+    @classmethod
+    def find(cls, name: str) -> Self:
+        """A scenario that comes with slowlight, like `grc`; a file, if it ends with `.toml`."""
+        if name.endswith(".toml"):
+            return cls.read(name)
+        with told():
+            return cls(_native.scenario(name), origin=name)
 
     @classmethod
     def between(
@@ -94,17 +121,41 @@ class Scenario:
 
     def resolved(self) -> str:
         """The scenario with every default filled in, as TOML."""
-        return _native.resolve(self.text, self.origin, str(self.folder))
+        with told():
+            return _native.resolve(self.text, self.origin, str(self.folder))
+
+    def changed(self, changes: Mapping[str, Any], without: Iterable[str] = ()) -> Self:
+        """The scenario with keys set, like `links.*.per`, after others were taken away.
+
+        >>> import slowlight
+        >>> world = slowlight.Scenario.find("grc").changed({"links.*.delay": "1 s"})
+        >>> [link["delay"] for link in world.table()["links"]]
+        ['1 s', '1 s']
+        """
+        with told():
+            text = _native.changed(self.text, self.origin, json.dumps(changes), list(without))
+        return replace(self, text=text)
 
     def table(self) -> dict[str, Any]:
         """The scenario as plain values."""
         return tomllib.loads(self.text)
 
-    def single(self, *, trace: bool = False) -> Run:
-        """Runs this world once, with its own seed."""
-        metrics, lines = _native.single(self.text, self.origin, str(self.folder), trace)
-        frame = pl.read_csv(io.BytesIO(lines), separator="\t") if lines else pl.DataFrame()
-        return Run(json.loads(metrics), frame)
+    def single(
+        self, *, seed: int | None = None, trace: bool = False, capture_at: str | None = None
+    ) -> Run:
+        """Runs this world once, with its own seed if none is given.
+
+        With `trace` the run has its packets, with `capture_at` what that node saw.
+        """
+        world = self if seed is None else self.changed({"seed": seed})
+        with told():
+            metrics, lines, capture = _native.single(
+                world.text, world.origin, str(world.folder), trace, capture_at
+            )
+        frame = pl.DataFrame(schema=TRACE)
+        if trace:
+            frame = pl.read_csv(io.BytesIO(lines), separator="\t", schema=TRACE, quote_char=None)
+        return Run(json.loads(metrics), frame, capture)
 
     def vary(self, keys: str | Sequence[str], values: Iterable[Value], name: str = "") -> Sweep:
         """A grid with one axis; see `Sweep.vary`."""

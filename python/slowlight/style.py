@@ -1,8 +1,8 @@
 """One look for all figures: a colour and a marker for each family of protocols, units, sizes.
 
-The colours are those of Okabe and Ito, and of Tol where these do not suffice: readers who do not
-see red and green apart tell them apart, and markers and line styles tell them apart in black and
-white. A profile of a family (an implementation of 2011, today's default) is a line style.
+The colours lie far apart for readers who do not see red and green apart, too; a test holds them to
+it. Markers tell families apart in black and white. What is of one family (bundles over another
+layer, an implementation of 2011) has its colour and marker, and a line and a hatching of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib
@@ -20,25 +20,27 @@ from matplotlib.colors import to_hex
 
 # name: (how it is called, colour, marker)
 _FAMILIES = {
-    "cfdp": ("CFDP", "#0072B2", "o"),
-    "ltp": ("LTP", "#D55E00", "s"),
-    "norm": ("NORM", "#009E73", "^"),
-    "saratoga": ("Saratoga", "#CC79A7", "D"),
+    "cfdp": ("CFDP", "#124EC6", "o"),
+    "ltp": ("LTP", "#D04613", "s"),
+    "norm": ("NORM", "#05947B", "^"),
+    "norm-fec": ("NORM FEC", "#63D170", "*"),
+    "saratoga": ("Saratoga", "#C170AC", "D"),
     "ftp": ("FTP", "#000000", "v"),
-    "tcp": ("TCP", "#777777", "<"),
-    "sftp": ("SFTP", "#882255", "P"),
-    "scp": ("SCP", "#56B4E9", "X"),
-    "rsync": ("rsync", "#999933", "h"),
-    "telnet": ("telnet", "#DDCC77", "*"),
-    "bp": ("bundles", "#E69F00", ">"),
-    "scps": ("SCPS-FP", "#117733", "d"),
-    "ltp-t": ("LTP-T", "#332288", "p"),
+    "tcp": ("TCP", "#1D2749", "<"),
+    "sftp": ("SFTP", "#AE076E", "P"),
+    "scp": ("SCP", "#698BFB", "X"),
+    "rsync": ("rsync", "#B2C1AA", "h"),
+    "telnet": ("telnet", "#F38BDD", "H"),
+    "bp": ("bundles", "#EFB401", ">"),
+    "scps": ("SCPS-FP", "#5B3D19", "d"),
+    "ltp-t": ("LTP-T", "#4E0782", "p"),
 }
 # What names of protocols begin with, longest first, and whose look they get.
 _PREFIXES = {
-    "ltp-t": "ltp-t",
+    "norm-fec": "norm-fec",
     "saratoga": "saratoga",
     "telnet": "telnet",
+    "ltp-t": "ltp-t",
     "rsync": "rsync",
     "scps": "scps",
     "sftp": "sftp",
@@ -51,6 +53,26 @@ _PREFIXES = {
     "fp": "ftp",
     "bp": "bp",
 }
+# Protocols of a family, and which of its looks each has in all figures. Others get those left over.
+_VARIANTS = {
+    "cfdp-1": 1,
+    "cfdp-ltp": 2,
+    "cfdp-bp-tcpcl": 3,
+    "ltp-green": 1,
+    "ltp-1k-red": 2,
+    "saratoga-get": 1,
+    "saratoga-blind": 2,
+    "ftp-get": 1,
+    "rsync-daemon": 1,
+    "bp-tcpcl": 0,
+    "bp-tcpcl3": 1,
+    "bp-mtcp": 2,
+    "bp-stcp": 3,
+    "bp-udp": 4,
+    "bp-ltp": 5,
+    "bp-saratoga": 6,
+    "bp-norm": 7,
+}
 LINE_STYLES: tuple[str | tuple[int, tuple[int, ...]], ...] = (
     "-",
     "--",
@@ -58,7 +80,15 @@ LINE_STYLES: tuple[str | tuple[int, tuple[int, ...]], ...] = (
     "-.",
     (0, (5, 1, 1, 1, 1, 1)),
     (0, (1, 3)),
+    (0, (8, 2)),
+    (0, (3, 1, 1, 1)),
+    (0, (5, 2, 1, 2, 1, 2)),
+    (0, (2, 1)),
+    (0, (10, 3, 2, 3)),
+    (0, (1, 1)),
 )
+# As many hatchings as line styles, for areas.
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "|||", "OO", "//..", "x..", "--..", "||..")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p")
 # What is lost, sent again, out of service, and a bound.
 LOST = "#D55E00"
@@ -103,6 +133,7 @@ class Look:
     marker: str
     line: str | tuple[int, tuple[int, ...]]
     filled: bool = True
+    hatch: str = ""
 
 
 def applied() -> AbstractContextManager[None]:
@@ -124,7 +155,6 @@ def protocol_label(protocol: str) -> str:
     if known and base != known:
         # What is more in the name than the family, as in `saratoga-get`.
         rest = base.removeprefix(known).strip("-, ")
-        rest = rest.upper() if rest == "fec" else rest
         name = base if known in ("bp", "scps") else f"{name} {rest}"
     return f"{name} ({profile})" if profile else name
 
@@ -132,39 +162,69 @@ def protocol_label(protocol: str) -> str:
 def looks(labels: Sequence[str], is_protocol: bool | None = None) -> dict[str, Look]:
     """The look of each label: fixed where they are protocols, else a scale in their order."""
     if is_protocol is None:
-        is_protocol = all(family(label) for label in labels)
+        is_protocol = are_protocols(labels)
     if not is_protocol:
         return _scale(labels)
-    seen: dict[str, int] = {}
+    places = _places(labels)
     found = {}
     for label in labels:
         known = family(label)
         # A protocol without a look of its own is grey.
         color, marker = _FAMILIES[known][1:] if known else ("#999999", ".")
-        place = seen.get(known or label, 0)
-        seen[known or label] = place + 1
-        line = LINE_STYLES[place % len(LINE_STYLES)]
-        found[label] = Look(protocol_label(label), color, marker, line, filled=place % 2 == 0)
+        place = places[label] % len(LINE_STYLES)
+        found[label] = Look(
+            protocol_label(label), color, marker, LINE_STYLES[place], place % 2 == 0, HATCHES[place]
+        )
     return shortened(found)
+
+
+def are_protocols(labels: Iterable[str]) -> bool:
+    """Whether all labels are names of protocols."""
+    return all(family(label) for label in labels)
+
+
+def _places(labels: Sequence[str]) -> dict[str, int]:
+    """Which look of its family each label has: its own, or the first that is left over."""
+    found: dict[str, int] = {}
+    taken: set[tuple[str, int]] = set()
+    # Those with a look of their own choose first.
+    for wants in (True, False):
+        for label in labels:
+            base = label.partition("/")[0].lower()
+            known = family(label) or label
+            own = _VARIANTS.get(base, 0 if base == known else None)
+            if label in found or (wants and own is None):
+                continue
+            place = own
+            if place is None or (known, place) in taken:
+                if wants:
+                    continue
+                free = (i for i in range(len(labels) + len(LINE_STYLES)) if (known, i) not in taken)
+                place = next(free)
+            found[label] = place
+            taken.add((known, place))
+    return found
 
 
 def shortened(found: dict[str, Look]) -> dict[str, Look]:
     """Leaves the profile out of a label where no other series is of the same protocol."""
     names = [look.label.partition(" (")[0] for look in found.values()]
     return {
-        key: Look(name, look.color, look.marker, look.line, look.filled)
-        if names.count(name) == 1
-        else look
+        key: replace(look, label=name) if names.count(name) == 1 else look
         for (key, look), name in zip(found.items(), names, strict=True)
     }
 
 
 def _scale(labels: Sequence[str]) -> dict[str, Look]:
-    """Colours from dark to light in the order of the labels, each with a marker of its own."""
+    """Colours from dark to light in the order of the labels, each with a marker of its own.
+
+    Two or three have lines of their own, too: one that lies on another is seen between its dashes.
+    """
     places = np.linspace(0.0, 0.82, max(len(labels), 2))
+    lines = LINE_STYLES[:3] if len(labels) <= 3 else ("-",) * len(labels)
     return {
-        label: Look(label, to_hex(colormaps["viridis"](place)), MARKERS[index % len(MARKERS)], "-")
-        for index, (label, place) in enumerate(zip(labels, places, strict=False))
+        label: Look(label, to_hex(colormaps["viridis"](place)), MARKERS[index % len(MARKERS)], line)
+        for index, (label, place, line) in enumerate(zip(labels, places, lines, strict=False))
     }
 
 
@@ -231,6 +291,8 @@ _AXES = {
     "back": Measure("Rate of the way back", _RATE),
     "errors": Measure("Errors", _COUNT),
     "pep": Measure("Gateways", _COUNT),
+    "timestamps": Measure("Time stamps", _COUNT),
+    "compression": Measure("Headers compressed", _COUNT),
 }
 _BY_SUFFIX = {"_s": _SECONDS, "_bps": _RATE, "_bytes": _BYTES, "_value": _COUNT}
 

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import polars as pl
 
 from slowlight import connections, messages
 from slowlight.errors import UserError
 from slowlight.exchange import Exchange, Sent, outages
-from slowlight.packets import datagrams, segments
-from slowlight.single import DELIVERED, captured, single
+from slowlight.packets import datagrams, read_capture, segments
+from slowlight.scenario import DELIVERED, Scenario
+from slowlight.single import once
 
 
-def watch(world: Mapping[str, Any], at: str = "", seed: int | None = None) -> Exchange:
+def watch(world: Scenario, at: str = "", seed: int | None = None) -> Exchange:
     """Runs a scenario: what a node, the sender if none is named, saw of its first transfer.
 
     Raises `UserError` where there is no such node, or it saw no data.
     """
-    transfer = world["transfers"][0]
+    table = world.table()
+    transfer = table["transfers"][0]
     node = at or str(transfer["from"])
-    capture = captured(world, node, seed)
-    _, trace = single({**world, "capture": {"at": node, "pcap": True}}, seed)
-    found = segments(capture)
-    if sum(one.data > 0 for one in found) > len(datagrams(capture)) // 2:
-        exchange = connections.exchange_of(node, found, trace)
+    run = once(world, seed, node)
+    seen = read_capture(run.capture)
+    over_tcp, over_udp = segments(seen), datagrams(seen)
+    if sum(one.data > 0 for one in over_tcp) > len(over_udp) // 2:
+        exchange = connections.exchange_of(node, over_tcp, run.trace)
     else:
-        exchange = messages.exchange_of(node, capture, trace)
+        exchange = messages.exchange_of(node, over_udp, run.trace)
     if not exchange.data:
-        exchange = _counted(node, trace)
+        exchange = _counted(node, run.trace)
     if not exchange.data:
         raise UserError(f"{node} saw no data of {transfer['protocol']}")
-    exchange.outages = outages(world)
+    exchange.outages = outages(table)
     return exchange
 
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import struct
-import unittest
 from pathlib import Path
 
 import polars as pl
@@ -80,43 +76,3 @@ def folder(place: Path) -> Path:
     (there / "manifest.json").write_text(json.dumps(manifest))
     rows().write_parquet(there / "grid.parquet", metadata={"study": "made", "sheet": "grid"})
     return there
-
-
-def with_binary(test: type[unittest.TestCase]) -> type[unittest.TestCase]:
-    """Leaves a test out where there is no slowlight: `$SLOWLIGHT`, or on the path."""
-    found = os.environ.get("SLOWLIGHT") or shutil.which("slowlight")
-    return unittest.skipUnless(found, "needs slowlight: set SLOWLIGHT to it")(test)
-
-
-def _block(kind: int, body: bytes) -> bytes:
-    body += bytes(-len(body) % 4)
-    length = struct.pack("<I", len(body) + 12)
-    return struct.pack("<I", kind) + length + body + length
-
-
-def capture(packets: list[tuple[float, int, bytes]]) -> bytes:
-    """A pcapng of IPv4 packets: seconds, interface, and the packet."""
-    nanoseconds = struct.pack("<HHB3xHH", 9, 1, 9, 0, 0)
-    interface = _block(1, struct.pack("<HHI", 101, 0, 0) + nanoseconds)
-    blocks = [_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)), interface * 2]
-    for at_s, number, ip in packets:
-        ticks = round(at_s * 1e9)
-        head = struct.pack("<IIIII", number, ticks >> 32, ticks & 0xFFFFFFFF, len(ip), len(ip))
-        blocks.append(_block(6, head + ip))
-    return b"".join(blocks)
-
-
-def tcp(
-    source: int, sequence: int, acknowledgment: int, data: int = 0, flags: int = 16,
-    window: int = 1000, options: bytes = b"",
-) -> bytes:  # fmt: skip
-    """An IPv4 packet with a segment between 10.0.0.1:1000 and 10.0.0.2:2000."""
-    options += b"\x01" * (-len(options) % 4)
-    ports = (1000, 2000) if source == 1 else (2000, 1000)
-    length = 20 + len(options)
-    segment = struct.pack(
-        "!HHIIBBHHH", *ports, sequence, acknowledgment, length // 4 << 4, flags, window, 0, 0
-    )
-    segment += options + bytes(data)
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(segment), 0, 0, 64, 6, 0)
-    return head + bytes((10, 0, 0, source)) + bytes((10, 0, 0, 3 - source)) + segment

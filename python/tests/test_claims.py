@@ -13,8 +13,7 @@ from unittest import mock
 import made
 
 from slowlight import __main__ as command
-from slowlight import single
-from slowlight.claims import PAPERS, catalogue, table
+from slowlight.claims import PAPERS, catalogue, s0_worlds, table
 from slowlight.claims.evidence import (
     Estimate,
     Evidence,
@@ -36,7 +35,22 @@ def checked(held: dict[str, bool], findings: list[Finding]) -> catalogue.Checked
     return catalogue.Checked(entry, "", tuple(findings))
 
 
+PAGE = made.ROOT / "docs/reproduction/000-cfdp-ltp-norm-saratoga.md"
+
+
 class Catalogue(unittest.TestCase):
+    def test_the_page_of_the_first_paper_says_what_held(self) -> None:
+        lines = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| S0-")]
+        rows = [line.strip("| ").split(" | ") for line in lines]
+        told = {row[0]: row[-1] == Verdict.HOLDS.value for row in rows}
+        held = {
+            entry.id + part: holds
+            for entry in catalogue.read()
+            if entry.paper == "S0"
+            for part, holds in entry.held.items()
+        }
+        self.assertEqual(told, held)
+
     def test_every_claim_is_checked_and_every_check_is_a_claim(self) -> None:
         entries = catalogue.read()
         listed = [entry.id for entry in entries]
@@ -128,12 +142,11 @@ class Commands(unittest.TestCase):
             self.assertEqual(command.main(["report", "nothing", "--results", "/nowhere"]), 2)
         self.assertIn("slowlight study run nothing", err.getvalue())
 
-    def test_a_program_that_is_missing_is_told_for_its_claims_alone(self) -> None:
+    def test_a_run_that_is_refused_is_told_for_its_claims_alone(self) -> None:
         entries = catalogue.chosen(catalogue.read(), ["S0-06", "S0-27"])
-        with mock.patch.object(single, "binary", side_effect=UserError("no program")):
-            single._run.cache_clear()
+        with mock.patch.object(s0_worlds, "once", side_effect=UserError("no world")):
             chart, sequence = catalogue.check(entries, [])
-        self.assertEqual((chart.missing, sequence.missing), ("", "no program"))
+        self.assertEqual((chart.missing, sequence.missing), ("", "no world"))
         self.assertEqual(sequence.findings[0].verdict, Verdict.NOT_RUN)
 
 
@@ -173,7 +186,6 @@ class Sums(unittest.TestCase):
         self.assertEqual(one.findings[1].verdict, Verdict.CANNOT)
 
 
-@made.with_binary
 class OfCaptures(unittest.TestCase):
     def test_lengths_and_times_of_the_captures_of_2011_hold(self) -> None:
         entries = [e for e in catalogue.read() if e.id[3] in "WT" and e.id != "S0-T7"]

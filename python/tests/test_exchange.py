@@ -4,44 +4,52 @@ from __future__ import annotations
 
 import unittest
 
-import made
-
-from slowlight import connections, exchange, messages, packets, xpl
+from slowlight import connections, exchange, figures, messages, packets, xpl
 from slowlight.errors import UserError
 from slowlight.exchange import Exchange, Mark, Sent
 from slowlight.figures import over_time, sequence
 from slowlight.figures.spec import Spec
-from slowlight.single import captured, changed, scenario
+from slowlight.scenario import Scenario
 from slowlight.watching import watch
 
 
 class Captures(unittest.TestCase):
+    def capture(self, **changes: str) -> bytes:
+        keys = {f"transfers.0.{key}": value for key, value in changes.items()}
+        world = Scenario.find("grc").changed({"links.*.per": "0.05", **keys})
+        return world.single(seed=2, capture_at="src").capture
+
     def test_segments_have_scaled_windows_and_sack(self) -> None:
-        scale = b"\x03\x03\x07"
-        sack = b"\x05\x0a" + (300).to_bytes(4, "big") + (400).to_bytes(4, "big")
-        capture = made.capture(
-            [
-                (0.0, 0, made.tcp(1, 100, 0, flags=2, options=scale)),
-                (1.5, 0, made.tcp(2, 7, 101, flags=18, options=scale)),
-                (2.0, 0, made.tcp(1, 101, 8, data=100)),
-                (3.25, 0, made.tcp(2, 8, 201, options=sack)),
-            ]
-        )
-        syn, _, data, answer = packets.segments(capture)
-        self.assertTrue(syn.syn and not syn.ack)
-        # A SYN's window is never scaled.
-        self.assertEqual((syn.window, answer.window), (1000, 1000 << 7))
-        self.assertEqual((data.data, data.ports, data.source), (100, (1000, 2000), "10.0.0.1"))
-        self.assertEqual((answer.at_s, answer.sack), (3.25, ((300, 400),)))
-        self.assertEqual(packets.datagrams(capture), [])
+        frame = packets.read_capture(self.capture(protocol="ftp", size="200 kB"))
+        self.assertEqual(packets.datagrams(frame), [])
+        segments = packets.segments(frame)
+        syn, data = segments[0], max(segments, key=lambda one: one.data)
+        self.assertEqual((syn.syn, syn.ack, syn.data), (True, False, 0))
+        self.assertEqual(data.source, "192.168.100.1")
+        answers = [one for one in segments if one.source != data.source]
+        # Larger ones do not fit into the 16 bits on the wire.
+        self.assertGreater(max(one.window for one in answers), 65_535)
+        edges = [edge for one in answers for edge in one.sack]
+        self.assertTrue(edges, "losses are told by SACK")
+        self.assertTrue(all(packets.after(right, left) for left, right in edges))
+
+    def test_datagrams_say_what_they_are(self) -> None:
+        capture = self.capture(protocol="cfdp", size="20 kB")
+        found = packets.datagrams(packets.read_capture(capture))
+        self.assertIn("Metadata", found[0].says)
+        self.assertTrue(any(one.comment.startswith("lost") for one in found))
+        as_ltp = packets.datagrams(packets.read_capture(capture, "ltp"))
+        self.assertTrue(any(one.says.startswith("not LTP: ") for one in as_ltp))
+        with self.assertRaisesRegex(UserError, "FTP is text over TCP"):
+            packets.read_capture(capture, "ftp")
 
     def test_what_is_no_capture_is_refused_and_what_is_cut_is_read_so_far(self) -> None:
         with self.assertRaises(UserError):
-            list(packets.packets(b"no capture at all"))
-        whole = made.capture([(0.0, 0, made.tcp(1, 1, 0)), (1.0, 0, made.tcp(1, 2, 0))])
-        self.assertEqual(len(packets.segments(whole[:-9])), 1)
-        for cut in range(12, len(whole), 7):
-            packets.segments(whole[:cut])
+            packets.read_capture(b"no capture at all")
+        whole = self.capture(protocol="cfdp", size="2 kB")
+        with self.assertWarnsRegex(UserWarning, "ends within a record"):
+            cut = packets.read_capture(whole[:-9])
+        self.assertEqual(len(cut), len(packets.read_capture(whole)) - 1)
 
     def test_sequence_numbers_go_around(self) -> None:
         self.assertTrue(packets.after(5, 2**32 - 5))
@@ -118,12 +126,11 @@ class Drawn(unittest.TestCase):
         self.assertEqual(goodput[:3], [160.0, 0.0, 0.0])
 
 
-@made.with_binary
 class OfProtocols(unittest.TestCase):
     def watched(self, protocol: str) -> Exchange:
         changes = {"transfers.0.protocol": protocol, "transfers.0.size": "60 kB",
                    "links.*.delay": "250 ms", "links.*.per": "0.05"}  # fmt: skip
-        return watch(changed(scenario("grc"), changes), seed=2)
+        return watch(Scenario.find("grc").changed(changes), seed=2)
 
     def test_every_protocol_has_a_graph(self) -> None:
         for protocol in ("cfdp", "ltp", "ltp-t", "saratoga", "saratoga-get", "norm", "norm-fec",
@@ -138,9 +145,17 @@ class OfProtocols(unittest.TestCase):
                 if protocol in ("ltp", "saratoga", "ftp", "bp-tcpcl"):
                     self.assertGreaterEqual(seen.acks[-1][1], 60_000)
 
+    def test_packets_of_a_scenario_are_drawn_without_results(self) -> None:
+        for kind in ("sequence", "rate"):
+            drawn = figures.draw(figures.read({"kind": kind, "scenario": "grc-10kb"}))
+            self.assertTrue(drawn.axes[0].has_data(), kind)
+        with self.assertRaisesRegex(UserError, "'lines' needs results of a study"):
+            figures.draw(figures.read({"kind": "lines", "x": "per", "y": "goodput_bps"}))
+
     def test_a_capture_is_taken_where_it_is_asked_for(self) -> None:
-        world = scenario("grc-10kb")
-        first = [packets.datagrams(captured(world, node))[0].at_s for node in ("src", "dst")]
+        world = Scenario.find("grc-10kb")
+        seen = [packets.read_capture(world.single(capture_at=at).capture) for at in ("src", "dst")]
+        first = [frame["at_s"][0] for frame in seen]
         self.assertEqual(first, [0.0, 1.25])
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import itertools
 import tempfile
 import unittest
 from pathlib import Path
+from typing import TypeAlias
 
 import made
+import numpy as np
 import polars as pl
+from colorspacious import cspace_convert, deltaE
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -68,12 +73,53 @@ class Kinds(unittest.TestCase):
         self.assertEqual(axes.get_xlabel(), "Probability of losing a packet")
         self.assertEqual(axes.get_ylabel(), "Goodput (Mbit/s)")
         told = [text.get_text() for text in axes.get_xticklabels()]
-        self.assertEqual(told, ["0", "1e-4", "0.01"])
+        self.assertEqual(told, AXES["per"])
 
     def test_panels_of_one_column_have_one_scale(self) -> None:
         figure = drawn(kind="lines", x="per", y="goodput_bps", series="protocol", panels="delay")
         limits = {axes.get_ylim() for axes in figure.axes}
         self.assertEqual((len(figure.axes), len(limits)), (2, 1))
+        for kind in ("bars", "box"):
+            # Of the files that are near and far LTP's means differ.
+            made_of = {"x": "per", "y": "delivered_s", "panels": "protocol"}
+            figure = drawn(kind=kind, **made_of)
+            limits = {axes.get_ylim() for axes in figure.axes}
+            self.assertEqual((len(figure.axes), len(limits)), (2, 1), kind)
+
+    def test_a_legend_says_what_its_labels_are_unless_they_are_protocols(self) -> None:
+        for kind in ("lines", "box", "bars"):
+            figure = drawn(kind=kind, x="per", y="goodput_bps", series="delay")
+            (legend,) = figure.legends
+            self.assertEqual(legend.get_title().get_text(), "Delay, one way", kind)
+            figure = drawn(kind=kind, x="per", y="goodput_bps", series="protocol")
+            self.assertEqual(figure.legends[0].get_title().get_text(), "", kind)
+
+    def test_boxes_without_height_tell_their_series(self) -> None:
+        of_one = made.rows().filter(pl.col("run") == 0)
+        spec = figures.read(
+            {"kind": "box", "x": "per", "y": "goodput_bps", "series": "protocol", "where": NEAR}
+        )
+        with style.applied():
+            axes = boxes.draw_boxes(of_one, spec, AXES).axes[0]
+        colors = {line.get_color() for line in axes.lines if line.get_linewidth() == 1.6}
+        told = {look.color for look in style.looks(AXES["protocol"]).values()}
+        self.assertEqual(colors, told)
+
+    def test_a_logarithmic_axis_has_at_least_three_numbers(self) -> None:
+        for low, high in ((0.05, 9.0), (2.0, 15.0), (0.2, 40.0), (0.001, 100.0)):
+            axes = Figure().subplots()
+            axes.set_yscale("log")
+            axes.set_ylim(low, high)
+            table.finish_y(axes)
+            told = [tick for tick in axes.get_yticks() if low <= tick <= high]
+            self.assertGreaterEqual(len(told), 3, (low, high))
+
+    def test_long_labels_are_turned(self) -> None:
+        axes = Figure().subplots()
+        for told, angle in ((["0", "1e-7 a bit"], 0.0), (["1e-7 a packet"] * 5, 20.0)):
+            axes.set_xticks(range(len(told)), told)
+            table.turn(axes, told)
+            self.assertEqual({text.get_rotation() for text in axes.get_xticklabels()}, {angle})
 
     def test_failed_runs_are_told_in_the_legend(self) -> None:
         figure = drawn(kind="lines", x="per", y="goodput_bps", series="protocol")
@@ -160,15 +206,83 @@ class Kinds(unittest.TestCase):
         self.assertEqual(names, ["figure-1.svg", "figure-1.pdf", "figure-1.png"])
 
 
+# What colour-blind readers see, as colorspacious names it.
+SEEN = ("", "deuteranomaly", "protanomaly", "tritanomaly")
+
+
+Color: TypeAlias = str | tuple[float, float, float]
+
+
+def apart(one: Color, two: Color, seen: str) -> float:
+    """How far two colours are apart for a reader, in CAM02-UCS: about 1 is just seen."""
+    found = []
+    for color in (one, two):
+        rgb = np.array(to_rgb(color), dtype=np.float64)
+        if seen:
+            space = {"name": "sRGB1+CVD", "cvd_type": seen, "severity": 100}
+            rgb = np.clip(cspace_convert(rgb, space, "sRGB1"), 0.0, 1.0)
+        found.append(rgb)
+    return float(deltaE(*found, input_space="sRGB1"))
+
+
 class Looks(unittest.TestCase):
+    names = ("cfdp", "ltp", "ltp-t", "norm", "norm-fec", "saratoga", "ftp", "tcp", "scp", "sftp",
+             "rsync", "scps-fp", "bp-tcpcl", "telnet")  # fmt: skip
+    family = ("saratoga", "saratoga-get", "bp-tcpcl", "bp-tcpcl3", "bp-mtcp", "bp-stcp", "bp-udp",
+              "bp-ltp", "bp-saratoga", "bp-norm", "cfdp", "cfdp-1", "cfdp-ltp",
+              "cfdp-bp-tcpcl", "cfdp-bp-tcpcl3", "cfdp-bp-mtcp", "cfdp-bp-stcp", "cfdp-bp-udp",
+              "cfdp-bp-ltp", "cfdp-bp-saratoga", "cfdp-bp-norm", "cfdp/gsfc-2007")  # fmt: skip
+
     def test_protocols_have_a_colour_and_a_marker_of_their_own(self) -> None:
-        names = ["cfdp", "ltp", "ltp-t", "norm", "saratoga", "ftp", "scp", "sftp", "rsync",
-                 "scps-fp", "bp-udp", "telnet"]  # fmt: skip
-        told = style.looks(names)
-        self.assertEqual(len({look.color for look in told.values()}), len(names))
-        self.assertEqual(len({look.marker for look in told.values()}), len(names))
+        told = style.looks(self.names)
+        self.assertEqual(len({look.color for look in told.values()}), len(self.names))
+        self.assertEqual(len({look.marker for look in told.values()}), len(self.names))
         alone = style.looks(["ltp/ltplib-2011"])["ltp/ltplib-2011"]
         self.assertEqual((alone.color, alone.label), (told["ltp"].color, "LTP"))
+
+    def test_colours_are_told_apart_by_those_who_do_not_see_all(self) -> None:
+        colors = [look.color for look in style.looks(self.names).values()]
+        pairs = list(itertools.combinations(colors, 2))
+        for seen, least in zip(SEEN, (14.0, 11.0, 10.5, 8.5), strict=True):
+            found = min((apart(one, two, seen), one, two) for one, two in pairs)
+            self.assertGreater(found[0], least, (seen, found))
+
+    def test_pale_tiles_are_not_those_of_another_protocol(self) -> None:
+        colors = [look.color for look in style.looks(self.names).values()]
+        self.assertEqual(best.tint("#804020", 9.0), to_rgb("#804020"))
+        self.assertLess(best.tint("#804020", 0.5), best.tint("#804020", 0.0))
+        pairs = [(best.tint(one, 0.0), two) for one, two in itertools.permutations(colors, 2)]
+        for seen in SEEN:
+            found = min((apart(one, two, seen), one, two) for one, two in pairs)
+            self.assertGreater(found[0], 5.5, (seen, found))
+
+    def test_a_family_is_told_apart_by_lines_and_hatchings(self) -> None:
+        for names in (self.family, self.family[::-1]):
+            looks = style.looks(names).values()
+            lines = {(look.color, str(look.line), look.filled) for look in looks}
+            areas = {(look.color, look.hatch) for look in looks}
+            self.assertEqual((len(lines), len(areas)), (len(names), len(names)))
+
+    def test_a_protocol_looks_the_same_whoever_is_beside_it(self) -> None:
+        together = style.looks(self.family)
+        for name in (*self.family[:12], "cfdp-ltp", "cfdp-bp-tcpcl"):
+            self.assertEqual(style.looks([name])[name].hatch, together[name].hatch, name)
+
+    def test_tiles_of_the_best_have_the_look_of_the_protocol(self) -> None:
+        names = {"cfdp": "bp-udp", "ltp": "bp-norm"}
+        frame = made.rows().with_columns(pl.col("protocol").replace(names))
+        axes = {**AXES, "protocol": list(names.values())}
+        # Each is the soonest at one place.
+        there = frame.filter((pl.col("protocol") == "bp-norm") | (pl.col("per") != "0"))
+        spec = figures.read(
+            {"kind": "best", "x": "per", "y": ["delay", "goodput_bps"], "series": "protocol"}
+        )
+        with style.applied():
+            figure = best.draw(there, spec, axes)
+        hatches = {patch.get_hatch() for patch in figure.axes[0].patches}
+        shown = {patch.get_hatch() for patch in figure.legends[0].get_patches()}
+        self.assertEqual(hatches, {look.hatch for look in style.looks(axes["protocol"]).values()})
+        self.assertEqual(shown, hatches)
 
     def test_profiles_of_a_family_are_told_apart_by_lines(self) -> None:
         told = style.looks(["cfdp", "cfdp/gsfc-2007"])

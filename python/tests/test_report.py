@@ -2,53 +2,90 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import tempfile
-import tomllib
 import unittest
 from pathlib import Path
 
 import made
 
-from slowlight import report, single
+from slowlight import report
 from slowlight.errors import UserError
-from slowlight.results import Results
+from slowlight.results import Results, find
+from slowlight.scenario import Scenario
+from slowlight.study import Study
 
-WORLD = {"seed": 1, "links": [{"from": "a", "to": "b"}, {"from": "b", "to": "a", "per": "0"}],
-         "nodes": {"a": {"mib": {"x": 1}}}, "transfers": [{"size": "1 kB"}]}  # fmt: skip
+WORLD = Scenario("""
+    seed = 1
+    links = [{ from = "a", to = "b" }, { from = "b", to = "a", per = "0" }]
+    nodes.a.mib.x = 1
+    transfers = [{ size = "1 kB" }]
+""")
 
 
 class Worlds(unittest.TestCase):
     def test_keys_lead_to_one_place_or_several(self) -> None:
-        told = single.changed(WORLD, {"links.*.delay": "1 s", "links.b>a.per": "0.1",
-                                      "transfers.0.size": "2 kB", "nodes.b.mib.y": 2})  # fmt: skip
+        told = WORLD.changed({"links.*.delay": "1 s", "links.b>a.per": "0.1",
+                              "transfers.0.size": "2 kB", "nodes.b.mib.y": 2}).table()  # fmt: skip
         self.assertEqual([link["delay"] for link in told["links"]], ["1 s", "1 s"])
         self.assertEqual(told["links"][1]["per"], "0.1")
         self.assertEqual(told["nodes"]["b"], {"mib": {"y": 2}})
-        self.assertEqual(WORLD["transfers"], [{"size": "1 kB"}], "the scenario is as it was")
-        with self.assertRaisesRegex(UserError, r"links.7.per: the scenario has nothing there"):
-            single.changed(WORLD, {"links.7.per": "0"})
+        self.assertEqual(WORLD.table()["transfers"], [{"size": "1 kB"}], "the other is as it was")
+        with self.assertRaisesRegex(UserError, "links.7.per: there is no 7; take `[*]`"):
+            WORLD.changed({"links.7.per": "0"})
 
     def test_keys_are_taken_away(self) -> None:
-        told = single.without(WORLD, ["nodes.a.mib", "links.*.per", "nodes.c.mib"])
-        self.assertEqual(told["nodes"], {"a": {}})
+        told = WORLD.changed({}, without=["nodes.a.mib", "links.*.per", "nodes.c.mib"]).table()
+        self.assertEqual(told["nodes"]["a"], {})
         self.assertNotIn("per", told["links"][1])
 
-    def test_a_world_as_toml_is_the_same_world(self) -> None:
-        odd = {**WORLD, "about": 'a "b"\n\\ ü', "flag": True, "many": [[1, 2.5], []]}
-        self.assertEqual(tomllib.loads(single.text(odd)), odd)
+    def test_scenarios_have_names(self) -> None:
+        self.assertEqual(Scenario.find("grc").single().transfers[0]["completed"], True)
+        with self.assertRaisesRegex(UserError, 'did you mean "geo"'):
+            Scenario.find("goe")
 
     def test_cells_are_the_scenario_with_their_values(self) -> None:
         with tempfile.TemporaryDirectory() as place:
             results = Results.read(made.folder(Path(place)))
-        world = single.cell(results, "grid", {"protocol": "ltp", "delay": "far"})
+            world = results.cell("grid", {"protocol": "ltp", "delay": "far"}).table()
+            with self.assertRaisesRegex(UserError, 'no value "near"'):
+                results.cell("grid", {"delay": "near"})
+            with self.assertRaisesRegex(UserError, 'no axis "delai"; did you mean "delay"'):
+                results.cell("grid", {"delai": "near"})
         self.assertEqual(world["transfers"][0]["protocol"], "ltp")
         self.assertEqual([link["delay"] for link in world["links"]], ["1250 ms"] * 2)
         self.assertEqual(world["links"][0]["per"], "0")
-        with self.assertRaisesRegex(UserError, "no value 'near'"):
-            single.cell(results, "grid", {"delay": "near"})
+
+    def test_worlds_of_ones_own_study_are_kept_with_its_results(self) -> None:
+        study = """
+            about = "mine"
+            [[editions.all.sheets]]
+            name = "grid"
+            world = "my-world.toml"
+            [[figures]]
+            kind = "sequence"
+            sheet = "grid"
+            edition = "all"
+            [[figures]]
+            kind = "sequence"
+            scenario = "my-world.toml"
+            file = "other"
+            edition = "all"
+        """
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            (place / "my-world.toml").write_text(Scenario.between("geo", size="5 kB").text)
+            (place / "mine.toml").write_text(study)
+            Study(str(place / "mine.toml")).run(folder=place / "mine-all", progress=False)
+            # The results have all that is needed.
+            (place / "my-world.toml").unlink()
+            (place / "mine.toml").unlink()
+            drawn = report.write("mine", [place], place / "page")
+            results = find("mine", [place])["all"]
+            self.assertEqual(results.scenario("my-world.toml").table()["seed"], 1)
+            page = next(path for path in drawn if path.suffix == ".html").read_text()
+        self.assertNotIn("there is no scenario", page)
+        self.assertEqual(page.count("<figure"), 2)
 
 
 class Reports(unittest.TestCase):
@@ -79,7 +116,6 @@ class Reports(unittest.TestCase):
         self.assertIn("did you mean 'per'", told.drawn[0].missing)
 
 
-@made.with_binary
 class OfStudies(unittest.TestCase):
     def test_a_study_that_was_run_has_its_report(self) -> None:
         with tempfile.TemporaryDirectory() as name:
@@ -88,12 +124,7 @@ class OfStudies(unittest.TestCase):
             text = made.STUDY.replace("../scenarios", str(made.ROOT / "scenarios"))
             (place / "studies/made.toml").write_text(text)
             out = place / "results/made-published"
-            binary = single.binary()
-            words = [binary, "study", "run", "studies/made.toml", "--out", str(out)]
-            done = subprocess.run(
-                words, cwd=place, env=os.environ, capture_output=True, text=True, check=False
-            )
-            self.assertEqual(done.returncode, 0, done.stderr)
+            Study(str(place / "studies/made.toml")).run(folder=out, progress=False)
             page = report.write("made", [place], place / "out")[0].read_text()
         self.assertIn("Figure 1. Goodput", page)
         self.assertIn("36, 0", page, "runs and failures")

@@ -6,12 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use lab::protocol::{Family, Protocol};
-use lab::text::SpecError;
+use lab::decode::{self, Language};
 use pcap::{Checksum, Reader, Record};
-use wire::cfdp::Pdu;
-use wire::ltp::Segment;
-use wire::{DecodeError, norm, saratoga};
+use wire::DecodeError;
 
 use crate::Usage;
 
@@ -25,40 +22,8 @@ pub(crate) struct Args {
     what: Vec<String>,
 
     /// Protocol: cfdp, ltp, saratoga or norm [default: whichever can read the most of it]
-    #[arg(long, value_name = "NAME", value_parser = language)]
+    #[arg(long, value_name = "NAME")]
     protocol: Option<Language>,
-}
-
-/// A protocol whose PDUs can be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Language {
-    Cfdp,
-    Ltp,
-    Saratoga,
-    Norm,
-}
-
-/// All of them, in the order in which they are tried.
-const LANGUAGES: [Language; 4] =
-    [Language::Cfdp, Language::Ltp, Language::Saratoga, Language::Norm];
-
-/// The language of a protocol's name.
-fn language(text: &str) -> Result<Language, String> {
-    let protocol: Protocol = text.parse().map_err(|error: SpecError| error.to_string())?;
-    Ok(match protocol.kind.family() {
-        Family::Cfdp => Language::Cfdp,
-        Family::Ltp | Family::CfdpLtp => Language::Ltp,
-        Family::Saratoga => Language::Saratoga,
-        Family::Norm => Language::Norm,
-        Family::OverTcp => {
-            let message = "FTP is text over TCP, which this command does not put together";
-            return Err(message.to_owned());
-        }
-        Family::Bundles => {
-            let message = "bundles cross TCP in pieces, which this command does not put together";
-            return Err(message.to_owned());
-        }
-    })
 }
 
 /// Runs the command.
@@ -141,7 +106,7 @@ fn file(
         None if !path.is_file() => None,
         None => Some(spoken(path)?),
     };
-    let told = if asked.is_some() { line } else { likely };
+    let told = if asked.is_some() { Language::line } else { Language::likely };
     capture(&mut Capture { name, language, told, tally }, source, out)
 }
 
@@ -184,67 +149,6 @@ fn digits(
     Ok(whole)
 }
 
-/// One line about a datagram, or what is wrong with it.
-fn line(language: Language, datagram: &[u8]) -> Result<String, DecodeError> {
-    match language {
-        Language::Cfdp => Pdu::decode(datagram).map(|pdu| pdu.to_string()),
-        Language::Ltp => Segment::decode(datagram).map(|segment| segment.to_string()),
-        Language::Saratoga => match saratoga::Packet::decode(datagram) {
-            // Which version a packet is of stands in its first bits.
-            Err(error) => saratoga::v0::Packet::decode(datagram)
-                .map(|packet| format!("version 0 {packet}"))
-                .map_err(|_| error),
-            Ok(packet) => Ok(packet.to_string()),
-        },
-        Language::Norm => norm::Message::decode(datagram).map(|message| message.to_string()),
-    }
-}
-
-/// The same where the protocol is only guessed: what almost any octets could be counts for nothing.
-fn likely(language: Language, datagram: &[u8]) -> Result<String, DecodeError> {
-    match language {
-        Language::Cfdp | Language::Ltp => {}
-        Language::Saratoga => {
-            // A PDU of CFDP may begin as a beacon does, whose name takes all that follows.
-            let name = match saratoga::Packet::decode(datagram) {
-                Ok(saratoga::Packet::Beacon(beacon)) => Some(beacon.eid),
-                Ok(_) => None,
-                Err(_) => match saratoga::v0::Packet::decode(datagram) {
-                    Ok(saratoga::v0::Packet::Beacon(beacon)) => Some(beacon.eid),
-                    Ok(_) | Err(_) => None,
-                },
-            };
-            if name.is_some_and(|name| !is_text(name)) {
-                return Err(DecodeError::invalid(0, "a beacon whose name is no text"));
-            }
-        }
-        Language::Norm => match norm::Message::decode(datagram)?.body {
-            norm::Body::Report(_) | norm::Body::Command(norm::Command::Other { .. }) => {
-                return Err(DecodeError::invalid(0, "a message without a defined form"));
-            }
-            norm::Body::Info(_)
-            | norm::Body::Data(_)
-            | norm::Body::Command(_)
-            | norm::Body::Nack(_)
-            | norm::Body::Ack(_) => {}
-        },
-    }
-    line(language, datagram)
-}
-
-fn is_text(octets: &[u8]) -> bool {
-    std::str::from_utf8(octets).is_ok_and(|text| !text.chars().any(char::is_control))
-}
-
-const fn name(language: Language) -> &'static str {
-    match language {
-        Language::Cfdp => "CFDP",
-        Language::Ltp => "LTP",
-        Language::Saratoga => "Saratoga",
-        Language::Norm => "NORM",
-    }
-}
-
 /// The packets of a capture, as far as it can be read.
 fn packets<R: Read>(
     name: &str,
@@ -261,16 +165,13 @@ fn packets<R: Read>(
 fn spoken(path: &Path) -> anyhow::Result<Language> {
     let name = path.display().to_string();
     let source = File::open(path).with_context(|| name.clone())?;
-    let mut counts = LANGUAGES.map(|_| 0_u64);
+    let mut votes = decode::Votes::default();
     for record in packets(&name, BufReader::new(source))?.map_while(Result::ok) {
-        let Some(datagram) = record.udp() else { continue };
-        for (count, language) in counts.iter_mut().zip(LANGUAGES) {
-            *count += u64::from(likely(language, datagram.data).is_ok());
+        if let Some(datagram) = record.udp() {
+            votes.hear(datagram.data);
         }
     }
-    // Of equals the first: `max_by_key` would take the last.
-    let best = LANGUAGES.into_iter().zip(counts).rev().max_by_key(|(_, count)| *count);
-    Ok(best.map_or(Language::Cfdp, |(language, _)| language))
+    Ok(votes.most())
 }
 
 /// A capture that is being printed.
@@ -278,7 +179,7 @@ struct Capture<'a> {
     name: &'a str,
     /// The protocol; that of the first datagram that can be read if it is not known yet.
     language: Option<Language>,
-    /// How a datagram is told: [`line()`], or [`likely`] if the protocol is a guess.
+    /// How a datagram is told: [`Language::line`], or [`Language::likely`] if the protocol is a guess.
     told: fn(Language, &[u8]) -> Result<String, DecodeError>,
     tally: &'a mut Tally,
 }
@@ -299,14 +200,13 @@ fn capture(
         let (from_port, to_port) = (datagram.udp.source, datagram.udp.destination);
         write!(out, "{} {from}:{from_port} > {to}:{to_port} ", record.at)?;
         let reads = |language: &Language| (capture.told)(*language, datagram.data).is_ok();
-        capture.language = capture.language.or_else(|| LANGUAGES.into_iter().find(reads));
+        capture.language = capture.language.or_else(|| Language::ALL.into_iter().find(reads));
         let language = capture.language.unwrap_or(Language::Cfdp);
         match (capture.told)(language, datagram.data) {
             Ok(text) => write!(out, "{text}")?,
             Err(error) => {
                 whole = false;
-                let (len, name) = (datagram.data.len(), name(language));
-                write!(out, "{len} bytes, not {name}: {error}")?;
+                write!(out, "{} bytes, not {language}: {error}", datagram.data.len())?;
             }
         }
         match datagram.checksum {
@@ -326,18 +226,7 @@ fn capture(
 
 /// The line about one PDU.
 fn one(bytes: &[u8], asked: Option<Language>) -> anyhow::Result<String> {
-    let (tried, told): (_, fn(_, _) -> _) = match asked {
-        Some(language) => (vec![language], line),
-        None => (LANGUAGES.to_vec(), likely),
-    };
-    let mut reasons = Vec::new();
-    for language in tried {
-        match told(language, bytes) {
-            Ok(text) => return Ok(text),
-            Err(error) => reasons.push(format!("not {}: {error}", name(language))),
-        }
-    }
-    anyhow::bail!("{}", reasons.join("; "))
+    decode::one(bytes, asked).map_err(anyhow::Error::msg)
 }
 
 /// The bytes of hexadecimal digits, between which spaces, colons and dashes may stand.
@@ -422,8 +311,8 @@ mod tests {
             ("ltp-green", Language::Ltp),
             ("saratoga", Language::Saratoga),
         ] {
-            assert_eq!(language(text).unwrap(), expected);
+            assert_eq!(text.parse::<Language>().unwrap(), expected);
         }
-        assert!(language("nrom").is_err());
+        assert!("nrom".parse::<Language>().is_err());
     }
 }

@@ -2,9 +2,10 @@
 //! fewer and fewer of them reach.
 //!
 //! The first round has a few runs of each, the second more of those that may still be best, the last
-//! many of the first three and of those as good; so those left behind are ranked below them. Every protocol sees the same seeds, so what a later round adds is what
-//! brute force would have found for it. Files above [`SIMULATED_MAX`] are not simulated whole: the
-//! times of two smaller ones say what the rest takes, as time grows linearly once a transfer has
+//! many of the first three and of those as good; so those left behind are ranked below them. Every
+//! protocol sees the same seeds, so what a later round adds is what brute force would have found for
+//! it. Files above [`SIMULATED_MAX`] are not simulated whole, for several receivers even less of them:
+//! the times of two smaller ones say what the rest takes, as time grows linearly once a transfer has
 //! filled the link.
 
 use std::collections::BTreeMap;
@@ -88,18 +89,23 @@ fn as_text<S: serde::Serializer>(protocol: &Protocol, to: S) -> Result<S::Ok, S:
     to.collect_str(protocol)
 }
 
-/// How many runs each has after each round, for a file of so many octets: many of small ones.
-fn rounds(size: u64) -> [u32; 3] {
-    let some = |octets: u64, least: u32, most: u32| {
-        u32::try_from(octets / size.max(1)).unwrap_or(most).clamp(least, most)
-    };
-    [some(20_000_000, 2, 16), some(100_000_000, 8, 64), some(200_000_000, 20, 100)]
-}
-
 /// How many reach the second round and the third at least, and how near the best, as a share of its
 /// time, all others have to be to reach it, too: where few packets are lost, few runs do not tell
 /// who bears a loss and who had none.
 const REACH: [(usize, f64); 2] = [(8, 1.05), (3, 1.02)];
+
+/// Whose fastest run takes more than so many times the mean of the best is not run again: no luck
+/// makes up for that.
+const HOPELESS: f64 = 1.5;
+
+/// Packets that the second round has, and the third, in all: some two seconds on two cores. Fewer reach
+/// a round than might be the best where packets are too many for all of them, but [`LEAST`] do.
+const PACKETS_MAX: u64 = 1_200_000;
+const LEAST: usize = 3;
+
+/// Octets that are simulated at least of a long file, however many receive it: enough to fill a link of
+/// 10 Mbit/s and a second of light.
+const SIMULATED_MIN: u64 = 2_000_000;
 
 /// Those that the needs admit.
 ///
@@ -139,15 +145,18 @@ pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
 /// When the link cannot be simulated at all, or needs contradict each other.
 pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advice>, RunError> {
     let mut field = Field::new(question)?;
-    let [first, second, third] = rounds(field.size);
+    let [first, second, third] = field.rounds();
     let mut left = field.tried.len();
-    for (runs, reach) in [(first, Some(REACH[0])), (second, Some(REACH[1])), (third, None)] {
+    let rounds =
+        [(first, Some((REACH[0], second))), (second, Some((REACH[1], third))), (third, None)];
+    for (runs, next) in rounds {
         if !field.play(left, runs, cancelled)? {
             return Ok(None);
         }
         field.rank(left);
-        let Some((count, near)) = reach else { break };
-        left = count.max(field.near(near)).min(left);
+        let Some(((count, near), runs)) = next else { break };
+        left = field.hopeful(count.max(field.near(near)).min(left));
+        left = field.affordable(left, runs).max(LEAST.min(left));
     }
     Ok(Some(field.told()))
 }
@@ -162,7 +171,7 @@ pub fn brute_force(
     cancelled: &AtomicBool,
 ) -> Result<Option<Advice>, RunError> {
     let mut field = Field::new(question)?;
-    let [_, _, runs] = rounds(field.size);
+    let [_, _, runs] = field.rounds();
     let all = field.tried.len();
     if !field.play(all, runs, cancelled)? {
         return Ok(None);
@@ -179,6 +188,29 @@ struct Tried {
     halves: Vec<TransferMetrics>,
 }
 
+impl Tried {
+    /// Whether another run would be the same: no loss is drawn, and the first runs did not differ.
+    fn is_settled(&self) -> bool {
+        let times = || self.runs.iter().map(|run| run.delivered_s.unwrap_or(f64::INFINITY));
+        let slowest = times().fold(0.0, f64::max);
+        self.runs.len() > 1
+            && self.runs.iter().all(|run| !run.bound_is_mean)
+            && times()
+                .all(|time| time.total_cmp(&slowest).is_eq() || slowest - time < 1e-3 * slowest)
+    }
+
+    /// Packets of a run in both directions, with those of its half, in the mean.
+    fn packets(&self) -> u64 {
+        let mean = |runs: &[TransferMetrics]| {
+            let packets = |run: &TransferMetrics| {
+                run.packets_str.unwrap_or_default() + run.packets_rts.unwrap_or_default()
+            };
+            runs.iter().map(packets).sum::<u64>() / (runs.len() as u64).max(1)
+        };
+        mean(&self.runs) + mean(&self.halves)
+    }
+}
+
 /// The candidates, the best first once they are ranked.
 struct Field<'a> {
     question: &'a Question,
@@ -192,7 +224,8 @@ struct Field<'a> {
 impl<'a> Field<'a> {
     fn new(question: &'a Question) -> Result<Self, SpecError> {
         let protocols = candidates(question)?;
-        let size = question.size.bytes().min(SIMULATED_MAX);
+        let most = (SIMULATED_MAX / u64::from(question.receivers.max(1))).max(SIMULATED_MIN);
+        let size = question.size.bytes().min(most);
         let plan = |size: u64| -> Result<Plan, SpecError> {
             let content = crate::run::made_up(question.seed, 0, size)?;
             Ok(question.plan(content))
@@ -204,12 +237,22 @@ impl<'a> Field<'a> {
         Ok(Self { question, size, whole: plan(size)?, half, tried })
     }
 
+    /// How many runs each has after each round: many of small files.
+    fn rounds(&self) -> [u32; 3] {
+        let octets = self.size.saturating_mul(u64::from(self.question.receivers)).max(1);
+        let some = |all: u64, least: u32, most: u32| {
+            u32::try_from(all / octets).unwrap_or(most).clamp(least, most)
+        };
+        [some(20_000_000, 2, 16), some(100_000_000, 8, 64), some(200_000_000, 20, 100)]
+    }
+
     /// Runs the first so many until each has so many runs; whether it was not cancelled.
     fn play(&mut self, count: usize, runs: u32, cancelled: &AtomicBool) -> Result<bool, RunError> {
+        let settled: Vec<_> = self.tried[..count].iter().map(Tried::is_settled).collect();
         let halved = self.half.as_ref().map(|plan| (plan, true));
         for (plan, is_half) in [(&self.whole, false)].into_iter().chain(halved) {
             let mut tasks = Vec::new();
-            for tried in &self.tried[..count] {
+            for (tried, _) in self.tried.iter().zip(&settled).filter(|(_, settled)| !**settled) {
                 let before = if is_half { &tried.halves } else { &tried.runs };
                 let from = u32::try_from(before.len()).unwrap_or(runs);
                 tasks.extend((from..runs).map(|run| (&tried.protocol, run)));
@@ -250,6 +293,46 @@ impl<'a> Field<'a> {
         let mean = |tried: &Tried| self.candidate(tried).mean_s.unwrap_or(f64::INFINITY);
         let best = self.tried.first().map_or(0.0, mean);
         self.tried.iter().take_while(|tried| mean(tried) <= times * best).count()
+    }
+
+    /// For how many, from the first on, there are packets enough to have so many runs of each.
+    fn affordable(&self, count: usize, runs: u32) -> usize {
+        let receivers = u64::from(self.question.receivers.max(1));
+        let mut packets = 0_u64;
+        let cost = |tried: &Tried| {
+            let more = (runs as usize).saturating_sub(tried.runs.len()) as u64;
+            match tried.is_settled() {
+                true => 0,
+                false => tried.packets().saturating_mul(more).saturating_mul(receivers),
+            }
+        };
+        let mut fits = |tried: &&Tried| {
+            packets = packets.saturating_add(cost(tried));
+            packets <= PACKETS_MAX
+        };
+        self.tried[..count].iter().take_while(|tried| fits(tried)).count()
+    }
+
+    /// Puts those of the first so many behind the others of them that cannot become the best; how many
+    /// may.
+    fn hopeful(&mut self, count: usize) -> usize {
+        let Some(first) = self.tried.first().map(|tried| self.candidate(tried)) else {
+            return count;
+        };
+        let Some(best) = first.mean_s else { return count };
+        let hopes = |tried: &Tried| match self.candidate(tried).interval_s {
+            Some((fastest, _)) => fastest <= HOPELESS * best,
+            // What never came cannot come as often as what always did.
+            None => first.success < 1.0,
+        };
+        let hopes: Vec<_> = self.tried[..count].iter().map(hopes).collect();
+        let behind = self.tried.split_off(count);
+        let (with, without): (Vec<_>, Vec<_>) =
+            self.tried.drain(..).zip(&hopes).partition(|(_, hopes)| **hopes);
+        let left = with.len();
+        self.tried = with.into_iter().chain(without).map(|(tried, _)| tried).collect();
+        self.tried.extend(behind);
+        left
     }
 
     /// Whether the file was there, whoever knew of it.

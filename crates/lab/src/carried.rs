@@ -1,10 +1,10 @@
 //! CFDP entities over another protocol, which is LTP or that of bundles.
 
-use engine::Engine as _;
+use engine::{Engine as _, Time};
 use proto::cfdp;
 use proto::ut::{self, Below, Carried};
 
-use crate::engines::{Send, ltp_config};
+use crate::engines::{AnyEngine, Send, ltp_config};
 use crate::protocol::Protocol;
 use crate::text::SpecError;
 
@@ -60,7 +60,10 @@ pub(crate) fn carried_told<B: Below>(carried: &mut Carried<B>) -> Option<cfdp::I
 ///
 /// When there is no such profile.
 pub fn cfdp_ltp_config(protocol: &Protocol) -> Result<CfdpLtpConfig, SpecError> {
-    let ltp = ltp_config(protocol)?;
+    let mut ltp = ltp_config(protocol)?;
+    // The PDUs of a window in each direction.
+    let ut::Config { pdu_max, limits, .. } = ut::Config::default();
+    ltp.limits.units_total = ltp.limits.units_total.max(2 * pdu_max * limits.window);
     let below = ut::LtpConfig { ltp, ..ut::LtpConfig::default() };
     Ok(CfdpLtpConfig { below, ..CfdpLtpConfig::default() })
 }
@@ -74,5 +77,40 @@ pub(crate) fn put_request(send: &Send) -> cfdp::PutRequest {
         destination_name: send.name.clone(),
         mode: Some(send.class.into()),
         ..cfdp::PutRequest::default()
+    }
+}
+
+impl AnyEngine {
+    /// Its CFDP entity, if it has one.
+    #[must_use]
+    pub fn entity(&self) -> Option<&cfdp::Entity> {
+        match self {
+            Self::Cfdp(entity) => Some(entity),
+            Self::CfdpLtp(node) => Some(node.entity()),
+            Self::Ltp(_) | Self::Saratoga(..) | Self::Norm(..) | Self::OverTcp(_) => None,
+            // That of a node is the node's.
+            Self::Bundles(_) => None,
+        }
+    }
+
+    /// Sends a file or a request by its CFDP entity.
+    ///
+    /// # Errors
+    ///
+    /// The entity refuses, or there is none.
+    pub fn put(
+        &mut self,
+        now: Time,
+        request: cfdp::PutRequest,
+    ) -> Result<wire::cfdp::TransactionId, cfdp::RequestError> {
+        match self {
+            Self::Cfdp(entity) => entity.put(now, request),
+            Self::CfdpLtp(node) => node.put(now, request),
+            Self::Ltp(_)
+            | Self::Saratoga(..)
+            | Self::Norm(..)
+            | Self::OverTcp(_)
+            | Self::Bundles(_) => Err(cfdp::RequestError::NoPath(request.destination)),
+        }
     }
 }

@@ -269,6 +269,18 @@ impl Kind {
         }
     }
 
+    /// The protocol that its packets are of: that of the layer below bundles, or of the LTP below
+    /// CFDP; [`Family::Bundles`] where bundles are over TCP or in datagrams.
+    #[must_use]
+    pub fn on_the_wire(self) -> Family {
+        match self.carried().unwrap_or(self) {
+            Self::BpLtp | Self::CfdpLtp => Family::Ltp,
+            Self::BpSaratoga => Family::Saratoga,
+            Self::BpNorm => Family::Norm,
+            other => other.family(),
+        }
+    }
+
     /// The protocol whose bundles carry its PDUs, if it is CFDP in bundles.
     #[must_use]
     pub fn carried(self) -> Option<Self> {

@@ -354,7 +354,7 @@ impl<'a> Stage<'a> {
         let trace = Arc::new(Mutex::new(TraceFile { sink, error: None }));
         let lines = Arc::clone(&trace);
         let spoken = scenario.nodes.values().filter_map(|node| node.protocol.as_ref());
-        let families: BTreeSet<_> = spoken.map(|protocol| protocol.kind.family()).collect();
+        let families: BTreeSet<_> = spoken.map(|protocol| protocol.kind.on_the_wire()).collect();
         let families: Vec<_> = families.into_iter().collect();
         let describe = move |datagram: &[u8]| crate::describe::describe(&families, datagram);
         self.world.trace(describe, move |row| {

@@ -293,7 +293,14 @@ impl Scenario {
     ///
     /// Line, key and remedy of the first mistake.
     pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
-        let mut scenario: Self = text::parse(text, origin)?;
+        let mut scenario: Self =
+            text::parse(text, origin).map_err(|error| match Preset::parse(text, origin) {
+                Ok(_) => SpecError::invalid(format!(
+                    "{origin} is a link, and a scenario has [[links]] with ends and [[transfers]]: \
+                     take it as `slowlight compare --link {origin}`"
+                )),
+                Err(_) => error,
+            })?;
         // What is wrong with its transfers is told when it is resolved.
         let Ok(known) = scenario.clone().with_protocols() else { return Ok(scenario) };
         for (name, node) in &mut scenario.nodes {
@@ -748,6 +755,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
+        let hop = "[[hops]]\nrate = \"1 Mbit/s\"";
+        let link = Scenario::parse(hop, "my.toml").unwrap_err();
+        assert!(link.to_string().contains("compare --link my.toml"), "{link}");
         let text = refused(|text| text.replace("seed = 1", ""));
         assert!(text.contains("missing field `seed`"), "{text}");
         let text = refused(|text| text.replace("delay =", "dealy ="));

@@ -16,7 +16,7 @@ use lab::scenario::Scenario;
 use lab::study::results::{self, Of};
 use lab::study::table::{Values, table};
 use lab::study::{
-    self, Done, Filter, How, Journal, JournalError, Selection, Source, Study, StudyError,
+    self, Done, Filter, Given, How, Journal, JournalError, Selection, Source, Study, StudyError,
 };
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -82,11 +82,35 @@ fn resolve(scenario: &str, origin: &str, folder: PathBuf) -> PyResult<String> {
     resolved.map_err(|error| of_spec(&error))
 }
 
-/// A trace in memory.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+/// The text of a scenario that comes with slowlight.
+#[pyfunction]
+fn scenario(name: &str) -> PyResult<&'static str> {
+    study::scenario(name).map_err(|error| of_spec(&error))
+}
 
-impl Write for Lines {
+/// A scenario with keys set, which come as a JSON object, after others were taken away.
+#[pyfunction]
+fn changed(scenario: &str, origin: &str, set: &str, unset: Vec<String>) -> PyResult<String> {
+    let set = serde_json::from_str(set).map_err(refused)?;
+    study::changed(scenario, origin, &set, &unset).map_err(|error| of_spec(&error))
+}
+
+/// What a run records, in memory.
+#[derive(Clone, Default)]
+struct Recorded(Arc<Mutex<Vec<u8>>>);
+
+impl Recorded {
+    /// Where it is recorded, if it is asked for.
+    fn sink(&self, asked: bool) -> Option<Box<dyn Write + Send>> {
+        asked.then(|| -> Box<dyn Write + Send> { Box::new(self.clone()) })
+    }
+
+    fn bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Write for Recorded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
@@ -97,7 +121,8 @@ impl Write for Lines {
     }
 }
 
-/// Runs one world: its metrics as JSON, and its packets as tab-separated lines, if they are asked for.
+/// Runs one world: its metrics as JSON and, if they are asked for, the packets of all links as
+/// tab-separated lines, and a capture at a node as pcapng.
 #[pyfunction]
 fn single<'py>(
     py: Python<'py>,
@@ -105,19 +130,23 @@ fn single<'py>(
     origin: &str,
     folder: PathBuf,
     trace: bool,
-) -> PyResult<(String, Bound<'py, PyBytes>)> {
-    let lines = Lines::default();
-    let sink = trace.then(|| -> Box<dyn Write + Send> { Box::new(lines.clone()) });
+    capture_at: Option<String>,
+) -> PyResult<(String, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (lines, capture) = (Recorded::default(), Recorded::default());
+    let recorders =
+        Recorders { pcap: capture.sink(capture_at.is_some()), trace: lines.sink(trace) };
     let run = unlocked(py, |cancelled| {
-        let scenario = Scenario::parse(scenario, origin)?.placed(&folder).resolved()?;
+        let mut scenario = Scenario::parse(scenario, origin)?.placed(&folder);
+        if let Some(at) = capture_at {
+            (scenario.capture.pcap, scenario.capture.at) = (true, Some(at));
+        }
+        let scenario = scenario.resolved()?;
         let contents = run::contents(&scenario)?;
-        let recorders = Recorders { pcap: None, trace: sink };
         run::run_unless(cancelled, &scenario, &contents, recorders)
     })?;
     let run = run.map_err(|error| of_run(&error))?;
     let metrics = serde_json::to_string(&run).map_err(refused)?;
-    let lines = lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok((metrics, PyBytes::new(py, &lines)))
+    Ok((metrics, lines.bytes(py), capture.bytes(py)))
 }
 
 /// Does something without the interpreter's lock, in a thread of its own, while this one looks for
@@ -210,7 +239,9 @@ impl Plan {
         folder: PathBuf,
     ) -> PyResult<Self> {
         let read = Study::parse(study, &name).map_err(|error| of_spec(&error))?;
-        Self::new(read, name, Source::Given(worlds, folder), None, Selection::default())
+        let given = |(name, text)| (name, Given { text, folder: folder.clone() });
+        let source = Source::Given(worlds.into_iter().map(given).collect());
+        Self::new(read, name, source, None, Selection::default())
     }
 
     /// How many runs there are.
@@ -299,7 +330,7 @@ impl Plan {
             let write = || -> PyResult<io::Result<()>> {
                 let of = self.of()?;
                 let complete = self.selection.is_all();
-                Ok(results::keep_study(folder, &self.study)
+                Ok(results::keep_study(folder, &self.study, &self.source)
                     .and_then(|()| of.write(folder, &all, complete)))
             };
             write()?.map_err(|error| PyOSError::new_err(chain(&error)))?;
@@ -380,20 +411,52 @@ fn studies() -> PyResult<Vec<(&'static str, String)>> {
     study::BUILT_IN.iter().map(about).collect()
 }
 
-/// What a datagram of one of these protocols is, and where its data is in the file, if it has some.
+/// The text of a study that comes with slowlight; `None` if none has this name.
 #[pyfunction]
-fn decode(protocols: Vec<String>, datagram: &[u8]) -> PyResult<(String, Option<u64>)> {
-    let families: Result<Vec<_>, SpecError> = protocols
-        .iter()
-        .map(|name| name.parse().map(|p: lab::protocol::Protocol| p.kind.family()))
-        .collect();
-    Ok(lab::describe::describe(&families.map_err(|error| of_spec(&error))?, datagram))
+fn study_text(name: &str) -> Option<&'static str> {
+    study::BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The claims of papers, as TOML.
+#[pyfunction]
+fn claims() -> &'static str {
+    include_str!("../../../studies/claims.toml")
+}
+
+/// A scenario's text, and the folder of the files that it names.
+type World = (String, PathBuf);
+
+/// The scenario of a cell that a folder has results of: of axes that are not named the first value.
+#[pyfunction]
+fn cell(
+    results: PathBuf,
+    edition: &str,
+    sheet: &str,
+    labels: BTreeMap<String, String>,
+) -> PyResult<World> {
+    world(results::cell(&results, edition, sheet, &labels))
+}
+
+/// A scenario that a folder of results keeps, by the name that its study has for it.
+#[pyfunction]
+fn kept(results: PathBuf, name: PathBuf) -> PyResult<World> {
+    world(results::kept_study(&results).and_then(|(_, source)| source.given(&name)))
+}
+
+fn world(found: Result<Given, SpecError>) -> PyResult<World> {
+    found.map(|given| (given.text, given.folder)).map_err(|error| of_spec(&error))
 }
 
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::{Plan, Results, decode, resolve, single, studies, version};
+    use super::packets::{decode, packets};
+
+    #[pymodule_export]
+    use super::{
+        Plan, Results, cell, changed, claims, kept, resolve, scenario, single, studies, study_text,
+        version,
+    };
 
     #[pymodule_export]
     use super::theory::{
@@ -402,4 +465,5 @@ mod _native {
     };
 }
 
+mod packets;
 mod theory;

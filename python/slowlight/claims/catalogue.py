@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from slowlight import _native
 from slowlight.claims import PAPERS
 from slowlight.claims.evidence import Evidence, Finding, NotRunError, Verdict
 from slowlight.errors import UserError, unknown
-from slowlight.single import folders
 
 FILE = "studies/claims.toml"
 
@@ -55,20 +55,21 @@ class Checked:
                 if held and part not in holding]  # fmt: skip
 
 
-def path() -> Path:
-    """Where the catalogue is."""
-    places = [folder / FILE for folder in folders()]
-    for place in places:
-        if place.is_file():
-            return place
-    raise UserError(f"{FILE} is missing; looked for {places[0]} and {places[1]}")
+def path() -> Path | None:
+    """Where the catalogue is, in a checkout: here, or where this package is."""
+    places = [Path(FILE), Path(__file__).resolve().parents[3] / FILE]
+    return next((place for place in places if place.is_file()), None)
 
 
 def read(file: Path | None = None) -> list[Entry]:
-    """The claims in their order. Raises `UserError` that names a wrong key."""
+    """The claims in their order: those of a checkout, else those that come with the package.
+
+    Raises `UserError` that names a wrong key.
+    """
     place = file or path()
     try:
-        tables = tomllib.loads(place.read_text()).get("claims", [])
+        text = place.read_text() if place else _native.claims()
+        tables = tomllib.loads(text).get("claims", [])
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"{place}: {error}") from error
     entries = []

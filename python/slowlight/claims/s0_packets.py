@@ -20,13 +20,15 @@ from slowlight.claims.s0_worlds import (
     PAPER,
     SARATOGA,
     SMALL,
-    Seen,
     data_of,
     gaps,
+    is_answer,
     is_data,
     seen,
 )
-from slowlight.single import changed, scenario, single
+from slowlight.packets import Datagram
+from slowlight.scenario import Scenario
+from slowlight.single import once
 
 EXAMPLE = "grc-10mb"
 # Saratoga's `$C_rate` of 1,000 kbit/s, by which it paced itself.
@@ -39,11 +41,11 @@ def tcp_over_the_bridge(_: Evidence) -> list[Finding]:
     # Preamble, check sequence and the gap between frames are 24 octets of the line.
     link = {"rate": "1 Gbit/s", "framing": "ethernet", "per_packet": "192 ns", "delay": "50 us",
             "datagram": "1472 B"}  # fmt: skip
-    world = scenario("grc")
-    world["links"] = [{"from": a, "to": b, **link} for a, b in (("src", "dst"), ("dst", "src"))]
-    settings = {"transfers.0.protocol": "ftp/linux-2.6.32", "transfers.0.size": "100 MB"}
-    metrics, _trace = single(changed(world, settings))
-    goodput = 8 * 100e6 / metrics["transfers"][0]["transfer_s"] / 1e6
+    links = [{"from": a, "to": b, **link} for a, b in (("src", "dst"), ("dst", "src"))]
+    settings = {"links": links, "transfers.0.protocol": "ftp/linux-2.6.32",
+                "transfers.0.size": "100 MB"}  # fmt: skip
+    run = Scenario.find("grc").changed(settings).single()
+    goodput = 8 * 100e6 / run.transfers[0]["transfer_s"] / 1e6
     return [
         found(
             "", "TCP without the emulator, Mbit/s", "941; 939", f"{goodput:.0f}",
@@ -58,7 +60,7 @@ def packet_sizes(_: Evidence) -> list[Finding]:
     said = {CFDP: (1011,), LTP: (1010, 1011), NORM: (1056,), SARATOGA: (1034,)}
     findings = []
     for part, protocol in zip("abcd", ALL, strict=True):
-        longest = max(one.length for one in seen(protocol, SMALL))
+        longest = max(one.data for one in seen(protocol, SMALL))
         paper = " or ".join(map(str, said[protocol]))
         findings.append(
             found(
@@ -100,9 +102,9 @@ def norm_megabyte(_: Evidence) -> list[Finding]:
     changes = {
         "links.*.link": "grc-1m", "transfers.0.size": "1 MB", "nodes.src.mib.rate": "1 Mbit/s",
     }  # fmt: skip
-    packets = [one for one in seen(NORM, changes) if not one.is_answer]
+    packets = [one for one in seen(NORM, changes) if not is_answer(one)]
     first = packets[0].at_s
-    octets = sum(one.length for one in packets if one.at_s < first + 10)
+    octets = sum(one.data for one in packets if one.at_s < first + 10)
     last = max(index for index, one in enumerate(packets) if is_data(one))
     flushes = sum("FLUSH" in one.says for one in packets[last:])
     return [
@@ -127,8 +129,8 @@ def saratoga_megabyte(_: Evidence) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _lengths(packets: list[Seen], answers: bool) -> list[int]:
-    return sorted({one.length for one in packets if one.is_answer == answers})
+def _lengths(packets: list[Datagram], answers: bool) -> list[int]:
+    return sorted({one.data for one in packets if is_answer(one) == answers})
 
 
 def _wire(part: str, protocol: str, sent: set[int], answers: set[int], why: str = "") -> Finding:
@@ -148,7 +150,7 @@ def _wire(part: str, protocol: str, sent: set[int], answers: set[int], why: str 
 @PAPER.claim("S0-W1")
 def wire_cfdp(_: Evidence) -> list[Finding]:
     """a holds if every datagram has one of the captured lengths; b and c exactly."""
-    _metrics, trace = single(scenario(EXAMPLE))
+    trace = once(Scenario.find(EXAMPLE)).trace
     data = trace.filter(trace["kind"] == "File Data").sort("offset")
     last = int(data["ip_bytes"][-1]) - 28
     nak = trace.filter(trace["kind"] == "NAK")["ip_bytes"].to_list()
@@ -166,7 +168,7 @@ def wire_cfdp(_: Evidence) -> list[Finding]:
 def wire_saratoga(_: Evidence) -> list[Finding]:
     """a holds if every datagram has one of the captured lengths, b if polls are 1.00 s apart."""
     packets = seen(SARATOGA, {**SMALL, "links.*.delay": "1250 ms"})
-    polls = [one for one in packets if one.length == 18]
+    polls = [one for one in packets if one.data == 18]
     apart = gaps(polls)
     return [
         _wire("a", SARATOGA, {10, 266, 1034, 794, 18}, {32, 7}),
@@ -190,7 +192,7 @@ def wire_ltp(_: Evidence) -> list[Finding]:
     """
     changes: dict[str, Any] = {**SMALL, "links.dst>src.outages": [{"at": "0 s", "for": "20 s"}],
                "links.dst>src.while_down": "drop"}  # fmt: skip
-    checkpoints = [one for one in seen(LTP, changes) if "CP" in one.says and not one.is_answer]
+    checkpoints = [one for one in seen(LTP, changes) if "CP" in one.says and not is_answer(one)]
     apart = gaps(checkpoints)
     return [
         _wire("a", LTP, {1009, 1010, 100, 15}, {24}),
@@ -206,7 +208,7 @@ def wire_ltp(_: Evidence) -> list[Finding]:
 
 
 def _spacing(part: str, protocol: str, changes: dict[str, Any], said_ms: float) -> Finding:
-    data = [one for one in data_of(seen(protocol, changes)) if one.length > 1000]
+    data = [one for one in data_of(seen(protocol, changes)) if one.data > 1000]
     gap = statistics.median(gaps(data)) * 1e3
     return found(
         part, f"{protocol}: packet to packet, ms", f"{said_ms}", f"{gap:.3f}",
@@ -264,7 +266,7 @@ def norm_flushes(_: Evidence) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _end(packets: list[Seen]) -> tuple[list[float], int, float]:
+def _end(packets: list[Datagram]) -> tuple[list[float], int, float]:
     """Of flushes behind the last data: their distance over twice GRTT; how many; seconds."""
     last = max(index for index, one in enumerate(packets) if is_data(one))
     flushes = [one for one in packets[last:] if "FLUSH" in one.says]
@@ -280,7 +282,7 @@ def _end(packets: list[Seen]) -> tuple[list[float], int, float]:
 @PAPER.claim("S0-T5")
 def cfdp_example(_: Evidence) -> list[Finding]:
     """Each holds to 1 %, of the scenario grc-10mb, in which three packets are lost."""
-    _metrics, trace = single(scenario(EXAMPLE))
+    trace = once(Scenario.find(EXAMPLE)).trace
     at_receiver = {
         kind: trace.filter((trace["kind"] == kind) & (trace["fate"] == "delivered"))
         for kind in ("EOF", "NAK", "File Data", "Finished", "ACK(Finished)")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from slowlight.claims.evidence import Paper
-from slowlight.packets import datagrams
-from slowlight.single import captured, changed, decoded, scenario
+from slowlight.packets import Datagram, datagrams, read_capture
+from slowlight.scenario import Scenario
+from slowlight.single import once
 
 PAPER = Paper("S0", "grc-2012")
 STUDY = PAPER.study
@@ -27,47 +27,33 @@ LARGE: dict[str, Any] = {
 RECEIVER = "192.168.100.2"
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A datagram at the receiver: seconds, bytes of data, whether it sent it, and what it says."""
-
-    at_s: float
-    length: int
-    is_answer: bool
-    says: str
-
-
-def world(protocol: str, changes: dict[str, Any]) -> dict[str, Any]:
+def world(protocol: str, changes: dict[str, Any]) -> Scenario:
     """The testbed with a protocol of 2011 and datagrams of its length."""
     base = {"transfers.0.protocol": protocol, "links.*.datagram": DATAGRAM[protocol]}
-    return changed(scenario("grc"), {**base, **changes})
+    return Scenario.find("grc").changed({**base, **changes})
 
 
-def seen(protocol: str, changes: dict[str, Any], seed: int = 1) -> list[Seen]:
+def seen(protocol: str, changes: dict[str, Any], seed: int = 1) -> list[Datagram]:
     """What a capture at the receiver has of a run."""
-    capture = captured(world(protocol, changes), "dst", seed)
-    lines = decoded(capture, protocol.split("/")[0].split("-")[0])
-    # "0.25 192.168.100.1:2502 > 192.168.100.2:2501 what it says"
-    says = [line.split(" ", 4)[-1] for line in lines]
-    found = datagrams(capture)
-    if len(found) != len(says):
-        raise ValueError(f"{len(found)} datagrams, {len(says)} lines")
-    return [
-        Seen(one.at_s, len(one.data), one.source == RECEIVER, text)
-        for one, text in zip(found, says, strict=True)
-    ]
+    run = once(world(protocol, changes), seed, "dst")
+    return datagrams(read_capture(run.capture, protocol.split("/")[0].split("-")[0]))
 
 
-def is_data(one: Seen) -> bool:
+def is_answer(one: Datagram) -> bool:
+    """Whether the receiver sent it."""
+    return one.source == RECEIVER
+
+
+def is_data(one: Datagram) -> bool:
     """Whether it carries some of the file."""
     return re.search(r"\b(File Data|DATA|data) ", one.says) is not None
 
 
-def data_of(packets: list[Seen]) -> list[Seen]:
+def data_of(packets: list[Datagram]) -> list[Datagram]:
     """Those that carry some of the file."""
     return [one for one in packets if is_data(one)]
 
 
-def gaps(packets: list[Seen]) -> list[float]:
+def gaps(packets: list[Datagram]) -> list[float]:
     """Seconds between one and the next."""
     return [two.at_s - one.at_s for one, two in itertools.pairwise(packets)]

@@ -21,7 +21,7 @@ from slowlight.claims.evidence import (
     near,
     rising,
 )
-from slowlight.single import cell, changed, single
+from slowlight.single import once
 
 PAPER = Paper("S1", "ltpt-2007")
 STUDY = PAPER.study
@@ -57,7 +57,7 @@ def _gain(evidence: Evidence, ltt: str, size: str) -> float:
 
 
 def _trace(evidence: Evidence, sheet: str, **labels: str) -> pl.DataFrame:
-    return single(cell(evidence.results(STUDY), sheet, labels))[1]
+    return once(evidence.results(STUDY).cell(sheet, labels)).trace
 
 
 @PAPER.claim("S1-01")
@@ -187,9 +187,9 @@ def far_away(evidence: Evidence) -> list[Finding]:
     """a: 40 minutes to 0.1; b: no data crosses by TCP."""
 
     def packets(who: str) -> pl.DataFrame:
-        world = cell(evidence.results(STUDY), "one-hop", {"protocol": who, "size": "1 KiB"})
+        world = evidence.results(STUDY).cell("one-hop", {"protocol": who, "size": "1 KiB"})
         delays = {"links.router>lander.delay": "1200 s", "links.router>earth.delay": "1200 s"}
-        return single(changed(world, delays))[1]
+        return once(world.changed(delays)).trace
 
     by_ltp = packets(RED)
     asked = by_ltp.filter(pl.col("from") == "lander")["sent_s"][0]

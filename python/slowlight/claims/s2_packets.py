@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from slowlight.claims.evidence import Evidence, Finding, found, near
 from slowlight.claims.s2 import FTP, NONE, PAPER, SARATOGA, SCP, SCPS, STUDY
-from slowlight.packets import Segment, after, datagrams, segments
-from slowlight.single import captured, cell, changed
+from slowlight.packets import Segment, after, datagrams, read_capture, segments
+from slowlight.single import once
 
 CONTROL = 21
 LOSSY = "1e-7 a bit"
@@ -25,9 +27,10 @@ def _capture(
     at: str,
     labels: Mapping[str, str],
     settings: Mapping[str, Any] | None = None,
-) -> bytes:
-    world = cell(evidence.results(STUDY), "grid", labels)
-    return captured(changed(world, {"transfers.0.size": "10 MB", **(settings or {})}), at, 1)
+) -> pl.DataFrame:
+    world = evidence.results(STUDY).cell("grid", labels)
+    world = world.changed({"transfers.0.size": "10 MB", **(settings or {})})
+    return read_capture(once(world, 1, at).capture)
 
 
 def _of_file(evidence: Evidence, who: str, errors: str) -> tuple[list[Segment], list[Segment]]:
@@ -55,7 +58,7 @@ def udp(evidence: Evidence) -> list[Finding]:
     small = {f"links.emulator>{side}-gateway.datagram": "1024 B" for side in ("aircraft", "ground")}
     labels = {"protocol": SARATOGA, "pep": NONE, "rtt": "0 ms", "errors": "0"}
     capture = _capture(evidence, "ground", labels, small)
-    data = [(one.at_s, len(one.data)) for one in datagrams(capture) if len(one.data) > 1000]
+    data = [(one.at_s, one.data) for one in datagrams(capture) if one.data > 1000]
     octets = sum(length for _, length in data[1:])
     rate = 8e-6 * octets / (data[-1][0] - data[0][0])
     return [

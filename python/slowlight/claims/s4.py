@@ -24,7 +24,8 @@ from slowlight.claims.evidence import (
     rising,
 )
 from slowlight.results import Results
-from slowlight.single import DELIVERED, cell, single
+from slowlight.scenario import DELIVERED
+from slowlight.single import once
 
 PAPER = Paper("S4", "cislunar-2009")
 STUDY = PAPER.study
@@ -141,10 +142,10 @@ def _see(results: Results, sheet: str, ber: str) -> Seen:
 def _seen(folder: str, sheet: str, ber: str) -> Seen:
     from pathlib import Path
 
-    world = cell(Results.read(Path(folder)), sheet, {"delay": "2000 ms", "ber": ber})
+    world = Results.read(Path(folder)).cell(sheet, {"delay": "2000 ms", "ber": ber})
     seen = []
     for seed in range(1, 2 if ber == "0" else SEEDS + 1):
-        packets = there(single(world, seed)[1])
+        packets = there(once(world, seed).trace)
         data = data_of(packets)
         lost = data.filter(pl.col("fate") != DELIVERED).height
         seen.append(Seen(lost, _span(data), _span(packets)))
@@ -239,7 +240,7 @@ def break_seen(evidence: Evidence) -> list[Finding]:
     """a: 4 to 6 segments again; b: three SYNs or more and a pause that doubles; c: some of each."""
     labels = {"delay": "2000 ms", "ber": "0", "outage": "120 s"}
     evidence.sheet(STUDY, "grid")
-    packets = there(single(cell(evidence.results(STUDY), "grid", labels), 1)[1])
+    packets = there(once(evidence.results(STUDY).cell("grid", labels), 1).trace)
     data = data_of(packets)
     during = data.filter(pl.col("sent_s").is_between(60, 180))["sent_s"].to_list()
     # What is sent again after the last new data.

@@ -8,7 +8,7 @@ save(draw(spec, published), Path("figures"), spec.name)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from slowlight.figures import spec as specs
 from slowlight.figures.spec import Spec
 from slowlight.figures.table import Labels
 from slowlight.results import Results, derived
-from slowlight.single import cell, changed, scenario
+from slowlight.scenario import Scenario
 from slowlight.watching import watch
 
 Drawer = Callable[[pl.DataFrame, Spec, Labels], Figure]
@@ -40,6 +40,9 @@ TABLES: dict[str, Drawer] = {
 PACKETS = ("sequence", "rate")
 KINDS = (*TABLES, *PACKETS)
 ENDINGS = ("svg", "pdf", "png")
+# What programs like xplot read: only time-sequence graphs are written so.
+XPLOT = "xpl"
+WRITTEN = (*ENDINGS, XPLOT)
 
 
 def read(table: Mapping[str, Any], where: str = "figures") -> Spec:
@@ -53,10 +56,12 @@ def of_study(study: Mapping[str, Any]) -> list[Spec]:
     return [read(table, f"figures.{index}") for index, table in enumerate(tables)]
 
 
-def draw(spec: Spec, results: Results) -> Figure:
-    """Draws a figure of a study from its results."""
+def draw(spec: Spec, results: Results | None = None) -> Figure:
+    """Draws a figure of a study from its results; of packets of a scenario there need be none."""
     if spec.kind in PACKETS:
         return of_packets(spec, watched(spec, results))
+    if results is None:
+        raise UserError(f"figures: kind {spec.kind!r} needs results of a study")
     with style.applied():
         return TABLES[spec.kind](derived(results.table(spec.sheet)), spec, results.axes(spec.sheet))
 
@@ -64,18 +69,19 @@ def draw(spec: Spec, results: Results) -> Figure:
 def watched(spec: Spec, results: Results | None) -> Exchange:
     """Runs what a figure of packets is about: a scenario, or a cell of a sheet."""
     if spec.scenario:
-        world = scenario(Path(spec.scenario).stem)
+        find = Scenario.find if results is None else results.scenario
+        world = find(spec.scenario)
     elif results is not None:
         many = [axis for axis, labels in spec.where.items() if len(labels) != 1]
         if many:
             raise UserError(f"figures.where.{many[0]}: a single run has one value of it")
         labels = {axis: labels[0] for axis, labels in spec.where.items()}
-        world = cell(results, spec.sheet, labels)
+        world = results.cell(spec.sheet, labels)
     else:
         raise UserError("figures.scenario: a single run needs a scenario, or a sheet's cell")
-    world = changed(world, spec.set)
-    at = spec.at or str(world["transfers"][0]["to" if spec.kind == "rate" else "from"])
-    return watch(world, at, spec.seed)
+    world = world.changed(spec.set)
+    end = "to" if spec.kind == "rate" else "from"
+    return watch(world, spec.at or str(world.table()["transfers"][0][end]), spec.seed)
 
 
 def of_packets(spec: Spec, exchange: Exchange) -> Figure:
@@ -98,15 +104,20 @@ def save(figure: Figure, folder: Path, name: str, endings: Iterable[str] = ENDIN
     return written
 
 
-def write(spec: Spec, results: Results, folder: Path) -> list[Path]:
-    """Draws a figure of a study and writes it in all formats, for xplot too if it can be."""
+def write(
+    spec: Spec, results: Results | None, folder: Path, endings: Sequence[str] = WRITTEN
+) -> list[Path]:
+    """Draws a figure of a study and writes it in these formats, for xplot only if it can be."""
+    drawn = [ending for ending in endings if ending != XPLOT]
     if spec.kind != "sequence":
-        return save(draw(spec, results), folder, spec.name)
+        return save(draw(spec, results), folder, spec.name, drawn)
     exchange = watched(spec, results)
-    written = save(of_packets(spec, exchange), folder, spec.name)
-    path = folder / f"{spec.name}.xpl"
-    path.write_text(xpl.text(exchange, spec.heading))
-    return [*written, path]
+    written = save(of_packets(spec, exchange), folder, spec.name, drawn)
+    if XPLOT in endings:
+        path = folder / f"{spec.name}.{XPLOT}"
+        path.write_text(xpl.text(exchange, spec.heading))
+        written.append(path)
+    return written
 
 
 # No date, so that the same results make the same files.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -16,8 +17,12 @@ from slowlight.figures.table import Chosen, Labels
 from slowlight.results import summary
 from slowlight.style import Look, measure_of
 
-# A lead of this much has the full colour; no lead has a third of it.
+# A lead of this much has the full colour. No lead has so much of it that what is pale of one cannot
+# be taken for what is dark of another.
 FULL_LEAD = 0.5
+LEAST_SHARE = 0.72
+# Names are written smaller where tiles are narrow.
+TILES_WIDE = 6
 
 
 def winners(rows: Chosen, frame: pl.DataFrame) -> pl.DataFrame:
@@ -71,17 +76,10 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         for row in found.iter_rows(named=True):
             x, y = across.index(str(row[spec.x])), up.index(str(row[spec.y[0]]))
             shown[str(row["best"])] = None
-            lead = 1.0 if row["lead"] is None else min(row["lead"] / FULL_LEAD, 1.0)
-            share = 0.25 + 0.55 * lead
-            red, green, blue = (1.0 - share * (1.0 - part) for part in to_rgb(
-                looks[str(row["best"])].color))  # fmt: skip
-            panel.add_patch(_tile(x, y, (red, green, blue)))
-            dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
-            panel.text(
-                x, y, f"{short[str(row['best'])]}\n{_lead(row['lead'])}", ha="center",
-                va="center", fontsize=6.5, color="white" if dark else "black",
-            )  # fmt: skip
+            _tile(panel, x, y, looks[str(row["best"])], row["lead"])
+            _write(panel, x, y, f"{short[str(row['best'])]}\n{_lead(row['lead'])}", len(across))
         panel.set_xticks(range(len(across)), across)
+        table.turn(panel, across)
         panel.set_yticks(range(len(up)), up)
         panel.set_xlim(-0.5, len(across) - 0.5)
         panel.set_ylim(-0.5, len(up) - 0.5)
@@ -89,15 +87,44 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         panel.set_xlabel(measure_of(spec.x, spec.x).label)
         panel.set_ylabel(measure_of(spec.y[0], spec.y[0]).label)
     table.title_panels(figure, panels, spec, [table.panel_title(spec, part) for part in parts])
-    handles = [Patch(facecolor=looks[key].color) for key in looks if key in shown]
+    handles = [
+        Patch(facecolor=look.color, hatch=look.hatch, edgecolor="white", linewidth=0.0)
+        for key, look in looks.items()
+        if key in shown
+    ]
     called = [looks[key].label for key in looks if key in shown]
     note = f"Best by {measure_of(spec.y[1]).label.lower()}"
-    figure.legend(handles, called, loc="outside right center", title=note, title_fontsize=8.0)
+    figure.legend(
+        handles, called, loc="outside right center", title=note, title_fontsize=8.0,
+        alignment="left", handlelength=2.8, handleheight=1.4,
+    )  # fmt: skip
     return figure
 
 
-def _tile(x: int, y: int, color: tuple[float, float, float]) -> Rectangle:
-    return Rectangle((x - 0.49, y - 0.49), 0.98, 0.98, facecolor=color, edgecolor="none")
+def tint(color: str, lead: float | None) -> tuple[float, float, float]:
+    """The colour of a tile: the paler, the less the best leads."""
+    reached = 1.0 if lead is None else min(lead / FULL_LEAD, 1.0)
+    share = LEAST_SHARE + (1.0 - LEAST_SHARE) * reached
+    red, green, blue = (1.0 - share * (1.0 - part) for part in to_rgb(color))
+    return red, green, blue
+
+
+def _tile(axes: Axes, x: int, y: int, look: Look, lead: float | None) -> None:
+    axes.add_patch(
+        Rectangle(
+            (x - 0.49, y - 0.49), 0.98, 0.98, facecolor=tint(look.color, lead), hatch=look.hatch,
+            edgecolor="white", linewidth=0.0,
+        )
+    )  # fmt: skip
+
+
+def _write(axes: Axes, x: int, y: int, text: str, across: int) -> None:
+    """Text on a ground of its own, so that it can be read on any colour and hatching."""
+    axes.text(
+        x, y, text, ha="center", va="center", fontsize=6.5 if across <= TILES_WIDE else 5.6,
+        color="black", linespacing=1.25,
+        bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.82, "linewidth": 0},
+    )  # fmt: skip
 
 
 def _lead(lead: float | None) -> str:

@@ -14,6 +14,8 @@ from slowlight.figures.table import Chosen, Labels
 from slowlight.results import summary
 from slowlight.style import Look, looks, measure_of
 
+# How opaque areas are.
+BOX, BAR = 0.45, 0.9
 # Where there is but one series, its boxes have this look.
 _ALONE = Look("", "#0072B2", "o", "-")
 
@@ -48,30 +50,41 @@ def _boxes(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
         found = [samples(rows, of_series, label, column) for label in labels]
         at = [index - 0.4 + width * (place + 0.5) for index in range(len(labels))]
         missing += [x for x, values in zip(at, found, strict=True) if not values]
-        _draw_boxes(axes, found, at, width * 0.82, look, factor)
+        _draw_boxes(axes, found, at, width * 0.82, look, factor, len(series) > 1)
     dress_places(axes, rows, labels)
+    if len(series) > 1:
+        _part(axes, len(labels))
     for x in missing:
         axes.text(
             x, 0.015, "none", transform=axes.get_xaxis_transform(), ha="center", va="bottom",
             fontsize=7, color="#777777", rotation=90,
         )  # fmt: skip
-    table.finish_y(axes)
+
+
+def _part(axes: Axes, count: int) -> None:
+    """A line between what belongs to one label and to the next."""
+    for index in range(1, count):
+        axes.axvline(index - 0.5, color="#E4E4E4", linewidth=0.8, zorder=0.5)
 
 
 def _draw_boxes(
-    axes: Axes, found: list[list[float]], at: list[float], width: float, look: Look, factor: float
-) -> None:
+    axes: Axes, found: list[list[float]], at: list[float], width: float, look: Look, factor: float,
+    is_one_of_many: bool,
+) -> None:  # fmt: skip
+    # Where all runs are alike a box is nothing but its median, so that tells the series.
+    median = look.color if is_one_of_many else "black"
     drawn = axes.boxplot(
         [[value / factor for value in values] for values in found], positions=at, widths=width,
         patch_artist=True, manage_ticks=False,
-        medianprops={"color": "black", "linewidth": 1.2},
+        medianprops={"color": median, "linewidth": 1.6, "solid_capstyle": "butt"},
         flierprops={"marker": ".", "markersize": 4, "markeredgecolor": look.color},
         whiskerprops={"color": look.color}, capprops={"color": look.color},
         boxprops={"edgecolor": look.color},
     )  # fmt: skip
     for box in drawn["boxes"]:
         box.set_facecolor(look.color)
-        box.set_alpha(0.45)
+        box.set_alpha(BOX)
+        box.set_hatch(look.hatch)
 
 
 def dress_places(axes: Axes, rows: Chosen, labels: list[str]) -> None:
@@ -86,10 +99,7 @@ def dress_places(axes: Axes, rows: Chosen, labels: list[str]) -> None:
     axes.set_xticks(range(len(labels)), told)
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.grid(visible=False, axis="x")
-    if max(map(len, told)) * len(told) > 44:
-        for text in axes.get_xticklabels():
-            text.set_rotation(20)
-            text.set_horizontalalignment("right")
+    table.turn(axes, told)
 
 
 def _bars(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
@@ -108,13 +118,15 @@ def _bars(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
             if row.is_empty() or row["mean"][0] is None:
                 continue
             x = index - 0.4 + width * (place + 0.5)
-            color = (each.get(label) or look).color
+            of_bar = each.get(label) or look
+            # Nothing is known of how a single run varies.
+            error = row["sem"][0] / factor if row["n"][0] > 1 else None
             axes.bar(
-                x, row["mean"][0] / factor, width * 0.88, yerr=row["sem"][0] / factor,
-                color=color, alpha=0.85, capsize=2.5, ecolor="#222222",
+                x, row["mean"][0] / factor, width * 0.88, yerr=error, color=of_bar.color,
+                hatch=of_bar.hatch, edgecolor="white", linewidth=0.0, alpha=BAR, capsize=2.5,
+                ecolor="#222222",
             )  # fmt: skip
     dress_places(axes, rows, labels)
-    table.finish_y(axes)
 
 
 def _panels(frame: pl.DataFrame, spec: Spec, axes: Labels, is_box: bool) -> Figure:
@@ -128,18 +140,31 @@ def _panels(frame: pl.DataFrame, spec: Spec, axes: Labels, is_box: bool) -> Figu
     for panel, (part, column) in zip(panels, shown, strict=True):
         of_part = rows.of(spec.panels, part) if part else rows.frame
         (_boxes if is_box else _bars)(panel, rows, of_part, column)
+    if spec.panels:
+        table.same_limits(panels, len(columns))
+    for panel in panels:
+        table.finish_y(panel)
     titles = [
         table.panel_title(spec, part, column if len(columns) > 1 else "") for part, column in shown
     ]
     table.title_panels(figure, panels, spec, titles)
     series = _series(rows)
     if len(series) > 1:
-        handles = [Patch(facecolor=look.color, alpha=0.6) for look in series.values()]
+        handles = [
+            Patch(
+                facecolor=look.color, hatch=look.hatch, alpha=BOX if is_box else BAR,
+                edgecolor=None if is_box else "white", linewidth=None if is_box else 0.0,
+            )
+            for look in series.values()
+        ]  # fmt: skip
         names = [
             table.failed(look.label, rows.of(spec.series, key), columns[0])
             for key, look in series.items()
         ]
-        figure.legend(handles, names, loc="outside right center")
+        figure.legend(
+            handles, names, loc="outside right center", title=rows.heading(spec.series) or None,
+            title_fontsize=8.0, alignment="left",
+        )  # fmt: skip
     return figure
 
 

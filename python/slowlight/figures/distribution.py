@@ -41,7 +41,8 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
             x = [values[0] / factor, *(value / factor for value in values)]
             panel.step(
                 x, [0.0, *shares], where="post", color=look.color, linestyle=look.line,
-                label=look.label,
+                label=table.failed(look.label, of_series, column), marker=look.marker,
+                markerfacecolor=look.color if look.filled else "white", markevery=0.12,
             )  # fmt: skip
         if table.scaled(spec.x_scale, every):
             panel.set_xscale("log")
@@ -49,5 +50,5 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         panel.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
         panel.set_ylim(0.0, 1.02)
     table.title_panels(figure, panels, spec, [""] * len(columns))
-    table.legend(figure, panels)
+    table.legend(figure, panels, rows.heading(spec.series) if spec.series else "")
     return figure

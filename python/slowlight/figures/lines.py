@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import polars as pl
@@ -15,6 +14,9 @@ from slowlight.figures.spec import Spec
 from slowlight.figures.table import Chosen, Labels, Positions
 from slowlight.results import summary
 from slowlight.style import BOUND, Look
+
+# Markers of the first series and of the last, in points.
+LARGEST, LEAST = 8.0, 4.8
 
 
 def points(rows: Chosen, frame: pl.DataFrame, at: Positions, column: str) -> pl.DataFrame:
@@ -74,7 +76,8 @@ def _panel(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
         found = points(rows, of_it, at, column)
         told = replace(look, label=table.failed(look.label, rows.of(spec.series, key), column))
         # Later ones are smaller, so that what lies below another is seen.
-        _one(axes, found, told, factor, at, size=max(7.5 - 1.1 * place, 4.0))
+        size = LARGEST - (LARGEST - LEAST) * place / max(len(series) - 1, 1)
+        _one(axes, found, told, factor, at, size)
     table.dress_x(axes, rows, spec.x, at)
     if column == "efficiency":
         axes.axhline(100.0, color=BOUND, linewidth=0.9, linestyle="--")
@@ -99,21 +102,9 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         _panel(panel, rows, of_part, column)
         titles.append(table.panel_title(spec, part, column if len(columns) > 1 else ""))
     if spec.panels:
-        _same_limits(panels, len(columns))
+        table.same_limits(panels, len(columns))
     for panel in panels:
         table.finish_y(panel)
     table.title_panels(figure, panels, spec, titles)
-    table.legend(figure, panels)
+    table.legend(figure, panels, rows.heading(spec.series) if spec.series else "")
     return figure
-
-
-def _same_limits(panels: list[Axes], columns: int) -> None:
-    """Panels of one column have one scale, so that they can be compared."""
-    for start in range(columns):
-        same = panels[start::columns]
-        limits = [axes.get_ylim() for axes in same]
-        scales = {axes.get_yscale() for axes in same}
-        if len(scales) > 1 or not all(map(math.isfinite, sum(limits, ()))):
-            continue
-        for axes in same:
-            axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))

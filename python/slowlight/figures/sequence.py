@@ -19,6 +19,8 @@ DATA, ACKS, WINDOW, ARRIVED, ASKED, PARITY = (
 )  # fmt: skip
 # Sendings that stand nearer than this share of the time that is shown are drawn as one line.
 NEAR = 1 / 2500
+# More losses than that have smaller crosses.
+MANY = 30
 # Kinds of packets without data that get a marker of their own.
 KINDS_MAX = 8
 
@@ -109,7 +111,8 @@ def _spans(axes: Axes, exchange: Exchange, factor: float, low_s: float, high_s: 
 
 def plot(axes: Axes, exchange: Exchange, spec: Spec) -> None:
     """Draws an exchange onto axes."""
-    low_s, high_s = spec.span or (0.0, exchange.end_s * 1.02)
+    # What happens at once stands beside the axis, not on it.
+    low_s, high_s = spec.span or (-0.015 * exchange.end_s, exchange.end_s * 1.02)
     apart_s = (high_s - low_s) * NEAR
     unit, factor = MEASURES["bytes_str"].unit_for([exchange.high])
     shown = [one for one in exchange.data if low_s <= one.at_s <= high_s]
@@ -139,7 +142,8 @@ def plot(axes: Axes, exchange: Exchange, spec: Spec) -> None:
     if lost:
         axes.plot(
             [one.at_s for one in lost], [(one.low + one.high) / 2 / factor for one in lost],
-            linestyle="none", marker="x", markersize=5, color=LOST, label="lost", zorder=3,
+            linestyle="none", marker="x", markersize=5 if len(lost) <= MANY else 3,
+            color=LOST, label="lost", zorder=3,
         )  # fmt: skip
     marks = [mark for mark in exchange.marks if low_s <= mark.at_s <= high_s]
     _marks(axes, exchange, marks, factor)

@@ -23,7 +23,7 @@ from matplotlib.ticker import (
 from slowlight.errors import UserError, unknown
 from slowlight.figures.spec import Spec
 from slowlight.results import chosen, number_column
-from slowlight.style import Look, looks, measure_of
+from slowlight.style import Look, are_protocols, looks, measure_of
 
 PANEL = (4.6, 3.3)
 # On a logarithmic axis, zero stands this many times to the left of the least value.
@@ -55,6 +55,11 @@ class Chosen:
     def looks(self, column: str) -> dict[str, Look]:
         """The look of each series."""
         return looks(self.labels(column), column in ("protocol", "carrier", "who") or None)
+
+    def heading(self, column: str) -> str:
+        """What a legend is about; of protocols nothing, as their names say it."""
+        named = column in ("protocol", "carrier", "who") or are_protocols(self.labels(column))
+        return "" if named else measure_of(column, column).label
 
     def of(self, column: str, label: str) -> pl.DataFrame:
         """The rows of one label."""
@@ -174,8 +179,7 @@ def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
     axes.set_xlabel(measure.label if at.is_log and _odd(at) else measure.axis_label(at.unit))
     if not at.are_values:
         axes.set_xticks(list(at.at.values()), list(at.at))
-        if sum(map(len, at.at)) > 46:
-            axes.tick_params(axis="x", rotation=25)
+        turn(axes, list(at.at))
         return
     if not at.is_log:
         # One value alone would otherwise stand in the middle of an invented range.
@@ -194,6 +198,8 @@ def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
 
 
 TICKS_MAX = 7
+# Fewer where each has its unit.
+TICKS_MAX_LONG = 5
 
 
 def _odd(at: Positions) -> bool:
@@ -204,10 +210,25 @@ def _odd(at: Positions) -> bool:
 def texts(at: Positions) -> dict[float, str]:
     """The ticks of a logarithmic axis: its values, or some of them where there are many."""
     pairs = sorted((value, label) for label, value in at.at.items())
-    step = -(-len(pairs) // TICKS_MAX)
+    step = -(-len(pairs) // (TICKS_MAX_LONG if _odd(at) else TICKS_MAX))
     # The largest is always among them.
     shown = pairs[::-1][::step]
-    return {value: label if _odd(at) else tick(value) for value, label in shown}
+    # Without a unit a label is a number, written as the study has it.
+    is_label = _odd(at) or not at.unit
+    return {value: label if is_label else tick(value) for value, label in shown}
+
+
+# So many characters stand side by side below a panel.
+WIDE = 52
+
+
+def turn(axes: Axes, told: Sequence[str]) -> None:
+    """Turns the labels of the horizontal axis where they would touch."""
+    if max(map(len, told)) * len(told) <= WIDE:
+        return
+    for text in axes.get_xticklabels():
+        text.set_rotation(20)
+        text.set_horizontalalignment("right")
 
 
 def mark_break(axes: Axes, at: float) -> None:
@@ -245,7 +266,7 @@ def dress_y(axes: Axes, column: str, values: Sequence[float], scale: str) -> flo
     if scaled(scale, values):
         axes.set_yscale("log")
     elif not unit:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=(1, 2, 5, 10), integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     return factor
 
@@ -256,9 +277,22 @@ def finish_y(axes: Axes) -> None:
     if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0.0, top=1.04 * high)
         return
-    is_short = math.log10(high / low) < 1.7
+    # A decade alone would leave one or two numbers on it.
+    is_short = math.log10(high / low) < 2.4
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def same_limits(panels: Sequence[Axes], columns: int) -> None:
+    """Panels of one column have one scale, so that they can be compared."""
+    for start in range(columns):
+        same = panels[start::columns]
+        limits = [axes.get_ylim() for axes in same]
+        scales = {axes.get_yscale() for axes in same}
+        if len(scales) > 1 or not all(map(math.isfinite, sum(limits, ()))):
+            continue
+        for axes in same:
+            axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def title(figure: Figure, text: str) -> None:
@@ -282,7 +316,7 @@ def title_panels(figure: Figure, panels: Sequence[Axes], spec: Spec, titles: Seq
             axes.set_title(text, loc="left", fontsize=9, fontweight="normal")
 
 
-def legend(figure: Figure, panels: Sequence[Axes]) -> None:
+def legend(figure: Figure, panels: Sequence[Axes], about: str = "") -> None:
     """One legend for all panels, beside them, so that it covers nothing."""
     entries: dict[str, Artist] = {}
     for axes in panels:
@@ -293,4 +327,5 @@ def legend(figure: Figure, panels: Sequence[Axes]) -> None:
         return
     figure.legend(
         list(entries.values()), list(entries), loc="outside right center", alignment="left",
+        title=about or None, title_fontsize=8.0, handlelength=2.8,
     )  # fmt: skip

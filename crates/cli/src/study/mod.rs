@@ -206,7 +206,7 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
         return python::run_on(address, args, &folder);
     }
     let told = || format!("cannot write the results in {}", folder.display());
-    results::keep_study(&folder, &study).with_context(told)?;
+    results::keep_study(&folder, &study, &source).with_context(told)?;
     let cancelled = stop_flag()?;
     let bar = show::progress(jobs.len() as u64, "runs");
     let (old, failed) = (AtomicU64::new(0), AtomicU64::new(0));

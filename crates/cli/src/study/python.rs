@@ -105,12 +105,7 @@ fn call(needs: &str, module: &str, rest: &[OsString]) -> anyhow::Result<ExitCode
             String::from_utf8_lossy(&check.stderr).trim_end().lines().last().unwrap_or_default()
         );
     }
-    let mut command = Command::new(&python);
-    command.args(["-m", module]).args(rest);
-    if let Ok(program) = env::current_exe() {
-        command.env("SLOWLIGHT", program);
-    }
-    let status = command.status();
+    let status = Command::new(&python).args(["-m", module]).args(rest).status();
     let status = status.with_context(|| format!("cannot start {}", python.display()))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))

@@ -270,6 +270,9 @@ pub struct OverStreams {
     /// Bundles under way to a neighbour at one time.
     #[serde(default = "window")]
     pub window: usize,
+    /// Octets of bundles under way to a neighbour, up to which there may be more of them.
+    #[serde(default = "window_octets")]
+    pub window_octets: Size,
     /// Sessions.
     #[serde(default = "sessions")]
     pub sessions: usize,
@@ -371,6 +374,10 @@ const fn patience() -> Span {
 
 const fn window() -> usize {
     64
+}
+
+const fn window_octets() -> Size {
+    Size(1 << 20)
 }
 
 const fn sessions() -> usize {
@@ -759,6 +766,7 @@ impl OverStreams {
             limits: tcpcl::Limits {
                 sessions: self.sessions,
                 window: self.window,
+                window_octets: self.window_octets.bytes(),
                 ..tcpcl::Limits::default()
             },
             ..tcpcl::Config::default()

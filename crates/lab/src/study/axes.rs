@@ -175,6 +175,28 @@ impl Axis {
     }
 }
 
+/// A scenario's text with keys set, and others taken away before, if they are there.
+///
+/// # Errors
+///
+/// When it is no TOML, or a key leads nowhere.
+pub fn changed(
+    scenario: &str,
+    origin: &str,
+    set: &toml::Table,
+    unset: &[String],
+) -> Result<String, SpecError> {
+    let mut world: toml::Table = text::parse(scenario, origin)?;
+    unset.iter().try_for_each(|key| self::unset(&mut world, key))?;
+    set_all(&mut world, set)?;
+    toml_of(&world)
+}
+
+/// A scenario's tables as TOML.
+pub(super) fn toml_of(world: &toml::Table) -> Result<String, SpecError> {
+    toml::to_string(world).map_err(|error| SpecError::invalid(error.to_string()))
+}
+
 /// Sets keys of a scenario.
 pub(super) fn set_all<'a>(
     world: &mut toml::Table,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::text::{self, SpecError};
 
 macro_rules! texts {
@@ -21,8 +23,34 @@ texts! {
 }
 
 texts! {
-    SCENARIOS, "scenarios":
-    "grc" "ltpt-one-hop" "ltpt-two-hops" "global-hawk" "sgls" "cislunar-bp"
+    /// The scenarios that come with slowlight: name and TOML.
+    pub SCENARIOS, "scenarios":
+    "grc" "grc-10kb" "grc-10mb" "ltpt-one-hop" "ltpt-two-hops" "global-hawk" "sgls" "cislunar-bp"
+    "geo" "geo-fleet" "geo-tools" "gateways" "dumbbell" "far-side" "lander" "moon-bundles" "moon-sfo"
+}
+
+/// The text of a scenario that comes with slowlight.
+///
+/// # Errors
+///
+/// Names those there are.
+pub fn scenario(name: &str) -> Result<&'static str, SpecError> {
+    let found = SCENARIOS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text).ok_or_else(|| {
+        let names = || SCENARIOS.iter().map(|(known, _)| *known);
+        let near = text::did_you_mean(name, names());
+        let known = names().collect::<Vec<_>>().join(", ");
+        SpecError::invalid(format!("there is no scenario {name:?}{near} (scenarios: {known})"))
+    })
+}
+
+/// A scenario that is handed in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Its TOML.
+    pub text: String,
+    /// The folder of the files that it names.
+    pub folder: PathBuf,
 }
 
 /// Where the scenarios of a study are.
@@ -32,9 +60,8 @@ pub enum Source {
     BuiltIn,
     /// They are beside the study, in this folder.
     Folder(PathBuf),
-    /// They are these texts, by the names that the study has for them, and the files that they name
-    /// are in this folder.
-    Given(BTreeMap<PathBuf, String>, PathBuf),
+    /// They are these, by the names that the study has for them.
+    Given(BTreeMap<PathBuf, Given>),
 }
 
 impl Source {
@@ -46,20 +73,25 @@ impl Source {
     pub fn read(&self, world: &Path) -> Result<String, SpecError> {
         match self {
             Self::Folder(folder) => text::read_text(&folder.join(world)),
-            Self::Given(texts, _) => texts.get(world).cloned().ok_or_else(|| {
-                SpecError::invalid(format!("no scenario {} was given", world.display()))
-            }),
+            Self::Given(worlds) => {
+                let given = worlds.get(world).map(|given| given.text.clone());
+                let none = || format!("no scenario {} was given", world.display());
+                given.ok_or_else(|| SpecError::invalid(none()))
+            }
             Self::BuiltIn => {
                 let name = world.file_stem().unwrap_or_default();
-                let known = SCENARIOS.iter().find(|(known, _)| **known == *name);
-                known.map(|(_, text)| (*text).to_owned()).ok_or_else(|| {
-                    SpecError::invalid(format!(
-                        "{} does not come with slowlight; give the study as a file",
-                        world.display()
-                    ))
-                })
+                scenario(&name.to_string_lossy()).map(str::to_owned)
             }
         }
+    }
+
+    /// A scenario that a study names.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such file.
+    pub fn given(&self, world: &Path) -> Result<Given, SpecError> {
+        Ok(Given { text: self.read(world)?, folder: self.folder_of(world) })
     }
 
     /// The folder that files are looked for in which the scenario names.
@@ -67,7 +99,9 @@ impl Source {
     pub fn folder_of(&self, world: &Path) -> PathBuf {
         match self {
             Self::BuiltIn => PathBuf::new(),
-            Self::Given(_, folder) => folder.clone(),
+            Self::Given(worlds) => {
+                worlds.get(world).map_or_else(PathBuf::new, |given| given.folder.clone())
+            }
             Self::Folder(folder) => folder.join(world).parent().unwrap_or(Path::new("")).to_owned(),
         }
     }
@@ -79,17 +113,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_and_the_list_agree() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies");
-        let mut files: Vec<_> = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name != "claims.toml")
-            .collect();
-        files.sort();
-        let mut listed: Vec<_> = BUILT_IN.iter().map(|(name, _)| format!("{name}.toml")).collect();
-        listed.sort();
-        assert_eq!(files, listed);
+    fn the_folders_and_the_lists_agree() {
+        for (folder, list) in [("studies", BUILT_IN), ("scenarios", SCENARIOS)] {
+            let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
+            let mut files: Vec<_> = std::fs::read_dir(place)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .filter(|name| name.ends_with(".toml") && name != "claims.toml")
+                .collect();
+            files.sort();
+            let mut listed: Vec<_> = list.iter().map(|(name, _)| format!("{name}.toml")).collect();
+            listed.sort();
+            assert_eq!(files, listed);
+        }
+    }
+
+    #[test]
+    fn scenarios_are_named() {
+        assert!(scenario("grc").unwrap().contains("[[links]]"));
+        let told = scenario("gcr").unwrap_err().to_string();
+        assert!(told.contains("did you mean") && told.contains("moon-sfo"), "{told}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The worlds of a sheet.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::axes::set_all;
-use super::{Sheet, Source, Value};
+use super::axes::{set_all, toml_of};
+use super::{Given, Sheet, Source, Value};
 use crate::scenario::Scenario;
 use crate::text::{self, SpecError};
 
@@ -63,6 +64,29 @@ impl Sheet {
         self.axes.iter().zip(&cell.values).map(|(axis, value)| (axis, &axis.values[*value]))
     }
 
+    /// The cell that has these labels, and of other axes the first value. It may be one of those
+    /// that are left out.
+    ///
+    /// # Errors
+    ///
+    /// Names the axes or the values there are.
+    pub fn cell_of(&self, labels: &BTreeMap<String, String>) -> Result<Cell, SpecError> {
+        if let Some(odd) = labels.keys().find(|name| self.axes.iter().all(|a| a.name != **name)) {
+            let names = || self.axes.iter().map(|axis| axis.name.as_str());
+            let near = text::did_you_mean(odd, names());
+            let known = names().collect::<Vec<_>>().join(", ");
+            return Err(SpecError::invalid(format!("no axis {odd:?}{near} (axes: {known})")));
+        }
+        let place = |axis: &super::Axis| labels.get(&axis.name).map_or(Ok(0), |l| axis.value(l));
+        let values = self.axes.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let index = self
+            .axes
+            .iter()
+            .zip(&values)
+            .fold(0, |index, (axis, value)| index * axis.values.len() as u64 + *value as u64);
+        Ok(Cell { index, values })
+    }
+
     /// The names of its axes and what a cell has of each.
     #[must_use]
     pub fn labels<'a>(&'a self, cell: &'a Cell) -> Vec<(&'a str, String)> {
@@ -85,6 +109,25 @@ impl Sheet {
 }
 
 impl World<'_> {
+    /// What a cell changes of the scenario, written into it.
+    fn table(&self, cell: &Cell) -> Result<toml::Table, SpecError> {
+        let mut world = self.base.clone();
+        for (axis, value) in self.sheet.values(cell) {
+            let told = |error: SpecError| error.below(&format!("axes.{}", axis.name));
+            value.apply(axis, &mut world).map_err(told)?;
+        }
+        Ok(world)
+    }
+
+    /// The scenario of a cell, in which nothing is said that is the default.
+    ///
+    /// # Errors
+    ///
+    /// When a key of an axis leads nowhere.
+    pub fn given(&self, cell: &Cell) -> Result<Given, SpecError> {
+        Ok(Given { text: toml_of(&self.table(cell)?)?, folder: self.folder.clone() })
+    }
+
     /// The world of a cell, with every default filled in.
     ///
     /// # Errors
@@ -97,14 +140,9 @@ impl World<'_> {
                 labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
             format!("{} with {}", self.origin, labels.join(", "))
         };
-        let mut world = self.base.clone();
-        for (axis, value) in self.sheet.values(cell) {
-            let told = |error: SpecError| error.below(&format!("axes.{}", axis.name));
-            value.apply(axis, &mut world).map_err(told)?;
-        }
         let invalid = |error: SpecError| error.within(Path::new(&named()));
-        let text = toml::to_string(&world).map_err(|error| SpecError::invalid(error.to_string()));
-        let mut scenario = Scenario::parse(&text?, &named())?.placed(&self.folder);
+        let mut scenario =
+            Scenario::parse(&toml_of(&self.table(cell)?)?, &named())?.placed(&self.folder);
         scenario.seed = seed;
         scenario.resolved().map_err(invalid)
     }

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use axes::{Axis, Number, Unit, Value};
-pub use built_in::{BUILT_IN, Source};
+pub use axes::{Axis, Number, Unit, Value, changed};
+pub use built_in::{BUILT_IN, Given, SCENARIOS, Source, scenario};
 pub use cells::Cell;
 pub use journal::{Journal, JournalError};
 pub use runner::{

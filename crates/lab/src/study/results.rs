@@ -1,15 +1,19 @@
 //! The folder of results: the study as it was run, a table a sheet, and what there is.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use serde::Serialize;
 
 use super::journal::JOURNAL;
-use super::{Edition, Finished, Study, table};
+use super::{Edition, Finished, Given, Source, Study, table};
+use crate::text::{self, SpecError};
 
 /// The study as it was run.
 const STUDY: &str = "study.toml";
+/// The scenarios that it varies, by its names for them.
+const WORLDS: &str = "worlds.toml";
 /// What there is.
 const MANIFEST: &str = "manifest.json";
 
@@ -51,17 +55,68 @@ struct Part<'a> {
 #[must_use]
 pub fn is_ours(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "parquet")
-        || [JOURNAL, MANIFEST, STUDY].iter().any(|name| path.ends_with(name))
+        || [JOURNAL, MANIFEST, STUDY, WORLDS].iter().any(|name| path.ends_with(name))
 }
 
-/// Keeps the study beside its results.
+/// Keeps the study beside its results, with the scenarios of its sheets and figures.
 ///
 /// # Errors
 ///
-/// When the system refuses.
-pub fn keep_study(folder: &Path, study: &Study) -> io::Result<()> {
-    let text = toml::to_string(study).map_err(io::Error::other)?;
-    replace(&folder.join(STUDY), text.as_bytes())
+/// When a scenario cannot be read, or the system refuses.
+pub fn keep_study(folder: &Path, study: &Study, source: &Source) -> io::Result<()> {
+    let sheets = study.editions.values().flat_map(|edition| &edition.sheets);
+    // Without the ending it is the name of one that comes with slowlight.
+    let is_file = |name: &&str| Path::new(name).extension().is_some();
+    let of_figures =
+        study.figures.iter().filter_map(|figure| figure.get("scenario")?.as_str()).filter(is_file);
+    let names: BTreeSet<&Path> =
+        sheets.map(|sheet| sheet.world.as_path()).chain(of_figures.map(Path::new)).collect();
+    let mut worlds = BTreeMap::new();
+    for name in names {
+        let mut given = source.given(name).map_err(io::Error::other)?;
+        if *source != Source::BuiltIn {
+            given.folder = std::path::absolute(Path::new(".").join(given.folder))?;
+        }
+        worlds.insert(name, given);
+    }
+    for (file, text) in [(STUDY, toml::to_string(study)), (WORLDS, toml::to_string(&worlds))] {
+        replace(&folder.join(file), text.map_err(io::Error::other)?.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The study that a folder has results of, and its scenarios: those that come with slowlight, where
+/// none were kept.
+///
+/// # Errors
+///
+/// When the folder has no such files, or they were changed so that they cannot be read.
+pub fn kept_study(folder: &Path) -> Result<(Study, Source), SpecError> {
+    let (study, worlds) = (folder.join(STUDY), folder.join(WORLDS));
+    let read = Study::parse(&text::read_text(&study)?, &study.display().to_string())?;
+    if !worlds.exists() {
+        return Ok((read, Source::BuiltIn));
+    }
+    let kept = text::parse(&text::read_text(&worlds)?, &worlds.display().to_string())?;
+    Ok((read, Source::Given(kept)))
+}
+
+/// The scenario of a cell that a folder has results of: of axes that are not named the first value.
+///
+/// # Errors
+///
+/// When the folder has none, or there is no such sheet, axis or value.
+pub fn cell(
+    folder: &Path,
+    edition: &str,
+    sheet: &str,
+    labels: &BTreeMap<String, String>,
+) -> Result<Given, SpecError> {
+    let (study, source) = kept_study(folder)?;
+    let (_, edition) = study.edition(Some(edition))?;
+    let found = edition.sheet(sheet);
+    let sheet = found.ok_or_else(|| SpecError::invalid(format!("there is no sheet {sheet:?}")))?;
+    sheet.world(&source)?.given(&sheet.cell_of(labels)?)
 }
 
 /// Writes a file in one step.

@@ -1,0 +1,231 @@
+//! The packets of a capture: when, between whom, and what each of them says.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use engine::Time;
+use pcap::{ReadError, Reader, Record};
+use wire::ip::Ipv4;
+use wire::tcp::{self, Flags, SackBlock, Segment, TcpOption};
+
+use crate::decode::{Language, Votes};
+
+/// An IPv4 packet of a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// When it was captured.
+    pub at: Time,
+    /// The interface's number in the capture.
+    pub interface: u32,
+    /// Its header.
+    pub ip: Ipv4,
+    /// The ports of a UDP datagram or a TCP segment, the sender's first.
+    pub ports: Option<(u16, u16)>,
+    /// Bytes of data in it.
+    pub data: Option<usize>,
+    /// What a UDP datagram says, or why it cannot be read.
+    pub says: Option<String>,
+    /// What TCP's header says.
+    pub tcp: Option<Tcp>,
+    /// The capture's comment on it: what became of it, where slowlight wrote the capture.
+    pub comment: Option<String>,
+}
+
+/// What a TCP segment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// The number of its first byte.
+    pub sequence: u32,
+    /// The number that its sender expects next.
+    pub acknowledgment: u32,
+    /// The control bits.
+    pub flags: Flags,
+    /// Its sender's window in bytes, scaled as the connection agreed (RFC 7323 §2).
+    pub window: u32,
+    /// What its sender has beyond the acknowledgment (RFC 2018 §3).
+    pub sack: Vec<SackBlock>,
+}
+
+/// What a capture has.
+#[derive(Debug)]
+pub struct Packets {
+    /// Its IPv4 packets, in its order.
+    pub packets: Vec<Packet>,
+    /// Why it was not read to its end, if it was not.
+    pub cut: Option<ReadError>,
+}
+
+/// Who sends on which interface to which port: windows of that direction are scaled alike.
+type Direction = (u32, [u8; 4], (u16, u16));
+
+/// Reads a capture, whose datagrams are of the protocol `asked`, or of the one that can read most of
+/// them.
+///
+/// # Errors
+///
+/// When it does not begin as a capture does.
+pub fn read(source: impl Read, asked: Option<Language>) -> Result<Packets, ReadError> {
+    let (mut records, mut cut) = (Vec::new(), None);
+    for record in Reader::new(source)? {
+        match record {
+            Ok(record) => records.push(record),
+            Err(error) => cut = Some(error),
+        }
+    }
+    let language = asked.unwrap_or_else(|| {
+        let mut votes = Votes::default();
+        records.iter().filter_map(Record::udp).for_each(|datagram| votes.hear(datagram.data));
+        votes.most()
+    });
+    let mut scales = BTreeMap::new();
+    let packet = |record: &Record| {
+        let (ip, payload) = Ipv4::decode(record.ip()?).ok()?;
+        let (at, interface, comment) = (record.at, record.interface, record.comment.clone());
+        let (ports, data, says, tcp) = (None, None, None, None);
+        let mut packet = Packet { at, interface, ip, ports, data, says, tcp, comment };
+        if let Some(datagram) = record.udp() {
+            let said = language.line(datagram.data);
+            packet.ports = Some((datagram.udp.source, datagram.udp.destination));
+            packet.data = Some(datagram.data.len());
+            packet.says = Some(said.unwrap_or_else(|error| format!("not {language}: {error}")));
+        } else if ip.protocol == tcp::PROTOCOL && !ip.is_fragment() {
+            // Whether the checksum is right is not asked: network cards write it after the capture.
+            if let Ok(segment) = Segment::decode_unchecked(payload) {
+                packet.ports = Some((segment.header.source, segment.header.destination));
+                packet.data = Some(segment.payload.len());
+                packet.tcp = Some(of_segment(interface, ip, &segment, &mut scales));
+            }
+        }
+        Some(packet)
+    };
+    Ok(Packets { packets: records.iter().filter_map(packet).collect(), cut })
+}
+
+fn of_segment(
+    interface: u32,
+    ip: Ipv4,
+    segment: &Segment<'_>,
+    scales: &mut BTreeMap<Direction, u8>,
+) -> Tcp {
+    let header = segment.header;
+    let direction = (interface, ip.source.octets(), (header.source, header.destination));
+    let mut sack = Vec::new();
+    for option in segment.options.map_while(Result::ok) {
+        match option {
+            TcpOption::WindowScale(shift) => {
+                // RFC 7323 §2.3: more than 14 is taken for 14.
+                scales.insert(direction, shift.min(14));
+            }
+            TcpOption::Sack(blocks) => sack.extend(blocks.as_slice()),
+            TcpOption::NoOperation
+            | TcpOption::MaximumSegmentSize(_)
+            | TcpOption::SackPermitted
+            | TcpOption::Timestamps { .. }
+            | TcpOption::ScpsCapabilities(_)
+            | TcpOption::ScpsExtended(_)
+            | TcpOption::Snack { .. }
+            | TcpOption::RecordBoundary
+            | TcpOption::CorruptionExperienced
+            | TcpOption::Unknown { .. } => {}
+        }
+    }
+    let is_syn = header.flags.contains(Flags::SYN);
+    // The window of a SYN is never scaled (RFC 7323 §2.2).
+    let shift = scales.get(&direction).filter(|_| !is_syn).copied().unwrap_or_default();
+    Tcp {
+        sequence: header.sequence,
+        acknowledgment: header.acknowledgment,
+        flags: header.flags,
+        window: u32::from(header.window) << shift,
+        sack,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use pcap::{Direction as Way, LinkType, Writer};
+    use wire::tcp::{HEADER_LEN, Header, PseudoHeader};
+    use wire::{ip, tcp};
+
+    use super::*;
+
+    /// A packet with a segment of 10.0.0.1:1000 to 10.0.0.2:2000, or back.
+    fn packet(from: u8, header: Header, options: &[TcpOption<'_>], data: usize) -> Vec<u8> {
+        let address = |last| Ipv4Addr::new(10, 0, 0, last);
+        let (source, destination) = (address(from), address(3 - from));
+        let ports = if from == 1 { (1000, 2000) } else { (2000, 1000) };
+        let header = Header { source: ports.0, destination: ports.1, window: 1000, ..header };
+        let mut segment = vec![0; HEADER_LEN + tcp::options_len(options) + data];
+        let pseudo = PseudoHeader::new(source.into(), destination.into(), tcp::PROTOCOL);
+        tcp::encode(&header, options, pseudo, &mut segment).unwrap();
+        let ip = Ipv4 {
+            traffic_class: 0,
+            total_len: (ip::HEADER_LEN + segment.len()) as u16,
+            id: 0,
+            fragment: 0,
+            ttl: 64,
+            protocol: tcp::PROTOCOL,
+            source,
+            destination,
+        };
+        let mut head = [0; ip::HEADER_LEN];
+        ip.encode(&mut head);
+        [&head[..], &segment].concat()
+    }
+
+    fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes).unwrap();
+        let interface = writer.interface("eth", LinkType::Raw).unwrap();
+        for (second, packet) in packets.iter().enumerate() {
+            let at = Time::from_nanos(second as u64 * 1_000_000_000);
+            writer.packet(at, interface, Way::In, (&[], packet), None).unwrap();
+        }
+        bytes
+    }
+
+    #[test]
+    fn windows_are_scaled_as_agreed_and_sack_is_told() {
+        let scale = [TcpOption::WindowScale(7), TcpOption::NoOperation];
+        let block = SackBlock { left: 300, right: 400 };
+        let sack = [
+            TcpOption::NoOperation,
+            TcpOption::NoOperation,
+            TcpOption::Sack([block].into_iter().collect()),
+        ];
+        let header = |flags| Header { flags, ..Header::default() };
+        let bytes = capture(&[
+            packet(1, header(Flags::SYN), &[scale[0], scale[1]], 0),
+            packet(2, header(Flags::SYN | Flags::ACK), &[scale[0], scale[1]], 0),
+            packet(1, header(Flags::ACK), &[], 100),
+            packet(2, header(Flags::ACK), &sack, 0),
+        ]);
+        let read = read(&bytes[..], None).unwrap();
+        assert!(read.cut.is_none());
+        let windows: Vec<_> =
+            read.packets.iter().map(|one| one.tcp.as_ref().unwrap().window).collect();
+        // A SYN's window is never scaled.
+        assert_eq!(windows, [1000, 1000, 128_000, 128_000]);
+        assert_eq!((read.packets[2].data, read.packets[2].ports), (Some(100), Some((1000, 2000))));
+        assert_eq!(read.packets[3].tcp.as_ref().unwrap().sack, [block]);
+        assert_eq!(read.packets[3].at, Time::from_nanos(3_000_000_000));
+    }
+
+    #[test]
+    fn a_capture_that_is_cut_is_read_so_far() {
+        let whole =
+            capture(&[packet(1, Header::default(), &[], 9), packet(2, Header::default(), &[], 0)]);
+        for len in 0..whole.len() {
+            match read(&whole[..len], None) {
+                Ok(read) => assert!(read.packets.len() < 2),
+                Err(error) => assert!(len < 60, "{len}: {error}"),
+            }
+        }
+        let cut = read(&whole[..whole.len() - 9], None).unwrap();
+        assert_eq!(cut.packets.len(), 1);
+        assert!(matches!(cut.cut, Some(ReadError::Truncated { .. })));
+        assert!(read(&b"no capture at all"[..], None).is_err());
+    }
+}
