@@ -6,9 +6,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON := interop/.venv/bin/python
 PYTHON_FILES := interop bench python
 FUZZ_SECONDS ?= 180
+EXTRAS := dask,query
 SLOWLIGHT := $(TARGET)/release/slowlight
 
-.PHONY: help setup demo build python check test bench interop reference site fuzz nightly clean
+.PHONY: help setup demo build python notebook figures check test bench interop reference site fuzz nightly clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -22,7 +23,12 @@ build: ## the release binary, target/release/slowlight
 
 python: ## the package in Python, in .venv, with what reports and clusters need
 	@test -x .venv/bin/pip || python3 -m venv .venv
-	@.venv/bin/pip install --quiet --disable-pip-version-check '.[dask,query]'
+	@.venv/bin/pip install --quiet --disable-pip-version-check '.[$(EXTRAS)]'
+
+notebook: EXTRAS := dask,query,notebook
+notebook: python ## the notebook of the guides in a browser, as a copy, notebook.ipynb
+	@test -e notebook.ipynb || cp docs/guides/notebook.ipynb notebook.ipynb
+	@.venv/bin/jupyter lab notebook.ipynb
 
 demo: build ## a 10 MB file over a GEO link at three error levels, in the simulator
 	@mkdir -p demo-out
@@ -50,6 +56,9 @@ interop: setup build ## other implementations of CFDP (over UDP on loopback), of
 
 reference: build ## the pages of docs/reference, which are made from code
 	@python3 .ci/reference.py $(SLOWLIGHT)
+
+figures: python build ## the figures of docs/reproduction, from results/ of the studies
+	@SLOWLIGHT=$(abspath $(SLOWLIGHT)) .ci/figures .venv/bin/python
 
 site: setup ## the documentation as a site, in site/
 	@interop/.venv/bin/mkdocs build

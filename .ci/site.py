@@ -2,21 +2,43 @@
 
 In a clone, and where the repository is shown, `../scenarios/geo.toml` is a file. A site has only
 what is in docs/, so there the link leads to the repository; one to a file that does not exist is a
-warning, which fails a strict build.
+warning, which fails a strict build. A notebook, which is for a kernel, is shown as a page, too.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File, Files
+
 ROOT = Path(__file__).resolve().parent.parent
 # The target of a link, as far as a blank or what closes it: [text](target), without a scheme.
 TARGET = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 log = logging.getLogger("mkdocs.hooks.site")
+
+
+def on_files(files: Files, *, config: Any, **_: Any) -> Files:
+    """The files with a page for each notebook, beside it."""
+    for file in list(files):
+        if file.src_uri.endswith(".ipynb"):
+            page = file.src_uri.removesuffix(".ipynb") + ".md"
+            files.append(File.generated(config, page, content=told(Path(str(file.abs_src_path)))))
+    return files
+
+
+def told(notebook: Path) -> str:
+    """What a notebook says and does, as a page. It ends with where the notebook is."""
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+    parts.append(f"The notebook itself: [{notebook.name}]({notebook.name}).")
+    return "\n\n".join(parts) + "\n"
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
@@ -26,7 +48,10 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     def leads_to(found: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", folder, found[1]))
         if path.startswith("docs/"):
-            return found[1]
+            # A notebook has a page, whose end leads to the notebook itself.
+            own = f"docs/{page.file.src_uri}"
+            is_page = path.endswith(".ipynb") and own != path.removesuffix(".ipynb") + ".md"
+            return found[1].removesuffix(".ipynb") + ".md" if is_page else found[1]
         if not (ROOT / path).exists():
             log.warning("%s: there is no %s", page.file.src_uri, path)
         kind = "tree" if (ROOT / path).is_dir() else "blob"
