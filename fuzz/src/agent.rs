@@ -199,6 +199,7 @@ impl World {
                 most => u64::from(most) * 8,
             },
             window: 2,
+            window_octets: u64::from(script.or_zero()),
         };
         self.event(Event::Up { link, neighbour });
     }
