@@ -104,7 +104,7 @@ class Node:
 
     def confirm(self, bundle: Bundle) -> None:
         """The application has a bundle: the node may forget it."""
-        self._ask("DELETE", f"/deliveries/{bundle.delivery}")
+        self._ask("DELETE", f"/deliveries/{bundle.delivery}", {"id": bundle.id})
 
     def ping(self, to: str, count: int = 1, octets: int = 64) -> list[float | None]:
         """Seconds until an echo answered, or nothing where it did not."""

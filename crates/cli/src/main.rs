@@ -8,6 +8,7 @@
 
 mod advise;
 mod ask;
+mod beside;
 mod bp;
 mod compare;
 mod decode;
@@ -56,9 +57,9 @@ enum Command {
     Sim(simulate::Args),
     /// Run many worlds of one kind, and tell what came of them
     Study(study::Args),
-    /// Receive files over UDP
+    /// Receive files over UDP, or by CFDP in bundles
     Recv(recv::Args),
-    /// Send a file over UDP
+    /// Send a file over UDP, or by CFDP in bundles
     Send(send::Args),
     /// Fetch a file that another end serves
     Get(ask::GetArgs),

@@ -1,8 +1,8 @@
-//! `slowlight recv`: receives files over UDP.
+//! `slowlight recv`: receives files over UDP, or by CFDP in bundles.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,18 +15,19 @@ use proto::cfdp::{
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
+use crate::beside::NodeOptions;
 use crate::peers::{self, GroupOptions};
 use crate::session::{self, Ways};
 use crate::show;
-use crate::station::{self, Station};
+use crate::station::{self, Driver, Station};
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 
-/// Receive files over UDP
+/// Receive files over UDP, or by CFDP in bundles
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address to listen on, as 192.0.2.1:7542, or :7542 for all addresses
-    #[arg(long, value_name = "ADDR")]
-    listen: String,
+    #[arg(long, value_name = "ADDR", required_unless_present = "node", conflicts_with = "node")]
+    listen: Option<String>,
 
     /// Directory that receives the files
     #[arg(long, value_name = "DIR", required_unless_present = "stream")]
@@ -82,6 +83,15 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     options: Options,
+
+    #[command(flatten)]
+    node: NodeOptions,
+}
+
+impl Args {
+    fn listen(&self) -> Result<SocketAddr> {
+        resolve(self.listen.as_deref().context("give an address to listen on with --listen")?)
+    }
 }
 
 /// Receives until a signal comes, or with `--once` the first transaction has ended.
@@ -92,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let (mut driver, mut receiver) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, station, event| receiver.on(now, station.entity(), event))?;
+    driver.run(&stop, &mut |now, station, event| receiver.on(now, station.entity(), event))?;
     receiver.failure.map_or(Ok(()), Err)?;
     let failed = receiver.once && receiver.first != Some(true);
     Ok(ExitCode::from(u8::from(failed)))
@@ -101,12 +111,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 /// Receives by another protocol; the outer error is one of the command line.
 fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
     let is_ltp_t = args.options.protocol.kind == Kind::LtpT;
+    ensure!(args.node.node.is_none(), "--node is for CFDP, not for {}", args.options.protocol);
     ensure!(is_ltp_t || args.peer.is_empty(), "--peer is for CFDP and LTP-T");
     ensure!(
         family == Family::Saratoga || !args.serve && !args.allow_delete,
         "--serve and --allow-delete are for Saratoga"
     );
-    let listen = resolve(&args.listen)?;
+    let listen = args.listen()?;
     let service = session::Service {
         listen,
         group: (family == Family::Norm && args.group != GroupOptions::default())
@@ -148,18 +159,30 @@ fn beacons(args: &Args, family: Family, listen: SocketAddr) -> Result<Option<ses
 }
 
 /// Everything that can be wrong with the command is found out here.
-fn prepare(args: Args) -> Result<(rt::Driver<Station>, Receiver)> {
-    let listen = resolve(&args.listen)?;
+fn prepare(args: Args) -> Result<(Driver, Receiver)> {
     let root = args.root.clone().context("--stream is for NORM; give --root")?;
     ensure!(!args.serve && !args.allow_delete, "--serve and --allow-delete are for Saratoga");
+    ensure!(args.beacon.is_none(), "--beacon is for Saratoga");
+    ensure!(args.route.is_empty(), "--route is for LTP-T");
+    let waker = rt::Waker::new().context("cannot start")?;
+    let screen = Screen::new(args.options.json);
+    if let Some(beside) = args.node.beside(&args.options, args.entity)? {
+        ensure!(args.peer.is_empty(), "--peer is for datagrams; a node knows ways to others");
+        let (entity, socket) = (beside.entity, beside.socket().to_owned());
+        let driver = beside.run_with(open_store(&root, &waker)?, waker, (TICK, true))?;
+        screen.say(format_args!(
+            "receiving by the node at {} into {} as entity {entity}",
+            socket.display(),
+            root.display()
+        ));
+        return Ok((Driver::Node(Box::new(driver)), Receiver::new(args, root, screen)));
+    }
+    let listen = args.listen()?;
     ensure!(beacons(&args, Family::Cfdp, listen)?.is_none(), "--beacon is for Saratoga");
     let mut config = args.options.station(args.entity, 2)?;
     let number = station::of_entity(&config).context("it has no entity")?.entity;
-    ensure!(args.route.is_empty(), "--route is for LTP-T");
     let paths = peers::paths(&known_peers(&args.peer)?)?;
-    let waker = rt::Waker::new().context("cannot start")?;
-    let mut store = rt::FileStore::open(rt::StoreConfig::new(&root), &waker)?;
-    store.sweep("rx-", "cfdp-").context("cannot look through the working files")?;
+    let mut store = open_store(&root, &waker)?;
     session::sweep(&mut store, config.family())?;
     for (id, path) in paths.to {
         config.set_path(id, path);
@@ -173,14 +196,20 @@ fn prepare(args: Args) -> Result<(rt::Driver<Station>, Receiver)> {
     for address in paths.addresses {
         driver.add_peer(address);
     }
-    let screen = Screen::new(args.options.json);
     screen.say(format_args!(
         "receiving on {} into {} as entity {}",
         driver.local(),
         root.display(),
         number
     ));
-    Ok((driver, Receiver::new(args, root, screen)))
+    Ok((Driver::Socket(Box::new(driver)), Receiver::new(args, root, screen)))
+}
+
+/// The files that come, and what is remembered of them.
+fn open_store(root: &Path, waker: &rt::Waker) -> Result<rt::FileStore> {
+    let mut store = rt::FileStore::open(rt::StoreConfig::new(root), waker)?;
+    store.sweep("rx-", "cfdp-").context("cannot look through the working files")?;
+    Ok(store)
 }
 
 /// Peers' entity numbers and addresses.
@@ -203,6 +232,9 @@ fn known_peers(texts: &[String]) -> Result<Vec<(u64, SocketAddr)>> {
     }
     Ok(peers)
 }
+
+/// How often what is under way is shown.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How long after the first transaction its last acknowledgement is waited for.
 const CLOSING: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! `slowlight send`: sends a file over UDP.
+//! `slowlight send`: sends a file over UDP, or by CFDP in bundles.
 
 mod request;
 pub(crate) mod state;
@@ -18,10 +18,11 @@ use lab::quantity::Span;
 use proto::cfdp::{self, Entity, Indication, PutRequest, TransactionFinished};
 use wire::cfdp::{TransactionId, TransmissionMode};
 
+use crate::beside::NodeOptions;
 use crate::peers::GroupOptions;
 use crate::session::{self, Ends, Wish};
 use crate::show;
-use crate::station::{self, Station};
+use crate::station::{self, Driver, Station};
 use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error, resolve};
 use request::RequestOptions;
 use state::State;
@@ -32,18 +33,21 @@ const LINGER: Duration = Duration::from_millis(1500);
 /// How long a sender stays to answer the LTP of its receiver, once that has all.
 const CLOSING: Duration = Duration::from_millis(500);
 
+/// Soon after the records are read, the file shall be on its way.
+const TICK: Duration = Duration::from_millis(10);
+
 /// How long no answer is nothing to speak of, once all is sent; six times the light time if that is
 /// longer.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Send a file over UDP
+/// Send a file over UDP, or by CFDP in bundles
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File to send
     file: PathBuf,
 
     /// Receiver's address, as 192.0.2.1:7542 or host:7542
-    #[arg(required_unless_present = "group")]
+    #[arg(required_unless_present_any = ["group", "node"], conflicts_with = "node")]
     address: Option<String>,
 
     /// NORM: multicast group to send to, as 224.1.2.3 or 224.1.2.3:6003
@@ -129,6 +133,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     request: RequestOptions,
+
+    #[command(flatten)]
+    node: NodeOptions,
 }
 
 impl Args {
@@ -162,7 +169,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let (mut driver, mut sender, state) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, station, event| sender.on(now, station, event))?;
+    driver.run(&stop, &mut |now, station, event| sender.on(now, station, event))?;
     drop(driver);
     if sender.is_over() {
         state.remove();
@@ -184,6 +191,7 @@ fn ends(args: &Args) -> Result<Ends> {
     let protocol = &args.options.protocol;
     let is_saratoga = protocol.kind.family() == Family::Saratoga;
     let is_norm = protocol.kind.family() == Family::Norm;
+    ensure!(args.node.node.is_none(), "--node is for CFDP, not for {protocol}");
     ensure!(is_norm || !args.stream, "--stream is for NORM, not for {protocol}");
     ensure!(is_norm || args.command.is_empty(), "--command is for NORM, not for {protocol}");
     for (given, option) in [
@@ -223,48 +231,67 @@ fn other(args: &Args) -> Result<(Ends, Wish)> {
 }
 
 /// Everything that can be wrong with the command is found out here.
-fn prepare(args: Args) -> Result<(rt::Driver<Station>, Sender, State)> {
+fn prepare(args: Args) -> Result<(Driver, Sender, State)> {
     ensure!(args.group(&args.options.protocol)?.is_none(), "--group is for NORM");
     ensure!(!args.stream, "--stream is for NORM");
     ensure!(args.via.is_none(), "--via is for LTP-T");
-    let to = resolve(args.address()?)?;
-    ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address()?);
     ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
     ensure!(!args.ask && !args.give, "--ask and --give are for Saratoga");
     ensure!(args.command.is_empty(), "--command is for NORM; CFDP has --message");
     let (root, name) = source(&args.file)?;
+    let path = root.join(&name);
+    let waker = rt::Waker::new().context("cannot start")?;
+    if let Some(mut beside) = args.node.beside(&args.options, args.entity)? {
+        ensure!(args.listen.is_none(), "--listen is for datagrams; the node at --node has layers");
+        tell_of_one(beside.cfdp(), args.remote_entity)?;
+        let put = put_request(&args, &name, beside.cfdp())?;
+        let to = beside.socket().display().to_string();
+        let (store, state) = open_store(&args, &path, &to, &put, &waker)?;
+        // Nobody answers to class 1; then another entity may have the endpoint.
+        let takes = put.mode == Some(TransmissionMode::Acknowledged);
+        let driver = beside.run_with(store, waker, (TICK, takes))?;
+        let sender = Sender::new(args, put, path, driver.now());
+        return Ok((Driver::Node(Box::new(driver)), sender, state));
+    }
+    let to = resolve(args.address()?)?;
+    ensure!(to.port() != 0, "address {:?}: nobody can listen on port 0", args.address()?);
     let listen = transfer::from_address(args.listen.as_deref(), to)?;
     let config = config(&args)?;
     let put = put_request(&args, &name, station::of_entity(&config).context("it has no entity")?)?;
-    let waker = rt::Waker::new().context("cannot start")?;
-    let path = root.join(&name);
-    let mut state = State::open(args.state.as_deref(), &path, to, &put)?;
-    let mut store = rt::FileStore::open(
-        rt::StoreConfig {
-            access: rt::Access::ReadOne(FileName::file(&name)?),
-            state: state.directory().to_owned(),
-            ..rt::StoreConfig::new(&root)
-        },
-        &waker,
-    )?;
-    if !state.is_current()? {
-        store.reset().context("cannot forget an earlier transfer")?;
-        state.begin()?;
-    }
+    let (store, state) = open_store(&args, &path, &to.to_string(), &put, &waker)?;
     let path_info = args.options.path(station::rate_to(&config, Some(args.remote_entity)));
     let entity = Station::new(&config, rt::entropy().context("no entropy")?);
     let entity = entity.context("it has no entity")?;
-    let settings = rt::Config {
-        peers_max: 0,
-        // Soon after the records are read, the file shall be on its way.
-        tick: Duration::from_millis(10),
-        ..rt::Config::new(listen, path_info)
-    };
+    let settings = rt::Config { peers_max: 0, tick: TICK, ..rt::Config::new(listen, path_info) };
     let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
     driver.connect_peer(to).with_context(|| format!("there is no way to {to}"))?;
     let sender = Sender::new(args, put, path, driver.now());
-    Ok((driver, sender, state))
+    Ok((Driver::Socket(Box::new(driver)), sender, state))
+}
+
+/// A store that holds the one file, and the state of sending it; that of another transfer is forgotten.
+fn open_store(
+    args: &Args,
+    path: &Path,
+    to: &str,
+    put: &PutRequest,
+    waker: &rt::Waker,
+) -> Result<(rt::FileStore, State)> {
+    let mut state = State::open(args.state.as_deref(), path, to, put)?;
+    let root = path.parent().context("it has no folder")?;
+    let name = path.file_name().and_then(|name| name.to_str()).context("it has no name")?;
+    let config = rt::StoreConfig {
+        access: rt::Access::ReadOne(FileName::file(name)?),
+        state: state.directory().to_owned(),
+        ..rt::StoreConfig::new(root)
+    };
+    let mut store = rt::FileStore::open(config, waker)?;
+    if !state.is_current()? {
+        store.reset().context("cannot forget an earlier transfer")?;
+        state.begin()?;
+    }
+    Ok((store, state))
 }
 
 /// What this end is told: one transfer, whose receiver is known, so that nobody else is answered.
@@ -284,13 +311,18 @@ fn config(args: &Args) -> Result<EngineConfig> {
         | EngineConfig::OverTcp(_)
         | EngineConfig::Bundles(_) => bail!("{} is not CFDP", args.options.protocol),
     };
+    tell_of_one(entity, args.remote_entity)?;
+    Ok(config)
+}
+
+/// There is one transfer, to another entity.
+fn tell_of_one(entity: &mut cfdp::Config, remote: u64) -> Result<()> {
     ensure!(
-        entity.entity != args.remote_entity,
-        "this end and --remote-entity are both {}; the two ends need numbers of their own",
-        entity.entity
+        entity.entity != remote,
+        "this end and --remote-entity are both {remote}; the two ends need numbers of their own"
     );
     entity.limits.transactions = 1;
-    Ok(config)
+    Ok(())
 }
 
 /// The directory and the name of the file to send, links resolved.
@@ -476,6 +508,8 @@ impl Sender {
     fn finished(&mut self, now: Time, station: &Station, finished: &TransactionFinished) {
         let light = self.options.light_time();
         let linger = match self.put.mode {
+            // A node carries what it has by itself.
+            Some(_) | None if station.is_beside_node() => Duration::ZERO,
             Some(TransmissionMode::Unacknowledged) if !station.is_answered_below() => {
                 Duration::ZERO
             }
@@ -529,12 +563,14 @@ impl Sender {
     fn silence(&mut self, now: Time, station: &Station) {
         let is_answered = self.put.mode != Some(TransmissionMode::Unacknowledged);
         let answers = is_answered || station.is_answered_below();
+        // Bundles may be on their way for days.
+        let is_quick = !station.is_beside_node();
         let patience = SILENCE.max(6 * self.options.light_time());
         let silent = station.counts().1 == 0 && now.since(self.began) > patience;
         let mut reports = station.entity().transactions();
         let sent = station.is_answered_below()
             || reports.any(|report| report.state == cfdp::State::Waiting);
-        if answers && silent && sent && !self.refused {
+        if is_quick && answers && silent && sent && !self.refused {
             self.refused = true;
             let entity = self.put.destination;
             self.screen.say(format_args!(

@@ -67,7 +67,7 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
         } else {
             take(args, &delivery, &mut payload, (&mut joins, &screen))?
         };
-        confirming.confirm(delivery.delivery)?;
+        confirming.confirm(&delivery)?;
         done += u64::from(is_done);
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,5 @@
 //! Where an unfinished transfer is remembered, so that the same command goes on with it.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -21,7 +20,8 @@ struct Transfer {
     file: PathBuf,
     bytes: u64,
     modified_ns: u128,
-    to: SocketAddr,
+    /// An address, or the socket of a node.
+    to: String,
     request: String,
 }
 
@@ -34,7 +34,7 @@ impl State {
     pub(crate) fn open(
         base: Option<&Path>,
         file: &Path,
-        to: SocketAddr,
+        to: &str,
         put: &PutRequest,
     ) -> Result<Self> {
         let base = match base {
@@ -47,7 +47,7 @@ impl State {
             file: file.to_owned(),
             bytes: found.len(),
             modified_ns: modified.as_nanos(),
-            to,
+            to: to.to_owned(),
             request: described(put),
         };
         let key = format!("{}\n{to}\n{}", file.display(), transfer.request);
@@ -120,7 +120,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("file");
         std::fs::write(&file, b"one").unwrap();
-        let to = "127.0.0.1:1".parse().unwrap();
+        let to = "127.0.0.1:1";
         let put = PutRequest { destination_name: "there".into(), ..PutRequest::default() };
         let open = |put: &PutRequest| State::open(Some(place.path()), &file, to, put).unwrap();
         let mut state = open(&put);

@@ -20,24 +20,84 @@ use crate::model::Problem;
 /// Octets of a body that are read at one time.
 const PIECE: usize = 256 << 10;
 
+/// A connection to one node, made again where it has ended.
+pub(super) struct Connection {
+    socket: PathBuf,
+    sender: Option<SendRequest<Body>>,
+}
+
 /// Asks one node, over one connection.
 pub struct NodeClient {
-    socket: PathBuf,
     runtime: Runtime,
-    sender: Option<SendRequest<Body>>,
+    connection: Connection,
 }
 
 impl std::fmt::Debug for NodeClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NodeClient").field("socket", &self.socket).finish_non_exhaustive()
+        f.debug_struct("NodeClient")
+            .field("socket", &self.connection.socket)
+            .finish_non_exhaustive()
     }
 }
 
 /// A path with what is asked for behind it.
-fn uri(path: &str, asked: &[(&str, &str)]) -> String {
+pub(super) fn uri(path: &str, asked: &[(&str, &str)]) -> String {
     let pairs: Vec<String> =
         asked.iter().map(|(key, value)| format!("{key}={}", segment(value))).collect();
     if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
+}
+
+impl Connection {
+    pub(super) fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned(), sender: None }
+    }
+
+    async fn open(&mut self) -> Result<&mut SendRequest<Body>, ClientError> {
+        let live = self.sender.take().filter(|sender| !sender.is_closed());
+        let sender = match live {
+            Some(sender) => sender,
+            None => connect(&self.socket).await?.0,
+        };
+        Ok(self.sender.insert(sender))
+    }
+
+    /// Asks for something; what is refused is an error.
+    pub(super) async fn exchange(
+        &mut self,
+        method: Method,
+        uri: &str,
+        body: Body,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let request = Request::builder().method(method).uri(uri).header(header::HOST, "localhost");
+        let request = request.body(body).map_err(|error| wrong(&error))?;
+        let sender = self.open().await?;
+        sender.ready().await.map_err(|error| wrong(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| wrong(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        Err(refused(status, &whole(response).await?))
+    }
+
+    /// Takes what comes for an endpoint from now on: nothing else is asked over this connection.
+    pub(super) async fn take(&mut self, asked: &[(&str, &str)]) -> Result<Coming, ClientError> {
+        let uri = uri("/deliveries", asked);
+        let response = self.exchange(Method::GET, &uri, Body::empty()).await?;
+        Ok(Coming { body: response.into_body(), octets: BytesMut::new() })
+    }
+
+    pub(super) async fn confirm(&mut self, delivery: &Delivery) -> Result<(), ClientError> {
+        let path = format!("/deliveries/{}", delivery.delivery);
+        let uri = uri(&path, &[("id", &delivery.id)]);
+        let response = self.exchange(Method::DELETE, &uri, Body::empty()).await?;
+        whole(response).await.map(|_| ())
+    }
+}
+
+pub(super) async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
+    let body = http_body_util::Limited::new(response.into_body(), ANSWER_MAX);
+    Ok(body.collect().await.map_err(|error| wrong(&error))?.to_bytes())
 }
 
 impl NodeClient {
@@ -49,19 +109,9 @@ impl NodeClient {
         let unreachable = |error| ClientError::Unreachable { socket: socket.to_owned(), error };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(unreachable)?;
-        let mut client = Self { socket: socket.to_owned(), runtime, sender: None };
-        client.again()?;
-        Ok(client)
-    }
-
-    /// A connection, where there is none.
-    fn again(&mut self) -> Result<(), ClientError> {
-        if self.sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
-            return Ok(());
-        }
-        let (sender, _) = self.runtime.block_on(connect(&self.socket))?;
-        self.sender = Some(sender);
-        Ok(())
+        let mut connection = Connection::new(socket);
+        runtime.block_on(connection.open())?;
+        Ok(Self { runtime, connection })
     }
 
     fn exchange(
@@ -70,28 +120,11 @@ impl NodeClient {
         uri: &str,
         body: Body,
     ) -> Result<Response<Incoming>, ClientError> {
-        self.again()?;
-        let request = Request::builder().method(method).uri(uri).header(header::HOST, "localhost");
-        let request = request.body(body).map_err(|error| wrong(&error))?;
-        let Some(sender) = &mut self.sender else {
-            return Err(ClientError::Answer("there is no connection".to_owned()));
-        };
-        let asked = async {
-            sender.ready().await?;
-            sender.send_request(request).await
-        };
-        let response = self.runtime.block_on(asked).map_err(|error| wrong(&error))?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status();
-        Err(refused(status, &self.whole(response)?))
+        self.runtime.block_on(self.connection.exchange(method, uri, body))
     }
 
     fn whole(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
-        let body = http_body_util::Limited::new(response.into_body(), ANSWER_MAX);
-        let bytes = self.runtime.block_on(body.collect()).map_err(|error| wrong(&error))?;
-        Ok(bytes.to_bytes())
+        self.runtime.block_on(whole(response))
     }
 
     /// Asks for something.
@@ -120,8 +153,8 @@ impl NodeClient {
     ///
     /// # Errors
     /// There is none, or [`ClientError`] says why not.
-    pub fn confirm(&mut self, delivery: u64) -> Result<(), ClientError> {
-        self.delete(&format!("/deliveries/{delivery}"), &[])
+    pub fn confirm(&mut self, delivery: &Delivery) -> Result<(), ClientError> {
+        self.runtime.block_on(self.connection.confirm(delivery))
     }
 
     /// Sends a bundle whose payload is read to its end. It is safe when this returns.
@@ -159,7 +192,7 @@ impl NodeClient {
     ) -> Result<(), ClientError> {
         let response = self.exchange(Method::POST, &uri(path, asked), Body::empty())?;
         let mut coming = Coming { body: response.into_body(), octets: BytesMut::new() };
-        while let Some(line) = coming.line(&self.runtime)? {
+        while let Some(line) = self.runtime.block_on(coming.line())? {
             let value = serde_json::from_slice(&line).map_err(|error| {
                 let told: Result<Problem, _> = serde_json::from_slice(&line);
                 told.map_or_else(
@@ -179,9 +212,7 @@ impl NodeClient {
     /// # Errors
     /// Another application has it, or [`ClientError`] says why not.
     pub fn take(&mut self, asked: &[(&str, &str)]) -> Result<Coming, ClientError> {
-        let response = self.exchange(Method::GET, &uri("/deliveries", asked), Body::empty())?;
-        // What follows is asked over another connection.
-        Ok(Coming { body: response.into_body(), octets: BytesMut::new() })
+        self.runtime.block_on(self.connection.take(asked))
     }
 
     /// The next bundle, after what is left of the one before.
@@ -189,8 +220,7 @@ impl NodeClient {
     /// # Errors
     /// The node has ended.
     pub fn next(&mut self, coming: &mut Coming) -> Result<Option<Delivery>, ClientError> {
-        let Some(line) = coming.line(&self.runtime)? else { return Ok(None) };
-        serde_json::from_slice(&line).map(Some).map_err(|error| wrong(&error))
+        self.runtime.block_on(coming.next())
     }
 
     /// The next octets of a payload of which `left` are to come.
@@ -198,13 +228,7 @@ impl NodeClient {
     /// # Errors
     /// The node has ended.
     pub fn piece(&mut self, coming: &mut Coming, left: u64) -> Result<Bytes, ClientError> {
-        while coming.octets.is_empty() {
-            if !coming.more(&self.runtime)? {
-                return Err(ClientError::Answer("the node has ended".to_owned()));
-            }
-        }
-        let here = coming.octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        Ok(coming.octets.split_to(here).freeze())
+        self.runtime.block_on(coming.piece(left))
     }
 }
 
@@ -216,8 +240,8 @@ pub struct Coming {
 }
 
 impl Coming {
-    fn more(&mut self, runtime: &Runtime) -> Result<bool, ClientError> {
-        match runtime.block_on(self.body.frame()) {
+    async fn more(&mut self) -> Result<bool, ClientError> {
+        match self.body.frame().await {
             None => Ok(false),
             Some(Ok(frame)) => {
                 if let Ok(octets) = frame.into_data() {
@@ -229,14 +253,31 @@ impl Coming {
         }
     }
 
-    fn line(&mut self, runtime: &Runtime) -> Result<Option<BytesMut>, ClientError> {
+    async fn line(&mut self) -> Result<Option<BytesMut>, ClientError> {
         loop {
             if let Some(at) = self.octets.iter().position(|octet| *octet == b'\n') {
                 return Ok(Some(self.octets.split_to(at + 1)));
             }
-            if !self.more(runtime)? {
+            if !self.more().await? {
                 return Ok(None);
             }
         }
+    }
+
+    /// The next bundle, after what is left of the one before; none if the node has ended.
+    pub(super) async fn next(&mut self) -> Result<Option<Delivery>, ClientError> {
+        let Some(line) = self.line().await? else { return Ok(None) };
+        serde_json::from_slice(&line).map(Some).map_err(|error| wrong(&error))
+    }
+
+    /// The next octets of a payload of which `left` are to come.
+    pub(super) async fn piece(&mut self, left: u64) -> Result<Bytes, ClientError> {
+        while self.octets.is_empty() {
+            if !self.more().await? {
+                return Err(ClientError::Answer("the node has ended".to_owned()));
+            }
+        }
+        let here = self.octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        Ok(self.octets.split_to(here).freeze())
     }
 }

@@ -4,6 +4,7 @@
 //! closures. Payloads that are long cross as files of the store, written and read here.
 
 mod client;
+mod courier;
 mod hub;
 mod metrics;
 pub mod model;
@@ -23,6 +24,7 @@ use tokio::net::UnixListener;
 use wire::bp7::Eid;
 
 pub use self::client::{Coming, NodeClient};
+pub use self::courier::{Courier, CourierConfig, News, Outcome, Outgoing};
 pub use self::hub::Hub;
 
 use crate::server::{ServeError, accept, bind_unix};

@@ -122,6 +122,14 @@ pub struct Which {
     pub id: String,
 }
 
+/// Which delivery is confirmed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confirm {
+    /// What the bundle is called; another one, which has its number since the node began anew, is not confirmed.
+    pub id: Option<String>,
+}
+
 /// Which bundles an application takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

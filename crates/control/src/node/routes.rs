@@ -25,8 +25,8 @@ use wire::bp7::{BundleFlags, BundleId, Eid, Reason, StatusReport};
 
 use super::hub::{Delivered, Told};
 use super::model::{
-    Bundle, Counts, Delivery, Node, PingRequest, Pong, Report, Send, Sent, Take, TraceRequest,
-    Which,
+    Bundle, Confirm, Counts, Delivery, Node, PingRequest, Pong, Report, Send, Sent, Take,
+    TraceRequest, Which,
 };
 use super::payload::{self, Fault, Pieces, Place};
 use super::{Shared, metrics};
@@ -296,8 +296,20 @@ async fn cancel(State(shared): Running, asked: Asked<Which>) -> Answer<StatusCod
 }
 
 /// The application has a bundle.
-async fn confirm(State(shared): Running, Path(number): Path<u64>) -> Answer<StatusCode> {
-    let confirmed = shared.ask(move |now, agent| agent.confirm(now, DeliveryId(number)));
+async fn confirm(
+    State(shared): Running,
+    Path(number): Path<u64>,
+    asked: Asked<Confirm>,
+) -> Answer<StatusCode> {
+    let Confirm { id: wanted } = query(asked)?;
+    let confirmed = shared.ask(move |now, agent| {
+        let delivery = DeliveryId(number);
+        let found = agent.delivery(delivery).ok_or(RequestError::NoDelivery)?;
+        if wanted.is_some_and(|wanted| wanted != found.to_string()) {
+            return Err(RequestError::NoDelivery);
+        }
+        agent.confirm(now, delivery)
+    });
     confirmed.await?.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }

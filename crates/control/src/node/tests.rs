@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use lab::node::NodeSpec;
 use rt::node::Node;
 use rt::{FileStore, StoreConfig, Waker};
@@ -135,8 +136,12 @@ fn payloads_come_to_who_asks_for_them_until_they_are_confirmed() {
             taken.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(),
             ids.iter().collect::<Vec<_>>()
         );
-        client.confirm(taken[0].delivery).unwrap();
-        let error = client.confirm(taken[0].delivery).unwrap_err();
+        // A number that is another bundle's by now.
+        let other = model::Delivery { id: taken[1].id.clone(), ..taken[0].clone() };
+        let error = client.confirm(&other).unwrap_err();
+        assert!(matches!(error, ClientError::Refused { status: 404, .. }), "{error}");
+        client.confirm(&taken[0]).unwrap();
+        let error = client.confirm(&taken[0]).unwrap_err();
         assert!(matches!(error, ClientError::Refused { status: 404, .. }), "{error}");
         let error = place.client().take(&[("endpoint", "5")]).unwrap_err();
         assert!(matches!(error, ClientError::Refused { status: 409, .. }), "{error}");
@@ -256,4 +261,96 @@ fn what_is_wrong_with_a_request_is_told() {
     // A second node does not take the socket away.
     assert!(NodeServer::bind(&place.socket()).is_err());
     assert!(client.get::<model::Node>("/node", &[]).is_ok());
+}
+
+/// A courier between two endpoints of one node, and what it was told so far.
+fn courier(place: &Place, endpoint: &str, takes: bool) -> Courier {
+    let config = CourierConfig {
+        socket: place.socket(),
+        endpoint: endpoint.to_owned(),
+        takes,
+        lifetime: Duration::from_secs(60),
+    };
+    Courier::start(config, Waker::new().unwrap()).unwrap()
+}
+
+/// Waits for what it is asked for.
+fn await_some<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let limit = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(std::time::Instant::now() < limit, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn couriers_wait_for_a_node_that_is_away() {
+    let mut place = Place::new(true);
+    let mut taker = courier(&place, "ipn:1.5", true);
+    assert!(matches!(await_some("it is there", || taker.news()), News::There));
+    place.stop();
+    assert!(matches!(await_some("it is gone", || taker.news()), News::Gone(_)));
+    let mut sender = courier(&place, "ipn:1.9", false);
+    for number in 0..20 {
+        let payload = octets(1000 * usize::try_from(number).unwrap()).into();
+        sender.send(Outgoing { number, to: "ipn:1.5".to_owned(), payload });
+    }
+    // One that the node never takes, and one that is longer than a courier takes.
+    let long = octets((1 << 20) + 1).into();
+    sender.send(Outgoing { number: 20, to: "ipn:1.5".to_owned(), payload: long });
+    sender.send(Outgoing { number: 21, to: "nobody".to_owned(), payload: Bytes::new() });
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(sender.outcome().is_none() && !sender.is_idle());
+    place.start(true);
+    let mut refused = Vec::new();
+    for _ in 0..22 {
+        let outcome = await_some("what became of it", || sender.outcome());
+        refused.extend(outcome.refused.map(|why| (outcome.number, why)));
+    }
+    assert!(sender.is_idle());
+    assert!(refused.len() == 1 && refused[0].0 == 21, "{refused:?}");
+    let mut take_all = |restarts: Option<&mut Place>| {
+        let (mut lengths, mut too_long) = (Vec::new(), 0);
+        assert!(matches!(await_some("it is there", || taker.news()), News::There));
+        while lengths.len() + too_long < 21 {
+            match await_some("a bundle", || taker.news()) {
+                News::Came(delivery, payload) => {
+                    assert_eq!(
+                        (delivery.source.as_str(), &payload[..]),
+                        ("ipn:1.9", &octets(payload.len())[..])
+                    );
+                    lengths.push(payload.len());
+                    if restarts.is_none() {
+                        taker.confirm(delivery);
+                    }
+                }
+                News::TooLong(_) => too_long += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        if let Some(place) = restarts {
+            place.stop();
+            assert!(matches!(await_some("it is gone", || taker.news()), News::Gone(_)));
+            place.start(true);
+        } else {
+            await_some("all are confirmed", || taker.is_idle().then_some(()));
+        }
+        lengths.sort_unstable();
+        assert_eq!(lengths, (0..20).map(|number| number * 1000).collect::<Vec<_>>());
+    };
+    // Nothing is confirmed: it all comes again.
+    take_all(Some(&mut place));
+    take_all(None);
+    let held: Vec<Bundle> = place.client().get("/bundles", &[]).unwrap();
+    assert_eq!(held.len(), 1, "the one that is too long was not confirmed");
+    let mut second = courier(&place, "ipn:1.5", true);
+    assert!(matches!(await_some("it is refused", || second.news()), News::Refused(_)));
+    drop(taker);
+    let mut third = courier(&place, "ipn:1.5", true);
+    while !matches!(await_some("it has it", || third.news()), News::There) {
+        third = courier(&place, "ipn:1.5", true);
+    }
 }

@@ -8,7 +8,7 @@ use proto::bp::{agent, filecl, files, ltpcl, tcpcl};
 use proto::saratoga;
 use serde::{Deserialize, Serialize};
 
-use super::carried::UtSettings;
+use super::carried::{CfdpUserSettings, UtSettings};
 use super::form::{Form, Switch, table};
 use super::ltp::LtpSettings;
 use super::norm::NormSettings;
@@ -351,13 +351,7 @@ impl BundlesSettings {
             }
             return Ok(());
         };
-        if let Some(ut) = &self.ut {
-            ut.apply(&mut told.ut)?;
-            told.service = ut.service.unwrap_or(told.service);
-        }
-        self.cfdp
-            .as_ref()
-            .map_or(Ok(()), |mib| mib.apply(&mut told.cfdp).map_err(|error| error.below("cfdp")))
+        CfdpUserSettings { ut: self.ut, cfdp: self.cfdp.clone() }.apply(told)
     }
 
     /// The same of layers over engines of files.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::form::{Form, table};
 use super::ltp::LtpSettings;
 use super::some;
+use crate::bundles::CfdpUser;
 use crate::carried::CfdpLtpConfig;
 use crate::mib::Mib;
 use crate::quantity::Size;
@@ -171,5 +172,39 @@ impl CfdpLtpSettings {
         if let Some(ltp) = &mut self.ltp {
             ltp.place(folder);
         }
+    }
+}
+
+/// What a user says about a CFDP entity that is an application of a bundle node; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CfdpUserSettings {
+    /// PDUs below the entity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ut: Option<UtSettings>,
+    /// The entity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cfdp: Option<Mib>,
+}
+
+impl CfdpUserSettings {
+    /// Changes `told` to what a file says.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or a value is out of its range.
+    pub fn apply_file(path: &Path, told: &mut CfdpUser) -> Result<(), SpecError> {
+        let settings: Self = crate::text::read(path)?;
+        settings.apply(told).map_err(|error| error.within(path))
+    }
+
+    pub(super) fn apply(&self, told: &mut CfdpUser) -> Result<(), SpecError> {
+        if let Some(ut) = &self.ut {
+            ut.apply(&mut told.ut)?;
+            told.service = ut.service.unwrap_or(told.service);
+        }
+        self.cfdp
+            .as_ref()
+            .map_or(Ok(()), |mib| mib.apply(&mut told.cfdp).map_err(|error| error.below("cfdp")))
     }
 }

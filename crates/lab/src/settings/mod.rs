@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::bundles::BundlesSettings;
-pub use self::carried::{CfdpLtpSettings, UtSettings};
+pub use self::carried::{CfdpLtpSettings, CfdpUserSettings, UtSettings};
 pub use self::form::{Bits, Code, End, Estimate, FileSum, Switch, Version};
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::ltp::LtpSettings;

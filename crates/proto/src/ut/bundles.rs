@@ -101,7 +101,7 @@ impl Carried<BundleLayer> {
 }
 
 /// Sets the timers that are left to the entity: each limit is reached when what was sent first has expired.
-fn fit(remote: &mut cfdp::Remote, lifetime: Duration) {
+pub(super) fn fit(remote: &mut cfdp::Remote, lifetime: Duration) {
     let part = |limit: u32| Timer::Fixed(lifetime / limit.max(1));
     for (timer, value) in [
         // Of a day, 30 repeats: one each 48 min.

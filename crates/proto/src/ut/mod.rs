@@ -1,7 +1,8 @@
 //! CFDP over layers that are no datagrams: the unitdata transfer (UT) layers of CCSDS 727.0-B-5 §4.1.
 //!
 //! A [`Carried`] is an [entity](crate::cfdp::Entity) on an engine below it: [`OverLtp`] has each PDU in a block of
-//! [LTP](crate::ltp), [`OverBundles`] in a bundle of a [node](crate::bp::node). To its driver it is one engine, whose paths are
+//! [LTP](crate::ltp), [`OverBundles`] in a bundle of a [node](crate::bp::node), [`OverService`] in a bundle of a node that another
+//! program runs. To its driver it is one engine, whose paths are
 //! those of the engine below.
 //!
 //! * *A layer below is slow, and promises to arrive.* So an entity makes a PDU only when fewer than [`Limits::window`] are under
@@ -18,6 +19,7 @@ mod bundles;
 mod config;
 mod ltp;
 mod sending;
+mod service;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +35,7 @@ pub use self::below::{Arrival, Below, Event, Refused, Unit};
 pub use self::bundles::{BundleLayer, BundlesConfig, CFDP_ENDPOINT, OverBundles};
 pub use self::config::{Config, Limits};
 pub use self::ltp::{CFDP_SERVICE, Color, LtpConfig, LtpLayer, OverLtp};
+pub use self::service::{Order, OverService, ServiceLayer};
 
 use self::arrivals::Arrivals;
 use self::sending::Sending;
@@ -286,6 +289,8 @@ impl<B: Below> Carried<B> {
                 self.look_at_window(now, entity);
             }
             Event::Down { entity } => {
+                // One that was met knows now that it is to wait.
+                self.path_to(entity);
                 if let Some(peer) = self.peers.get_mut(&entity).filter(|peer| peer.is_up) {
                     peer.is_up = false;
                     let path = peer.path;

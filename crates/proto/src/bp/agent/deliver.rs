@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use engine::Time;
 use wire::bp6;
-use wire::bp7::{AdministrativeRecord, BundleFlags, Eid, Reason};
+use wire::bp7::{AdministrativeRecord, BundleFlags, BundleId, Eid, Reason};
 
 use super::super::layer::Content;
 use super::head::{Head, bounds_of_six};
@@ -38,6 +38,13 @@ impl Agent {
                 self.undelivered.entry(endpoint.clone()).or_default().insert(number);
             }
         }
+    }
+
+    /// Which bundle a delivery is of: after a restart its number may be that of another.
+    #[must_use]
+    pub fn delivery(&self, delivery: DeliveryId) -> Option<BundleId> {
+        let held = self.bundles.get(&delivery.0).filter(|held| held.delivering);
+        held.map(|held| held.id())
     }
 
     /// The user has a bundle and needs it no longer from here.

@@ -1,4 +1,5 @@
 mod conformance;
 mod over_bundles;
 mod over_ltp;
+mod over_service;
 mod world;

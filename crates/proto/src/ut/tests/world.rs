@@ -76,12 +76,12 @@ impl Default for Told {
 }
 
 impl Told {
-    fn entity(&self, number: u64) -> cfdp::Config {
+    pub(super) fn entity(&self, number: u64) -> cfdp::Config {
         let remote = cfdp::Remote { mode: self.mode, closure: self.closure, ..Default::default() };
         cfdp::Config { entity: number, default_remote: remote, ..cfdp::Config::default() }
     }
 
-    fn config(&self, number: u64) -> Config {
+    pub(super) fn config(&self, number: u64) -> Config {
         Config {
             pdu_max: self.pdu_max,
             peers: [3 - number].into(),

@@ -1,0 +1,232 @@
+//! CFDP entities beside nodes: files that cross in bundles, and entities and nodes that are killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::row::{Row, SLOWLIGHT, octets, text, wait_for};
+
+/// A row of nodes, and folders for an entity beside the first and one beside the last.
+struct Entities {
+    row: Row,
+    last: usize,
+}
+
+impl Entities {
+    fn new(nodes: usize) -> Self {
+        let row = Row::new(nodes);
+        for folder in ["here", "inbox"] {
+            fs::create_dir(row.folder.path().join(folder)).unwrap();
+        }
+        Self { row, last: nodes }
+    }
+
+    fn make(&self, name: &str, len: usize) -> PathBuf {
+        let path = self.row.folder.path().join("here").join(name);
+        fs::write(&path, octets(len, len as u64)).unwrap();
+        path
+    }
+
+    fn inbox(&self, name: &str) -> PathBuf {
+        self.row.folder.path().join("inbox").join(name)
+    }
+
+    fn command(&self, n: usize, asked: &[&str]) -> Command {
+        let mut command = Command::new(SLOWLIGHT);
+        command.args(asked).arg("--json").arg("--node").arg(self.row.place(n).join("node.sock"));
+        command.env("XDG_STATE_HOME", self.row.place(n)).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn sending(&self, path: &Path, more: &[&str]) -> Command {
+        let last = self.last.to_string();
+        let asked = ["send", path.to_str().unwrap(), "--remote-entity", &last];
+        self.command(1, &[&asked, more].concat())
+    }
+
+    fn send(&self, path: &Path, more: &[&str]) -> Output {
+        self.sending(path, more).output().unwrap()
+    }
+
+    fn receiver(&self, more: &[&str]) -> Child {
+        let inbox = self.inbox("");
+        let asked = ["recv", "--root", inbox.to_str().unwrap()];
+        self.command(self.last, &[&asked, more].concat()).spawn().unwrap()
+    }
+
+    fn has(&self, name: &str, len: usize) -> bool {
+        fs::read(self.inbox(name)).is_ok_and(|found| found == octets(len, len as u64))
+    }
+
+    /// Waits until no node holds anything.
+    fn await_nothing_held(&self) {
+        wait_for("nothing is held", || {
+            let held = |n| self.row.query(n).map(|node| node["counts"]["bundles"].clone());
+            (1..=self.last).all(|n| held(n) == Some(0.into()))
+        });
+    }
+}
+
+fn outcome(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn stop(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn files_cross_a_relay_in_both_classes() {
+    let entities = Entities::new(3);
+    for (class, len) in [("1", 0), ("2", 1), ("1", 1_000_003), ("2", 1_000_003)] {
+        let name = format!("file-{class}-{len}");
+        let path = entities.make(&name, len);
+        let receiver = entities.receiver(&["--once"]);
+        let sent = outcome(&entities.send(&path, &["--class", class]));
+        let received = outcome(&receiver.wait_with_output().unwrap());
+        assert!(entities.has(&name, len), "{name}");
+        assert_eq!(sent["transaction"], received["transaction"]);
+        assert_eq!((&sent["file_bytes"], &sent["completed"]), (&len.into(), &true.into()));
+        // That the node has it is no word of the receiver's.
+        assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
+        assert_eq!(received["delivery"], "complete");
+    }
+    entities.await_nothing_held();
+}
+
+#[test]
+fn a_receiver_may_come_long_after_its_sender_and_its_node() {
+    let mut entities = Entities::new(2);
+    let path = entities.make("image", 3_000_000);
+    entities.row.kill(2);
+    let sent = outcome(&entities.send(&path, &[]));
+    assert_eq!(sent["delivery"], "unreported", "class 1 is what is sent if nothing is said");
+    // Nobody needs the file here any more.
+    fs::remove_file(&path).unwrap();
+    entities.row.start(2);
+    let receiver = entities.receiver(&["--once"]);
+    outcome(&receiver.wait_with_output().unwrap());
+    assert!(entities.has("image", 3_000_000));
+    entities.await_nothing_held();
+}
+
+#[test]
+fn several_entities_send_to_one() {
+    let entities = Entities::new(3);
+    let receiver = entities.receiver(&[]);
+    let paths = [("a", 400_000), ("b", 500_000)].map(|(name, len)| entities.make(name, len));
+    let near = entities.sending(&paths[0], &["--class", "2"]).spawn().unwrap();
+    let asked = ["send", paths[1].to_str().unwrap(), "--remote-entity", "3", "--class", "2"];
+    let other = entities.command(2, &asked).spawn().unwrap();
+    for sender in [near, other] {
+        assert_eq!(outcome(&sender.wait_with_output().unwrap())["delivery"], "complete");
+    }
+    assert!(entities.has("a", 400_000) && entities.has("b", 500_000));
+    stop(receiver);
+}
+
+#[test]
+fn receivers_and_nodes_may_be_killed_at_any_time() {
+    let mut entities = Entities::new(3);
+    let mut receiver = entities.receiver(&[]);
+    for round in 0..6 {
+        let len = 2_000_000 + round;
+        let name = format!("file-{round}");
+        let path = entities.make(&name, len);
+        let class = if round % 2 == 0 { "1" } else { "2" };
+        let sender = entities.sending(&path, &["--class", class]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(30 + 40 * round as u64));
+        let victim = [3, 0, 2, 1, 0, 3][round];
+        if victim == 0 {
+            stop(receiver);
+            receiver = entities.receiver(&[]);
+        } else {
+            entities.row.kill(victim);
+            entities.row.start(victim);
+        }
+        let sent = outcome(&sender.wait_with_output().unwrap());
+        assert_eq!(sent["completed"], true);
+        wait_for(&format!("{name} is here"), || entities.has(&name, len));
+    }
+    stop(receiver);
+}
+
+#[test]
+fn a_sender_that_was_killed_goes_on() {
+    let entities = Entities::new(2);
+    let path = entities.make("image", 20_000_000);
+    let receiver = entities.receiver(&[]);
+    let mut sender = entities.sending(&path, &["--class", "2"]).spawn().unwrap();
+    wait_for("something is here", || {
+        let counts = entities.row.query(2).map(|node| node["counts"]["delivered"].clone());
+        counts.and_then(|delivered| delivered.as_u64()).is_some_and(|delivered| delivered > 10)
+    });
+    // It may have ended by now; then the same command sends it once more.
+    let _ = sender.kill();
+    sender.wait().unwrap();
+    let sent = outcome(&entities.send(&path, &["--class", "2"]));
+    assert_eq!(sent["delivery"], "complete");
+    assert!(entities.has("image", 20_000_000));
+    stop(receiver);
+}
+
+#[test]
+fn an_entity_hears_why_it_cannot_be() {
+    let entities = Entities::new(2);
+    let path = entities.make("file", 100_000);
+    let failed = |output: &Output, why: &str| {
+        assert_eq!(output.status.code(), Some(2), "{why}: {}", text(output));
+        assert!(text(output).contains(why), "{why}: {}", text(output));
+    };
+    let elsewhere = ["--protocol", "ltp"];
+    failed(&entities.send(&path, &elsewhere), "--node is for CFDP");
+    failed(&entities.send(&path, &["--entity", "7"]), "an entity has the number of its node");
+    failed(&entities.send(&path, &["--rate", "1 Mbit/s"]), "--rate is for datagrams");
+    failed(&entities.send(&path, &["--remote-entity", "1"]), "cannot be used multiple times");
+    let mib = entities.row.folder.path().join("mib.toml");
+    let mib_path = mib.to_str().unwrap();
+    for (told, why) in [("ut.pdu = \"1 B\"", "ut.pdu is 1 B"), ("rate = 3", "unknown field `rate`")]
+    {
+        fs::write(&mib, told).unwrap();
+        failed(&entities.send(&path, &["--mib", mib_path]), why);
+    }
+    let mut nowhere = Command::new(SLOWLIGHT);
+    nowhere.args(["send", path.to_str().unwrap(), "--node", "/nonexistent/node.sock"]);
+    failed(&nowhere.output().unwrap(), "is the node running?");
+    // Whoever would hear answers needs the endpoint for itself; who does not may send beside another.
+    let mut both = Entities::new(1);
+    both.last = 1;
+    let receiver = both.receiver(&[]);
+    wait_for("it has its endpoint", || {
+        both.row.query(1).is_some_and(|node| node["endpoints"].to_string().contains("ipn:1.65"))
+    });
+    let path = both.make("file", 1000);
+    let asked = ["send", path.to_str().unwrap(), "--remote-entity", "2", "--class"];
+    let second = both.command(1, &[&asked[..], &["2"]].concat()).output().unwrap();
+    assert_eq!(second.status.code(), Some(1), "{}", text(&second));
+    assert!(text(&second).contains("does another entity run beside it?"), "{}", text(&second));
+    outcome(&both.command(1, &[&asked[..], &["1"]].concat()).output().unwrap());
+    stop(receiver);
+}
+
+#[test]
+fn an_interrupted_sender_ends_soon_and_says_so() {
+    let mut entities = Entities::new(2);
+    let path = entities.make("file", 1_000_000);
+    entities.row.kill(2);
+    let sender = entities.sending(&path, &["--class", "2"]).spawn().unwrap();
+    wait_for("it is at the node", || {
+        entities.row.query(1).is_some_and(|node| node["counts"]["sourced"].as_u64() > Some(15))
+    });
+    let killed = Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let ended = sender.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{}", text(&ended));
+    assert!(text(&ended).contains("the same command goes on from here"), "{}", text(&ended));
+}
