@@ -4,7 +4,9 @@ Throughput is that of two nodes in one process (`node_speed`, an example of the 
 an application in the same process feeds. Each line is measured several times: shown are the median,
 the lowest and the highest. The times of `slowlight bp ping` are those of two processes. Beside it
 is dtn7, if that is to be had (`interop/dtn7.py`). By itself it prints these lines and the targets;
-`run.py` has them in its table.
+`run.py` has them in its table. Ten years of contacts between a lander, an orbiter and Earth are a
+world of the simulator, the test `bundle_years` of the crate `lab`, which checks that nothing is
+lost.
 
 Over streams and over LTP every bundle must arrive: one that does not is a failure.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -45,6 +48,8 @@ PINGS = 1000
 # The targets: bit/s at 1 MB over TCPCL, and from 1 MB on over LTP with datagrams that Ethernet
 # carries, and microseconds there and back.
 BPS, LTP_BPS, PING_US = 5e9, 2e9, 300.0
+# And seconds for ten years of contacts.
+DAYS, YEARS_S = 3653, 60.0
 
 
 @dataclass
@@ -170,6 +175,23 @@ def build(target: Path) -> Path:
     return target / "release/examples/node_speed"
 
 
+def years(target: Path) -> tuple[Line, float]:
+    """Seconds that ten years of contacts take the simulator, which must lose nothing."""
+    command = ["cargo", "test", "--quiet", "--release", "--locked", "--target-dir", str(target)]
+    command += ["--package", "slowlight-lab", "--test", "bundle_years"]
+    command += ["--", "--exact", "nothing_is_lost_over_many_contacts", "--nocapture"]
+    environment = {**os.environ, "SLOWLIGHT_DAYS": str(DAYS)}
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    told = re.search(r"(\d+) events in ([\d.]+) s of real time", ended.stdout)
+    if told is None:
+        raise ValueError(f"the test says nothing of its time: {ended.stdout}")
+    events, seconds = int(told.group(1)), float(told.group(2))
+    note = f"{seconds:.1f} s, {events / seconds / 1e6:.2f} M events/s"
+    return Line(f"{DAYS} days of contacts, simulated", note), seconds
+
+
 def measure(slowlight: Path, program: Path, target: Path) -> Bundles:
     """Measures everything."""
     found = Bundles()
@@ -196,6 +218,8 @@ def measure(slowlight: Path, program: Path, target: Path) -> Bundles:
         line, p50 = ping(slowlight, store)
         found.add(line)
         fastest = min(fastest, p50)
+    line, seconds = years(target)
+    found.add(line)
     found.judged = [
         (
             f"bundles of 1 MB over TCPCL: {best['1 MB'] / 1e9:.1f} Gbit/s, at least {BPS / 1e9:g}",
@@ -206,6 +230,7 @@ def measure(slowlight: Path, program: Path, target: Path) -> Bundles:
             best["ltpcl"] >= LTP_BPS,
         ),
         (f"a bundle there and back: {fastest:.0f} us, at most {PING_US:g}", fastest <= PING_US),
+        (f"{DAYS} days of contacts: {seconds:.1f} s, at most {YEARS_S:g}", seconds <= YEARS_S),
     ]
     return found
 

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use control::node::model::{Delivery, Node};
-use control::node::{Courier, CourierConfig, News, NodeClient, Outcome, Outgoing};
+use control::node::{Courier, CourierConfig, Handed, News, NodeClient, Outcome, Outgoing};
 use engine::{Effect, Engine as _, Input, Time};
 use lab::bundles::CfdpUser;
 use lab::quantity::Span;
 use lab::settings::CfdpUserSettings;
 use proto::ut::{Arrival, Order, OverService, ServiceLayer, Unit};
 use wire::bp7::Eid;
+use wire::cfdp::{Body, Direction, Header, Pdu};
 
 use crate::station::{Observer, Station};
-use crate::transfer::Options;
+use crate::transfer::{DATAGRAM, Options};
 
 /// How long bundles are of use if nothing is said: a day.
 const LIFETIME: Duration = Duration::from_secs(86_400);
@@ -35,6 +36,17 @@ pub(crate) struct NodeOptions {
     /// CFDP in bundles: how long each is of use [default: 1 d]
     #[arg(long, value_name = "TIME", requires = "node")]
     lifetime: Option<Span>,
+}
+
+/// What of that which comes to its endpoint is for an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hears {
+    /// Nothing: somebody else may have the endpoint.
+    Nothing,
+    /// What is said of its puts. All else is left to whoever comes next.
+    Answers,
+    /// Everything.
+    All,
 }
 
 /// An entity beside a node that runs.
@@ -63,6 +75,7 @@ impl NodeOptions {
             (options.rate.is_some(), "--rate"),
             (options.delay.is_some(), "--delay"),
             (options.udp_lite, "--udp-lite"),
+            (options.datagram != DATAGRAM, "--datagram"),
         ] {
             ensure!(
                 !is_given,
@@ -93,7 +106,10 @@ impl NodeOptions {
         }
         told.cfdp.entity = number;
         let lifetime = self.lifetime.map_or(LIFETIME, Span::duration);
-        Ok(Some(Beside { entity: number, told, socket: socket.clone(), lifetime }))
+        ensure!(!lifetime.is_zero(), "--lifetime is 0: a bundle would be of use to nobody");
+        // However it is written, it is the same node.
+        let socket = socket.canonicalize().with_context(|| socket.display().to_string())?;
+        Ok(Some(Beside { entity: number, told, socket, lifetime }))
     }
 }
 
@@ -108,22 +124,29 @@ impl Beside {
         &mut self.told.cfdp
     }
 
-    /// An entity with a store; `takes` says whether it hears what others send.
+    /// How many entities it hears that it was not told of.
+    pub(crate) fn set_strangers(&mut self, most: usize) {
+        self.told.ut.limits.strangers = most;
+    }
+
+    /// An entity with a store.
     pub(crate) fn run_with(
         self,
         store: rt::FileStore,
         waker: rt::Waker,
-        (tick, takes): (Duration, bool),
+        (tick, hears): (Duration, Hears),
     ) -> Result<Driver> {
         let Self { entity, told: CfdpUser { cfdp, ut, service }, socket, lifetime } = self;
         let mut rng = rt::entropy().context("no entropy")?;
         let endpoint = |entity| Eid::Ipn { node: entity, service }.to_string();
+        let takes = hears != Hears::Nothing;
         let config = CourierConfig { socket, endpoint: endpoint(entity), takes, lifetime };
         let courier = Courier::start(config, waker.clone()).context("cannot start")?;
         let clock = rt::Clock::start();
         Ok(Driver {
             station: Station::beside(OverService::over_service(cfdp, ut, lifetime, &mut rng)),
             courier,
+            hears,
             service,
             deliveries: BTreeMap::new(),
             is_ending: false,
@@ -142,6 +165,7 @@ impl Beside {
 pub(crate) struct Driver {
     station: Station,
     courier: Courier,
+    hears: Hears,
     service: u64,
     /// What the node handed over and was not told to forget.
     deliveries: BTreeMap<Arrival, Delivery>,
@@ -153,7 +177,7 @@ pub(crate) struct Driver {
     tick: Duration,
     next_tick: Time,
     /// Why the node does not let this application have its endpoint.
-    refusal: Option<String>,
+    refusal: Option<anyhow::Error>,
 }
 
 impl Driver {
@@ -223,13 +247,27 @@ impl Driver {
                 }
             });
         }
-        while self.station.takes_more()
-            && let Some(news) = self.courier.news()
-        {
+        while let Some(news) = self.courier.news() {
             some = true;
             self.heard(news);
         }
+        while self.is_open()
+            && let Some(handed) = self.courier.bundle()
+        {
+            some = true;
+            self.take(handed);
+        }
         some
+    }
+
+    /// Whether bundles are to be handed up: not at the end, nor before it is known what they may be about.
+    fn is_open(&self) -> bool {
+        let is_known = match self.hears {
+            Hears::Nothing => false,
+            Hears::Answers => self.station.entity().transactions().next().is_some(),
+            Hears::All => true,
+        };
+        is_known && !self.is_ending && self.station.takes_more()
     }
 
     fn heard(&mut self, news: News) {
@@ -243,22 +281,44 @@ impl Driver {
                 self.deliveries.clear();
                 self.station.at_node(now, ServiceLayer::is_gone);
             }
-            News::Refused(why) => self.refusal = Some(why),
-            News::Came(delivery, payload) => {
-                // The entity at a node that is called by a name is known by what its PDUs say, and heard as 0.
-                let from = match delivery.source.parse() {
-                    Ok(Eid::Ipn { node, .. }) => node,
-                    Ok(_) | Err(_) => 0,
-                };
-                let arrival = self.station.at_node(now, |layer| layer.came(from, payload));
-                // It may be accepted already: orders are carried out later.
-                self.deliveries.extend(arrival.map(|arrival| (arrival, delivery)));
+            News::Refused { is_taken: true, why } => {
+                let hint = "another entity runs beside it. End that one first; files of class 1 without closure can be sent all the same";
+                self.refusal = Some(anyhow!("the node says: {why}; {hint}"));
             }
-            News::TooLong(delivery) => {
+            News::Refused { is_taken: false, why } => {
+                self.refusal = Some(anyhow!("the node says: {why}"));
+            }
+        }
+    }
+
+    fn take(&mut self, Handed { delivery, payload, .. }: Handed) {
+        let Some(payload) = payload else {
+            if self.hears == Hears::All {
                 tracing::warn!(id = delivery.id, "a bundle is longer than PDUs are; it is dropped");
                 self.courier.confirm(delivery);
             }
+            return;
+        };
+        if self.hears == Hears::Answers && !self.is_answer(&payload) {
+            return;
         }
+        // The entity at a node that is called by a name is known by what its PDUs say, and heard as 0.
+        let from = match delivery.source.parse() {
+            Ok(Eid::Ipn { node, .. }) => node,
+            Ok(_) | Err(_) => 0,
+        };
+        let now = self.clock.now();
+        let arrival = self.station.at_node(now, |layer| layer.came(now, from, payload));
+        // It may be accepted already: orders are carried out later.
+        self.deliveries.extend(arrival.map(|arrival| (arrival, delivery)));
+    }
+
+    /// Whether PDUs answer to this entity: of an earlier put, too, for who goes on with that one is answered once more.
+    fn is_answer(&self, pdus: &[u8]) -> bool {
+        Header::decode(pdus).is_ok_and(|header| {
+            header.direction == Direction::TowardSender
+                && header.source.0 == self.station.entity().config().entity
+        })
     }
 
     /// What the entity wants of the store and of the node.
@@ -274,8 +334,8 @@ impl Driver {
         while let Some(order) = self.station.poll_order() {
             some = true;
             match order {
-                // Whoever stops a transfer wants it to stop.
-                Order::Send { .. } if self.is_ending => {}
+                // Whoever stops a transfer wants it to stop; what was to be answered is answered.
+                Order::Send { pdu, .. } if self.is_ending && is_data(&pdu) => {}
                 Order::Send { unit: Unit(number), to, pdu: payload } => {
                     let to = Eid::Ipn { node: to, service: self.service }.to_string();
                     self.courier.send(Outgoing { number, to, payload });
@@ -296,7 +356,8 @@ impl Driver {
         let end = self.clock.now() + SETTLE;
         while self.clock.now() < end {
             let some = self.round(on);
-            if !some && self.store.pending() == 0 && self.courier.is_idle() {
+            let is_idle = self.courier.is_idle() || self.courier.is_away();
+            if !some && self.store.pending() == 0 && is_idle {
                 return Ok(());
             }
             if !some {
@@ -315,4 +376,9 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// Whether a PDU is a part of a file.
+fn is_data(pdu: &[u8]) -> bool {
+    Pdu::decode(pdu).is_ok_and(|pdu| matches!(pdu.body, Body::FileData(_)))
 }

@@ -15,7 +15,7 @@ use proto::cfdp::{
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
-use crate::beside::NodeOptions;
+use crate::beside::{Hears, NodeOptions};
 use crate::peers::{self, GroupOptions};
 use crate::session::{self, Ways};
 use crate::show;
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "root")]
     stream: Option<PathBuf>,
 
-    /// Entity number of this end [default: the MIB's, or 2]
+    /// Entity number of this end [default: the MIB's, or 2; with --node that of the node]
     #[arg(long, value_name = "ID")]
     entity: Option<u64>,
 
@@ -166,10 +166,15 @@ fn prepare(args: Args) -> Result<(Driver, Receiver)> {
     ensure!(args.route.is_empty(), "--route is for LTP-T");
     let waker = rt::Waker::new().context("cannot start")?;
     let screen = Screen::new(args.options.json);
-    if let Some(beside) = args.node.beside(&args.options, args.entity)? {
+    if let Some(mut beside) = args.node.beside(&args.options, args.entity)? {
+        ensure!(
+            args.eid.is_none() && args.group == GroupOptions::default(),
+            "--eid, --group and --interface are for beacons and groups, not for --node"
+        );
+        beside.set_strangers(args.peers_max);
         ensure!(args.peer.is_empty(), "--peer is for datagrams; a node knows ways to others");
         let (entity, socket) = (beside.entity, beside.socket().to_owned());
-        let driver = beside.run_with(open_store(&root, &waker)?, waker, (TICK, true))?;
+        let driver = beside.run_with(open_store(&root, &waker)?, waker, (TICK, Hears::All))?;
         screen.say(format_args!(
             "receiving by the node at {} into {} as entity {entity}",
             socket.display(),

@@ -18,7 +18,7 @@ use lab::quantity::Span;
 use proto::cfdp::{self, Entity, Indication, PutRequest, TransactionFinished};
 use wire::cfdp::{TransactionId, TransmissionMode};
 
-use crate::beside::NodeOptions;
+use crate::beside::{Hears, NodeOptions};
 use crate::peers::GroupOptions;
 use crate::session::{self, Ends, Wish};
 use crate::show;
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 
-    /// Entity number of this end [default: the MIB's, or 1]
+    /// Entity number of this end [default: the MIB's, or 1; with --node that of the node]
     #[arg(long, value_name = "ID")]
     entity: Option<u64>,
 
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     via: Option<u64>,
 
     /// Transmission class: 1 sends once, 2 sends until all has arrived [default: 1 for the
-    /// protocol cfdp-1, else the MIB's, or 2]
+    /// protocol cfdp-1, else the MIB's, or 2; over LTP and in bundles, which repeat what is lost, 1]
     #[arg(long, value_name = "CLASS", value_parser = clap::value_parser!(u8).range(1..=2))]
     class: Option<u8>,
 
@@ -247,9 +247,11 @@ fn prepare(args: Args) -> Result<(Driver, Sender, State)> {
         let put = put_request(&args, &name, beside.cfdp())?;
         let to = beside.socket().display().to_string();
         let (store, state) = open_store(&args, &path, &to, &put, &waker)?;
-        // Nobody answers to class 1; then another entity may have the endpoint.
-        let takes = put.mode == Some(TransmissionMode::Acknowledged);
-        let driver = beside.run_with(store, waker, (TICK, takes))?;
+        // Where nobody answers, another entity may have the endpoint.
+        let closes = put.closure.unwrap_or(beside.cfdp().remote(args.remote_entity).closure);
+        let is_answered = closes || put.mode == Some(TransmissionMode::Acknowledged);
+        let hears = if is_answered { Hears::Answers } else { Hears::Nothing };
+        let driver = beside.run_with(store, waker, (TICK, hears))?;
         let sender = Sender::new(args, put, path, driver.now());
         return Ok((Driver::Node(Box::new(driver)), sender, state));
     }
@@ -509,7 +511,7 @@ impl Sender {
         let light = self.options.light_time();
         let linger = match self.put.mode {
             // A node carries what it has by itself.
-            Some(_) | None if station.is_beside_node() => Duration::ZERO,
+            Some(_) | None if station.is_beside_node() => self.linger.unwrap_or_default(),
             Some(TransmissionMode::Unacknowledged) if !station.is_answered_below() => {
                 Duration::ZERO
             }

@@ -33,6 +33,9 @@ pub(crate) const CATCH_UP: Duration = Duration::from_millis(10);
 /// holds where the kernel lets it, so that some datagrams of others have room too.
 pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
 
+/// Bytes of a datagram that Ethernet carries, with IPv4 and UDP.
+pub(crate) const DATAGRAM: usize = 1472;
+
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -61,7 +64,7 @@ pub(crate) struct Options {
     pub(crate) profile: Option<String>,
 
     /// Largest datagram in bytes, without IP and UDP headers
-    #[arg(long, value_name = "BYTES", default_value = "1472", value_parser = datagram)]
+    #[arg(long, value_name = "BYTES", default_value_t = DATAGRAM, value_parser = datagram)]
     pub(crate) datagram: usize,
 
     /// Saratoga: content may be damaged on the way, and goes by UDP-Lite with a checksum over the

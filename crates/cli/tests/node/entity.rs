@@ -53,9 +53,13 @@ impl Entities {
     }
 
     fn receiver(&self, more: &[&str]) -> Child {
+        self.receiver_beside(self.last, more)
+    }
+
+    fn receiver_beside(&self, n: usize, more: &[&str]) -> Child {
         let inbox = self.inbox("");
         let asked = ["recv", "--root", inbox.to_str().unwrap()];
-        self.command(self.last, &[&asked, more].concat()).spawn().unwrap()
+        self.command(n, &[&asked, more].concat()).spawn().unwrap()
     }
 
     fn has(&self, name: &str, len: usize) -> bool {
@@ -97,7 +101,16 @@ fn files_cross_a_relay_in_both_classes() {
         assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
         assert_eq!(received["delivery"], "complete");
     }
+    // Class 1 with a word at its end.
+    let path = entities.make("closed", 70_000);
+    let receiver = entities.receiver(&["--once"]);
+    let sent = outcome(&entities.send(&path, &["--class", "1", "--closure"]));
+    assert_eq!(sent["delivery"], "complete");
+    outcome(&receiver.wait_with_output().unwrap());
+    // Receivers that begin anew told once more how the last ones ended, which an entity there takes.
+    let taker = entities.receiver_beside(1, &[]);
     entities.await_nothing_held();
+    stop(taker);
 }
 
 #[test]
@@ -188,7 +201,10 @@ fn an_entity_hears_why_it_cannot_be() {
     failed(&entities.send(&path, &elsewhere), "--node is for CFDP");
     failed(&entities.send(&path, &["--entity", "7"]), "an entity has the number of its node");
     failed(&entities.send(&path, &["--rate", "1 Mbit/s"]), "--rate is for datagrams");
-    failed(&entities.send(&path, &["--remote-entity", "1"]), "cannot be used multiple times");
+    let to_itself = ["send", path.to_str().unwrap(), "--remote-entity", "1"];
+    failed(&entities.command(1, &to_itself).output().unwrap(), "numbers of their own");
+    failed(&entities.send(&path, &["--datagram", "900"]), "--datagram is for datagrams");
+    failed(&entities.send(&path, &["--lifetime", "0 s"]), "--lifetime is 0");
     let mib = entities.row.folder.path().join("mib.toml");
     let mib_path = mib.to_str().unwrap();
     for (told, why) in [("ut.pdu = \"1 B\"", "ut.pdu is 1 B"), ("rate = 3", "unknown field `rate`")]
@@ -200,8 +216,7 @@ fn an_entity_hears_why_it_cannot_be() {
     nowhere.args(["send", path.to_str().unwrap(), "--node", "/nonexistent/node.sock"]);
     failed(&nowhere.output().unwrap(), "is the node running?");
     // Whoever would hear answers needs the endpoint for itself; who does not may send beside another.
-    let mut both = Entities::new(1);
-    both.last = 1;
+    let both = Entities::new(1);
     let receiver = both.receiver(&[]);
     wait_for("it has its endpoint", || {
         both.row.query(1).is_some_and(|node| node["endpoints"].to_string().contains("ipn:1.65"))
@@ -210,8 +225,38 @@ fn an_entity_hears_why_it_cannot_be() {
     let asked = ["send", path.to_str().unwrap(), "--remote-entity", "2", "--class"];
     let second = both.command(1, &[&asked[..], &["2"]].concat()).output().unwrap();
     assert_eq!(second.status.code(), Some(1), "{}", text(&second));
-    assert!(text(&second).contains("does another entity run beside it?"), "{}", text(&second));
+    assert!(text(&second).contains("another entity runs beside it"), "{}", text(&second));
     outcome(&both.command(1, &[&asked[..], &["1"]].concat()).output().unwrap());
+    stop(receiver);
+}
+
+#[test]
+fn what_waits_for_another_is_left_to_it() {
+    let entities = Entities::new(2);
+    // A file for the first node, which nobody receives yet, in both classes.
+    for class in ["1", "2"] {
+        let path = entities.make(&format!("waiting-{class}"), 300_000);
+        let asked = ["send", path.to_str().unwrap(), "--remote-entity", "1", "--class", class];
+        let mut waiting = entities.command(2, &asked).spawn().unwrap();
+        if class == "1" {
+            assert!(waiting.wait().unwrap().success());
+        } else {
+            wait_for("its end is there", || {
+                entities
+                    .row
+                    .query(1)
+                    .is_some_and(|node| node["counts"]["bundles"].as_u64() > Some(10))
+            });
+            let _ = waiting.kill();
+            waiting.wait().unwrap();
+        }
+    }
+    let receiver = entities.receiver(&[]);
+    let path = entities.make("own", 500_000);
+    assert_eq!(outcome(&entities.send(&path, &["--class", "2"]))["delivery"], "complete");
+    stop(receiver);
+    let receiver = entities.receiver_beside(1, &[]);
+    wait_for("what waited is here", || entities.has("waiting-1", 300_000));
     stop(receiver);
 }
 

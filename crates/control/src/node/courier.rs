@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ const SENDERS: usize = 8;
 
 /// How long a node that does not answer, or has no room, is left alone.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often an endpoint is asked for that somebody has: it may be what this application was before, which was killed just now.
+const TAKEN_TRIES: u32 = 15;
 
 /// Octets of the longest payload that is taken.
 const PAYLOAD_MAX: u64 = 1 << 20;
@@ -74,14 +77,26 @@ pub struct Outcome {
 pub enum News {
     /// The node is there, and hands over what comes.
     There,
-    /// It is gone, for this reason, and is tried again.
+    /// It is gone, for this reason, and is tried again. What it handed over comes again.
     Gone(String),
     /// It does not let this application have the endpoint. Nothing more comes.
-    Refused(String),
-    /// A bundle came.
-    Came(Delivery, Bytes),
-    /// One came whose payload is longer than any that is taken.
-    TooLong(Delivery),
+    Refused {
+        /// Whether another application has it.
+        is_taken: bool,
+        /// What it says.
+        why: String,
+    },
+}
+
+/// A bundle that was handed over.
+#[derive(Clone, Debug)]
+pub struct Handed {
+    /// What confirms it, as long as the node is there that was there when it came.
+    pub delivery: Delivery,
+    /// Its payload; `None` if that is longer than any that is taken.
+    pub payload: Option<Bytes>,
+    /// How often the node had been found to be there.
+    session: u64,
 }
 
 /// The application's side. When it goes, so does what was not handed in.
@@ -89,10 +104,15 @@ pub enum News {
 pub struct Courier {
     outgoing: UnboundedSender<Outgoing>,
     confirmed: UnboundedSender<Delivery>,
-    news: Receiver<News>,
+    news: UnboundedReceiver<News>,
+    bundles: Receiver<Handed>,
     outcomes: UnboundedReceiver<Outcome>,
     /// What was handed over to the thread and is not done.
     pending: Arc<AtomicUsize>,
+    /// Whether the node did not answer when it was asked last.
+    is_away: Arc<AtomicBool>,
+    /// How often the node was said to be there.
+    session: u64,
     /// Ends the thread when it is dropped.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -107,15 +127,36 @@ impl Courier {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (outgoing, to_send) = unbounded_channel();
         let (confirmed, to_confirm) = unbounded_channel();
-        let (tells, news) = channel(READ_AHEAD);
+        let (tells, news) = unbounded_channel();
+        let (hands, bundles) = channel(READ_AHEAD);
         let (answers, outcomes) = unbounded_channel();
         let (end, ends) = oneshot::channel();
         let pending = Arc::new(AtomicUsize::new(0));
-        let rounds = Rounds { config, tells, answers, pending: Arc::clone(&pending), waker };
+        let is_away = Arc::new(AtomicBool::new(false));
+        let rounds = Rounds {
+            config,
+            tells,
+            hands,
+            answers,
+            pending: Arc::clone(&pending),
+            is_away: Arc::clone(&is_away),
+            waker,
+        };
         let work = move || run(&runtime, &rounds, (to_send, to_confirm), ends);
         let thread = std::thread::Builder::new().name("courier".to_owned()).spawn(work)?;
         let (end, thread) = (Some(end), Some(thread));
-        Ok(Self { outgoing, confirmed, news, outcomes, pending, end, thread })
+        Ok(Self {
+            outgoing,
+            confirmed,
+            news,
+            bundles,
+            outcomes,
+            pending,
+            is_away,
+            session: 0,
+            end,
+            thread,
+        })
     }
 
     /// Hands a bundle in.
@@ -137,9 +178,28 @@ impl Courier {
         self.pending.load(Ordering::Acquire) == 0
     }
 
-    /// What happened at the endpoint, if something did.
+    /// Whether the node did not answer when it was asked last.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Acquire)
+    }
+
+    /// What happened at the endpoint, if something did. It is to be asked for before bundles are.
     pub fn news(&mut self) -> Option<News> {
-        self.news.try_recv().ok()
+        let news = self.news.try_recv().ok()?;
+        self.session += u64::from(matches!(news, News::There));
+        Some(news)
+    }
+
+    /// A bundle that came, if there is one.
+    pub fn bundle(&mut self) -> Option<Handed> {
+        loop {
+            let handed = self.bundles.try_recv().ok()?;
+            // The node that handed over others has gone, and hands them over again.
+            if handed.session == self.session {
+                return Some(handed);
+            }
+        }
     }
 
     /// What became of a bundle, if that is known of one.
@@ -160,9 +220,11 @@ impl Drop for Courier {
 /// What the thread does.
 struct Rounds {
     config: CourierConfig,
-    tells: Sender<News>,
+    tells: UnboundedSender<News>,
+    hands: Sender<Handed>,
     answers: UnboundedSender<Outcome>,
     pending: Arc<AtomicUsize>,
+    is_away: Arc<AtomicBool>,
     waker: Waker,
 }
 
@@ -195,7 +257,10 @@ impl Rounds {
                 [("to", to.as_str()), ("from", &self.config.endpoint), ("lifetime_ms", &lifetime)];
             let uri = uri("/bundles", &asked);
             let refused = loop {
-                match post(&mut connection, &uri, payload.clone()).await {
+                let posted = post(&mut connection, &uri, payload.clone()).await;
+                let is_away = matches!(posted, Err(ClientError::Unreachable { .. }));
+                self.is_away.store(is_away, Ordering::Release);
+                match posted {
                     Ok(()) => break None,
                     // The node has no room now, or is beginning or ending.
                     Err(ClientError::Refused { status, .. }) if status >= 500 => {}
@@ -236,48 +301,47 @@ impl Rounds {
     /// Takes what comes, as long as the endpoint is to be had.
     async fn take(&self) {
         if !self.config.takes {
-            return self.tell(News::There).await;
+            return self.tell(News::There);
         }
-        let mut was_there = false;
+        let (mut session, mut taken) = (0, 0);
         loop {
-            let mut is_there = false;
-            let why = match self.take_from(&mut is_there).await {
-                Ok(()) => "the node has ended".to_owned(),
-                // After a restart the place of this application may still be taken by what it was before.
-                Err(ClientError::Refused { status, error })
-                    if status < 500 && !(was_there && status == 409) =>
-                {
-                    return self.tell(News::Refused(error)).await;
+            let before = session;
+            match self.take_from(&mut session).await {
+                Err(ClientError::Refused { status: 409, .. }) if taken < TAKEN_TRIES => taken += 1,
+                // It is beginning or ending.
+                Err(ClientError::Refused { status, .. }) if status >= 500 => {}
+                Err(ClientError::Refused { status, error: why }) => {
+                    return self.tell(News::Refused { is_taken: status == 409, why });
                 }
-                Err(error) => error.to_string(),
-            };
-            if is_there {
-                was_there = true;
-                self.tell(News::Gone(why)).await;
-            } else {
-                tracing::debug!(why, "the node does not answer");
+                ended if session > before => {
+                    taken = 0;
+                    let why =
+                        ended.err().map_or("it has ended".to_owned(), |error| error.to_string());
+                    self.tell(News::Gone(why));
+                }
+                // It was not there.
+                Ok(()) | Err(ClientError::Unreachable { .. } | ClientError::Answer(_)) => {}
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn take_from(&self, is_there: &mut bool) -> Result<(), ClientError> {
+    async fn take_from(&self, session: &mut u64) -> Result<(), ClientError> {
         let mut connection = Connection::new(&self.config.socket);
         let mut coming = connection.take(&[("endpoint", &self.config.endpoint)]).await?;
-        *is_there = true;
-        self.tell(News::There).await;
+        *session += 1;
+        self.tell(News::There);
         while let Some(delivery) = coming.next().await? {
-            let news = match payload(&mut coming, delivery.octets).await? {
-                Some(payload) => News::Came(delivery, payload),
-                None => News::TooLong(delivery),
-            };
-            self.tell(news).await;
+            let payload = payload(&mut coming, delivery.octets).await?;
+            // Who is told of them may have gone.
+            let _ = self.hands.send(Handed { delivery, payload, session: *session }).await;
+            self.waker.wake();
         }
         Ok(())
     }
 
-    async fn tell(&self, news: News) {
-        let _ = self.tells.send(news).await;
+    fn tell(&self, news: News) {
+        let _ = self.tells.send(news);
         self.waker.wake();
     }
 }

@@ -24,7 +24,7 @@ use tokio::net::UnixListener;
 use wire::bp7::Eid;
 
 pub use self::client::{Coming, NodeClient};
-pub use self::courier::{Courier, CourierConfig, News, Outcome, Outgoing};
+pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing};
 pub use self::hub::Hub;
 
 use crate::server::{ServeError, accept, bind_unix};

@@ -331,16 +331,15 @@ impl Drop for Registered {
 
 async fn register(shared: &Arc<Shared>, endpoint: Eid) -> Answer<Registered> {
     let (user, bundles) = unbounded_channel();
-    let hub = Arc::clone(&shared.hub);
-    let wanted = endpoint.clone();
+    let taken = Arc::clone(shared);
+    // Who asked may have gone meanwhile: then what it would have got is dropped, and the endpoint is free again.
     let registered = shared.ask(move |_, agent| {
-        agent.register(&wanted)?;
+        agent.register(&endpoint)?;
         // What waits for it is told after this.
-        hub.add_user(wanted, user);
-        Ok(())
+        taken.hub.add_user(endpoint.clone(), user);
+        Ok(Registered { shared: taken, endpoint, bundles })
     });
-    registered.await?.map_err(refused)?;
-    Ok(Registered { shared: Arc::clone(shared), endpoint, bundles })
+    registered.await?.map_err(refused)
 }
 
 /// What is being handed over.

@@ -22,6 +22,9 @@ pub struct Config {
     /// The first sequence number it gives; `None` draws one, so that an entity that lost its
     /// records does not repeat itself.
     pub first_sequence: Option<u64>,
+    /// Of how many transactions that ended last, and were acknowledged, the sources are told once more when it begins anew: for
+    /// ways on which to ask takes long.
+    pub told_again: usize,
     /// What is known of other entities, by their numbers.
     pub remotes: BTreeMap<u64, Remote>,
     /// What holds for all others.
@@ -52,6 +55,7 @@ impl Default for Config {
             entity: 1,
             sequence_width: Width::TWO,
             first_sequence: None,
+            told_again: 0,
             remotes: BTreeMap::new(),
             default_remote: Remote::default(),
             accept_unknown: true,

@@ -183,6 +183,7 @@ impl Entity {
             self.closed.forget(id);
         }
         if !self.has_place(now, from) {
+            self.core.stats.receptions_refused += 1;
             self.core.user.limit_reached(Limit::Transactions);
             return None;
         }

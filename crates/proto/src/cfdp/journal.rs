@@ -24,6 +24,11 @@ pub(crate) fn receiver_key(id: TransactionId) -> String {
     format!("cfdp-rx-{}-{}", id.source, id.sequence)
 }
 
+/// The entity whose transaction a key of [`receiver_key`] is of.
+pub(crate) fn source_of(key: &str) -> Option<u64> {
+    key.strip_prefix("cfdp-rx-")?.split_once('-')?.0.parse().ok()
+}
+
 /// The key of a transaction that is sent from here.
 pub(crate) fn sender_key(id: TransactionId) -> String {
     format!("cfdp-tx-{}-{}", id.source, id.sequence)

@@ -1,6 +1,6 @@
 //! Taking up the records of an earlier run.
 
-use engine::{Completion, EffectError, FileName, IndexRequest, Time};
+use engine::{Completion, EffectError, FileName, IndexRequest, PathId, Time};
 use wire::cfdp::{Body, Direction, Header, Lv, Metadata, Pdu, Tlv};
 
 use bytes::Bytes;
@@ -59,10 +59,16 @@ impl Entity {
             }
         }
         finished.sort_by_key(|(order, _)| *order);
-        for (order, over) in finished {
+        let first_told = finished.len().saturating_sub(self.core.config.told_again);
+        for (number, (order, over)) in finished.into_iter().enumerate() {
             self.core.finished = self.core.finished.max(order);
             let id = Pdu::decode(&over.pdu).ok().map(|pdu| pdu.header.transaction());
             if let Some(id) = id {
+                if number >= first_told
+                    && let Some(path) = self.way_to(id.source.0)
+                {
+                    self.reply(path, Some(over.pdu.clone()));
+                }
                 self.remember(id, over);
             }
         }
@@ -73,6 +79,23 @@ impl Entity {
         if transactions > 0 {
             self.core.user.indicate(Indication::Restored { transactions });
         }
+    }
+
+    /// The path to another entity, if the settings say one.
+    fn way_to(&self, number: u64) -> Option<PathId> {
+        self.core.config.remotes.get(&number).and_then(|remote| remote.path)
+    }
+
+    /// The path to another entity, from now on.
+    pub(crate) fn set_way(&mut self, number: u64, path: PathId) {
+        let config = &mut self.core.config;
+        let remote = config.remotes.entry(number);
+        remote.or_insert_with(|| config.default_remote.clone()).path = Some(path);
+    }
+
+    /// The entities of whose transactions records are, to whom there have to be ways before they are taken up.
+    pub(crate) fn sources(records: &[(String, Bytes)]) -> impl Iterator<Item = u64> + '_ {
+        records.iter().filter_map(|(key, _)| journal::source_of(key))
     }
 
     fn refuse_record(&mut self, key: String) {
@@ -125,7 +148,7 @@ impl Entity {
         {
             return false;
         }
-        let path = self.core.kernel.only_path();
+        let path = self.way_to(header.source.0).or_else(|| self.core.kernel.only_path());
         let handle = self.begin_reception(now, path, &header);
         if let Some(Transaction::Receiver(receiver)) = self.slots.get_mut(handle) {
             receiver.restore(&mut self.core, now, record);

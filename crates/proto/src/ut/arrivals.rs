@@ -220,11 +220,16 @@ impl<B: Below> Carried<B> {
                 self.statistics.malformed += 1;
                 break;
             };
+            let refused = self.entity.stats().receptions_refused;
             let part = self.hand_up_pdu(now, from, &octets[at..at + len]);
             self.pass_effects();
             at += len;
             let Some((id, part)) = part else { continue };
             let is_end = part == Part::End;
+            if self.entity.stats().receptions_refused > refused {
+                // There is no place for one more reception now.
+                return self.put_off(arrival);
+            }
             match self.entity.keeping(id, part) {
                 // The store is behind; or the end came first, with which no reception of class 1 begins. All of it is handed up
                 // again when something has changed.

@@ -23,11 +23,11 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, PathKind, Rng, Ticket, Time, Transmit,
-    TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, PathKind, Rng,
+    Ticket, Time, Transmit, TxBuf,
 };
 use wire::cfdp::TransactionId;
 
@@ -66,7 +66,7 @@ pub struct Statistics {
     pub lost: u64,
     /// What came and was no PDU.
     pub malformed: u64,
-    /// Arrivals that were dropped, because they came from one entity more than are known.
+    /// Arrivals that were refused, because they came from one entity more than are known.
     pub strangers: u64,
     /// Arrivals whose file could not be read.
     pub unread: u64,
@@ -302,7 +302,7 @@ impl<B: Below> Carried<B> {
                     let Config { peers, limits, .. } = &self.config;
                     if self.peers.len() >= peers.len() + limits.strangers {
                         self.statistics.strangers += 1;
-                        return self.below.accept(now, arrival);
+                        return self.below.refuse(now, arrival);
                     }
                     self.below.meet(from);
                 }
@@ -311,6 +311,16 @@ impl<B: Below> Carried<B> {
             Event::Gone { arrival } => self.arrivals.forget(arrival),
             Event::Carried { unit } => self.carried(now, unit),
             Event::Failed { unit, is_final, why } => self.failed(now, unit, is_final, why),
+        }
+    }
+
+    /// Where records of an earlier run are read, whoever they speak of is met: what was received from them goes on.
+    fn prepare_ways(&mut self, answer: &Result<Completion, EffectError>) {
+        let Ok(Completion::Records(records)) = answer else { return };
+        for number in Entity::sources(records).collect::<BTreeSet<_>>() {
+            let path = self.path_to(number);
+            self.entity.set_way(number, path);
+            self.below.meet(number);
         }
     }
 
@@ -333,6 +343,7 @@ impl<B: Below> Engine for Carried<B> {
         match input {
             Input::Done(ticket, answer) => match self.tickets.remove(&ticket) {
                 Some((Owner::Entity, theirs)) => {
+                    self.prepare_ways(&answer);
                     self.entity.handle_input(now, Input::Done(theirs, answer));
                     self.arrivals.look_again();
                 }

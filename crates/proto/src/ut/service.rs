@@ -34,7 +34,11 @@ pub enum Order {
 const OCTETS_MAX: usize = 16 << 20;
 
 /// The same, counted in bundles: ends of files that came first wait for their beginnings.
-const ARRIVALS_MAX: usize = 512;
+const ARRIVALS_MAX: usize = 960;
+
+/// Of how many transactions the sources are told again how they ended, when the entity begins anew: as many as the moment of a
+/// crash can have kept from the node, for most of them know.
+const TOLD_AGAIN: usize = 4;
 
 /// A bundle node elsewhere, as an entity uses it.
 #[derive(Debug)]
@@ -44,8 +48,10 @@ pub struct ServiceLayer {
     is_up: bool,
     /// Units at the node, with their octets.
     units: BTreeMap<Unit, usize>,
-    /// What came and was not accepted, with its octets.
-    arrivals: BTreeMap<Arrival, usize>,
+    /// What came and was not accepted, with its octets and when it came.
+    arrivals: BTreeMap<Arrival, (usize, Time)>,
+    /// How long the node keeps what is not confirmed, at most.
+    lifetime: Duration,
     octets: usize,
     next: u64,
     orders: VecDeque<Order>,
@@ -67,7 +73,8 @@ impl Carried<ServiceLayer> {
     ) -> Self {
         let remotes = entity.remotes.values_mut().chain([&mut entity.default_remote]);
         remotes.for_each(|remote| fit(remote, lifetime));
-        let layer = ServiceLayer::new(config.pdu_max);
+        entity.told_again = TOLD_AGAIN;
+        let layer = ServiceLayer::new(config.pdu_max, lifetime);
         Self::new(entity, config, layer, Rng::new(rng.next_u64(), "cfdp"))
     }
 
@@ -78,9 +85,10 @@ impl Carried<ServiceLayer> {
 }
 
 impl ServiceLayer {
-    fn new(pdu_max: usize) -> Self {
+    fn new(pdu_max: usize, lifetime: Duration) -> Self {
         Self {
             pdu_max,
+            lifetime,
             met: BTreeSet::new(),
             is_up: false,
             units: BTreeMap::new(),
@@ -119,9 +127,9 @@ impl ServiceLayer {
     }
 
     /// A bundle came from an entity; returns what it is called here.
-    pub fn came(&mut self, from: u64, payload: Bytes) -> Arrival {
+    pub fn came(&mut self, now: Time, from: u64, payload: Bytes) -> Arrival {
         let arrival = Arrival(self.number());
-        self.arrivals.insert(arrival, payload.len());
+        self.arrivals.insert(arrival, (payload.len(), now));
         self.octets += payload.len();
         let (content, leaves_file) = (Content::Octets(payload), false);
         self.events.push_back(Event::Came { arrival, from, content, leaves_file });
@@ -148,6 +156,20 @@ impl ServiceLayer {
         }
     }
 
+    fn drop_arrival(&mut self, arrival: Arrival) -> bool {
+        let dropped = self.arrivals.remove(&arrival);
+        self.octets -= dropped.map_or(0, |(octets, _)| octets);
+        dropped.is_some()
+    }
+
+    /// When what waits longest is of no use any more: nobody tells that a bundle has expired that was handed over.
+    fn next_end(&self) -> Option<(Arrival, Time)> {
+        // They are numbered in the order in which they came.
+        self.arrivals
+            .first_key_value()
+            .map(|(arrival, (_, came))| (*arrival, *came + self.lifetime))
+    }
+
     fn up(&mut self, entity: u64) {
         let kind = PathKind::Message { max: self.pdu_max };
         let info = PathInfo { kind, ..PathInfo::datagram(0) };
@@ -167,14 +189,15 @@ impl Below for ServiceLayer {
     }
 
     fn accept(&mut self, _now: Time, arrival: Arrival) {
-        if let Some(octets) = self.arrivals.remove(&arrival) {
-            self.octets -= octets;
+        if self.drop_arrival(arrival) {
             self.orders.push_back(Order::Confirm(arrival));
         }
     }
 
-    /// All that comes is in memory and can be read.
-    fn refuse(&mut self, _now: Time, _arrival: Arrival) {}
+    /// The node keeps it, and hands it over again when it or this application begins anew.
+    fn refuse(&mut self, _now: Time, arrival: Arrival) {
+        self.drop_arrival(arrival);
+    }
 
     fn meet(&mut self, entity: u64) {
         self.met.insert(entity);
@@ -201,7 +224,12 @@ impl Engine for ServiceLayer {
     /// Nothing comes but by its methods.
     fn handle_input(&mut self, _now: Time, _input: Input<'_>) {}
 
-    fn handle_timeout(&mut self, _now: Time) {}
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some((arrival, _)) = self.next_end().filter(|(_, end)| *end <= now) {
+            self.drop_arrival(arrival);
+            self.events.push_back(Event::Gone { arrival });
+        }
+    }
 
     fn poll_transmit(&mut self, _now: Time, _tx: &mut TxBuf) -> Option<Transmit> {
         None
@@ -216,6 +244,6 @@ impl Engine for ServiceLayer {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        None
+        self.next_end().map(|(_, at)| Deadline { at, why: "arrival expires" })
     }
 }
