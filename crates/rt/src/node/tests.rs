@@ -1,3 +1,4 @@
+mod hostile;
 mod secured;
 
 use std::collections::BTreeMap;

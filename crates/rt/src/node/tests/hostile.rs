@@ -1,0 +1,105 @@
+//! Peers that mean harm: sessions said once more, and some that never come to an end.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+
+use super::*;
+
+/// Passes a connection on to `to`; returns what its client said, when that has ended.
+fn recorded(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let work = move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(to).unwrap();
+        let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
+        let (mut said, mut piece) = (Vec::new(), vec![0; 65_536]);
+        loop {
+            let len = client.read(&mut piece).unwrap_or(0);
+            if len == 0 || server.write_all(&piece[..len]).is_err() {
+                return said;
+            }
+            said.extend_from_slice(&piece[..len]);
+        }
+    };
+    (address, std::thread::spawn(work))
+}
+
+/// What a node said to another that got three bundles of it.
+fn session(second: &Place) -> Vec<u8> {
+    let (address, said) = recorded(second.address());
+    let first = place(1, Some(address), None);
+    let mut expected: Vec<_> = (0..3).map(|n| first.send(2, octets(50_000, n))).collect();
+    for _ in 0..3 {
+        let (id, _) = second.delivered.recv_timeout(Duration::from_secs(10)).unwrap();
+        expected.retain(|other| *other != id);
+    }
+    assert!(expected.is_empty());
+    first.node.stop(Duration::from_secs(5));
+    said.join().unwrap()
+}
+
+fn duplicates(place: &Place) -> u64 {
+    let (answer, answered) = bounded(1);
+    place.node.handle().ask(move |_, agent| answer.send(agent.statistics().duplicates).unwrap());
+    answered.recv().unwrap()
+}
+
+#[test]
+fn a_session_that_is_said_again_brings_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    for store in [None, Some(folder.path())] {
+        let second = place(2, None, store);
+        let said = session(&second);
+        assert!(said.len() > 150_000, "all of it was heard");
+        for _ in 0..3 {
+            let mut stream = TcpStream::connect(second.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            // It may be refused before all is said.
+            let _ = stream.write_all(&said);
+            let mut answers = Vec::new();
+            let _ = stream.read_to_end(&mut answers);
+        }
+        let limit = Instant::now() + Duration::from_secs(10);
+        while duplicates(&second) < 9 {
+            assert!(Instant::now() < limit, "{} came again", duplicates(&second));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(second.delivered.is_empty(), "nothing is handed over twice");
+        second.node.stop(Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
+    let second = place(2, None, None);
+    let said = session(&second);
+    // Each in the middle of a bundle, whose rest comes octet by octet.
+    let mut slow = Vec::new();
+    for number in 0..40 {
+        let mut stream = TcpStream::connect(second.address()).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(&said[..1000 + 500 * number]).unwrap();
+        slow.push((stream, 1000 + 500 * number));
+    }
+    let first = place(1, Some(second.address()), None);
+    // Without a clock its first bundles are called as those of the session, and are known.
+    let known = [0, 1, 2].map(|n| first.send(2, octets(50_000, n)));
+    for round in 0..10 {
+        for (stream, at) in &mut slow {
+            // One that the node has left hears so when it speaks.
+            let _ = stream.write_all(&said[*at..=*at]);
+            *at += 1;
+        }
+        let id = first.send(2, octets(200_000, round));
+        let got = second.delivered.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(got.0 == id && !known.contains(&id));
+    }
+    drop(slow);
+    let begun = Instant::now();
+    first.node.stop(Duration::from_secs(5));
+    second.node.stop(Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
