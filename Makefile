@@ -23,12 +23,13 @@ build: ## the release binary, target/release/slowlight
 
 python: ## the package in Python, in .venv, with what reports and clusters need
 	@test -x .venv/bin/pip || python3 -m venv .venv
+	@echo "building the package for .venv; the first time that takes minutes" >&2
 	@.venv/bin/pip install --quiet --disable-pip-version-check '.[$(EXTRAS)]'
 
 notebook: EXTRAS := dask,query,notebook
 notebook: python ## the notebook of the guides in a browser, as a copy, notebook.ipynb
 	@test -e notebook.ipynb || cp docs/guides/notebook.ipynb notebook.ipynb
-	@.venv/bin/jupyter lab notebook.ipynb
+	@.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebook.ipynb
 
 demo: build ## a 10 MB file over a GEO link at three error levels, in the simulator
 	@mkdir -p demo-out

@@ -8,6 +8,7 @@ report.write("grc-2012", [Path(".")], Path("report"))
 from __future__ import annotations
 
 import platform
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -116,6 +117,7 @@ def _drawn(study: Study) -> list[Drawn]:
         try:
             drawn.append(Drawn(spec, figures.draw(spec, results)))
         except UserError as error:
+            print(f"{spec.name}: not drawn: {error}", file=sys.stderr)
             drawn.append(Drawn(spec, None, str(error)))
     return drawn
 

@@ -240,7 +240,7 @@ fn hex(text: &str) -> Result<Vec<u8>, Usage> {
             None if c.is_whitespace() || matches!(c, ':' | '-') => {}
             None => {
                 return Err(Usage(format!(
-                    "{text:?} is neither a file nor hexadecimal: {c:?} at character {}",
+                    "{text:?} is neither a capture nor hexadecimal: {c:?} at character {}",
                     skipped + index + 1
                 )));
             }

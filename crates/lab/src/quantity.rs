@@ -206,13 +206,22 @@ impl Kind {
             return Ok(*scale);
         }
         let near = known
-            .map(|(name, _)| (strsim::damerau_levenshtein(name, unit), *name))
+            .map(|(name, _)| {
+                let is_other = !name.eq_ignore_ascii_case(unit);
+                (is_other, strsim::damerau_levenshtein(name, unit), *name)
+            })
             .min()
-            .filter(|(distance, _)| *distance <= 2);
+            .filter(|(is_other, distance, _)| !is_other || *distance <= 2);
+        let nearest = if unit.ends_with("B/s") {
+            // What looks alike is an eighth of it.
+            "; in bits it is eight times as many".to_owned()
+        } else {
+            near.map(|(.., name)| format!("; did you mean {name:?}?")).unwrap_or_default()
+        };
         Err(QuantityError::UnknownUnit {
             unit: unit.to_owned(),
             kind: self.name,
-            nearest: near.map(|(_, name)| format!("; did you mean {name:?}?")).unwrap_or_default(),
+            nearest,
             units: self.all_units(),
         })
     }
@@ -571,6 +580,8 @@ mod tests {
         assert!(refused::<Span>("250").contains("like \"250 ms\" or \"250 s\""));
         assert!(refused::<Span>("2 hs").contains("did you mean \"h\"?"));
         assert!(refused::<Rate>("10 MBit/s").contains("did you mean \"Mbit/s\"?"));
+        assert!(refused::<Rate>("5 MB/s").contains("in bits it is eight times as many"));
+        assert!(refused::<Size>("1 mb").contains("did you mean \"MB\"?"));
         assert!(refused::<Size>("much").contains("write one like \"10 MB\""));
         assert!(refused::<Size>("1e30 B").contains("out of range"));
         assert!(refused::<Span>("0.1 ns").contains("out of range"));

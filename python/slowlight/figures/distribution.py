@@ -31,7 +31,7 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         # A distribution is along the horizontal axis: label and scale go there.
         factor = table.dress_y(panel, column, every, "linear")
         panel.set_xlabel(panel.get_ylabel())
-        panel.set_ylabel("Runs with no more (%)")
+        panel.set_ylabel("Runs up to there (%)")
         series = rows.looks(spec.series) if spec.series else {"": Look("", "#0072B2", "", "-")}
         for key, look in series.items():
             of_series = rows.of(spec.series, key) if key else rows.frame

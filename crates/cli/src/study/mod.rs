@@ -1,5 +1,6 @@
 //! `slowlight study`: many worlds of one kind, and what came of them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use anyhow::Context as _;
 use lab::quantity::Span;
 use lab::study::results::{self, Of};
 use lab::study::{
-    self, BUILT_IN, Done, Filter, How, Journal, Place, Selection, Sheet, Study, StudyError,
+    self, BUILT_IN, Done, Filter, Finished, How, Journal, Place, Selection, Sheet, Study,
+    StudyError,
 };
 
 use crate::Usage;
@@ -235,12 +237,47 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
         let message = "are not to be trusted: the machine was too slow (column `trusted`)";
         writeln!(io::stderr(), "{untrusted} runs {message}")?;
     }
+    tell_of_failures(&all)?;
     let (total, old, failed) = (all.done.len(), old.into_inner(), failed.into_inner());
     let said = format!(
         "{total} runs, {old} of them done before; {failed} without success\n{}",
         folder.display()
     );
     crate::told(writeln!(io::stderr(), "{said}").map_err(Into::into), true)
+}
+
+/// Cells that are named of those in which runs failed.
+const FAILED_CELLS: usize = 5;
+
+/// Says in which cells runs were without success, and why the first of each was.
+fn tell_of_failures(all: &Finished<'_>) -> anyhow::Result<()> {
+    let mut cells: BTreeMap<String, (u64, u64, Option<&str>)> = BTreeMap::new();
+    for (job, done) in all.jobs.iter().zip(&all.done) {
+        let labels = job.sheet.labels(&job.cell);
+        let labels: Vec<_> =
+            labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
+        let cell = format!("{}: {}", job.sheet.name, labels.join(", "));
+        let (runs, failed, why) = cells.entry(cell).or_default();
+        *runs += 1;
+        if !done.succeeded() {
+            *failed += 1;
+            let mut said = done.transfers.iter().filter_map(|transfer| transfer.failure.as_deref());
+            *why = why.or_else(|| said.next());
+        }
+    }
+    let bad: Vec<_> = cells.iter().filter(|(_, (_, failed, _))| *failed > 0).collect();
+    for (cell, (runs, failed, why)) in bad.iter().take(FAILED_CELLS) {
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        writeln!(io::stderr(), "without success: {failed} of {runs} runs, {cell}{why}")?;
+    }
+    if bad.len() > FAILED_CELLS {
+        let more = bad.len() - FAILED_CELLS;
+        writeln!(
+            io::stderr(),
+            "and some of {more} other cells (columns `completed` and `failure`)"
+        )?;
+    }
+    Ok(())
 }
 
 /// Opens the results, once it is clear what is to become of those that are there.
