@@ -1,8 +1,8 @@
 //! Peers that mean harm: sessions said once more, and some that never come to an end.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn recorded(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
         let (mut client, _) = listener.accept().unwrap();
         let mut server = TcpStream::connect(to).unwrap();
         let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
+        thread::spawn(move || io::copy(&mut answers, &mut back));
         let (mut said, mut piece) = (Vec::new(), vec![0; 65_536]);
         loop {
             let len = client.read(&mut piece).unwrap_or(0);
@@ -24,7 +24,7 @@ fn recorded(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
             said.extend_from_slice(&piece[..len]);
         }
     };
-    (address, std::thread::spawn(work))
+    (address, thread::spawn(work))
 }
 
 /// What a node said to another that got three bundles of it.
@@ -65,7 +65,7 @@ fn a_session_that_is_said_again_brings_nothing_twice() {
         let limit = Instant::now() + Duration::from_secs(10);
         while duplicates(&second) < 9 {
             assert!(Instant::now() < limit, "{} came again", duplicates(&second));
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
         assert!(second.delivered.is_empty(), "nothing is handed over twice");
         second.node.stop(Duration::from_secs(5));
