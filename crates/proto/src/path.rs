@@ -269,11 +269,15 @@ impl RoundTrip {
     /// Least allowance for the two hosts, beside what was measured.
     const MARGIN: Duration = Duration::from_millis(5);
 
-    /// Learns from one answer.
+    /// Updates the estimate with the time from a request to its reply.
+    ///
+    /// Without a known light time the first sample sets the variation to half of it (RFC 6298
+    /// §2.2). With one, only the time beyond it can vary: 2,640 s measured over 2,640 s of light
+    /// leave a timeout of 2,650 s, where half of it would make 7,920 s of it.
     pub(crate) fn sample(&mut self, took: Duration) {
         let Some(smoothed) = self.smoothed else {
             self.smoothed = Some(took);
-            self.variation = took / 2;
+            self.variation = self.light.map_or(took, |light| took.abs_diff(light)) / 2;
             return;
         };
         self.variation = (self.variation * 3 + smoothed.abs_diff(took)) / 4;
@@ -320,12 +324,31 @@ mod tests {
         assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_secs(1));
         rtt.light = Some(Duration::from_millis(50));
         assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_micros(58_125));
+        // 200 + 4 * (200 - 50) / 2 = 500 ms.
         rtt.sample(Duration::from_millis(200));
-        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_millis(600));
+        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_millis(500));
         for _ in 0..100 {
             rtt.sample(Duration::from_millis(50));
         }
         assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_micros(58_125));
+    }
+
+    #[test]
+    fn one_sample_of_the_light_time_keeps_the_timeout() {
+        let light = Duration::from_secs(2640);
+        let mut rtt = RoundTrip { light: Some(light), ..RoundTrip::default() };
+        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_millis(2_650_005));
+        rtt.sample(light);
+        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_millis(2_650_005));
+        rtt.sample(light + Duration::from_secs(2));
+        assert!(rtt.timeout(Duration::from_secs(1)) < Duration::from_secs(2700));
+    }
+
+    #[test]
+    fn the_first_sample_without_a_light_time_triples() {
+        let mut rtt = RoundTrip::default();
+        rtt.sample(Duration::from_millis(200));
+        assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_millis(600));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::stats::Stats;
 use super::user_operations::Operations;
 use crate::kernel::{self, Alarm as _, Seat, User, bounds};
 use crate::path::{Burst, Class, Handle, Path};
-use crate::timer::TICK;
+use crate::timer::{self, TICK};
 
 /// A transaction's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -317,12 +317,9 @@ impl Base {
         self.remote.check_timer.duration(auto, 0)
     }
 
-    /// Silence after which the transaction is faulty. A receiver that can ask for the rest keeps
-    /// what it has for longer, because its sender may be restarted.
+    /// Silence after which the transaction is faulty.
     pub(crate) fn inactivity(&self, core: &Core) -> Duration {
-        let keeps = self.acknowledged() && self.header.direction == Direction::TowardSender;
-        let base = Duration::from_secs(if keeps { 3600 } else { 600 });
-        self.remote.inactivity.duration(base + self.answer_time(core) * 8, 0)
+        self.remote.inactivity.duration(timer::inactivity(self.answer_time(core)), 0)
     }
 
     /// What to do about a fault (§4.8): the transaction's own handler, else the entity's.
