@@ -358,6 +358,8 @@ pub(crate) struct Pump {
     scratch: Vec<u8>,
     batch: Batch,
     spin: Duration,
+    #[cfg(test)]
+    interfere: Box<dyn FnMut() + Send>,
 }
 
 impl Pump {
@@ -398,6 +400,8 @@ impl Pump {
             scratch: Vec::new(),
             batch: Batch::default(),
             spin: SPIN_LEAST,
+            #[cfg(test)]
+            interfere: Box::new(|| {}),
         };
         Ok((pump, handle))
     }
@@ -411,15 +415,22 @@ impl Pump {
             let now = Instant::now();
             self.unattended = self.unattended.max(now - looked);
             looked = now;
-            // Looked at in every turn: where there is always a packet, there is never a sleep.
+            // Clears the event before the orders are read: an order that comes later raises it
+            // again, and ends the sleep below.
+            let are_all = self.watch.look(&mut self.ready)?;
+            self.seam();
+            // Read in every turn: while packets keep coming there is no sleep.
             if !self.orders.is_empty() && !self.obey() {
                 return self.end();
             }
+            self.seam();
             let mut busy = false;
             for pipe in 0..self.pipes.len() {
                 busy |= self.deliver(pipe)?;
             }
-            busy |= self.take_all()?;
+            self.seam();
+            busy |= self.take_all(are_all)?;
+            self.seam();
             if real_time && now - slept > RUN_MAX {
                 std::thread::sleep(PAUSE);
                 slept = Instant::now();
@@ -440,6 +451,7 @@ impl Pump {
             let waits = self.tap.is_some() && self.pipes.iter().any(|pipe| pipe.link.waiting() > 0);
             let sleep =
                 if waits { Some(sleep.map_or(TELL, |sleep| sleep.min(TELL))) } else { sleep };
+            self.seam();
             let before = Instant::now();
             let woken = self.watch.sleep(sleep)?;
             slept = Instant::now();
@@ -449,6 +461,13 @@ impl Pump {
                 self.learn((slept - before).saturating_sub(sleep));
             }
         }
+    }
+
+    /// Point between two steps of a turn, at which tests let another thread interfere.
+    #[inline]
+    fn seam(&mut self) {
+        #[cfg(test)]
+        (self.interfere)();
     }
 
     /// Completes a capture that runs, and says what became of all packets.
@@ -555,10 +574,9 @@ impl Pump {
         Counts { links, no_memory, unreadable, unattended }
     }
 
-    /// Takes what hosts send.
-    fn take_all(&mut self) -> io::Result<bool> {
-        let mut ready = std::mem::take(&mut self.ready);
-        let are_all = self.watch.look(&mut ready)?;
+    /// Reads the devices that are ready; `are_all` if there are no others.
+    fn take_all(&mut self, are_all: bool) -> io::Result<bool> {
+        let ready = std::mem::take(&mut self.ready);
         let mut busy = !are_all;
         for &port in &ready {
             busy |= self.take(port)?;
@@ -938,3 +956,6 @@ fn is_of_the_packet(error: &io::Error) -> bool {
     let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
     known.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,7 +38,8 @@ impl Watch {
     }
 
     /// Puts the numbers of devices that are ready into `ready`, without waiting for any; whether those
-    /// are all.
+    /// are all. Clears the event: what it announces has to be read after this call, never before it
+    /// alone.
     pub(crate) fn look(&self, ready: &mut Vec<usize>) -> io::Result<bool> {
         ready.clear();
         let mut events = [MaybeUninit::uninit(); AT_ONCE];
@@ -50,7 +51,7 @@ impl Watch {
         };
         for found in &*found {
             match found.data.u64() {
-                // What it was for is looked at in every turn.
+                // Whoever calls this reads the orders afterwards.
                 EVENT => {
                     let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
                 }
