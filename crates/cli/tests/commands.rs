@@ -2,9 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/guard.rs"]
+mod guard;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use self::guard::guarded;
 
 fn slowlight(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
@@ -251,16 +256,16 @@ const TERM: u64 = 1 << 14;
 fn stopped(mut command: Command, heard: u64, signal: &str) -> Output {
     command.args(["compare", "--size", "100 MB", "--per", "0.5", "--runs", "1"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.env_remove("RUST_LOG").spawn().unwrap();
-    let id = child.id().to_string();
+    let mut running = guarded(command.env_remove("RUST_LOG"));
+    let id = running.child.id().to_string();
     while signals(&id, "SigCgt") & heard != heard {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(running.child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::yield_now();
     }
     // It is the first that would be.
     assert_eq!(signals(&id, "SigCgt") & HUP, heard & HUP);
     assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-    child.wait_with_output().unwrap()
+    running.child.wait_with_output().unwrap()
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/guard.rs"]
+mod guard;
 #[path = "world/wait.rs"]
 mod wait;
 mod world;
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use self::guard::guarded;
 use self::wait::wait_for;
 use self::world::text;
 
@@ -139,9 +142,9 @@ fn a_world_stays_and_is_changed_while_programs_come_and_go() {
     command.args(["emu", "exec", "--name", &world.name, "far", "--", "sh", "-c"]);
     command.arg("cat; pwd; echo $SLOWLIGHT_PEER $MARK; exit 7").env("MARK", "here");
     command.current_dir("/usr").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"said\n").unwrap();
-    let output = child.wait_with_output().unwrap();
+    let mut exec = guarded(&mut command);
+    exec.child.stdin.take().unwrap().write_all(b"said\n").unwrap();
+    let output = exec.child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(text(&output.stdout), "said\n/usr\n10.0.0.2 here\n");
     assert_eq!(world.exec("far", &["no-such-program"]).status.code(), Some(127));
@@ -201,8 +204,8 @@ fn a_scenario_stays_in_the_foreground_until_it_is_terminated() {
     let mut command = Command::new(SLOWLIGHT);
     command.args(["emu", "up", scenario, "--foreground", "--name", &world.name, "--pcap"]);
     command.arg(&capture).stdin(Stdio::null()).stderr(Stdio::piped());
-    let mut running = command.spawn().unwrap();
-    let mut said = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut running = guarded(&mut command);
+    let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
     said.find(|line| line.contains("is up")).unwrap();
     let status = world.status();
     let names = |key: &str| -> Vec<String> {
@@ -211,10 +214,10 @@ fn a_scenario_stays_in_the_foreground_until_it_is_terminated() {
     };
     assert_eq!(names("hosts"), ["earth", "lander", "relay"]);
     assert!(names("links").contains(&"lander:relay".to_owned()), "{:?}", names("links"));
-    let pid = running.id().to_string();
+    let pid = running.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(said.any(|line| line.starts_with("lander -> relay: ")), "what became of packets");
-    assert_eq!(running.wait().unwrap().code(), Some(0));
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
     assert!(!world.folder().exists());
     assert_eq!(fs::read_dir(capture).unwrap().count(), 3, "a file a host, complete");
 }
@@ -496,8 +499,8 @@ fn a_transfer_that_is_still_prepared_hears_the_end() {
     let mut command = Command::new(SLOWLIGHT);
     command.args(["emu", "up", "--foreground", "--name", &world.name, "--pcap"]).arg(&capture);
     command.stdin(Stdio::null()).stderr(Stdio::piped());
-    let mut running = command.spawn().unwrap();
-    let mut said = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut running = guarded(&mut command);
+    let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
     said.find(|line| line.contains("is up")).unwrap();
     let begin = |tool: &Path| {
         let body = format!("{{\"from\": \"near\", \"to\": \"far\", \"tool\": {tool:?}}}");
@@ -517,10 +520,10 @@ fn a_transfer_that_is_still_prepared_hears_the_end() {
     begin(&deaf);
     begin(&slow);
     let begun = Instant::now();
-    let pid = running.id().to_string();
+    let pid = running.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(said.any(|line| line.starts_with("near -> far: ")), "what became of packets");
-    assert_eq!(running.wait().unwrap().code(), Some(0));
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     assert_eq!(fs::read_dir(capture).unwrap().count(), 2, "a file a host, complete");
 }
@@ -603,12 +606,12 @@ fn a_file_is_carried_by_a_command() {
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP", SLOWLIGHT]);
         let command = command.args(["emu", "transfer", "--name", &world.name, "--size", "1MB"]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut exec = guarded(command.stdout(Stdio::null()).stderr(Stdio::null()));
         let running = || world.ask("GET", "/transfers", "").1.contains("\"running\"");
         wait_for("the transfer to begin", running);
-        let id = child.id().to_string();
+        let id = exec.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
+        assert_eq!(exec.child.wait().unwrap().code(), Some(130), "{signal}");
         let all: Value = serde_json::from_str(&world.ask("GET", "/transfers", "").1).unwrap();
         assert_eq!(all.as_array().unwrap().last().unwrap()["state"], "stopped", "{signal}");
     }
@@ -685,10 +688,10 @@ fn who_kills_exec_kills_its_program() {
     let program = format!("while :; do date +%N > {}; sleep 0.02; done", file.display());
     let mut command = Command::new(SLOWLIGHT);
     command.args(["emu", "exec", "--name", &world.name, "near", "--", "sh", "-c", &program]);
-    let mut child = command.spawn().unwrap();
+    let mut exec = guarded(&mut command);
     wait_for("the program to live", || lives(&file));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    exec.child.kill().unwrap();
+    exec.child.wait().unwrap();
     wait_for("the program to end", || !lives(&file));
 }
 
@@ -702,7 +705,7 @@ fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
         let mark = format!("{}.75", 200_000 + std::process::id());
         let mut command = Command::new(SLOWLIGHT);
         command.args(["emu", "exec", "--name", &world.name, "near", "--", "sleep", &mark]);
-        let mut child = command.spawn().unwrap();
+        let mut exec = guarded(&mut command);
         let sleeps = || {
             let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
             let mut lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
@@ -710,7 +713,7 @@ fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
         };
         wait_for("the program to run", sleeps);
         assert!(Command::new("kill").args([signal, &world.pid()]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(137), "it ends with its world");
+        assert_eq!(exec.child.wait().unwrap().code(), Some(137), "it ends with its world");
         wait_for("everything to be gone", || !sleeps());
         if signal == "-KILL" {
             // Whatever comes next removes its folder, a command of another test perhaps.

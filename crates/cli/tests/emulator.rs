@@ -2,21 +2,25 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/guard.rs"]
+mod guard;
 #[path = "world/wait.rs"]
 mod wait;
 mod world;
 
 use std::fs;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
+use self::guard::{Guarded, guarded};
 use self::wait::wait_for;
 use self::world::{possible, text};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
 fn slowlight(arguments: &[&str]) -> Output {
-    Command::new(SLOWLIGHT).args(arguments).output().unwrap()
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    guarded(&mut command).child.wait_with_output().unwrap()
 }
 
 /// A program that says how long a datagram takes to the far end and back: it is echoed by `SERVER`.
@@ -56,12 +60,9 @@ fn a_world_that_is_asked_to_end_still_tells_what_there_was() {
     let mut command = Command::new(SLOWLIGHT);
     command.args(["link", "--pcap", &path("captures"), "--report", &path("report.json"), "--"]);
     command.args(["sh", "-c", &format!("touch {}; exec sleep 60", path("begun"))]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while !folder.path().join("begun").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it does not begin");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let guarded = guarded(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    wait_for("the program to begin", || folder.path().join("begun").exists());
+    let child = guarded.child;
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
@@ -90,11 +91,11 @@ fn worlds_start_side_by_side() {
     let start = || {
         let mut command = Command::new(SLOWLIGHT);
         command.args(["link", "--", "getent", "hosts", "far"]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        guarded(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     };
-    let started: Vec<Child> = (0..12).map(|_| start()).collect();
-    for child in started {
-        let output = child.wait_with_output().unwrap();
+    let started: Vec<Guarded> = (0..12).map(|_| start()).collect();
+    for one in started {
+        let output = one.child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(text(&output.stdout).contains("far"), "{}", text(&output.stdout));
     }
@@ -148,16 +149,6 @@ fn asleep(mark: &str) -> usize {
     marked(mark).iter().filter(|line| line.starts_with("sleep\0")).count()
 }
 
-/// A program that is killed with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn nothing_is_left_of_a_world_that_was_killed() {
     if !possible(false) {
@@ -169,10 +160,10 @@ fn nothing_is_left_of_a_world_that_was_killed() {
     let mut command = Command::new(SLOWLIGHT);
     command.args(["link", "--link", "geo", "--server", &format!("sleep {mark}"), "--"]);
     command.args(["sh", "-c", &program]).stderr(Stdio::null());
-    let mut running = Running(command.spawn().unwrap());
+    let mut running = guarded(&mut command);
     wait_for("the world to run", || asleep(&mark) == 4);
-    running.0.kill().unwrap();
-    running.0.wait().unwrap();
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
     wait_for("everything to be gone", || marked(&mark).is_empty());
 }
 
@@ -184,11 +175,11 @@ fn a_terminated_world_ends_its_programs() {
     let mark = format!("{}.25", 100_000 + std::process::id());
     let mut command = Command::new(SLOWLIGHT);
     command.args(["link", "--", "sleep", &mark]).stderr(Stdio::null());
-    let mut running = Running(command.spawn().unwrap());
+    let mut running = guarded(&mut command);
     wait_for("the world to run", || asleep(&mark) == 1);
-    let pid = running.0.id().to_string();
+    let pid = running.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    let status = running.0.wait().unwrap();
+    let status = running.child.wait().unwrap();
     assert!(!status.success());
     wait_for("everything to be gone", || marked(&mark).is_empty());
 }

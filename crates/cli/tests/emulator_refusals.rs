@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/guard.rs"]
+mod guard;
 mod world;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
+use self::guard::guarded;
 use self::world::{possible, text};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
@@ -148,8 +151,8 @@ fn a_port_that_is_in_use_at_the_far_end() {
         let receive = ["recv", "--protocol", "cfdp", "--root", root, "--listen", address];
         world.exec("far", &[&[SLOWLIGHT][..], &receive].concat())
     };
-    let mut first: Child = listen(":2502", "first").spawn().unwrap();
-    let mut said = BufReader::new(first.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut first = guarded(&mut listen(":2502", "first"));
+    let mut said = BufReader::new(first.child.stderr.take().unwrap()).lines().map(Result::unwrap);
     said.find(|line| line.contains("receiving on")).unwrap();
     let output = listen(":2502", "second").output().unwrap();
     let told = text(&output.stderr);
@@ -159,5 +162,5 @@ fn a_port_that_is_in_use_at_the_far_end() {
     let told = text(&output.stderr);
     assert!(told.contains("this machine does not have this address"), "{told}");
     drop(world);
-    first.wait().unwrap();
+    first.child.wait().unwrap();
 }

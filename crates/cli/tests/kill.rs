@@ -5,8 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/ports.rs"]
+mod ports;
+
 use std::fs::{self, File};
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +16,8 @@ use std::{env, thread};
 
 use engine::Rng;
 use serde_json::Value;
+
+use self::ports::Port;
 
 const FILE_BYTES: usize = 1_500_000;
 /// The file takes about 0.8 s at this rate, longer than the longest wait for a kill.
@@ -65,6 +69,8 @@ struct Transfer {
     client: Option<Child>,
     server: Option<Child>,
     starts: u32,
+    /// A server that is killed and restarted finds its port free.
+    _port: Port,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +90,10 @@ impl Transfer {
             fs::create_dir(directory.path().join(name)).unwrap();
         }
         fs::write(directory.path().join("source/source.bin"), &content).unwrap();
-        let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let address = free.to_string();
-        Self { way, directory, address, content, client: None, server: None, starts: 0 }
+        let port = Port::reserve();
+        let address = format!("127.0.0.1:{}", port.number);
+        let (client, server, starts) = (None, None, 0);
+        Self { way, directory, address, content, client, server, starts, _port: port }
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -3,15 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/guard.rs"]
+mod guard;
 #[path = "world/wait.rs"]
 mod wait;
 mod world;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use self::guard::guarded;
 use self::wait::wait_for;
 use self::world::{possible, text};
 
@@ -19,7 +22,9 @@ const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 const STAGE: &str = "SLOWLIGHT_EMU_STAGE";
 
 fn slowlight(arguments: &[&str]) -> Output {
-    Command::new(SLOWLIGHT).args(arguments).output().unwrap()
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    guarded(&mut command).child.wait_with_output().unwrap()
 }
 
 /// Starts it, and asks it alone to end once something is as it shall be.
@@ -28,12 +33,12 @@ fn asked(arguments: &[&str], signal: &str, begun: impl FnMut() -> bool) -> Outpu
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP", SLOWLIGHT]).args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child: Child = command.spawn().unwrap();
+    let guarded = guarded(&mut command);
     wait_for("it begins", begun);
-    let pid = child.id().to_string();
+    let pid = guarded.child.id().to_string();
     assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     let at = Instant::now();
-    let output = child.wait_with_output().unwrap();
+    let output = guarded.child.wait_with_output().unwrap();
     assert!(at.elapsed() < Duration::from_secs(10), "it ends after {:?}", at.elapsed());
     output
 }

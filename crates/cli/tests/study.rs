@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/guard.rs"]
+mod guard;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -10,6 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use self::guard::guarded;
 
 fn slowlight(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
@@ -97,17 +102,17 @@ fn what_was_done_before_a_kill_is_not_done_again() {
     let mut before = 0;
     for kill in 0..20 {
         let args = ["study", "run", "own.toml", "--resume", "--jobs", "1"];
-        let mut child = slowlight(folder.path(), &args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = guarded(slowlight(folder.path(), &args).stderr(Stdio::piped()));
         // Killed once some more are done: each time at another place.
         let until = Instant::now() + Duration::from_secs(60);
         while lines(folder.path()) < before + 1 + kill % 4 && Instant::now() < until {
-            if child.try_wait().unwrap().is_some() {
+            if running.child.try_wait().unwrap().is_some() {
                 break;
             }
             thread::sleep(Duration::from_micros(200));
         }
-        child.kill().unwrap();
-        let status = child.wait().unwrap();
+        running.child.kill().unwrap();
+        let status = running.child.wait().unwrap();
         assert!(status.signal() == Some(9) || status.success(), "{status}");
         let now = lines(folder.path());
         assert!(now >= before, "{now} runs after {before}");

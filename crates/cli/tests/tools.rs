@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/guard.rs"]
+mod guard;
 mod world;
 
 use std::fs;
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use self::guard::guarded;
 use self::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
@@ -265,7 +268,7 @@ fn an_interrupt_ends_what_is_still_prepared() {
         let mut command = Command::new(SLOWLIGHT);
         command.args(["emu", "run", "--json"]).arg(&path).arg("--pcap").arg(&capture);
         command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().unwrap();
+        let running = guarded(&mut command);
         let begun = Instant::now();
         // The file's folder, and the tool's.
         while fs::read_dir(&temporary).unwrap().count() < 2 {
@@ -274,9 +277,9 @@ fn an_interrupt_ends_what_is_still_prepared() {
         }
         std::thread::sleep(Duration::from_millis(200));
         let begun = Instant::now();
-        let id = child.id().to_string();
+        let id = running.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-        let output = child.wait_with_output().unwrap();
+        let output = running.child.wait_with_output().unwrap();
         assert!(begun.elapsed() < Duration::from_secs(4), "{tool}: {:?}", begun.elapsed());
         assert_eq!(output.status.code(), Some(1), "{tool}: {}", said(&output));
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -319,16 +322,16 @@ fn what_a_killed_comparison_left_is_removed_by_the_next_command() {
     fs::create_dir(&temporary).unwrap();
     let mut command = compare(folder.path(), &["--tool", "slow"]);
     let command = command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
+    let mut running = guarded(command);
     let left = || fs::read_dir(&temporary).unwrap().count();
     let begun = Instant::now();
     // The file's folder, and the tool's.
     while left() < 2 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", child.try_wait());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
         std::thread::sleep(Duration::from_millis(20));
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
     assert_eq!(left(), 2);
     let begun = Instant::now();
     // The kernel ends what is in there a moment later.
@@ -349,16 +352,16 @@ fn an_interrupted_comparison_keeps_what_it_has() {
     let out = folder.path().join("out");
     let more = ["--tool", "copy,slow", "--jobs", "1", "--out", out.to_str().unwrap()];
     let mut command = compare(folder.path(), &more);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut running = guarded(command.stdout(Stdio::null()).stderr(Stdio::piped()));
     let begun = Instant::now();
     let results = || fs::read_to_string(out.join("results.jsonl")).unwrap_or_default();
     while results().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", child.try_wait());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
         std::thread::sleep(Duration::from_millis(20));
     }
-    let id = child.id().to_string();
+    let id = running.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
+    let output = running.child.wait_with_output().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(40), "it was not waited for what is slow");
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     assert!(said(&output).contains("the same command goes on from here"), "{}", said(&output));

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::guard::{Guarded, guarded};
 use super::row::{Row, SLOWLIGHT, octets, text, wait_for};
 
 /// A row of nodes, and folders for an entity beside the first and one beside the last.
@@ -52,14 +53,14 @@ impl Entities {
         self.sending(path, more).output().unwrap()
     }
 
-    fn receiver(&self, more: &[&str]) -> Child {
+    fn receiver(&self, more: &[&str]) -> Guarded {
         self.receiver_beside(self.last, more)
     }
 
-    fn receiver_beside(&self, n: usize, more: &[&str]) -> Child {
+    fn receiver_beside(&self, n: usize, more: &[&str]) -> Guarded {
         let inbox = self.inbox("");
         let asked = ["recv", "--root", inbox.to_str().unwrap()];
-        self.command(n, &[&asked, more].concat()).spawn().unwrap()
+        guarded(&mut self.command(n, &[&asked, more].concat()))
     }
 
     fn has(&self, name: &str, len: usize) -> bool {
@@ -80,9 +81,9 @@ fn outcome(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn stop(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
+fn stop(mut guarded: Guarded) {
+    guarded.child.kill().unwrap();
+    guarded.child.wait().unwrap();
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn files_cross_a_relay_in_both_classes() {
         let path = entities.make(&name, len);
         let receiver = entities.receiver(&["--once"]);
         let sent = outcome(&entities.send(&path, &["--class", class]));
-        let received = outcome(&receiver.wait_with_output().unwrap());
+        let received = outcome(&receiver.child.wait_with_output().unwrap());
         assert!(entities.has(&name, len), "{name}");
         assert_eq!(sent["transaction"], received["transaction"]);
         assert_eq!((&sent["file_bytes"], &sent["completed"]), (&len.into(), &true.into()));
@@ -106,7 +107,7 @@ fn files_cross_a_relay_in_both_classes() {
     let receiver = entities.receiver(&["--once"]);
     let sent = outcome(&entities.send(&path, &["--class", "1", "--closure"]));
     assert_eq!(sent["delivery"], "complete");
-    outcome(&receiver.wait_with_output().unwrap());
+    outcome(&receiver.child.wait_with_output().unwrap());
     // Receivers that begin anew told once more how the last ones ended, which an entity there takes.
     let taker = entities.receiver_beside(1, &[]);
     entities.await_nothing_held();
@@ -124,7 +125,7 @@ fn a_receiver_may_come_long_after_its_sender_and_its_node() {
     fs::remove_file(&path).unwrap();
     entities.row.start(2);
     let receiver = entities.receiver(&["--once"]);
-    outcome(&receiver.wait_with_output().unwrap());
+    outcome(&receiver.child.wait_with_output().unwrap());
     assert!(entities.has("image", 3_000_000));
     entities.await_nothing_held();
 }
@@ -134,11 +135,11 @@ fn several_entities_send_to_one() {
     let entities = Entities::new(3);
     let receiver = entities.receiver(&[]);
     let paths = [("a", 400_000), ("b", 500_000)].map(|(name, len)| entities.make(name, len));
-    let near = entities.sending(&paths[0], &["--class", "2"]).spawn().unwrap();
+    let near = guarded(&mut entities.sending(&paths[0], &["--class", "2"]));
     let asked = ["send", paths[1].to_str().unwrap(), "--remote-entity", "3", "--class", "2"];
-    let other = entities.command(2, &asked).spawn().unwrap();
+    let other = guarded(&mut entities.command(2, &asked));
     for sender in [near, other] {
-        assert_eq!(outcome(&sender.wait_with_output().unwrap())["delivery"], "complete");
+        assert_eq!(outcome(&sender.child.wait_with_output().unwrap())["delivery"], "complete");
     }
     assert!(entities.has("a", 400_000) && entities.has("b", 500_000));
     stop(receiver);
@@ -153,7 +154,7 @@ fn receivers_and_nodes_may_be_killed_at_any_time() {
         let name = format!("file-{round}");
         let path = entities.make(&name, len);
         let class = if round % 2 == 0 { "1" } else { "2" };
-        let sender = entities.sending(&path, &["--class", class]).spawn().unwrap();
+        let sender = guarded(&mut entities.sending(&path, &["--class", class]));
         std::thread::sleep(Duration::from_millis(30 + 40 * round as u64));
         let victim = [3, 0, 2, 1, 0, 3][round];
         if victim == 0 {
@@ -163,7 +164,7 @@ fn receivers_and_nodes_may_be_killed_at_any_time() {
             entities.row.kill(victim);
             entities.row.start(victim);
         }
-        let sent = outcome(&sender.wait_with_output().unwrap());
+        let sent = outcome(&sender.child.wait_with_output().unwrap());
         assert_eq!(sent["completed"], true);
         wait_for(&format!("{name} is here"), || entities.has(&name, len));
     }
@@ -175,14 +176,14 @@ fn a_sender_that_was_killed_goes_on() {
     let entities = Entities::new(2);
     let path = entities.make("image", 20_000_000);
     let receiver = entities.receiver(&[]);
-    let mut sender = entities.sending(&path, &["--class", "2"]).spawn().unwrap();
+    let mut sender = guarded(&mut entities.sending(&path, &["--class", "2"]));
     wait_for("something is here", || {
         let counts = entities.row.query(2).map(|node| node["counts"]["delivered"].clone());
         counts.and_then(|delivered| delivered.as_u64()).is_some_and(|delivered| delivered > 10)
     });
     // It may have ended by now; then the same command sends it once more.
-    let _ = sender.kill();
-    sender.wait().unwrap();
+    let _ = sender.child.kill();
+    sender.child.wait().unwrap();
     let sent = outcome(&entities.send(&path, &["--class", "2"]));
     assert_eq!(sent["delivery"], "complete");
     assert!(entities.has("image", 20_000_000));
@@ -237,9 +238,9 @@ fn what_waits_for_another_is_left_to_it() {
     for class in ["1", "2"] {
         let path = entities.make(&format!("waiting-{class}"), 300_000);
         let asked = ["send", path.to_str().unwrap(), "--remote-entity", "1", "--class", class];
-        let mut waiting = entities.command(2, &asked).spawn().unwrap();
+        let mut waiting = guarded(&mut entities.command(2, &asked));
         if class == "1" {
-            assert!(waiting.wait().unwrap().success());
+            assert!(waiting.child.wait().unwrap().success());
         } else {
             wait_for("its end is there", || {
                 entities
@@ -247,8 +248,8 @@ fn what_waits_for_another_is_left_to_it() {
                     .query(1)
                     .is_some_and(|node| node["counts"]["bundles"].as_u64() > Some(10))
             });
-            let _ = waiting.kill();
-            waiting.wait().unwrap();
+            let _ = waiting.child.kill();
+            waiting.child.wait().unwrap();
         }
     }
     let receiver = entities.receiver(&[]);
@@ -265,13 +266,14 @@ fn an_interrupted_sender_ends_soon_and_says_so() {
     let mut entities = Entities::new(2);
     let path = entities.make("file", 1_000_000);
     entities.row.kill(2);
-    let sender = entities.sending(&path, &["--class", "2"]).spawn().unwrap();
+    let sender = guarded(&mut entities.sending(&path, &["--class", "2"]));
     wait_for("it is at the node", || {
         entities.row.query(1).is_some_and(|node| node["counts"]["sourced"].as_u64() > Some(15))
     });
-    let killed = Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
+    let killed =
+        Command::new("kill").args(["-INT", &sender.child.id().to_string()]).status().unwrap();
     assert!(killed.success());
-    let ended = sender.wait_with_output().unwrap();
+    let ended = sender.child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}", text(&ended));
     assert!(text(&ended).contains("the same command goes on from here"), "{}", text(&ended));
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use wire::file_part::FilePart;
 
+use super::guard::guarded;
 use super::row::{Row, SLOWLIGHT, octets, text, wait_for};
 
 /// Octets of a part here, and of a file that has seven of them and a rest.
@@ -86,30 +87,25 @@ fn a_long_file_goes_on_after_each_kill() {
     let mut files = Files::new(2);
     let mut receiver = files.row.receiver(2, &files.inbox);
     for round in 0..6_u64 {
-        let mut sender = Command::new(SLOWLIGHT)
-            .arg("bp")
-            .args(files.asked("ipn:2.1"))
-            .arg("--node")
-            .arg(files.row.place(1).join("node.sock"))
-            .env("XDG_STATE_HOME", files.row.place(1))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut sending = Command::new(SLOWLIGHT);
+        sending.arg("bp").args(files.asked("ipn:2.1")).arg("--node");
+        sending.arg(files.row.place(1).join("node.sock"));
+        sending.env("XDG_STATE_HOME", files.row.place(1));
+        let mut sender = guarded(sending.stdout(Stdio::null()).stderr(Stdio::null()));
         std::thread::sleep(Duration::from_millis(15 + 7 * round));
         match round % 3 {
-            0 => sender.kill().unwrap(),
+            0 => sender.child.kill().unwrap(),
             1 => {
                 files.row.kill(1);
                 files.row.start(1);
             }
             _ => {
-                receiver.kill().unwrap();
-                receiver.wait().unwrap();
+                receiver.child.kill().unwrap();
+                receiver.child.wait().unwrap();
                 receiver = files.row.receiver(2, &files.inbox);
             }
         }
-        sender.wait().unwrap();
+        sender.child.wait().unwrap();
     }
     let sent = files.row.bp(1, &files.asked("ipn:2.1"));
     assert!(sent.status.success(), "{}", text(&sent));
@@ -117,8 +113,8 @@ fn a_long_file_goes_on_after_each_kill() {
     wait_for("the nodes are empty", || {
         (1..=2).all(|n| files.row.query(n).is_some_and(|node| node["counts"]["bundles"] == 0))
     });
-    receiver.kill().unwrap();
-    receiver.wait().unwrap();
+    receiver.child.kill().unwrap();
+    receiver.child.wait().unwrap();
     let place = files.inbox.join("image.raw");
     assert!(fs::read(place).unwrap() == files.content, "it is the same file");
     assert_eq!(files.pieces(), 0, "no part is left over");
@@ -171,8 +167,8 @@ fn a_file_that_is_longer_than_the_store_crosses() {
     assert!(sent.status.success(), "{}", text(&sent));
     let place = files.inbox.join("image.raw");
     wait_for("the file is there", || place.exists());
-    receiver.kill().unwrap();
-    receiver.wait().unwrap();
+    receiver.child.kill().unwrap();
+    receiver.child.wait().unwrap();
     assert!(fs::read(place).unwrap() == files.content, "it is the same file");
 }
 

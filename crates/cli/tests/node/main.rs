@@ -4,6 +4,10 @@
 
 mod entity;
 mod files;
+#[path = "../world/guard.rs"]
+mod guard;
+#[path = "../world/ports.rs"]
+mod ports;
 mod row;
 mod secured;
 
@@ -16,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use self::guard::guarded;
 use self::row::{Row, SLOWLIGHT, octets, text, wait_for};
 
 #[test]
@@ -92,23 +97,18 @@ fn what_is_acknowledged_arrives_whole_whatever_is_killed() {
         let victim = 1 + (round % 3) as usize;
         let delay = Duration::from_millis(round.wrapping_mul(37) % 60);
         let socket = row.place(1).join("node.sock");
-        let sender = Command::new(SLOWLIGHT)
-            .args(["bp", "send", "ipn:3.1"])
-            .args([&path, &path, &path])
-            .arg("--node")
-            .arg(&socket)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut sending = Command::new(SLOWLIGHT);
+        sending.args(["bp", "send", "ipn:3.1"]).args([&path, &path, &path]);
+        sending.arg("--node").arg(&socket).stdout(Stdio::piped()).stderr(Stdio::null());
+        let sender = guarded(&mut sending);
         std::thread::sleep(delay);
         row.kill(victim);
-        let sent = sender.wait_with_output().unwrap();
+        let sent = sender.child.wait_with_output().unwrap();
         let told = String::from_utf8(sent.stdout).unwrap();
         acknowledged.extend(told.lines().map(|id| (id.to_owned(), round)));
         row.start(victim);
         if victim == 3 {
-            receiver.wait().unwrap();
+            receiver.child.wait().unwrap();
             receiver = row.receiver(3, &inbox);
         }
     }
@@ -127,8 +127,8 @@ fn what_is_acknowledged_arrives_whole_whatever_is_killed() {
     wait_for("nothing is left on the way", || {
         (1..=3).all(|n| row.query(n).is_some_and(|node| node["counts"]["bundles"] == 0))
     });
-    receiver.kill().unwrap();
-    receiver.wait().unwrap();
+    receiver.child.kill().unwrap();
+    receiver.child.wait().unwrap();
     for (id, round) in &acknowledged {
         assert!(fs::read(inbox.join(name(id))).unwrap() == content(*round), "{id} is damaged");
     }

@@ -1,12 +1,14 @@
 //! Nodes in a row, each a process.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use super::guard::{Guarded, guarded};
+use super::ports::Port;
 
 pub(super) const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
@@ -14,16 +16,15 @@ pub(super) const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 pub(super) struct Row {
     pub(super) folder: tempfile::TempDir,
     pub(super) nodes: Vec<Option<Child>>,
+    /// A node that is killed and restarted finds its port free.
+    _ports: Vec<Port>,
 }
 
 impl Row {
     pub(super) fn new(count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Ports that are free now; the listeners are closed when all are known.
-        let listeners: Vec<_> =
-            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> =
-            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        let reserved: Vec<_> = (0..count).map(|_| Port::reserve()).collect();
+        let ports: Vec<u16> = reserved.iter().map(|port| port.number).collect();
         for n in 1..=count {
             let place = folder.path().join(n.to_string());
             fs::create_dir(&place).unwrap();
@@ -53,9 +54,8 @@ impl Row {
             }
             fs::write(place.join("node.toml"), text).unwrap();
         }
-        drop(listeners);
         let nodes = (0..count).map(|_| None).collect();
-        let mut row = Self { folder, nodes };
+        let mut row = Self { folder, nodes, _ports: reserved };
         for n in 1..=count {
             row.start(n);
         }
@@ -122,17 +122,12 @@ impl Row {
         child.wait().unwrap();
     }
 
-    pub(super) fn receiver(&self, n: usize, into: &Path) -> Child {
+    pub(super) fn receiver(&self, n: usize, into: &Path) -> Guarded {
         fs::create_dir_all(into).unwrap();
-        Command::new(SLOWLIGHT)
-            .args(["bp", "recv", "1"])
-            .arg(into)
-            .arg("--node")
-            .arg(self.place(n).join("node.sock"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
+        let mut command = Command::new(SLOWLIGHT);
+        command.args(["bp", "recv", "1"]).arg(into).arg("--node");
+        command.arg(self.place(n).join("node.sock"));
+        guarded(command.stdout(Stdio::null()).stderr(Stdio::null()))
     }
 }
 

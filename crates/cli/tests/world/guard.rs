@@ -1,0 +1,58 @@
+//! Processes that never outlive the test that started them.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Longest time that a process of a test may take.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// Child in a process group of its own, which is killed with this: also in a panic, and when the
+/// child takes longer than [`LIMIT`].
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    pub(crate) child: Child,
+    _group: Group,
+}
+
+/// Starts a command whose processes end with the test.
+pub(crate) fn guarded(command: &mut Command) -> Guarded {
+    let child = command.process_group(0).spawn();
+    let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let _group = Group::of(child.id());
+    Guarded { child, _group }
+}
+
+#[derive(Debug)]
+struct Group {
+    id: u32,
+    /// Closed with the group, which ends its watchdog.
+    _is_alive: Sender<()>,
+}
+
+impl Group {
+    fn of(id: u32) -> Self {
+        let (is_alive, watched) = channel();
+        thread::spawn(move || {
+            if watched.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+                kill(id);
+            }
+        });
+        Self { id, _is_alive: is_alive }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        kill(self.id);
+    }
+}
+
+/// Kills a process group, which may be over.
+fn kill(group: u32) {
+    let mut command = Command::new("kill");
+    command.args(["-KILL", "--", &format!("-{group}")]).stdout(Stdio::null());
+    let _ = command.stderr(Stdio::null()).status();
+}
