@@ -16,6 +16,7 @@ pub mod file_part;
 pub mod ftp;
 #[cfg(test)]
 mod hex;
+pub mod icmp;
 pub mod ip;
 pub mod ipv6;
 pub mod ltp;
