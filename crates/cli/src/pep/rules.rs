@@ -160,12 +160,24 @@ fn nft(gateway: &Gateway, table: &str) -> String {
     }
     // Packets of our own TCP have the addresses of a stream of the kernel's, which they are not of.
     let (mut chains, mut jumps) = (String::new(), String::new());
+    let (mut reports, mut own_reports) = (String::new(), String::new());
     if let Some(OwnTcp { device, .. }) = &gateway.wan.own {
         chains = format!("  chain gone {{\n{gone}  }}\n  chain own {{\n{own}  }}\n");
         jumps = format!("    iifname \"{device}\" accept\n    jump own\n");
+        let to_own = reports_to_own(gateway, &mark(1));
+        let wan = set(&gateway.wan.interfaces);
+        reports = to_own.iter().map(|rule| format!("    iifname {wan} {rule}\n")).collect();
+        // The kernel itself reports packets that do not fit the interface it forwards them to.
+        let from_here: String = to_own.iter().map(|rule| format!("    {rule}\n")).collect();
+        own_reports = format!(
+            "  chain reports_from_here {{\n\
+             \x20   type route hook output priority mangle; policy accept;\n\
+             {from_here}  }}\n"
+        );
     }
     // A first SYN is nobody's yet; what belongs to a connection that the gateway has is found by its
-    // socket. All else, as connections that were there before, goes on as if there were no gateway.
+    // socket, and so does what routers report of its packets. All else, as connections that were there
+    // before, goes on as if there were no gateway.
     format!(
         "table inet {table} {{\n\
          {chains}\
@@ -173,16 +185,43 @@ fn nft(gateway: &Gateway, table: &str) -> String {
          \x20   fib daddr type local return\n\
          {new}\
          \x20 }}\n\
+         \x20 chain reports {{\n\
+         {reports}\
+         \x20   socket transparent 1 {0} accept\n\
+         \x20 }}\n\
+         {own_reports}\
          \x20 chain packets {{\n\
          \x20   type filter hook prerouting priority mangle; policy accept;\n\
+         \x20   meta l4proto {{ icmp, ipv6-icmp }} goto reports\n\
          \x20   meta l4proto != tcp return\n\
          {jumps}\
          \x20   tcp flags & (fin | syn | rst | ack) == syn goto new\n\
-         \x20   socket transparent 1 {} accept\n\
+         \x20   socket transparent 1 {0} accept\n\
          \x20 }}\n\
          }}\n",
         mark(0)
     )
+}
+
+/// Matches for reports of routers that a packet of our own TCP was too long. The packet is quoted
+/// behind 8 octets of ICMP: its protocol is octet 9 of a header of IPv4, or 6 of one of IPv6, and its
+/// ports follow that header of 20 or 40 octets.
+fn reports_to_own(gateway: &Gateway, mark: &str) -> Vec<String> {
+    let taken = gateway.intercept.taken();
+    let v4 = ("meta nfproto ipv4 icmp type destination-unreachable icmp code frag-needed", 17, 28);
+    let v6 = ("meta nfproto ipv6 icmpv6 type packet-too-big", 14, 48);
+    let families = if gateway.intercept.ipv6 { vec![v4, v6] } else { vec![v4] };
+    let mut rules = Vec::new();
+    for (message, protocol, ports) in families {
+        for port in [ports, ports + 2] {
+            rules.push(format!(
+                "{message} @th,{},8 6 @th,{},16 {taken} fib daddr type != local {mark} accept",
+                8 * protocol,
+                8 * port
+            ));
+        }
+    }
+    rules
 }
 
 /// Names of interfaces, as nftables has a set.
