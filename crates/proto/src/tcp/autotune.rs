@@ -1,4 +1,4 @@
-//! Buffers that grow with what the connection carries.
+//! Buffers that grow with what the connection carries, as Linux 6 grows them.
 
 use std::time::Duration;
 
@@ -6,64 +6,96 @@ use engine::Time;
 
 use super::config::Buffer;
 
-/// How large the receive buffer should be: twice what the user reads in a round trip, so that the
-/// peer can double what it sends (dynamic right-sizing, as modern kernels do it).
+/// Segments that the first round trip is expected to bring (`TCP_INIT_CWND`).
+const FIRST_ROUND: u64 = 10;
+
+/// Bytes that Linux on a 64-bit machine sets aside for the headers of a segment
+/// (`MAX_TCP_HEADER` and `skb_shared_info`), and for the structure that describes it (`sk_buff`).
+const SEGMENT_HEADERS: u64 = 640;
+const SEGMENT_RECORD: u64 = 256;
+
+/// Size of the receive buffer: dynamic right-sizing (`tcp_rcv_space_adjust`). It is twice what the
+/// user read in the last round trip, more while that grows, and what lies beyond a gap on top.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiveTuning {
     max: Option<u64>,
     rtt: Option<Duration>,
     since: Time,
     read: u64,
-    /// The most that was read in a round trip.
-    most: u64,
+    /// Most bytes that were read in a round trip.
+    space: u64,
 }
 
 impl ReceiveTuning {
-    pub(crate) fn new(now: Time, buffer: Buffer) -> Self {
+    /// Tuning for segments of at most `mss` bytes.
+    pub(crate) fn new(now: Time, buffer: Buffer, mss: u64) -> Self {
         let max = match buffer {
             Buffer::Fixed(_) => None,
             Buffer::Auto { max, .. } => Some(max),
         };
-        Self { max, rtt: None, since: now, read: 0, most: 0 }
+        let space = buffer.initial().min(FIRST_ROUND * mss).max(1);
+        Self { max, rtt: None, since: now, read: 0, space }
     }
 
-    /// Learns how long an acknowledgment takes to bring new data.
+    /// Takes a sample of how long an acknowledgment takes to bring new data. A lower one counts at
+    /// once, as a queue lengthens the others; one of more than twice the estimate counts nothing.
     pub(crate) fn round_trip(&mut self, took: Duration) {
-        self.rtt = Some(self.rtt.map_or(took, |rtt| (rtt * 7 + took) / 8));
+        self.rtt = Some(match self.rtt {
+            Some(rtt) if took > rtt * 2 => rtt,
+            Some(rtt) if took > rtt => (rtt * 7 + took) / 8,
+            Some(_) | None => took,
+        });
     }
 
-    /// The user read so many octets. Returns the size the buffer should have, if it should change.
+    /// Counts bytes that the user read; `waiting` more could be read, and `beyond` bytes from the
+    /// first missing one on there is data. Returns the size that the buffer should have, if it
+    /// should change.
     pub(crate) fn read(
         &mut self,
         now: Time,
-        octets: u64,
+        (bytes, waiting, beyond): (u64, u64, u64),
         rtt: Option<Duration>,
-        mss: u64,
     ) -> Option<u64> {
-        let max = self.max?;
-        self.read += octets;
+        self.max?;
+        self.read += bytes;
         let rtt = self.rtt.or(rtt)?;
         if now.since(self.since) < rtt {
             return None;
         }
-        let read = std::mem::take(&mut self.read);
+        // A user that falls behind needs no larger buffer.
+        let read = std::mem::take(&mut self.read).saturating_sub(waiting);
         self.since = now;
-        if read <= self.most {
-            return None;
-        }
-        // As much again as it grew, for the peer is in slow start.
-        let grew = if self.most > 0 { read - self.most } else { 0 };
-        self.most = read;
-        Some((2 * read + 2 * grew + 16 * mss).min(max))
+        (read > self.space).then(|| self.grow(read, beyond))?
+    }
+
+    /// Data arrived behind a gap, up to `beyond` bytes from the first missing one on. Returns the
+    /// size that the buffer should have: without that much more the sender would stop until the gap
+    /// is filled.
+    pub(crate) fn reordered(&mut self, beyond: u64) -> Option<u64> {
+        self.grow(self.space, beyond)
+    }
+
+    fn grow(&mut self, space: u64, beyond: u64) -> Option<u64> {
+        let before = std::mem::replace(&mut self.space, space);
+        let twice = u128::from(space) * 2;
+        // In slow start the sender doubles: if 20,000 bytes follow 10,000, it is 6 * 20,000.
+        let grew = twice * u128::from(space - before) / u128::from(before);
+        let size = u64::try_from(twice + 2 * grew + u128::from(beyond)).unwrap_or(u64::MAX);
+        self.max.map(|max| size.min(max))
     }
 }
 
-/// How large the send buffer should be for this congestion window: twice of it, so that there is
-/// something to send when it doubles.
-pub(crate) fn send_capacity(buffer: Buffer, cwnd: u64) -> u64 {
+/// Size of the send buffer for a window of `cwnd` bytes in segments of `mss`
+/// (`tcp_sndbuf_expand`): `windows` of them, in the memory that Linux takes for a segment. That is about three times its
+/// payload at an MTU of 1,500, which leaves room for what waits behind a gap.
+pub(crate) fn send_capacity(buffer: Buffer, cwnd: u64, mss: u64, windows: u64) -> u64 {
     match buffer {
         Buffer::Fixed(size) => size,
-        Buffer::Auto { max, .. } => cwnd.saturating_mul(2).min(max),
+        Buffer::Auto { max, .. } => {
+            let segment = (mss + SEGMENT_HEADERS).next_power_of_two() + SEGMENT_RECORD;
+            let size = u128::from(cwnd) * u128::from(windows * segment) / u128::from(mss.max(1));
+            u64::try_from(size).unwrap_or(u64::MAX).min(max)
+        }
     }
 }
 
@@ -71,26 +103,55 @@ pub(crate) fn send_capacity(buffer: Buffer, cwnd: u64) -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_receive_buffer_follows_what_is_read_in_a_round_trip() {
-        let buffer = Buffer::Auto { initial: 65_536, max: 1_000_000 };
-        let mut tuning = ReceiveTuning::new(Time::ZERO, buffer);
-        let rtt = Some(Duration::from_millis(100));
-        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
-        assert_eq!(tuning.read(at(50), 40_000, rtt, 1000), None, "half a round trip");
-        assert_eq!(tuning.read(at(100), 10_000, rtt, 1000), Some(116_000));
-        assert_eq!(tuning.read(at(200), 50_000, rtt, 1000), None, "no more than before");
-        // 2 * 100,000 + 2 * 50,000 + 16,000.
-        assert_eq!(tuning.read(at(300), 100_000, rtt, 1000), Some(316_000));
-        assert_eq!(tuning.read(at(400), 800_000, rtt, 1000), Some(1_000_000));
-        let mut fixed = ReceiveTuning::new(Time::ZERO, Buffer::Fixed(9));
-        assert_eq!(fixed.read(at(400), 800_000, rtt, 1000), None);
+    const AUTO: Buffer = Buffer::Auto { initial: 65_536, max: 1_000_000 };
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
     }
 
     #[test]
-    fn the_send_buffer_is_twice_the_window() {
-        let auto = Buffer::Auto { initial: 10, max: 5000 };
-        assert_eq!((send_capacity(auto, 1000), send_capacity(auto, 9000)), (2000, 5000));
-        assert_eq!(send_capacity(Buffer::Fixed(7), 1000), 7);
+    fn the_receive_buffer_follows_what_is_read_in_a_round_trip() {
+        let mut tuning = ReceiveTuning::new(Time::ZERO, AUTO, 1000);
+        let rtt = Some(Duration::from_millis(100));
+        let mut read = |millis, bytes, waiting| tuning.read(at(millis), (bytes, waiting, 0), rtt);
+        assert_eq!(read(50, 9_000, 0), None, "half a round trip");
+        assert_eq!(read(100, 1_000, 0), None, "ten segments were expected");
+        assert_eq!(read(200, 20_000, 0), Some(120_000), "six times what was read: it doubled");
+        assert_eq!(read(300, 20_000, 0), None, "no more than before");
+        assert_eq!(read(400, 50_000, 30_000), None, "what waits to be read");
+        assert_eq!(read(500, 25_000, 0), Some(75_000), "2 * 25,000, and 2 * 50,000 * 5 / 20");
+        assert_eq!(read(600, 800_000, 0), Some(1_000_000));
+        let mut fixed = ReceiveTuning::new(Time::ZERO, Buffer::Fixed(9), 1000);
+        assert_eq!(fixed.read(at(400), (800_000, 0, 0), rtt), None);
+        assert_eq!(fixed.reordered(5000), None);
+    }
+
+    #[test]
+    fn the_receive_buffer_has_room_for_what_lies_beyond_a_gap() {
+        let mut tuning = ReceiveTuning::new(Time::ZERO, AUTO, 1000);
+        assert_eq!(tuning.reordered(70_000), Some(90_000), "2 * 10,000 and 70,000");
+    }
+
+    #[test]
+    fn a_lower_round_trip_counts_at_once_and_a_doubled_one_not_at_all() {
+        let mut tuning = ReceiveTuning::new(Time::ZERO, AUTO, 1000);
+        let mut after = |millis| {
+            tuning.round_trip(Duration::from_millis(millis));
+            tuning.rtt
+        };
+        let millis = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(after(800), millis(800));
+        assert_eq!(after(600), millis(600));
+        assert_eq!(after(1400), millis(600));
+        assert_eq!(after(1000), millis(650));
+    }
+
+    #[test]
+    fn the_send_buffer_is_some_windows_in_the_memory_of_linux() {
+        let auto = Buffer::Auto { initial: 10, max: 100_000 };
+        // 1,460 + 640 bytes take 4,096, and 256 for their record.
+        assert_eq!(send_capacity(auto, 14_600, 1460, 2), 87_040);
+        assert_eq!(send_capacity(auto, 14_600, 1460, 3), 100_000);
+        assert_eq!(send_capacity(Buffer::Fixed(7), 14_600, 1460, 2), 7);
     }
 }

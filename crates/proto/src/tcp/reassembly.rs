@@ -19,6 +19,8 @@ pub(crate) struct Reassembly {
     /// Blocks of that, the latest first (RFC 2018 §4).
     recent: Vec<(u64, u64)>,
     capacity: u64,
+    /// Data beyond a gap takes from the room for new data.
+    charges_beyond: bool,
     gaps_max: usize,
 }
 
@@ -45,8 +47,15 @@ impl Reassembly {
             beyond: Ranges::new(),
             recent: Vec::new(),
             capacity,
+            charges_beyond: false,
             gaps_max,
         }
+    }
+
+    /// Makes what lies beyond a gap take from the room for new data, as in Linux, whose buffer grows
+    /// by as much.
+    pub(crate) fn charge_beyond(&mut self) {
+        self.charges_beyond = true;
     }
 
     pub(crate) fn next(&self) -> u64 {
@@ -69,7 +78,8 @@ impl Reassembly {
 
     /// The octet behind the last that there is room for.
     pub(crate) fn edge(&self) -> u64 {
-        self.start + self.capacity
+        let beyond = if self.charges_beyond { self.beyond.covered() } else { 0 };
+        self.start + self.capacity.saturating_sub(beyond)
     }
 
     pub(crate) fn has_gaps(&self) -> bool {

@@ -1,4 +1,8 @@
-//! The round trip and the retransmission time-out (RFC 6298, RFC 7323 appendix G).
+//! The round trip and the retransmission timeout (RFC 6298), as Linux estimates them.
+//!
+//! Every acknowledgment is a sample with the weights of RFC 6298, however many come in a round
+//! trip: the estimate follows a queue that grows. The variation rises with a sample and falls once
+//! a round trip (`tcp_rtt_estimator`), so that many equal samples do not make it vanish.
 
 use std::time::Duration;
 
@@ -9,9 +13,14 @@ use super::config::Timeouts;
 pub(crate) struct Rtt {
     timeouts: Timeouts,
     smoothed: Option<Duration>,
-    variation: Duration,
+    /// Four times the mean deviation, and the most it was in this round trip.
+    deviation: Duration,
+    deviation_most: Duration,
+    /// Timeout beyond the smoothed round trip.
+    allowance: Duration,
+    /// The round trip ends when this is acknowledged.
+    round_end: u64,
     least: Option<Duration>,
-    latest: Duration,
     /// How often the time-out was doubled.
     backoff: u32,
     /// Time-outs that left it as it is since a sample last came.
@@ -24,40 +33,56 @@ impl Rtt {
         Self {
             timeouts: Timeouts { max: timeouts.max.max(timeouts.min), ..timeouts },
             smoothed: None,
-            variation: Duration::ZERO,
+            deviation: Duration::ZERO,
+            deviation_most: Duration::ZERO,
+            allowance: Duration::ZERO,
+            round_end: 0,
             least: None,
-            latest: Duration::ZERO,
             backoff: 0,
             kept: 0,
         }
     }
 
-    /// Learns from one sample, of which about `samples` come in a round trip. It ends the back-off.
-    pub(crate) fn sample(&mut self, took: Duration, samples: u64) {
+    /// Takes a sample from an acknowledgment: `una` is the first byte that is not acknowledged, `nxt`
+    /// the one sent next. It ends the back-off.
+    pub(crate) fn sample(&mut self, took: Duration, (una, nxt): (u64, u64)) {
         (self.backoff, self.kept) = (0, 0);
-        self.latest = took;
-        self.least = Some(self.least.map_or(took, |least| least.min(took)));
+        self.note_least(took);
         let Some(smoothed) = self.smoothed else {
             self.smoothed = Some(took);
-            self.variation = took / 2;
+            self.deviation = took * 2;
+            self.allowance = self.deviation.max(self.timeouts.margin);
+            (self.deviation_most, self.round_end) = (self.allowance, nxt);
             return;
         };
-        // With one sample a round trip: 3/4 and 1/4, 7/8 and 1/8. With n the weights are n-th parts.
         let nanos = |duration: Duration| duration.as_nanos() as i128;
-        let n = i128::from(samples.max(1));
-        let deviation = nanos(smoothed.abs_diff(took));
-        let variation = nanos(self.variation);
-        self.variation = from_nanos(variation + (deviation - variation) / (4 * n));
-        self.smoothed =
-            Some(from_nanos(nanos(smoothed) + (nanos(took) - nanos(smoothed)) / (8 * n)));
+        let error = nanos(took) - nanos(smoothed);
+        self.smoothed = Some(from_nanos(nanos(smoothed) + error / 8));
+        let deviation = nanos(self.deviation);
+        let change = error.abs() - deviation / 4;
+        // A round trip that falls is no reason for a longer timeout.
+        let change = if error < 0 && change > 0 { change / 8 } else { change };
+        self.deviation = from_nanos(deviation + change);
+        self.deviation_most = self.deviation_most.max(self.deviation);
+        self.allowance = self.allowance.max(self.deviation_most);
+        if una > self.round_end {
+            self.allowance -= self.allowance.saturating_sub(self.deviation_most) / 4;
+            (self.deviation_most, self.round_end) = (self.timeouts.margin, nxt);
+        }
+    }
+
+    /// Takes a sample that counts for the least round trip alone.
+    pub(crate) fn note_least(&mut self, took: Duration) {
+        self.least = Some(self.least.map_or(took, |least| least.min(took)));
     }
 
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
 
+    /// Mean deviation of the samples (RTTVAR).
     pub(crate) fn variation(&self) -> Duration {
-        self.variation
+        self.deviation / 4
     }
 
     pub(crate) fn least(&self) -> Option<Duration> {
@@ -74,8 +99,7 @@ impl Rtt {
     /// The time-out without its back-off.
     pub(crate) fn base(&self) -> Duration {
         let Some(smoothed) = self.smoothed else { return self.timeouts.initial };
-        let margin = (self.variation * 4).max(self.timeouts.margin);
-        smoothed.saturating_add(margin).clamp(self.timeouts.min, self.timeouts.max)
+        smoothed.saturating_add(self.allowance).clamp(self.timeouts.min, self.timeouts.max)
     }
 
     /// Doubles the time-out.
@@ -131,10 +155,10 @@ mod tests {
     fn the_formulas_of_rfc_6298() {
         let mut rtt = rtt();
         assert_eq!(rtt.timeout(), millis(1000));
-        rtt.sample(millis(100), 1);
+        rtt.sample(millis(100), (1, 1));
         // 100 + 4 * 50.
         assert_eq!((rtt.smoothed(), rtt.timeout()), (Some(millis(100)), millis(300)));
-        rtt.sample(millis(180), 1);
+        rtt.sample(millis(180), (1, 1));
         // RTTVAR = 3/4 * 50 + 1/4 * 80 = 57.5; SRTT = 7/8 * 100 + 1/8 * 180 = 110.
         assert_eq!((rtt.smoothed(), rtt.variation()), (Some(millis(110)), millis(115) / 2));
         assert_eq!(rtt.timeout(), millis(110 + 230));
@@ -144,21 +168,21 @@ mod tests {
     #[test]
     fn it_doubles_up_to_its_bound_and_a_sample_ends_that() {
         let mut rtt = rtt();
-        rtt.sample(millis(100), 1);
+        rtt.sample(millis(100), (1, 1));
         for (n, expected) in [600, 1200, 2400].into_iter().enumerate() {
             rtt.back_off();
             assert_eq!(rtt.timeout(), millis(expected), "{n}");
         }
         (0..40).for_each(|_| rtt.back_off());
         assert_eq!(rtt.timeout(), millis(60_000));
-        (0..100).for_each(|_| rtt.sample(millis(100), 1));
+        (1..=100).for_each(|n| rtt.sample(millis(100), (n + 1, n + 1)));
         assert_eq!(rtt.timeout(), millis(200), "the least: 100 + 10 is below it");
     }
 
     #[test]
     fn it_stays_for_a_few_times_only_unless_samples_come() {
         let mut rtt = rtt();
-        rtt.sample(millis(100), 1);
+        rtt.sample(millis(100), (1, 1));
         let kept: Vec<_> = (0..5)
             .map(|_| {
                 rtt.keep();
@@ -166,21 +190,34 @@ mod tests {
             })
             .collect();
         assert_eq!(kept, [300, 300, 300, 600, 1200].map(millis));
-        rtt.sample(millis(100), 1);
+        rtt.sample(millis(100), (1, 1));
         rtt.keep();
         assert_eq!(rtt.timeout(), rtt.base());
     }
 
     #[test]
-    fn many_samples_weigh_as_much_as_one() {
-        let (mut one, mut many) = (rtt(), rtt());
-        for rtt in [&mut one, &mut many] {
-            rtt.sample(millis(100), 1);
+    fn every_sample_weighs_an_eighth_however_many_come() {
+        let mut rtt = rtt();
+        rtt.sample(millis(600), (1, 100));
+        // A queue grows by 1 ms with each of 300 segments of one round trip.
+        (1..=300).for_each(|n| rtt.sample(millis(600 + n), (1, 100)));
+        let smoothed = rtt.smoothed().expect("there were samples");
+        assert!(smoothed > millis(890), "{smoothed:?}");
+        assert!(rtt.timeout() > millis(900) + rtt.timeouts.margin, "{:?}", rtt.timeout());
+    }
+
+    #[test]
+    fn the_allowance_falls_once_a_round_trip() {
+        let mut rtt = Rtt::new(Timeouts { margin: millis(200), ..rtt().timeouts });
+        rtt.sample(millis(600), (1, 100));
+        assert_eq!(rtt.timeout(), millis(1800), "three round trips after the first sample");
+        (0..50).for_each(|_| rtt.sample(millis(600), (1, 100)));
+        assert_eq!(rtt.timeout(), millis(1800), "it is the same round trip");
+        for round in 1..40 {
+            rtt.sample(millis(600), (100 * round + 1, 100 * round + 100));
         }
-        one.sample(millis(200), 1);
-        (0..50).for_each(|_| many.sample(millis(200), 50));
-        let (one, many) = (one.smoothed().unwrap(), many.smoothed().unwrap());
-        assert!(one.abs_diff(many) < millis(1), "{one:?} {many:?}");
+        let timeout = rtt.timeout();
+        assert!(timeout >= millis(800) && timeout < millis(805), "{timeout:?}: 200 ms at least");
     }
 
     #[test]
@@ -189,7 +226,7 @@ mod tests {
         for (min, max) in bounds.into_iter().flat_map(|min| bounds.map(|max| (min, max))) {
             let mut rtt = Rtt::new(Timeouts { initial: max, min, max, margin: max });
             for _ in 0..3 {
-                rtt.sample(millis(100), 1);
+                rtt.sample(millis(100), (1, 1));
                 rtt.back_off();
                 let timeout = rtt.timeout();
                 assert!(min <= timeout && timeout <= min.max(max), "{min:?} {max:?} {timeout:?}");
@@ -202,7 +239,7 @@ mod tests {
         let mut rtt = rtt();
         rtt.syn_timed_out();
         assert_eq!(rtt.base(), millis(3000));
-        rtt.sample(millis(100), 1);
+        rtt.sample(millis(100), (1, 1));
         assert_eq!(rtt.base(), millis(300));
     }
 }

@@ -46,13 +46,27 @@ pub(crate) struct Delivery {
     pub(crate) sacked: u64,
     /// Octets first acknowledged, in either way.
     pub(crate) newly_delivered: u64,
-    /// Since the oldest segment was sent that is acknowledged and was sent once.
-    pub(crate) rtt_oldest: Option<Duration>,
-    /// Since the latest such was sent.
-    pub(crate) rtt_latest: Option<Duration>,
+    /// Times since segments were sent that are acknowledged cumulatively, and were sent once.
+    pub(crate) acked_rtt: Option<Elapsed>,
+    /// Times since segments were sent that are acknowledged selectively, and were sent once.
+    pub(crate) sacked_rtt: Option<Elapsed>,
     /// A retransmitted segment is acknowledged cumulatively.
     pub(crate) resent_acked: bool,
     newest: Option<Newest>,
+}
+
+/// Times since the first and since the last of some segments were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Elapsed {
+    pub(crate) oldest: Duration,
+    pub(crate) latest: Duration,
+}
+
+impl Elapsed {
+    fn with(range: Option<Self>, took: Duration) -> Self {
+        let Self { oldest, latest } = range.unwrap_or(Self { oldest: took, latest: took });
+        Self { oldest: oldest.max(took), latest: latest.min(took) }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +92,9 @@ pub(crate) struct Scoreboard {
     phantom: u64,
     /// What lies before it and is not acknowledged was held for lost once.
     lost_to: u64,
+    /// `lost_to` without timeouts: if a timeout is taken back, what the scoreboard or the time has
+    /// decided before it is not decided again.
+    judged_to: u64,
     /// Nothing before it waits to be sent again.
     resend_from: u64,
     /// Behind the last octet that was sent again: HighRxt.
@@ -115,6 +132,7 @@ impl Scoreboard {
             resent_octets: 0,
             phantom: 0,
             lost_to: at,
+            judged_to: at,
             resend_from: at,
             high_resent: at,
             resends: VecDeque::new(),
@@ -305,6 +323,10 @@ impl Scoreboard {
             self.lost_octets -= if record.lost { len } else { 0 };
             self.resent_octets -= if record.resent { len } else { 0 };
             delivery.resent_acked |= record.ambiguous;
+            if !record.ambiguous {
+                let took = now.since(record.sent_at);
+                delivery.acked_rtt = Some(Elapsed::with(delivery.acked_rtt, took));
+            }
             self.deliver(now, &record, delivery);
         }
         self.sacked.remove(0, una);
@@ -357,6 +379,10 @@ impl Scoreboard {
         self.resent_octets -= if record.resent { len } else { 0 };
         self.sacked_octets += len;
         delivery.sacked += len;
+        if !record.ambiguous {
+            let took = now.since(record.sent_at);
+            delivery.sacked_rtt = Some(Elapsed::with(delivery.sacked_rtt, took));
+        }
         self.deliver(now, &record, delivery);
         let place = &mut self.records[index];
         (place.sacked, place.lost, place.resent) = (true, false, false);
@@ -370,11 +396,6 @@ impl Scoreboard {
         let took = now.since(record.sent_at);
         self.reordered |= !record.ambiguous && record.end < self.highest;
         self.highest = self.highest.max(record.end);
-        if !record.ambiguous {
-            let oldest = delivery.rtt_oldest.map_or(took, |oldest| oldest.max(took));
-            let latest = delivery.rtt_latest.map_or(took, |latest| latest.min(took));
-            (delivery.rtt_oldest, delivery.rtt_latest) = (Some(oldest), Some(latest));
-        }
         if delivery.newest.is_none_or(|newest| record.delivered >= newest.prior_delivered) {
             delivery.newest = Some(Newest {
                 prior_delivered: record.delivered,
@@ -450,6 +471,7 @@ impl Scoreboard {
             octets += self.lose(index);
         }
         self.lost_to = self.lost_to.max(edge);
+        self.judged_to = self.judged_to.max(edge);
         octets
     }
 
@@ -500,6 +522,7 @@ impl Scoreboard {
                 octets += self.lose(index);
             }
             self.lost_to = record.end;
+            self.judged_to = self.judged_to.max(record.end);
             index += 1;
         }
         // Those that were sent again are in an order of their own.
@@ -589,14 +612,18 @@ impl Scoreboard {
         self.sacked.containing(at).map_or(at, |(_, end)| end)
     }
 
-    /// Nothing is lost after all.
+    /// Nothing is lost after all. What was held for lost by the scoreboard or by its time stays
+    /// decided, as in Linux: it would be held for lost again by the next acknowledgment. What was sent
+    /// again may be lost still.
     pub(crate) fn forgive(&mut self) {
-        for record in &mut self.records {
-            (record.lost, record.resent) = (false, false);
-        }
-        (self.lost_octets, self.resent_octets, self.phantom) = (0, 0, 0);
-        self.resends.clear();
-        (self.lost_to, self.resend_from) = (self.una, self.nxt);
+        self.records.iter_mut().for_each(|record| record.lost = false);
+        (self.lost_octets, self.phantom) = (0, 0);
+        (self.lost_to, self.resend_from) = (self.judged_to.max(self.una), self.nxt);
+    }
+
+    /// Time since the first segment in flight was last sent.
+    pub(crate) fn head_age(&self, now: Time) -> Option<Duration> {
+        self.records.front().map(|record| now.since(record.sent_at))
     }
 }
 

@@ -92,6 +92,12 @@ pub trait Control: fmt::Debug + Send {
         Recovery::Window
     }
 
+    /// Windows that the send buffer has room for: two, so that there is something to send when the
+    /// window doubles.
+    fn windows_buffered(&self) -> u64 {
+        2
+    }
+
     /// Whether the window is the control's own in recovery, too: the connection neither inflates nor
     /// reduces it.
     fn governs_recovery(&self) -> bool {

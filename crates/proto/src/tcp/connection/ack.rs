@@ -30,9 +30,13 @@ pub(super) struct News {
     pub(super) twice: Option<(u64, u64)>,
     /// The time stamp it echoes.
     pub(super) echo: Option<u32>,
+    /// Time since the latest segment was sent that it acknowledges, for the congestion control.
+    rtt: Option<Duration>,
+    /// It acknowledges selectively what was sent before the first segment in flight last was: that one
+    /// has no reason to be late yet.
+    before_head: bool,
     /// Octets in flight before it.
     prior_in_flight: u64,
-    prior_out: u64,
 }
 
 impl Connection {
@@ -53,7 +57,7 @@ impl Connection {
             && ack == self.una
             && !self.board.is_empty()
             && (news.sacked || (unchanged && news.twice.is_none() && !self.sack));
-        self.round_trip(now, &news);
+        self.round_trip(now, &mut news);
         if news.advanced {
             self.timeouts = 0;
         }
@@ -62,6 +66,11 @@ impl Connection {
         self.undo_if_spurious(now, &news);
         let lost = self.judge(now, &news);
         self.leave_phase(now, news.advanced);
+        // A control that governs its window sees one recovery where the next follows at once.
+        let own = self.control.governs_recovery() && news.advanced;
+        if own && self.phase.is_open() && self.board.lost() > 0 {
+            self.begin_recovery(now);
+        }
         let echo = self.ecn && segment.header.flags.contains(Flags::ECE);
         if echo {
             self.reduce_for_mark(now, limited);
@@ -84,7 +93,6 @@ impl Connection {
     /// What it says goes into the scoreboard.
     fn take_in(&mut self, now: Time, ack: u64, said: Said<'_>) -> News {
         let prior_in_flight = self.board.pipe();
-        let prior_out = self.board.out();
         self.board.least_rtt(self.rtt.least());
         let mut delivery = Delivery::default();
         let advanced = ack > self.una;
@@ -128,8 +136,9 @@ impl Connection {
             holes,
             twice,
             echo,
+            rtt: None,
+            before_head: false,
             prior_in_flight,
-            prior_out,
         }
     }
 
@@ -138,22 +147,33 @@ impl Connection {
         (left, self.expand(left, block.right))
     }
 
-    /// A sample of the round trip: from what was sent once, or else from the time stamps (Karn's
+    /// Takes a sample of the round trip: from what was sent once, or else from the time stamps (Karn's
     /// rule, RFC 7323 §4.1).
-    fn round_trip(&mut self, now: Time, news: &News) {
+    fn round_trip(&mut self, now: Time, news: &mut News) {
         let delivery = &news.delivery;
-        let by_clock = if delivery.resent_acked { None } else { delivery.rtt_oldest };
+        let acked = delivery.acked_rtt.filter(|_| !delivery.resent_acked);
+        let sacked = delivery.sacked_rtt;
+        let by_clock = acked.or(sacked).map(|elapsed| elapsed.oldest);
         let by_stamp = || {
             let old =
                 |echo: u32| self.space.stamps_from.is_some_and(|from| seq::is_older(echo, from));
-            let echo = news.echo.filter(|echo| *echo != 0 && news.advanced && !old(*echo))?;
-            let took = self.stamp(now).wrapping_sub(echo);
-            (took < 1 << 30).then(|| Duration::from_millis(u64::from(took.max(1))))
+            let echo = news.echo.filter(|echo| news.advanced && !old(*echo))?;
+            self.since_stamp(now, echo)
         };
-        if let Some(took) = by_clock.or_else(by_stamp) {
-            let samples = news.prior_out.div_ceil(2 * self.mss());
-            self.rtt.sample(took, samples);
-        }
+        let Some(took) = by_clock.or_else(by_stamp) else { return };
+        self.rtt.sample(took, (self.una, self.nxt));
+        // A segment may have left later than the oldest, and is nearer to the round trip of the path.
+        let latest = sacked.or(acked).map_or(took, |elapsed| elapsed.latest);
+        self.rtt.note_least(latest);
+        news.rtt = Some(latest);
+        news.before_head =
+            sacked.zip(self.board.head_age(now)).is_some_and(|(sacked, age)| sacked.oldest > age);
+    }
+
+    /// Time since the peer was sent the time stamp that it echoes.
+    pub(super) fn since_stamp(&self, now: Time, echo: u32) -> Option<Duration> {
+        let took = self.stamp(now).wrapping_sub(echo);
+        (echo != 0 && took < 1 << 30).then(|| Duration::from_millis(u64::from(took.max(1))))
     }
 
     /// Whether something is over: a recovery, a reduction, a restart.
@@ -212,7 +232,7 @@ impl Connection {
             newly_delivered: delivery.newly_delivered,
             delivered: self.board.delivered(),
             lost,
-            rtt: if delivery.resent_acked { None } else { delivery.rtt_latest },
+            rtt: news.rtt,
             srtt: self.rtt.smoothed(),
             min_rtt: self.rtt.least(),
             prior_in_flight: news.prior_in_flight,
@@ -237,7 +257,7 @@ impl Connection {
             self.fin_acknowledged(now);
         }
         let probing = matches!(self.timers.main, Some((_, Purpose::TailLossProbe)));
-        if news.advanced || (news.sacked && probing) {
+        if news.advanced || (news.sacked && probing) || news.before_head {
             self.arm_retransmission(now);
         }
         if self.usable() > 0 {
@@ -250,7 +270,9 @@ impl Connection {
 
     /// Lets the user write as much as the window asks for.
     pub(super) fn make_room(&mut self) {
-        let capacity = send_capacity(self.options.send_buffer, self.control.cwnd());
+        let windows = self.control.windows_buffered();
+        let (cwnd, mss) = (self.control.cwnd(), self.mss());
+        let capacity = send_capacity(self.options.send_buffer, cwnd, mss, windows);
         self.send.grow(capacity);
         let room = self.send.room();
         let enough =

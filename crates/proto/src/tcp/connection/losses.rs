@@ -112,7 +112,7 @@ impl Connection {
     }
 
     /// Something was lost.
-    fn begin_recovery(&mut self, now: Time) {
+    pub(super) fn begin_recovery(&mut self, now: Time) {
         let corrupted = self.blames_corruption(now);
         self.counts.corruptions += u64::from(corrupted);
         if corrupted && self.snack().is_some() {

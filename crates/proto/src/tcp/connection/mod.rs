@@ -350,12 +350,16 @@ impl Connection {
             self.told_readable = false;
         }
         let rtt = self.rtt.smoothed();
-        if let Some(capacity) = self.tuning.read(now, octets, rtt, self.full_segment) {
+        let beyond = self.receive.highest() - self.receive.next();
+        let counts = (octets, self.receive.readable(), beyond);
+        if let Some(capacity) = self.tuning.read(now, counts, rtt) {
             self.receive.grow(capacity);
         }
         // A window that has opened much is told of (RFC 9293 §3.8.6.2.2).
         let told = self.told_window(self.receive_scale);
-        let open = self.receive.edge().saturating_sub(self.receive_next());
+        // Without a shift the field holds no more, however large the buffer.
+        let most = 65_535 << self.receive_scale;
+        let open = self.receive.edge().saturating_sub(self.receive_next()).min(most);
         let worth = self.full_segment.min(self.receive.capacity() / 2).max(1);
         if self.is_synchronized()
             && self.fin_at.is_none()

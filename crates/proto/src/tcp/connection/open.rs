@@ -6,7 +6,7 @@ use wire::tcp::{Capabilities, Flags, Segment, TcpOption};
 use super::{Connection, Events, Rules, Space, Stamps, Syns, Timers};
 use crate::tcp::autotune::ReceiveTuning;
 use crate::tcp::cc;
-use crate::tcp::config::Options;
+use crate::tcp::config::{Buffer, Options};
 use crate::tcp::indication::{CloseReason, Counts, ListenerId, State};
 use crate::tcp::packet::{self, Flow, Tuple};
 use crate::tcp::reassembly::Reassembly;
@@ -129,7 +129,7 @@ impl Connection {
             fin_received: false,
             detached: false,
             told_readable: false,
-            tuning: ReceiveTuning::new(now, options.receive_buffer),
+            tuning: ReceiveTuning::new(now, options.receive_buffer, 536),
             full_segment: 536,
             last_ack_sent: 0,
             quick_left: options.acks.quick,
@@ -201,6 +201,9 @@ impl Connection {
         let next = seq::begin(sequence) + 1;
         let capacity = self.options.receive_capacity();
         self.receive = Reassembly::new(next, capacity, self.rules.gaps);
+        if matches!(self.options.receive_buffer, Buffer::Auto { .. }) {
+            self.receive.charge_beyond();
+        }
         self.advertised = next;
         self.last_ack_sent = next;
         self.window_told = (next - 1, self.una);
@@ -302,9 +305,7 @@ impl Connection {
         self.window_max = self.window;
         self.heard_syn(header.window);
         if acknowledges {
-            if self.syns.tries == 1 {
-                self.rtt.sample(now.since(self.last_sent), 1);
-            }
+            self.handshake_took(now, segment);
             self.una = ack;
             self.acks_due = 1;
             self.establish(now);
@@ -316,11 +317,23 @@ impl Connection {
         false
     }
 
+    /// Takes the first sample of the round trip: from a SYN that was sent once, or else from the time
+    /// stamps.
+    fn handshake_took(&mut self, now: Time, segment: &Segment<'_>) {
+        let echo = segment.options.map_while(Result::ok).find_map(|option| {
+            if let TcpOption::Timestamps { echo, .. } = option { Some(echo) } else { None }
+        });
+        let took = match self.syns.tries {
+            0 => None,
+            1 => Some(now.since(self.last_sent)),
+            2.. => self.stamps.and(echo).and_then(|echo| self.since_stamp(now, echo)),
+        };
+        took.into_iter().for_each(|took| self.rtt.sample(took, (self.una, self.nxt)));
+    }
+
     /// An acknowledgment of the SYN has come in SYN-RECEIVED.
     pub(super) fn syn_acknowledged(&mut self, now: Time, segment: &Segment<'_>) {
-        if self.syns.tries == 1 {
-            self.rtt.sample(now.since(self.last_sent), 1);
-        }
+        self.handshake_took(now, segment);
         self.una = self.iss + 1;
         self.window = u64::from(segment.header.window) << self.send_scale;
         self.window_max = self.window;
@@ -342,7 +355,7 @@ impl Connection {
         (self.timers.syn_at, self.syn_due) = (None, false);
         self.control = self.new_control();
         self.control.on_established(now, self.rtt.least());
-        self.tuning = ReceiveTuning::new(now, self.options.receive_buffer);
+        self.tuning = ReceiveTuning::new(now, self.options.receive_buffer, self.mss());
         self.last_heard = now;
         self.last_sent = now;
         self.rearm_keep_alive(now);

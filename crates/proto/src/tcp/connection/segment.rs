@@ -137,7 +137,8 @@ impl Connection {
         }
         self.space.heard.0 = (segment.header.window, segment.header.acknowledgment);
         self.space.heard.1 = said.stamps.unwrap_or(self.space.heard.1);
-        self.note_stamp(now, at, said);
+        let full = segment.payload.len() as u64 >= self.full_segment;
+        self.note_stamp(now, at, said, full);
         self.acknowledged(now, segment, (at, ack), said);
         self.congestion_marks(ecn, segment);
         if said.ends_record {
@@ -191,7 +192,9 @@ impl Connection {
         true
     }
 
-    /// The four cases of RFC 9293 §3.10.7.4; what is not in the window is answered.
+    /// The four cases of RFC 9293 §3.10.7.4; what is not in the window is answered. An acknowledgment
+    /// without data may have the number right behind the window, as in Linux: the peer has used up the
+    /// window, and what it acknowledges counts.
     fn is_in_window(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
         let next = self.receive_next();
         let window = self.advertised.saturating_sub(next);
@@ -199,9 +202,10 @@ impl Connection {
         // A reset counts by its number alone, with data and in a closed window, too (§3.5.3, §3.10.7.4).
         let len = if resets { 0 } else { u64::from(segment.occupies()) };
         let inside = |at: u64| at >= next && at < next + window;
+        let is_bare = !resets && !segment.header.flags.contains(Flags::SYN);
         let fits = match (len, window) {
             (0, 0) => at == next,
-            (0, _) => inside(at),
+            (0, _) => inside(at) || (is_bare && at == next + window),
             // A closed window still takes acknowledgments and resets.
             (_, 0) => false,
             (_, _) => inside(at) || inside(at + len - 1) || (at < next && at + len > next),
@@ -250,16 +254,14 @@ impl Connection {
     }
 
     /// Takes the peer's time stamp (RFC 7323 §4.3).
-    fn note_stamp(&mut self, now: Time, at: u64, said: Said<'_>) {
+    fn note_stamp(&mut self, now: Time, at: u64, said: Said<'_>, full: bool) {
         let (Some(stamps), Some((value, echo))) = (&mut self.stamps, said.stamps) else { return };
         if at <= self.last_ack_sent && !seq::is_older(value, stamps.recent) {
             (stamps.recent, stamps.recent_at) = (value, now);
         }
-        if at == self.receive.next() && echo != 0 {
-            let took = self.stamp(now).wrapping_sub(echo);
-            if took < 1 << 30 {
-                self.tuning.round_trip(Duration::from_millis(u64::from(took.max(1))));
-            }
+        if full && at == self.receive.next() {
+            let took = self.since_stamp(now, echo);
+            took.into_iter().for_each(|took| self.tuning.round_trip(took));
         }
     }
 
@@ -341,6 +343,9 @@ impl Connection {
                 self.ack_out_of_order(now);
             }
             Arrival::Beyond => {
+                let beyond = self.receive.highest().saturating_sub(self.receive.next());
+                let size = self.tuning.reordered(beyond);
+                size.into_iter().for_each(|size| self.receive.grow(size));
                 self.hole_seen(now);
                 self.ack_out_of_order(now);
             }

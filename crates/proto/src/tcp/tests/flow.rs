@@ -136,6 +136,20 @@ fn a_probe_with_an_octet_is_answered_once_and_what_it_acknowledges_counts() {
 }
 
 #[test]
+fn an_acknowledgment_right_behind_the_window_counts() {
+    let mut raw = Raw::new(Config::default());
+    let options = Options { receive_buffer: Buffer::Fixed(1000), ..Raw::bare() };
+    let id = established(&mut raw, options);
+    raw.write(id, 10);
+    // The peer has used up the window, and the last of it is lost.
+    raw.say(ACK, (1, 1), &[0; 500], &[]);
+    raw.say(ACK, (1002, 11), &[], &[]);
+    assert_eq!(raw.stack.info(id).unwrap().unacknowledged, 10, "beyond that");
+    raw.say(ACK, (1001, 11), &[], &[]);
+    assert_eq!(raw.stack.info(id).unwrap().unacknowledged, 0);
+}
+
+#[test]
 fn segments_are_as_long_as_both_sides_and_the_interface_take() {
     for (own, peer, expected) in [(None, 1460, 1448), (Some(1000), 1460, 988), (None, 536, 524)] {
         let mut raw = Raw::new(Config::default());

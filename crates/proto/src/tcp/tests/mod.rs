@@ -4,6 +4,7 @@
 mod conformance;
 mod conversations;
 mod flow;
+mod queues;
 mod random;
 mod raw;
 mod rfc9293;

@@ -91,13 +91,17 @@ pub(super) struct Bbr {
     is_round_start: bool,
     min_rtt: Option<Duration>,
     min_rtt_at: Option<Time>,
+    /// Samples that were as low.
+    lowest: u64,
     /// The rate when it last grew by a quarter, and rounds since.
     full_rate: f64,
     full_rounds: u32,
     is_full: bool,
     in_recovery: bool,
-    /// A recovery began: the next ACK begins a round in which what leaves is replaced and no more.
-    recovery_begins: bool,
+    /// `in_recovery` as of the last ACK that delivered something: a recovery that follows another at
+    /// once continues it.
+    was_in_recovery: bool,
+    /// In the first round of a recovery what leaves is replaced and no more.
     conserves: bool,
     /// The connection sends again after it had nothing to send.
     is_idle_restart: bool,
@@ -128,11 +132,12 @@ impl Bbr {
             is_round_start: false,
             min_rtt: None,
             min_rtt_at: None,
+            lowest: 0,
             full_rate: 0.0,
             full_rounds: 0,
             is_full: false,
             in_recovery: false,
-            recovery_begins: false,
+            was_in_recovery: false,
             conserves: false,
             is_idle_restart: false,
             limited_until: None,
@@ -193,7 +198,7 @@ impl Bbr {
 
     /// A good window, to come back to.
     fn save_cwnd(&mut self) {
-        let is_cut = self.in_recovery || matches!(self.mode, Mode::ProbeRtt { .. });
+        let is_cut = self.was_in_recovery || matches!(self.mode, Mode::ProbeRtt { .. });
         self.prior_cwnd = if is_cut { self.prior_cwnd.max(self.cwnd) } else { self.cwnd };
     }
 
@@ -274,18 +279,31 @@ impl Bbr {
         }
     }
 
+    /// Whether a sample of the round trip is the lowest so far. Linux wants it to be lower than all
+    /// before. Where a clock has no jitter it is equal to many, and any of them might be the lowest:
+    /// the n-th is with a probability of 1/n.
+    fn is_lowest(&mut self, rtt: Duration) -> bool {
+        let Some(min_rtt) = self.min_rtt else { return true };
+        if rtt != min_rtt {
+            return rtt < min_rtt;
+        }
+        self.lowest += 1;
+        self.rng.below(self.lowest) == 0
+    }
+
     fn update_min_rtt(&mut self, now: Time, ack: &Ack) {
         let known_at = *self.min_rtt_at.get_or_insert(now);
         let is_old = now > known_at + MIN_RTT_WINDOW;
         if let Some(rtt) = ack.rtt
-            && (is_old || self.min_rtt.is_none_or(|min_rtt| rtt <= min_rtt))
+            && (is_old || self.is_lowest(rtt))
         {
+            self.lowest = if self.min_rtt == Some(rtt) { self.lowest } else { 1 };
             self.min_rtt = Some(rtt);
             self.min_rtt_at = Some(now);
         }
         if is_old && !self.is_idle_restart && !matches!(self.mode, Mode::ProbeRtt { .. }) {
-            self.save_cwnd();
             self.mode = Mode::ProbeRtt { until: None, is_round_over: false };
+            self.save_cwnd();
         }
         self.probe_rtt(now, ack);
         if ack.newly_delivered > 0 {
@@ -350,10 +368,17 @@ impl Bbr {
 
     fn grow_cwnd(&mut self, acked: u64, ack: &Ack) {
         let mut cwnd = self.cwnd.saturating_sub(ack.lost).max(self.mss);
-        if std::mem::take(&mut self.recovery_begins) {
-            self.conserves = true;
-            self.round_ends = ack.delivered;
-            cwnd = ack.in_flight + acked;
+        match (std::mem::replace(&mut self.was_in_recovery, self.in_recovery), self.in_recovery) {
+            (false, true) => {
+                self.conserves = true;
+                self.round_ends = ack.delivered;
+                cwnd = ack.in_flight + acked;
+            }
+            (true, false) => {
+                self.conserves = false;
+                cwnd = cwnd.max(self.prior_cwnd);
+            }
+            (false, false) | (true, true) => {}
         }
         if self.conserves {
             self.cwnd = cwnd.max(ack.in_flight + acked).max(self.mss);
@@ -413,7 +438,6 @@ impl Control for Bbr {
             Cause::Loss => {
                 self.save_cwnd();
                 self.in_recovery = true;
-                self.recovery_begins = true;
             }
             // Version 1 does not heed marks.
             Cause::Ecn => {}
@@ -421,28 +445,25 @@ impl Control for Bbr {
     }
 
     fn on_recovered(&mut self, _now: Time) {
-        if self.in_recovery {
-            self.restore_cwnd();
-        }
         self.in_recovery = false;
-        self.recovery_begins = false;
-        self.conserves = false;
     }
 
     fn on_timeout(&mut self, now: Time, _timeout: &Timeout) {
         self.save_cwnd();
-        self.in_recovery = true;
-        self.recovery_begins = false;
+        (self.in_recovery, self.was_in_recovery) = (true, true);
         self.conserves = false;
         self.cwnd = self.mss;
         self.full_rate = 0.0;
         self.policer.timed_out(now);
     }
 
-    fn on_spurious(&mut self, now: Time) {
+    fn on_spurious(&mut self, _now: Time) {
         (self.full_rate, self.full_rounds) = (0.0, 0);
         self.policer.restart();
-        self.on_recovered(now);
+        if self.in_recovery {
+            self.restore_cwnd();
+        }
+        (self.in_recovery, self.was_in_recovery, self.conserves) = (false, false, false);
     }
 
     /// The rate is known still, and paces what goes after a pause.
@@ -468,5 +489,10 @@ impl Control for Bbr {
 
     fn recovery(&self) -> Recovery {
         Recovery::Own
+    }
+
+    /// The window may double in a recovery, too.
+    fn windows_buffered(&self) -> u64 {
+        3
     }
 }
