@@ -62,6 +62,10 @@ pub struct LinkSpec {
     /// How much may wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
+    /// Whether a TCP host that sends waits while the queue is full, as for a network card. Otherwise
+    /// the queue drops what it has no room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backpressure: Option<bool>,
     /// Largest IP packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Size>,
@@ -446,7 +450,7 @@ impl LinkSpec {
         }
         let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());
         let mut layered = layered!(from to link rate rate_steps delay delay_points delay_between
-            reorder bucket framing header_compression per_packet release queue mtu datagram outages outage_every contacts
+            reorder bucket framing header_compression per_packet release queue backpressure mtu datagram outages outage_every contacts
             while_down per ber burst drop loss_times error_vector trace on_error back);
         // A constant replaces a table.
         if rate_said {
@@ -523,6 +527,7 @@ impl LinkSpec {
                 Release::FirstBit => link::Release::FirstBit,
             },
             queue: self.queue.map_or_else(link::Queue::default, Queue::model),
+            backpressure: self.backpressure.unwrap_or_default(),
             delay: self.propagation(),
             reorder: self.reorder.filter(|reorder| reorder.probability.value() > 0.0).map(
                 |reorder| {

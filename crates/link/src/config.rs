@@ -23,6 +23,9 @@ pub struct Config {
     pub release: Release,
     /// How many packets may wait for the line.
     pub queue: Queue,
+    /// Whether a TCP host at this end waits while the queue is full, as for a network card, instead of
+    /// losing what it sends.
+    pub backpressure: bool,
     /// Propagation time from this end to the other.
     pub delay: Delay,
     /// Which packets are overtaken by others; `None` where all keep their order.

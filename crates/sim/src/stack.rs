@@ -7,7 +7,7 @@ use engine::{Ecn, PathEvent, PathId, PathInfo, PathKind, Receive, Time, Transmit
 use wire::ip::{self, Ipv4, PROTOCOL_UDP};
 use wire::udp::{self, Checksum, Udp};
 
-use crate::net::Network;
+use crate::net::{Network, Pipe};
 use crate::packet::{self, HEADERS_LEN, Headers, Packet};
 use crate::stats::HostStats;
 
@@ -329,7 +329,9 @@ impl Stack {
             }
             info.until = info.until.or(up.filter_map(|pipe| pipe.change).min());
         }
-        let blocked = pipes().any(|pipe| pipe.blocked.is_some());
+        let interface = self.paths[path].interface;
+        let waits = |pipe: &&Pipe| !interface || pipe.link.config().backpressure;
+        let blocked = pipes().filter(waits).any(|pipe| pipe.blocked.is_some());
         self.events.push_back((id, PathEvent::Up(info)));
         if blocked {
             self.events.push_back((id, PathEvent::Blocked));
@@ -360,7 +362,9 @@ impl Stack {
             path.links.iter().any(|other| *other != link && net.pipes[*other].blocked.is_some())
         };
         let reached = self.paths.iter().filter(|path| path.open && path.links.contains(&link));
-        for path in reached.filter(|path| !others_full(path)) {
+        // A host's TCP loses what the queue does not take, as in Linux.
+        let waits = |path: &&Path| !path.interface || net.pipes[link].link.config().backpressure;
+        for path in reached.filter(|path| !others_full(path)).filter(waits) {
             self.events.push_back((path.id, event.clone()));
         }
     }
