@@ -16,7 +16,7 @@ use lab::preset::Preset;
 use lab::protocol::{Carried, Family, Kind, Protocol};
 use lab::quantity::{Size, Span};
 use lab::records::Record;
-use lab::settings::tcp::{Congestion, TcpSettings};
+use lab::settings::tcp::{Congestion, TcpBuffers, TcpSettings};
 use lab::stats::Summary;
 use serde::Serialize;
 
@@ -62,6 +62,10 @@ pub(crate) struct Args {
     /// Congestion control of protocols over TCP; that of the profile if left out
     #[arg(long, value_name = "NAME", value_parser = switch::congestion())]
     congestion: Option<Congestion>,
+
+    /// Growth limit of the buffers of protocols over TCP [default: unlimited, but for kernels' profiles]
+    #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
+    tcp_buffers: Option<TcpBuffers>,
 
     /// Time stamps of protocols over TCP; as in the profile if left out
     #[arg(long, value_name = "ON|OFF")]
@@ -134,12 +138,9 @@ impl Args {
     /// What is said of TCP, if anything is.
     fn tcp(&self) -> Option<TcpSettings> {
         let timestamps = self.timestamps.map(bool::from);
-        let congestion = self.congestion;
-        (timestamps.is_some() || congestion.is_some()).then(|| TcpSettings {
-            congestion,
-            timestamps,
-            ..TcpSettings::default()
-        })
+        let (congestion, buffers) = (self.congestion, self.tcp_buffers);
+        let any = timestamps.is_some() || congestion.is_some() || buffers.is_some();
+        any.then(|| TcpSettings { congestion, buffers, timestamps, ..TcpSettings::default() })
     }
 
     /// Whether what was said of TCP is for any of the protocols that were named.
@@ -150,6 +151,7 @@ impl Args {
         let none = !self.protocol.is_empty() && !self.protocol.iter().any(is_over_tcp);
         let said = [
             ("--congestion", self.congestion.is_some()),
+            ("--tcp-buffers", self.tcp_buffers.is_some()),
             ("--timestamps", self.timestamps.is_some()),
         ];
         match said.iter().find(|(_, given)| none && *given) {

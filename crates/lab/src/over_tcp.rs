@@ -15,7 +15,7 @@ use crate::bundles;
 use crate::engines::{End, Send, no_path};
 use crate::protocol::{Carried, Family, Kind, Protocol};
 use crate::records;
-use crate::settings::tcp::Congestion;
+use crate::settings::tcp::{Congestion, TcpBuffers};
 use crate::text::SpecError;
 
 /// The port at which a server of a scenario listens unless it is told otherwise; nothing of
@@ -64,12 +64,23 @@ impl OverTcpConfig {
         Some(config)
     }
 
+    /// Configuration of a host: the profile's, with buffers that limit nothing, as in the emulator.
+    /// Profiles of former kernels keep theirs.
+    fn of_host(profile: Option<&str>) -> Option<Self> {
+        let mut config = Self::of_profile(profile)?;
+        let (options, today) = (&mut config.streams.options, tcp::Options::default());
+        if options.receive_buffer == today.receive_buffer {
+            TcpBuffers::default().apply(options);
+        }
+        Some(config)
+    }
+
     /// The configuration of a protocol: FTP's, or a program's, whose profile is a release, or TCP's
     /// profile, or both: `openssh-4.2+linux-2.6.18`.
     fn of_protocol(protocol: &Protocol) -> Option<Self> {
         let name = protocol.profile.as_deref();
         let Some(tool) = protocol.kind.program() else {
-            let mut config = Self::of_profile(name)?;
+            let mut config = Self::of_host(name)?;
             if protocol.kind.is_scps_fp() {
                 config.ftp.server.scps = true;
                 config.ftp.client.scps = Some(ftp::ScpsClient::default());
@@ -90,7 +101,7 @@ impl OverTcpConfig {
             (None, Some(_)) => return None,
         };
         let program = programs::Config::new(tool, version);
-        Some(Self { program: Some(program), ..Self::of_profile(tcp)? })
+        Some(Self { program: Some(program), ..Self::of_host(tcp)? })
     }
 
     /// The profiles there are.

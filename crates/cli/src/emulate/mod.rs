@@ -19,9 +19,10 @@ use emu::{CaptureLimits, Requests, Stage, World};
 use lab::emulation;
 use lab::quantity::Size;
 use lab::scenario::Scenario;
+use lab::settings::tcp::TcpBuffers;
 
 use crate::link_options::LinkOptions;
-use crate::{Usage, simulate};
+use crate::{Usage, simulate, switch};
 
 use self::demands::Demands;
 use self::servers::{Servers, Started};
@@ -111,6 +112,10 @@ struct ShellArgs {
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
     seed: u64,
 
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
+    tcp_buffers: TcpBuffers,
+
     #[command(flatten)]
     recording: Recording,
 
@@ -136,6 +141,10 @@ pub(crate) struct LinkArgs {
     /// a minute [default: on any port, and up to 3 s]
     #[arg(long, value_name = "PORT", requires = "server")]
     wait_for: Option<u16>,
+
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
+    tcp_buffers: TcpBuffers,
 
     #[command(flatten)]
     recording: Recording,
@@ -163,6 +172,7 @@ struct Work {
     program: Vec<OsString>,
     recording: Recording,
     demands: Demands,
+    tcp_buffers: TcpBuffers,
 }
 
 /// Runs `emu`.
@@ -188,7 +198,8 @@ pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
         (&args.recording, &args.demands),
         args.program.clone(),
     )?;
-    Work { servers: args.server.clone(), wait_for: args.wait_for, ..work }.run()
+    let (servers, wait_for) = (args.server.clone(), args.wait_for);
+    Work { servers, wait_for, tcp_buffers: args.tcp_buffers, ..work }.run()
 }
 
 impl Recording {
@@ -222,14 +233,27 @@ impl RunArgs {
         let demands = self.demands.clone();
         let servers = Vec::new();
         let wait_for = None;
-        Ok(Work { host, peer, servers, wait_for, program, recording, demands, scenario })
+        let tcp_buffers = TcpBuffers::default();
+        Ok(Work {
+            host,
+            peer,
+            servers,
+            wait_for,
+            program,
+            recording,
+            demands,
+            scenario,
+            tcp_buffers,
+        })
     }
 }
 
 impl ShellArgs {
     fn work(&self) -> anyhow::Result<Work> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
-        Work::between_two(&self.link, self.seed, (&self.recording, &self.demands), vec![shell])
+        let further = (&self.recording, &self.demands);
+        let work = Work::between_two(&self.link, self.seed, further, vec![shell])?;
+        Ok(Work { tcp_buffers: self.tcp_buffers, ..work })
     }
 }
 
@@ -251,6 +275,7 @@ impl Work {
             program,
             recording: recording.clone(),
             demands: demands.clone(),
+            tcp_buffers: TcpBuffers::default(),
         })
     }
 
@@ -263,6 +288,7 @@ impl Work {
         self.demands.settle(&self.scenario, &mut plan)?;
         emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
         let world = World::start(&plan)?;
+        world.set_tcp_buffers(self.tcp_buffers.most()).context("setting TCP's buffers")?;
         if let Some(folder) = &self.recording.pcap {
             world.links().capture(None, folder, self.recording.limits())?;
         }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use lab::quantity::{Size, Span};
-use lab::settings::tcp::Congestion;
+use lab::settings::tcp::{Congestion, TcpBuffers};
 use proto::tcp::cc::IdleRule;
 use proto::tcp::{
     AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Profile, Timeouts,
@@ -175,6 +175,10 @@ pub(crate) struct TcpOptions {
     #[arg(long, value_name = "HOW", default_value = "decay")]
     after_pause: AfterPause,
 
+    /// Growth limit of buffers that are `auto`
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
+    tcp_buffers: TcpBuffers,
+
     /// Send buffer, as 64KiB, auto or auto:16MiB
     #[arg(long, value_name = "SIZE", default_value = "auto")]
     send_buffer: Room,
@@ -237,7 +241,8 @@ impl TcpOptions {
     }
 
     fn unchecked(&self) -> Options {
-        let base = Profile::Modern.options();
+        let mut base = Profile::Modern.options();
+        self.tcp_buffers.apply(&mut base);
         let recovery = match self.recovery {
             Recovery::Newreno => LossRecovery::NewReno,
             Recovery::Sack => LossRecovery::Sack6675,

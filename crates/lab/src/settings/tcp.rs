@@ -56,6 +56,9 @@ table! {
         any_room: bool,
     }
     also {
+        /// Growth limit of the buffers; `send_buffer` and `receive_buffer` take precedence.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        buffers: Option<TcpBuffers>,
         /// The send buffer, or the most that it grows to.
         #[serde(skip_serializing_if = "Option::is_none")]
         send_buffer: Option<Size>,
@@ -252,6 +255,53 @@ impl Form<Algorithm> for Congestion {
     }
 }
 
+/// Growth limit of TCP's buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TcpBuffers {
+    /// As far as Linux lets them unless it is configured (`net.ipv4.tcp_wmem` and `tcp_rmem`): 4 MiB
+    /// to send and 6 MiB to receive; from 6.16 on a receiver has 32 MiB.
+    Linux,
+    /// To 256 MiB, which is more than any window here needs.
+    #[default]
+    Unlimited,
+}
+
+impl TcpBuffers {
+    /// All, in the order in which they are listed.
+    pub const ALL: &[Self] = &[Self::Linux, Self::Unlimited];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Unlimited => "unlimited",
+        }
+    }
+
+    /// Most bytes of the send buffer and of the receive buffer.
+    #[must_use]
+    pub fn most(self) -> (u64, u64) {
+        match self {
+            Self::Linux => (4 << 20, 6 << 20),
+            Self::Unlimited => (256 << 20, 256 << 20),
+        }
+    }
+
+    /// Changes the most that the buffers of a connection grow to. Fixed ones stay as they are.
+    pub fn apply(self, options: &mut tcp::Options) {
+        let (send, receive) = self.most();
+        for (buffer, most) in
+            [(&mut options.send_buffer, send), (&mut options.receive_buffer, receive)]
+        {
+            if let tcp::Buffer::Auto { max, .. } = buffer {
+                *max = most;
+            }
+        }
+    }
+}
+
 /// What is sent after a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -360,6 +410,9 @@ impl TcpSettings {
             at_least(key, given, BUFFER_MIN)?;
         }
         self.apply_fields(options);
+        if let Some(buffers) = self.buffers {
+            buffers.apply(options);
+        }
         let buffer = |before, size, initial| changed(before, size, initial);
         options.send_buffer =
             buffer(options.send_buffer, self.send_buffer, self.send_buffer_initial);
