@@ -1,0 +1,392 @@
+"""Compares TCP in the simulator, slowlight's TCP in the emulator and the kernel's TCP in the emulator.
+
+Each row is a link, a file size and a congestion control. The time is that of the transfer: from the
+connection until the sender knows that all has arrived. Every run has its own seed. Results are kept
+in a journal, so that a run that was broken off is resumed; runs in which the emulator was late are
+made again, and count only if no other is to be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# What `slowlight` calls a control, and what the kernel does.
+CONTROLS = {"newreno": "reno", "cubic": "cubic", "bbr": "bbr"}
+# The simulator agrees if it is within so much of the kernel, or within both 95 % intervals.
+WITHIN = 0.10
+# Runs of the kernel from which on a row with losses by chance is judged.
+FEWEST = 3
+# Student's t for a 95 % interval, by degrees of freedom; the last is for more of them.
+STUDENT = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160),
+    *(2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056),
+    *(2.052, 2.048, 2.045, 2.0),
+)
+SIDES = ("sim", "ours", "kernel")
+# The far end: how long it took from the connection to the end of the file, and how much came.
+RECEIVER = """
+import socket, sys, time
+listening = socket.create_server(("0.0.0.0", 5000))
+connection, _ = listening.accept()
+begin, octets, buffer = time.monotonic(), 0, bytearray(1 << 20)
+while count := connection.recv_into(buffer):
+    octets += count
+with open(sys.argv[1], "w") as file:
+    file.write(f"{time.monotonic() - begin} {octets}")
+"""
+# The kernel as sender.
+SENDER = """
+import socket, sys
+connection = socket.socket()
+connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, sys.argv[2].encode())
+connection.connect((sys.argv[1], 5000))
+connection.sendall(bytes(int(sys.argv[3])))
+connection.shutdown(socket.SHUT_WR)
+while connection.recv(4096):
+    pass
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A link as keys of a link file, a size and a control."""
+
+    name: str
+    link: dict[str, str]
+    size: int
+    control: str
+    # Runs in the simulator and of either TCP in the emulator.
+    runs: tuple[int, int] = (1, 2)
+    relay: bool = False
+    buffers: str = "unlimited"
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}, {self.size / 1e6:g} MB, {self.control}"
+
+    @property
+    def round_trip(self) -> float:
+        return 2 * float(self.link["delay"].split()[0]) / 1e3
+
+    def file(self) -> str:
+        """The link file."""
+        hop = "\n".join(["[[hops]]", *(f"{key} = {value}" for key, value in self.quoted())])
+        first = '[[hops]]\nrate = "1 Gbit/s"\n' if self.relay else ""
+        return f'about = "{self.name}"\n{first}{hop}\n'
+
+    def quoted(self) -> list[tuple[str, str]]:
+        bare = ("per", "outages", "drop")
+        return [(k, v if k in bare else f'"{v}"') for k, v in self.link.items()]
+
+
+def _link(rate: str, delay: str, **more: str) -> dict[str, str]:
+    return {"rate": f"{rate} Mbit/s", "delay": f"{delay} ms", **more}
+
+
+def _rows() -> list[Row]:
+    all_of = ("cubic", "newreno", "bbr")
+    lossy = {"0.001": (100, 12), "0.01": (60, 12)}
+    rows: list[Row] = []
+
+    def add(
+        name: str,
+        link: dict[str, str],
+        size: float,
+        controls: tuple[str, ...] = all_of,
+        runs: tuple[int, int] = (1, 2),
+        **more: object,
+    ) -> None:
+        octets = int(size * 1e6)
+        rows.extend(Row(name, link, octets, control, runs, **more) for control in controls)  # type: ignore[arg-type]
+
+    near, far, moon = _link("10", "25"), _link("8", "300"), _link("10", "1250")
+    add("10 Mbit/s, 25 ms", near, 4)
+    add("10 Mbit/s, 25 ms, 0.1 %", {**near, "per": "0.001"}, 4, runs=lossy["0.001"])
+    add("10 Mbit/s, 25 ms, 1 %", {**near, "per": "0.01"}, 2, runs=lossy["0.01"])
+    add("8 Mbit/s, 300 ms", far, 4)
+    add("8 Mbit/s, 300 ms, 0.1 %", {**far, "per": "0.001"}, 4, runs=(300, 12))
+    add("8 Mbit/s, 300 ms, 1 %", {**far, "per": "0.01"}, 1, runs=lossy["0.01"])
+    add("10 Mbit/s, 1250 ms", moon, 2)
+    add("10 Mbit/s, 1250 ms, 1 %", {**moon, "per": "0.01"}, 0.4, ("cubic", "bbr"), (60, 12))
+    gap = '[{ at = "3 s", for = "5 s" }]'
+    add("8 Mbit/s, 100 ms, outage", {**_link("8", "100"), "outages": gap}, 4, ("cubic",))
+    slow = _link("10", "300")
+    for packets in (50, 100):
+        queue = {**slow, "queue": f"{packets} packets"}
+        add(f"10 Mbit/s, 300 ms, queue of {packets}", queue, 10)
+    add("10 Mbit/s, 300 ms, queue of 5", {**slow, "queue": "5 packets"}, 4)
+    queue = {**slow, "queue": "50 packets"}
+    add("the same behind a relay, queue of 50", queue, 10, ("cubic", "newreno"), relay=True)
+    add("10 Mbit/s, 25 ms, queue of 20", {**near, "queue": "20 packets"}, 4)
+    wide = {**_link("100", "300"), "queue": "15 MB"}
+    add("100 Mbit/s, 300 ms", wide, 100, ("cubic", "bbr"))
+    add("100 Mbit/s, 300 ms, Linux's buffers", wide, 50, ("cubic", "bbr"), buffers="linux")
+    add("100 Mbit/s, 300 ms, queue of 1 MB", {**wide, "queue": "1 MB"}, 100, ("cubic", "bbr"))
+    wider = {**_link("250", "300"), "queue": "37 MB"}
+    add("250 Mbit/s, 300 ms, 1 %", {**wider, "per": "0.01"}, 100, ("bbr",), (10, 5))
+    add("250 Mbit/s, 300 ms, 1 %", {**wider, "per": "0.01"}, 5, ("cubic",), (20, 6))
+    add("250 Mbit/s, 300 ms", wider, 250, ("cubic", "bbr"))
+    return rows
+
+
+ROWS = _rows()
+# What keeps the simulator from agreeing, by row; the wildcards are those of a shell.
+REASONS: dict[str, str] = {
+    "250 Mbit/s, 300 ms, 1 %, 100 MB, bbr": "PROBE_RTT comes in the middle of a start that losses"
+    " slow down, and some seeds take several seconds longer to regain their rate",
+    "*queue of 5,*": "probably bursts: the kernel hands several segments to the device at once"
+    " (segmentation offload), of which a queue of five packets drops some; no capture has shown it",
+}
+
+
+@dataclass
+class Side:
+    """Times of one side in seconds, run by run, and how many of them are in doubt."""
+
+    runs: list[float] = field(default_factory=list)
+    doubted: int = 0
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.runs) if self.runs else math.nan
+
+    @property
+    def interval(self) -> float:
+        """Half the 95 % confidence interval of the mean."""
+        if len(self.runs) < 2:
+            return math.nan if not self.runs else 0.0
+        freedom = min(len(self.runs) - 1, len(STUDENT))
+        return STUDENT[freedom - 1] * statistics.stdev(self.runs) / math.sqrt(len(self.runs))
+
+    def __str__(self) -> str:
+        if not self.runs:
+            return "-"
+        spread = f" ± {self.interval:.2f}" if self.interval >= 0.005 else ""
+        mark = "?" if self.doubted else ""
+        return f"{self.mean:.2f}{spread} ({len(self.runs)}){mark}"
+
+
+def verdict(row: Row, sim: Side, kernel: Side) -> str:
+    """Whether the simulator agrees with the kernel."""
+    if not sim.runs or not kernel.runs:
+        return "not run"
+    if row.runs[0] > 1 and len(kernel.runs) < FEWEST:
+        return "too few runs"
+    apart = abs(sim.mean - kernel.mean)
+    if apart <= WITHIN * kernel.mean:
+        return "agrees"
+    if apart <= math.hypot(sim.interval, kernel.interval):
+        return "agrees within the noise"
+    return "DIFFERS"
+
+
+class Journal:
+    """Runs that are done, a line of JSON each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.runs: dict[tuple[str, str, int], tuple[float, bool]] = {}
+        for line in path.read_text().splitlines() if path.exists() else []:
+            run = json.loads(line)
+            self._note(run["row"], run["side"], run["seed"], run["seconds"], run["trusted"])
+
+    def _note(self, row: str, side: str, seed: int, seconds: float, trusted: bool) -> None:
+        before = self.runs.get((row, side, seed))
+        if before is None or trusted or not before[1]:
+            self.runs[row, side, seed] = (seconds, trusted)
+
+    def add(self, row: str, side: str, seed: int, seconds: float, trusted: bool) -> None:
+        self._note(row, side, seed, seconds, trusted)
+        run = {"row": row, "side": side, "seed": seed, "seconds": seconds, "trusted": trusted}
+        with self.path.open("a") as file:
+            file.write(json.dumps(run) + "\n")
+
+    def is_trusted(self, row: str, side: str, seed: int) -> bool:
+        return self.runs.get((row, side, seed), (0.0, False))[1]
+
+    def side(self, row: str, side: str) -> Side:
+        """Its trusted runs, or all if none is."""
+        runs = [run for key, run in sorted(self.runs.items()) if key[:2] == (row, side)]
+        trusted = [seconds for seconds, is_trusted in runs if is_trusted]
+        if trusted:
+            return Side(trusted)
+        return Side([seconds for seconds, _ in runs], len(runs))
+
+
+def simulate(slowlight: Path, row: Row, seed: int, folder: Path) -> float:
+    """Seconds of a transfer in the simulator."""
+    link = folder / "link.toml"
+    link.write_text(row.file())
+    command = [str(slowlight), "compare", f"--link={link}", f"--protocol=ftp/{row.control}"]
+    command += [f"--size={row.size}B", "--runs=1", f"--seed={seed}", "--json"]
+    command += [f"--tcp-buffers={row.buffers}"]
+    ran = subprocess.run(command, capture_output=True, check=False)
+    result = json.loads(ran.stdout)["protocols"][0]
+    return float(result["transfer_s"]["mean"]) if result["completed"] else math.nan
+
+
+def emulate(slowlight: Path, row: Row, side: str, seed: int, folder: Path) -> tuple[float, bool]:
+    """Seconds of a transfer in the emulator, and whether it was in time."""
+    link, took, report = folder / "link.toml", folder / "took", folder / "report"
+    link.write_text(row.file())
+    took.unlink(missing_ok=True)
+    receiver = f"exec {sys.executable} -c '{RECEIVER}' {took}"
+    ready = "sysctl -qw net.ipv4.ip_forward=1"
+    if side == "kernel":
+        send = [sys.executable, "-c", SENDER, "10.0.0.1", CONTROLS[row.control], str(row.size)]
+    else:
+        data = folder / f"data-{row.size}"
+        if not data.exists():
+            data.write_bytes(bytes(row.size))
+        hurry = ["chrt", "-f", "1"] if shutil.which("chrt") else []
+        send = [*hurry, str(slowlight), "tcp", "send", str(data), "10.0.0.1:5000"]
+        send += ["--congestion", row.control, f"--tcp-buffers={row.buffers}"]
+        receiver = f"ip route add 10.9.0.0/24 dev near; {receiver}"
+    command = [str(slowlight), "link", f"--link={link}", f"--seed={seed}", "--wait-for=5000"]
+    command += [f"--report={report}", f"--tcp-buffers={row.buffers}", "--server", receiver]
+    command += ["--", "sh", "-c", f'{ready}; exec "$@"', "sh", *send]
+    subprocess.run(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=900,
+        check=False,
+    )
+    if not took.exists():
+        return math.nan, False
+    seconds, octets = took.read_text().split()
+    if int(octets) != row.size:
+        return math.nan, False
+    # The receiver's time begins half a round trip late, and ends as much early.
+    return float(seconds) + row.round_trip, bool(json.loads(report.read_text())["trusted"])
+
+
+def measure(
+    slowlight: Path, rows: list[Row], sides: list[str], journal: Journal, most: tuple[int, int]
+) -> None:
+    """Makes the runs that the journal lacks, and once more those that are in doubt."""
+    tasks = []
+    for row in rows:
+        for side in sides:
+            which = 0 if side == "sim" else 1
+            seeds = range(1, min(row.runs[which], most[which]) + 1)
+            tasks += [(row, side, s) for s in seeds if not journal.is_trusted(row.key, side, s)]
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        for number, (row, side, seed) in enumerate(tasks, 1):
+            if side == "sim":
+                seconds, trusted = simulate(slowlight, row, seed, Path(name)), True
+            else:
+                try:
+                    seconds, trusted = emulate(slowlight, row, side, seed, Path(name))
+                except subprocess.TimeoutExpired:
+                    seconds, trusted = math.nan, False
+            if math.isnan(seconds):
+                print(f"no result: {row.key}, {side}, seed {seed}", file=sys.stderr)
+                continue
+            journal.add(row.key, side, seed, seconds, trusted)
+            if side != "sim" or number % 50 == 0:
+                doubt = "" if trusted else ", in doubt"
+                at = f"{number}/{len(tasks)}, {time.monotonic() - begin:.0f} s"
+                print(f"[{at}] {row.key}: {side} {seconds:.2f} s{doubt}", file=sys.stderr)
+
+
+def reason(key: str) -> str:
+    """Why a row does not agree, if that is known."""
+    found = [why for pattern, why in REASONS.items() if fnmatch.fnmatch(key, pattern)]
+    return found[0] if found else ""
+
+
+def table(rows: list[Row], journal: Journal) -> list[str]:
+    """The table in Markdown."""
+    lines = [
+        "| link, size, control | simulator | ours, emulated | kernel, emulated | sim/kernel | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        sim, ours, kernel = (journal.side(row.key, side) for side in SIDES)
+        ratio = sim.mean / kernel.mean if sim.runs and kernel.runs else math.nan
+        said = "-" if math.isnan(ratio) else f"{ratio:.2f}"
+        judged = verdict(row, sim, kernel)
+        lines.append(f"| {row.key} | {sim} | {ours} | {kernel} | {said} | {judged} |")
+    return lines
+
+
+def page(rows: list[Row], journal: Journal) -> str:
+    """The page of the documentation."""
+    lines = table(rows, journal)
+    differing = [row.key for row in rows if verdict(row, *_pair(row, journal)) == "DIFFERS"]
+    text = [
+        "# TCP: simulator, own TCP and kernel",
+        "",
+        "Transfer times in seconds: the mean, half of its 95 % interval and the number of runs.",
+        "The simulator is `ftp/…` of `compare` (`transfer_s`), \"ours\" is `slowlight tcp send` to a",
+        "kernel that receives, \"kernel\" is Linux 6.18 at both ends; both cross an emulated link.",
+        "Delays are one way, and errors strike both ways. Queues have 1,000 packets unless the row says",
+        "otherwise. `?` marks times of which the emulator says that it was late.",
+        "",
+        "The simulator agrees with the kernel if their means are within 10 %, or differ by no more than",
+        "the joint 95 % interval.",
+        "",
+        "```",
+        "bench/agreement.py --slowlight target/release/slowlight --page docs/tcp-agreement.md",
+        "```",
+        "",
+        "The command resumes where it was broken off (`--journal`), and `--rows` takes a part of the",
+        "table. [tcp.md](tcp.md) says what the simulator's TCP is.",
+        "",
+        *lines,
+        "",
+        "## Rows that differ",
+        "",
+    ]
+    if differing:
+        text += [f"* {key}: {reason(key) or 'the reason is not known'}" for key in differing]
+    else:
+        text.append("None.")
+    return "\n".join(text) + "\n"
+
+
+def _pair(row: Row, journal: Journal) -> tuple[Side, Side]:
+    return journal.side(row.key, "sim"), journal.side(row.key, "kernel")
+
+
+def main() -> int:
+    """Measures, prints the table, and writes the page; 1 if a row differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
+    parser.add_argument("--rows", default="*", help="rows by name, like '250 Mbit*bbr' (all)")
+    parser.add_argument("--sides", default=",".join(SIDES), help="a list of sim, ours, kernel (all)")
+    parser.add_argument("--runs", type=int, default=99, help="runs in the emulator at most")
+    parser.add_argument("--sim-runs", type=int, default=999, help="runs in the simulator at most")
+    parser.add_argument(
+        "--journal", type=Path, default=Path("bench/agreement.jsonl"), help="runs that are done"
+    )
+    parser.add_argument("--page", type=Path, help="write the page of the documentation")
+    given = parser.parse_args()
+
+    sides = given.sides.split(",")
+    if unknown := [side for side in sides if side not in SIDES]:
+        parser.error(f"--sides: there is no side {unknown[0]}")
+    rows = [row for row in ROWS if fnmatch.fnmatch(row.key, f"*{given.rows}*")]
+    journal = Journal(given.journal)
+    measure(given.slowlight.resolve(), rows, sides, journal, (given.sim_runs, given.runs))
+    print("\n".join(table(rows, journal)))
+    if given.page:
+        given.page.write_text(page(ROWS, journal))
+    return 1 if any(verdict(row, *_pair(row, journal)) == "DIFFERS" for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
