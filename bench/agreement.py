@@ -1,4 +1,4 @@
-"""Compares TCP in the simulator, slowlight's TCP in the emulator and the kernel's TCP in the emulator.
+"""Compares TCP in the simulator with slowlight's and the kernel's TCP in the emulator.
 
 Each row is a link, a file size and a congestion control. The time is that of the transfer: from the
 connection until the sender knows that all has arrived. Every run has its own seed. Results are kept
@@ -39,11 +39,11 @@ RECEIVER = """
 import socket, sys, time
 listening = socket.create_server(("0.0.0.0", 5000))
 connection, _ = listening.accept()
-begin, octets, buffer = time.monotonic(), 0, bytearray(1 << 20)
+begin, length, buffer = time.monotonic(), 0, bytearray(1 << 20)
 while count := connection.recv_into(buffer):
-    octets += count
+    length += count
 with open(sys.argv[1], "w") as file:
-    file.write(f"{time.monotonic() - begin} {octets}")
+    file.write(f"{time.monotonic() - begin} {length}")
 """
 # The kernel as sender.
 SENDER = """
@@ -107,8 +107,11 @@ def _rows() -> list[Row]:
         runs: tuple[int, int] = (1, 2),
         **more: object,
     ) -> None:
-        octets = int(size * 1e6)
-        rows.extend(Row(name, link, octets, control, runs, **more) for control in controls)  # type: ignore[arg-type]
+        length = int(size * 1e6)
+        rows.extend(
+            Row(name, link, length, control, runs, **more)  # type: ignore[arg-type]
+            for control in controls
+        )
 
     near, far, moon = _link("10", "25"), _link("8", "300"), _link("10", "1250")
     add("10 Mbit/s, 25 ms", near, 4)
@@ -265,8 +268,8 @@ def emulate(slowlight: Path, row: Row, side: str, seed: int, folder: Path) -> tu
     )
     if not took.exists():
         return math.nan, False
-    seconds, octets = took.read_text().split()
-    if int(octets) != row.size:
+    seconds, length = took.read_text().split()
+    if int(length) != row.size:
         return math.nan, False
     # The receiver's time begins half a round trip late, and ends as much early.
     return float(seconds) + row.round_trip, bool(json.loads(report.read_text())["trusted"])
@@ -311,15 +314,16 @@ def reason(key: str) -> str:
 def table(rows: list[Row], journal: Journal) -> list[str]:
     """The table in Markdown."""
     lines = [
-        "| link, size, control | simulator | ours, emulated | kernel, emulated | sim/kernel | verdict |",
+        "| link, size, control | simulator | ours, emulated | kernel, emulated"
+        " | sim/kernel | verdict |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
         sim, ours, kernel = (journal.side(row.key, side) for side in SIDES)
         ratio = sim.mean / kernel.mean if sim.runs and kernel.runs else math.nan
-        said = "-" if math.isnan(ratio) else f"{ratio:.2f}"
+        shown = "-" if math.isnan(ratio) else f"{ratio:.2f}"
         judged = verdict(row, sim, kernel)
-        lines.append(f"| {row.key} | {sim} | {ours} | {kernel} | {said} | {judged} |")
+        lines.append(f"| {row.key} | {sim} | {ours} | {kernel} | {shown} | {judged} |")
     return lines
 
 
@@ -331,19 +335,19 @@ def page(rows: list[Row], journal: Journal) -> str:
         "# TCP: simulator, own TCP and kernel",
         "",
         "Transfer times in seconds: the mean, half of its 95 % interval and the number of runs.",
-        "The simulator is `ftp/…` of `compare` (`transfer_s`), \"ours\" is `slowlight tcp send` to a",
-        "kernel that receives, \"kernel\" is Linux 6.18 at both ends; both cross an emulated link.",
-        "Delays are one way, and errors strike both ways. Queues have 1,000 packets unless the row says",
-        "otherwise. `?` marks times of which the emulator says that it was late.",
+        'The simulator is `ftp/…` of `compare` (`transfer_s`), "ours" is `slowlight tcp send` to a',
+        'kernel that receives, "kernel" is Linux 6.18 at both ends; both cross an emulated link.',
+        "Delays are one way, and errors strike both ways. Queues have 1,000 packets unless the row",
+        "says otherwise. `?` marks times of which the emulator says that it was late.",
         "",
-        "The simulator agrees with the kernel if their means are within 10 %, or differ by no more than",
-        "the joint 95 % interval.",
+        "The simulator agrees with the kernel if their means are within 10 %, or differ by no more",
+        "than the joint 95 % interval.",
         "",
         "```",
         "bench/agreement.py --slowlight target/release/slowlight --page docs/tcp-agreement.md",
         "```",
         "",
-        "The command resumes where it was broken off (`--journal`), and `--rows` takes a part of the",
+        "The command resumes an interrupted run (`--journal`), and `--rows` selects a part of the",
         "table. [tcp.md](tcp.md) says what the simulator's TCP is.",
         "",
         *lines,
@@ -367,7 +371,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
     parser.add_argument("--rows", default="*", help="rows by name, like '250 Mbit*bbr' (all)")
-    parser.add_argument("--sides", default=",".join(SIDES), help="a list of sim, ours, kernel (all)")
+    parser.add_argument(
+        "--sides", default=",".join(SIDES), help="a list of sim, ours, kernel (all)"
+    )
     parser.add_argument("--runs", type=int, default=99, help="runs in the emulator at most")
     parser.add_argument("--sim-runs", type=int, default=999, help="runs in the simulator at most")
     parser.add_argument(
