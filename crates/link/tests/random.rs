@@ -60,6 +60,7 @@ fn config() -> impl Strategy<Value = Config> {
                 per_packet: Duration::from_micros(per_packet * 60),
                 release: if first { Release::FirstBit } else { Release::LastBit },
                 queue: Queue { packets, bytes },
+                backpressure: false,
                 delay: Delay::Constant(Duration::from_millis(20)),
                 outages,
                 while_down: if drop { WhileDown::Drop } else { WhileDown::Hold },
