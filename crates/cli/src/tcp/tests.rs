@@ -1,4 +1,5 @@
 use clap::Parser as _;
+use lab::settings::tcp::TcpBuffers;
 use proto::tcp::{Buffer, InitialWindow, LossRecovery, Options, Profile};
 
 use super::options::{Room, TcpOptions};
@@ -15,14 +16,18 @@ fn options(line: &str) -> Options {
 }
 
 #[test]
-fn without_options_it_is_the_profile_of_today() {
-    assert_eq!(options(""), Profile::Modern.options());
+fn without_options_it_is_the_profile_of_today_with_unlimited_buffers() {
+    let mut modern = Profile::Modern.options();
+    assert_eq!(options("--tcp-buffers|linux"), modern);
+    TcpBuffers::Unlimited.apply(&mut modern);
+    assert_eq!(options(""), modern);
 }
 
 #[test]
 fn every_option_changes_something() {
     let lines = [
         "--congestion|reno",
+        "--tcp-buffers|linux",
         "--recovery|sack",
         "--window-scale|off",
         "--timestamps|off",
