@@ -303,10 +303,12 @@ impl<P: Protocol> World<P> {
 
     pub(crate) fn path(&mut self, who: usize, kind: u8, mtu: usize) {
         let is_up = self.sides[who].up;
-        match kind % 4 {
+        match kind % 6 {
             0 => self.bring_up(who, mtu),
             1 if is_up => self.event(who, PathEvent::Blocked),
             2 if is_up => self.event(who, PathEvent::Writable),
+            4 => self.event(who, PathEvent::ReturnDown),
+            5 => self.event(who, PathEvent::ReturnUp),
             _ => {
                 self.sides[who].up = false;
                 self.event(who, PathEvent::Down);

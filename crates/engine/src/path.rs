@@ -91,6 +91,16 @@ pub enum PathEvent {
     /// The path cannot be used: an outage, a contact's end, a closed connection. A stream that goes
     /// down before both its halves have ended was reset, or its peer does not answer.
     Down,
+    /// Nothing the peer sends can arrive from now on: an outage of the return link, by a contact plan
+    /// or schedule known beforehand. What was in flight has arrived.
+    ///
+    /// This state is independent of `Up` and `Down`, which leave it as it is: a path begins with its
+    /// return up, and a driver repeats `ReturnDown` after each `Up` while it holds. Sending goes on
+    /// while the path itself is up; timers that wait for the peer stand still while either
+    /// direction is down. No event means that nothing is known of the return link.
+    ReturnDown,
+    /// What the peer sends can arrive again.
+    ReturnUp,
     /// No room for one more MTU (datagram, message), or none at all (stream).
     Blocked,
     /// There is room again.

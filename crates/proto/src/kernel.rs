@@ -2,6 +2,7 @@
 //! stand still while a path is down, and the places where sessions live. CFDP, whose transactions
 //! also stand still when they are suspended, keeps its own account of timers.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::ops::{Bound, Deref, DerefMut};
@@ -22,6 +23,9 @@ use crate::timer::TICK;
 pub(crate) trait Alarm: Copy + Ord {
     /// What it is called where deadlines are told.
     fn why(self) -> &'static str;
+
+    /// Whether it waits for something from the peer, and so stands still while nothing can arrive.
+    fn awaits_peer(self) -> bool;
 }
 
 /// What an effect was for; an engine has its own kinds, too.
@@ -46,6 +50,37 @@ pub(crate) enum Job<J> {
     /// Nobody waits for the answer.
     Forget,
     Own(J),
+}
+
+/// Timers of a path's sessions that run, fewest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Clock {
+    /// None: the path is down.
+    Stopped,
+    /// Those that do not wait for the peer: its link to this host is down.
+    Sending,
+    /// All.
+    Running,
+}
+
+impl Clock {
+    /// Whether a timer that waits for the peer, or one that does not, runs.
+    pub(crate) fn runs(self, awaits_peer: bool) -> bool {
+        match self {
+            Self::Stopped => false,
+            Self::Sending => !awaits_peer,
+            Self::Running => true,
+        }
+    }
+}
+
+/// How a path's [`Clock`] changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The path or its return came up: more timers run, and it is worth sending at once.
+    Resumed,
+    /// The path or its return went down: fewer timers run.
+    Stopped,
 }
 
 /// Bounds that the kernel keeps; the engine's limits have them too.
@@ -151,6 +186,11 @@ impl Paths {
         }
     }
 
+    /// The clock of the sessions on a path; it runs for those that have none.
+    pub(crate) fn clock(&self, path: Option<PathId>) -> Clock {
+        path.and_then(|id| self.all.get(&id)).map_or(Clock::Running, Path::clock)
+    }
+
     /// Forgets a path.
     pub(crate) fn remove(&mut self, id: PathId) {
         self.all.remove(&id);
@@ -243,22 +283,26 @@ impl<A: Alarm, J> Kernel<A, J> {
         }
     }
 
-    /// Something happened to a path, which is sent on as `pacing` says; whether it is up, if that
-    /// is news.
+    /// Updates a path, which is sent on as `pacing` says. Returns how the clock of its sessions
+    /// changed; each then follows it ([`Base::follow`]).
     pub(crate) fn path_event(
         &mut self,
         id: PathId,
         event: PathEvent,
         pacing: Pacing,
-    ) -> Option<bool> {
+    ) -> Option<Change> {
         let path = self.paths.entry(id).or_insert_with(|| Path::new(pacing.catch_up));
-        let was_up = path.is_up();
+        let (was_up, before) = (path.is_up(), path.clock());
         path.event(event, pacing);
-        let is_up = path.is_up();
+        let (is_up, after) = (path.is_up(), path.clock());
         if was_up && !is_up {
             self.replies.drop_path(id);
         }
-        (was_up != is_up).then_some(is_up)
+        match after.cmp(&before) {
+            Ordering::Less => Some(Change::Stopped),
+            Ordering::Equal => None,
+            Ordering::Greater => Some(Change::Resumed),
+        }
     }
 
     /// Asks the driver to hold back a path until its data is written.
@@ -414,16 +458,27 @@ pub(crate) struct Base<A> {
     pub(crate) last_heard: Time,
     /// Timers that are armed.
     armed: Vec<A>,
-    /// While the path is down: since when, and what was left of the timers.
-    stopped: Option<(Time, Vec<(A, Duration)>)>,
+    /// Timers that stand still because a direction of the path is down.
+    stopped: Option<Stopped<A>>,
+}
+
+/// Timers that stand still.
+#[derive(Debug)]
+struct Stopped<A> {
+    /// Which timers still run.
+    clock: Clock,
+    since: Time,
+    /// What was left of the others.
+    left: Vec<(A, Duration)>,
 }
 
 impl<A: Alarm> Base<A> {
     pub(crate) fn new(paths: &Paths, handle: Handle, path: Option<PathId>, now: Time) -> Self {
         let seat = Seat::new(handle, path);
         // What was under way when the path went down still arrives, and may begin a session.
-        let is_down = path.and_then(|id| paths.get(&id)).is_some_and(|path| !path.is_up());
-        let stopped = is_down.then(|| (now, Vec::new()));
+        let clock = paths.clock(path);
+        let stopped =
+            (clock != Clock::Running).then_some(Stopped { clock, since: now, left: Vec::new() });
         Self { seat, last_heard: now, armed: Vec::new(), stopped }
     }
 
@@ -432,7 +487,7 @@ impl<A: Alarm> Base<A> {
         self.seat.want(&mut kernel.paths, class);
     }
 
-    /// Arms a timer. While the path is down it will run as long from when that is up.
+    /// Arms a timer. One that stands still now runs as long from when the clock goes on.
     pub(crate) fn alarm<J>(
         &mut self,
         kernel: &mut Kernel<A, J>,
@@ -441,7 +496,8 @@ impl<A: Alarm> Base<A> {
         wait: Duration,
     ) {
         let wait = wait.max(TICK);
-        if let Some((_, left)) = self.stopped.as_mut() {
+        let held = |stopped: &&mut Stopped<A>| !stopped.clock.runs(alarm.awaits_peer());
+        if let Some(Stopped { left, .. }) = self.stopped.as_mut().filter(held) {
             left.retain(|(other, _)| *other != alarm);
             left.push((alarm, wait));
             return;
@@ -454,14 +510,14 @@ impl<A: Alarm> Base<A> {
 
     /// Whether a timer is armed.
     pub(crate) fn is_armed(&self, alarm: A) -> bool {
-        let left = self.stopped.iter().flat_map(|(_, left)| left.iter().map(|(alarm, _)| alarm));
+        let left = self.stopped.iter().flat_map(|stopped| stopped.left.iter().map(|(it, _)| it));
         self.armed.iter().chain(left).any(|other| *other == alarm)
     }
 
     pub(crate) fn disarm<J>(&mut self, kernel: &mut Kernel<A, J>, alarm: A) {
         self.armed.retain(|other| *other != alarm);
-        if let Some((_, left)) = self.stopped.as_mut() {
-            left.retain(|(other, _)| *other != alarm);
+        if let Some(stopped) = self.stopped.as_mut() {
+            stopped.left.retain(|(other, _)| *other != alarm);
         }
         kernel.timers.cancel((self.seat.handle, alarm));
     }
@@ -470,39 +526,40 @@ impl<A: Alarm> Base<A> {
         for alarm in std::mem::take(&mut self.armed) {
             kernel.timers.cancel((self.seat.handle, alarm));
         }
-        if let Some((_, left)) = self.stopped.as_mut() {
-            left.clear();
+        if let Some(stopped) = self.stopped.as_mut() {
+            stopped.left.clear();
         }
     }
 
     /// Moves the session to another path, which may be up where the one before was down.
     pub(crate) fn move_to<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time, path: PathId) {
         self.seat.set_path(&mut kernel.paths, path);
-        match kernel.paths.get(&path).is_none_or(Path::is_up) {
-            true => self.go_on(kernel, now),
-            false => self.stop(kernel, now),
-        }
+        self.follow(kernel, now);
     }
 
-    /// The path went down: time stands still for the timers.
-    pub(crate) fn stop<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time) {
-        if self.stopped.is_some() {
+    /// Lets the timers run or stand still as the path's clock does. Silence does not count while
+    /// nothing can be sent or nothing can arrive.
+    pub(crate) fn follow<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time) {
+        let clock = kernel.paths.clock(self.seat.path);
+        if clock == self.stopped.as_ref().map_or(Clock::Running, |stopped| stopped.clock) {
             return;
         }
-        let mut left = Vec::new();
-        for alarm in std::mem::take(&mut self.armed) {
-            if let Some(deadline) = kernel.timers.cancel((self.seat.handle, alarm)) {
-                left.push((alarm, deadline.at.since(now)));
-            }
+        let mut waiting = Vec::new();
+        if let Some(stopped) = self.stopped.take() {
+            self.last_heard = (self.last_heard + now.since(stopped.since)).min(now);
+            waiting = stopped.left;
         }
-        self.stopped = Some((now, left));
-    }
-
-    /// The path is up again: the timers go on.
-    pub(crate) fn go_on<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time) {
-        let Some((since, left)) = self.stopped.take() else { return };
-        self.last_heard += now.since(since);
-        for (alarm, left) in left {
+        if clock != Clock::Running {
+            self.armed.retain(|alarm| {
+                let runs = clock.runs(alarm.awaits_peer());
+                if !runs && let Some(at) = kernel.timers.cancel((self.seat.handle, *alarm)) {
+                    waiting.push((*alarm, at.at.since(now)));
+                }
+                runs
+            });
+            self.stopped = Some(Stopped { clock, since: now, left: Vec::new() });
+        }
+        for (alarm, left) in waiting {
             self.alarm(kernel, alarm, now, left);
         }
     }

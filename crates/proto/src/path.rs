@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use engine::{PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf};
 
+use crate::kernel::Clock;
+
 /// Where a transfer lives in its engine; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Handle {
@@ -52,6 +54,8 @@ impl Class {
 pub(crate) struct Path {
     info: PathInfo,
     up: bool,
+    /// Whether what the peer sends can arrive, as far as known.
+    return_up: bool,
     blocked: bool,
     /// When the last datagram handed out has left at the path's rate.
     free_at: Time,
@@ -83,6 +87,7 @@ impl Path {
             catch_up,
             info: PathInfo::datagram(0),
             up: false,
+            return_up: true,
             blocked: false,
             free_at: Time::ZERO,
             ready: Default::default(),
@@ -106,6 +111,8 @@ impl Path {
                 self.blocked = false;
             }
             PathEvent::Down => self.up = false,
+            PathEvent::ReturnDown => self.return_up = false,
+            PathEvent::ReturnUp => self.return_up = true,
             PathEvent::Blocked => self.blocked = true,
             PathEvent::Writable => self.blocked = false,
             PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
@@ -144,6 +151,15 @@ impl Path {
 
     pub(crate) fn is_up(&self) -> bool {
         self.up
+    }
+
+    /// The timers of its sessions that run.
+    pub(crate) fn clock(&self) -> Clock {
+        match (self.up, self.return_up) {
+            (false, _) => Clock::Stopped,
+            (true, false) => Clock::Sending,
+            (true, true) => Clock::Running,
+        }
     }
 
     pub(crate) fn can_send(&self) -> bool {

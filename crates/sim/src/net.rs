@@ -1,6 +1,6 @@
 //! The links of a world and the packets in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
@@ -26,6 +26,8 @@ pub(crate) struct Pipe {
     /// When it goes up or down next.
     pub(crate) change: Option<Time>,
     pub(crate) up: bool,
+    /// The state of the link as it is at the far end, a light time later.
+    pub(crate) exit: Exit,
     /// When a host that was told the queue is full may send again.
     pub(crate) blocked: Option<Blocked>,
     /// The largest packet of the paths that start with this link; 0 if there are none.
@@ -35,6 +37,38 @@ pub(crate) struct Pipe {
     /// Captures at the two ends, each with its interface.
     near: Vec<(usize, Interface)>,
     far: Vec<(usize, Interface)>,
+}
+
+/// What can arrive at a link's far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exit {
+    /// Whether anything can.
+    pub(crate) up: bool,
+    /// When that changes next.
+    pub(crate) change: Option<Time>,
+    /// Whether an engine there is told of it.
+    pub(crate) cues: bool,
+}
+
+impl Exit {
+    /// The state at the far end at `now`: an outage begins and ends there a light time after it does
+    /// at the near end.
+    fn of(link: &Link<Packet>, now: Time, cues: bool) -> Self {
+        let mut left = Time::ZERO + now.since(Time::ZERO + link.delay_at(now));
+        let mut up = link.is_up(left);
+        loop {
+            let change = link.next_change(left);
+            let arrives = change.map(|at| at + link.delay_at(at));
+            match change {
+                // Where the delay grows, what left before counts as well.
+                Some(at) if arrives.is_some_and(|arrives| arrives <= now) => {
+                    up = link.is_up(at);
+                    left = at;
+                }
+                Some(_) | None => return Self { up, change: arrives, cues },
+            }
+        }
+    }
 }
 
 /// A queue without room for one more MTU.
@@ -49,6 +83,8 @@ pub(crate) struct Blocked {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
+    /// The link for each destination.
+    pub(crate) routes: BTreeMap<Ipv4Addr, usize>,
 }
 
 /// All links, with everything that watches them.
@@ -62,6 +98,8 @@ pub(crate) struct Network {
     agenda: Agenda,
     /// The links that are down or will be.
     gated: BTreeSet<usize>,
+    /// The same at their far ends.
+    exits_gated: BTreeSet<usize>,
     captures: Vec<Capture>,
     pushed: u64,
 }
@@ -103,6 +141,7 @@ impl Network {
             due: None,
             change: None,
             up: true,
+            exit: Exit { up: true, change: None, cues: false },
             blocked: None,
             mtu: 0,
             cues: false,
@@ -111,6 +150,7 @@ impl Network {
         });
         let pipe = self.pipes.len() - 1;
         self.look(now, pipe);
+        self.look_at_exit(now, pipe);
         Ok(pipe)
     }
 
@@ -124,6 +164,36 @@ impl Network {
     pub(crate) fn cued(&self) -> impl Iterator<Item = (usize, &Pipe)> {
         let gated = self.gated.iter().map(|pipe| (*pipe, &self.pipes[*pipe]));
         gated.filter(|(_, pipe)| pipe.cues)
+    }
+
+    /// The links at whose far end nothing can arrive, now or later, of which an engine there is told.
+    pub(crate) fn exits_cued(&self) -> impl Iterator<Item = (usize, &Pipe)> {
+        let gated = self.exits_gated.iter().map(|pipe| (*pipe, &self.pipes[*pipe]));
+        gated.filter(|(_, pipe)| pipe.exit.cues)
+    }
+
+    /// The link over which a host gets what `peer` sends it, by the routes there are.
+    pub(crate) fn return_link(&self, peer: Ipv4Addr, host: usize) -> Option<usize> {
+        let destination = self.nodes[host].address;
+        let mut at = self.nodes.iter().position(|node| node.address == peer)?;
+        for _ in 0..self.nodes.len() {
+            let link = *self.nodes[at].routes.get(&destination)?;
+            at = self.pipes[link].to;
+            if at == host {
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    /// The links that lead back from the ends of others.
+    pub(crate) fn links_back(&self, links: &[usize]) -> Vec<usize> {
+        let is_back = |pipe: &Pipe| {
+            links
+                .iter()
+                .any(|link| (self.pipes[*link].to, self.pipes[*link].from) == (pipe.from, pipe.to))
+        };
+        (0..self.pipes.len()).filter(|index| is_back(&self.pipes[*index])).collect()
     }
 
     /// Reads a link's times and state afresh, after something else changed it.
@@ -141,6 +211,18 @@ impl Network {
             self.gated.insert(pipe);
         }
         self.schedule(pipe);
+    }
+
+    /// Reads what can arrive at a link's far end afresh. Apart from [`Network::look`], because the two
+    /// ends may change at the same moment and each change is an event.
+    pub(crate) fn look_at_exit(&mut self, now: Time, pipe: usize) {
+        let at = &mut self.pipes[pipe];
+        at.exit = Exit::of(&at.link, now, at.exit.cues);
+        if at.exit.up && at.exit.change.is_none() {
+            self.exits_gated.remove(&pipe);
+        } else {
+            self.exits_gated.insert(pipe);
+        }
     }
 
     /// A queue that was full has room again.

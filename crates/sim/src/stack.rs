@@ -22,8 +22,9 @@ pub struct HostConfig {
     pub batch: usize,
     /// Whether datagrams carry a UDP checksum. Without, damage reaches the engines.
     pub udp_checksum: bool,
-    /// Whether the engine is told when the first link of a path goes down and up, and when the
-    /// contact ends. Outages further on are never told.
+    /// Whether the engine is told when the first link of a path goes down and up, when the contact
+    /// ends, and when the last link from the peer does the same, a light time later
+    /// ([`PathEvent::ReturnDown`]). Outages of links between others are never told.
     pub cues: bool,
     /// The time to live of the packets it sends.
     pub ttl: u8,
@@ -85,6 +86,8 @@ struct Path {
     unknown: bool,
     open: bool,
     paused: bool,
+    /// Whether the engine was told that nothing can arrive.
+    return_down: bool,
 }
 
 impl Path {
@@ -96,8 +99,18 @@ impl Path {
         info: PathInfo,
         links: Vec<usize>,
     ) -> Self {
-        let (interface, unknown, open, paused) = (false, false, true, false);
-        Self { id, port, remote, info, links, interface, unknown, open, paused }
+        Self {
+            id,
+            port,
+            remote,
+            info,
+            links,
+            interface: false,
+            unknown: false,
+            open: true,
+            paused: false,
+            return_down: false,
+        }
     }
 }
 
@@ -130,8 +143,6 @@ pub(crate) struct Stack {
     /// Packets that were kept while reading was paused and may be handed in now, with the paths on
     /// which they came.
     pub(crate) resumed: VecDeque<(PathId, Packet)>,
-    /// The link for each destination.
-    routes: BTreeMap<Ipv4Addr, usize>,
     /// The links for what a source sends to a group.
     group_routes: BTreeMap<(Ipv4Addr, Ipv4Addr), Vec<usize>>,
     paths: Vec<Path>,
@@ -160,7 +171,6 @@ impl Stack {
             stats: HostStats::default(),
             events: VecDeque::new(),
             resumed: VecDeque::new(),
-            routes: BTreeMap::new(),
             group_routes: BTreeMap::new(),
             paths: Vec::new(),
             by_peer: BTreeMap::new(),
@@ -183,11 +193,12 @@ impl Stack {
         port: u16,
         remote: (Ipv4Addr, u16),
         info: PathInfo,
+        net: &Network,
     ) {
         assert!(self.paths.iter().all(|path| path.id != id), "{id:?} is taken");
         self.listen(port, info.clone());
         self.next_path = self.next_path.max(id.0.saturating_add(1));
-        let links = self.links_to(remote.0);
+        let links = self.links_to(remote.0, net);
         self.push_path(Path::new(id, port, remote, info, links));
     }
 
@@ -222,7 +233,7 @@ impl Stack {
 
     /// Sets the route to a destination.
     pub(crate) fn add_route(&mut self, destination: Ipv4Addr, link: usize, net: &mut Network) {
-        self.routes.insert(destination, link);
+        net.nodes[self.index].routes.insert(destination, link);
         self.resolve(net);
     }
 
@@ -246,7 +257,7 @@ impl Stack {
     /// Adds the route to a neighbour unless there is one.
     pub(crate) fn add_neighbour(&mut self, link: usize, net: &mut Network) {
         let address = net.nodes[net.pipes[link].to].address;
-        self.routes.entry(address).or_insert(link);
+        net.nodes[self.index].routes.entry(address).or_insert(link);
         self.resolve(net);
     }
 
@@ -254,7 +265,7 @@ impl Stack {
     pub(crate) fn resolve(&mut self, net: &mut Network) {
         for index in 0..self.paths.len() {
             if !self.paths[index].interface {
-                self.paths[index].links = self.links_to(self.paths[index].remote.0);
+                self.paths[index].links = self.links_to(self.paths[index].remote.0, net);
             }
             self.attach(index, net);
         }
@@ -271,17 +282,32 @@ impl Stack {
         }
     }
 
-    fn route(&self, destination: Ipv4Addr) -> Option<usize> {
-        self.routes.get(&destination).copied()
+    fn route(&self, destination: Ipv4Addr, net: &Network) -> Option<usize> {
+        net.nodes[self.index].routes.get(&destination).copied()
     }
 
     /// The links that what this host sends to a peer or group leaves over.
-    fn links_to(&self, destination: Ipv4Addr) -> Vec<usize> {
+    fn links_to(&self, destination: Ipv4Addr, net: &Network) -> Vec<usize> {
         if destination.is_multicast() {
             let links = self.group_routes.get(&(self.config.address, destination));
             return links.cloned().unwrap_or_default();
         }
-        self.route(destination).into_iter().collect()
+        self.route(destination, net).into_iter().collect()
+    }
+
+    /// The links over which what the peer of a path sends arrives: the last on its route, or from a
+    /// group those from the neighbours. None is watched for an interface, which passes on packets of
+    /// anybody.
+    fn links_from(&self, path: &Path, net: &Network) -> Vec<usize> {
+        match path {
+            Path { interface: true, .. } => Vec::new(),
+            Path { remote: (address, _), links, .. } if address.is_multicast() => {
+                net.links_back(links)
+            }
+            Path { remote: (address, _), .. } => {
+                net.return_link(*address, self.index).into_iter().collect()
+            }
+        }
     }
 
     fn is_member(&self, group: Ipv4Addr) -> bool {
@@ -297,6 +323,7 @@ impl Stack {
         for path in &mut self.paths {
             path.open = true;
             path.paused = false;
+            path.return_down = false;
         }
         self.stop(net);
         for index in 0..self.paths.len() {
@@ -316,7 +343,47 @@ impl Stack {
     }
 
     /// Tells the engine the state of a path.
-    fn announce(&mut self, now: Time, path: usize, net: &Network) {
+    fn announce(&mut self, now: Time, path: usize, net: &mut Network) {
+        self.announce_forward(now, path, net);
+        let changed = self.announce_return(path, net);
+        // The engine may have forgotten the path while it was down.
+        if self.paths[path].return_down && !changed {
+            self.events.push_back((self.paths[path].id, PathEvent::ReturnDown));
+        }
+    }
+
+    /// Tells the engine whether anything can arrive from the peer of a path, if that changed;
+    /// whether it did.
+    fn announce_return(&mut self, path: usize, net: &mut Network) -> bool {
+        if !self.config.cues {
+            return false;
+        }
+        let links = self.links_from(&self.paths[path], net);
+        for link in &links {
+            net.pipes[*link].exit.cues = true;
+        }
+        let is_down = !links.is_empty() && links.iter().all(|link| !net.pipes[*link].exit.up);
+        let path = &mut self.paths[path];
+        let changed = path.return_down != is_down;
+        path.return_down = is_down;
+        if changed {
+            let event = if is_down { PathEvent::ReturnDown } else { PathEvent::ReturnUp };
+            self.events.push_back((path.id, event));
+        }
+        changed
+    }
+
+    /// What can arrive over a link to this host changed.
+    pub(crate) fn return_changed(&mut self, link: usize, net: &mut Network) {
+        for index in 0..self.paths.len() {
+            if self.paths[index].open && self.links_from(&self.paths[index], net).contains(&link) {
+                self.announce_return(index, net);
+            }
+        }
+    }
+
+    /// Tells the engine whether a path can be sent on.
+    fn announce_forward(&mut self, now: Time, path: usize, net: &Network) {
         let Path { id, links, info, .. } = &self.paths[path];
         let (id, mut info) = (*id, info.clone());
         let pipes = || links.iter().map(|link| &net.pipes[*link]);
@@ -347,7 +414,7 @@ impl Stack {
     }
 
     /// The link went up or down.
-    pub(crate) fn link_changed(&mut self, now: Time, link: usize, net: &Network) {
+    pub(crate) fn link_changed(&mut self, now: Time, link: usize, net: &mut Network) {
         for index in 0..self.paths.len() {
             if self.paths[index].links.contains(&link) && self.paths[index].open {
                 self.announce(now, index, net);
@@ -472,7 +539,7 @@ impl Stack {
             return None;
         }
         let here = destination.is_multicast() && self.is_member(destination);
-        let link = self.route(destination);
+        let link = self.route(destination, net);
         let group = self.group_routes.get(&(source, destination)).cloned();
         let links = group.as_deref().unwrap_or(link.as_slice());
         if here && links.is_empty() {
@@ -649,7 +716,7 @@ impl Stack {
             match self.by_peer.get(&(port, remote.0, remote.1)) {
                 Some(index) => self.last_received = *index,
                 None => {
-                    self.meet(port, remote)?;
+                    self.meet(port, remote, net)?;
                     self.last_received = self.paths.len() - 1;
                     self.announce_last(now, net);
                 }
@@ -659,7 +726,7 @@ impl Stack {
     }
 
     /// Makes a path for a peer nobody announced, if the port is open and there is room.
-    fn meet(&mut self, port: u16, remote: (Ipv4Addr, u16)) -> Option<()> {
+    fn meet(&mut self, port: u16, remote: (Ipv4Addr, u16), net: &Network) -> Option<()> {
         let known = self.listening.iter().find(|(open, _)| *open == port)?;
         let info = self.config.unknown_peer.clone().unwrap_or_else(|| known.1.clone());
         let unknown = self.paths.iter().filter(|path| path.unknown).count();
@@ -668,13 +735,13 @@ impl Stack {
         }
         let id = PathId(self.next_path);
         self.next_path = self.next_path.checked_add(1)?;
-        let links = self.links_to(remote.0);
+        let links = self.links_to(remote.0, net);
         self.push_path(Path { unknown: true, ..Path::new(id, port, remote, info, links) });
         Some(())
     }
 
     /// The engine asks for a path; the answer is an event.
-    pub(crate) fn open(&mut self, now: Time, id: PathId, net: &Network) {
+    pub(crate) fn open(&mut self, now: Time, id: PathId, net: &mut Network) {
         match self.paths.iter().position(|path| path.id == id) {
             Some(index) => {
                 self.paths[index].open = true;

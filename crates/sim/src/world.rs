@@ -110,12 +110,19 @@ pub struct World<E: Engine> {
     /// Hosts whose engine has not been made yet.
     unstarted: Vec<usize>,
     stuck: Option<(HostId, String)>,
+    /// Changes of links since anything else happened.
+    idle_changes: u32,
 }
+
+/// Changes of links in a row without any other event after which no engine waits for one: the two
+/// directions of a path with endless outages may never be up at the same time.
+const IDLE_CHANGES_MAX: u32 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Action,
     LinkChange(usize),
+    ExitChange(usize),
     LinkRoom(usize),
     Link(usize),
     Host(usize),
@@ -137,6 +144,7 @@ impl<E: Engine> World<E> {
             told: Vec::new(),
             unstarted: Vec::new(),
             stuck: None,
+            idle_changes: 0,
         }
     }
 
@@ -154,7 +162,11 @@ impl<E: Engine> World<E> {
 
     /// Adds a host. Without an engine it forwards what is not for it.
     pub fn add_host(&mut self, config: HostConfig) -> HostId {
-        self.net.nodes.push(Node { name: config.name.clone(), address: config.address });
+        self.net.nodes.push(Node {
+            name: config.name.clone(),
+            address: config.address,
+            routes: BTreeMap::new(),
+        });
         self.hosts.push(Host::new(self.hosts.len(), config, self.seed));
         HostId(self.hosts.len() - 1)
     }
@@ -186,7 +198,7 @@ impl<E: Engine> World<E> {
     ) {
         let Self { hosts, net, now, .. } = self;
         let host = &mut hosts[host.0];
-        host.stack.add_path(path, local_port, remote, info);
+        host.stack.add_path(path, local_port, remote, info, net);
         host.stack.resolve(net);
         if host.engine.is_some() {
             host.stack.announce_last(*now, net);
@@ -475,16 +487,24 @@ impl<E: Engine> World<E> {
         }
         // Outages come and go for ever. They count only while something else is under way or an
         // engine may be waiting for its link.
-        if next.is_some() || self.net.cued().any(|(_, pipe)| !pipe.up) {
-            for (index, pipe) in self.net.cued() {
-                let first = |at| match next {
-                    Some((earliest, Source::Action)) => at < earliest,
-                    Some((earliest, _)) => at <= earliest,
-                    None => true,
-                };
-                if let Some(at) = pipe.change.filter(|at| first(*at)) {
-                    next = Some((at, Source::LinkChange(index)));
-                }
+        let waits = || {
+            let mut cued = self.net.cued();
+            cued.any(|(_, pipe)| !pipe.up) || self.net.exits_cued().any(|(_, pipe)| !pipe.exit.up)
+        };
+        if next.is_none() && (self.idle_changes >= IDLE_CHANGES_MAX || !waits()) {
+            return None;
+        }
+        let near = self.net.cued().map(|(index, pipe)| (pipe.change, Source::LinkChange(index)));
+        let far = self.net.exits_cued();
+        let far = far.map(|(index, pipe)| (pipe.exit.change, Source::ExitChange(index)));
+        for (change, source) in near.chain(far) {
+            let first = |at: &Time| match next {
+                Some((earliest, Source::Action)) => *at < earliest,
+                Some((earliest, _)) => *at <= earliest,
+                None => true,
+            };
+            if let Some(at) = change.filter(first) {
+                next = Some((at, source));
             }
         }
         next
@@ -493,6 +513,10 @@ impl<E: Engine> World<E> {
     fn happen(&mut self, at: Time, source: Source) {
         self.now = self.now.max(at);
         self.events += 1;
+        self.idle_changes = match source {
+            Source::LinkChange(_) | Source::ExitChange(_) => self.idle_changes + 1,
+            Source::Action | Source::LinkRoom(_) | Source::Link(_) | Source::Host(_) => 0,
+        };
         match source {
             Source::Action => {
                 if let Some((_, action)) = self.actions.pop_first() {
@@ -502,8 +526,14 @@ impl<E: Engine> World<E> {
             Source::LinkChange(link) => {
                 self.net.look(self.now, link);
                 let from = self.net.pipes[link].from;
-                self.hosts[from].stack.link_changed(self.now, link, &self.net);
+                self.hosts[from].stack.link_changed(self.now, link, &mut self.net);
                 self.settle(from);
+            }
+            Source::ExitChange(link) => {
+                self.net.look_at_exit(self.now, link);
+                let to = self.net.pipes[link].to;
+                self.hosts[to].stack.return_changed(link, &mut self.net);
+                self.settle(to);
             }
             Source::LinkRoom(link) => self.make_room(link),
             Source::Link(link) => {
@@ -536,13 +566,20 @@ impl<E: Engine> World<E> {
                 self.settle(index);
             }
             Action::SetLink(link, change) => {
-                let was_up = net.pipes[link.0].up;
+                let before = (net.pipes[link.0].up, net.pipes[link.0].exit.up);
                 change(&mut net.pipes[link.0].link, *now);
                 net.look(*now, link.0);
-                let (from, is_up) = (net.pipes[link.0].from, net.pipes[link.0].up);
-                if was_up != is_up {
+                net.look_at_exit(*now, link.0);
+                let pipe = &net.pipes[link.0];
+                let (from, to, is_up, exit_up) = (pipe.from, pipe.to, pipe.up, pipe.exit.up);
+                if before.0 != is_up {
                     hosts[from].stack.link_changed(*now, link.0, net);
                     self.settle(from);
+                }
+                let Self { hosts, net, .. } = self;
+                if before.1 != exit_up {
+                    hosts[to].stack.return_changed(link.0, net);
+                    self.settle(to);
                 }
             }
             Action::Call(host, request) => {

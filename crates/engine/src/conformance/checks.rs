@@ -207,6 +207,10 @@ impl<'a, S: Subject> Suite<'a, S> {
             let interruption = Some((at, Interruption::Outage(Duration::from_secs(7_200))));
             self.ends(Plan { interruption, ..self.clean() })?;
             for role in Role::BOTH {
+                for outage in [3, 7_200].map(Duration::from_secs) {
+                    let interruption = Some((at, Interruption::ReturnOutage(role, outage)));
+                    self.ends(Plan { interruption, ..self.clean() })?;
+                }
                 for block in [Duration::from_millis(20), Duration::from_secs(3)] {
                     let interruption = Some((at, Interruption::Block(role, block)));
                     self.arrives_if_reliable(Plan { interruption, ..self.clean() })?;
@@ -260,10 +264,11 @@ impl<'a, S: Subject> Suite<'a, S> {
     fn mixture(&self, seed: u64, rng: &mut Rng, clean: &Outcome) -> Plan {
         let role = Role::BOTH[rng.below(2) as usize];
         let time = Duration::from_nanos(rng.below(8_000_000_000));
-        let interruption = match rng.below(4) {
+        let interruption = match rng.below(5) {
             0 => Some(Interruption::Outage(time)),
             1 => Some(Interruption::Block(role, time)),
             2 if self.subject.survives_restart(role) => Some(Interruption::Restart(role)),
+            3 => Some(Interruption::ReturnOutage(role, time)),
             _ => None,
         };
         // Trouble makes a run longer than the clean one, so some of it comes later.

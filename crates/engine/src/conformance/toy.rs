@@ -348,7 +348,11 @@ impl Engine for Toy {
                 PathEvent::Up(_) | PathEvent::Writable => self.writable = true,
                 PathEvent::Blocked if self.bug == Bug::IgnoresBlocked => {}
                 PathEvent::Down | PathEvent::Blocked => self.writable = false,
-                PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+                PathEvent::ReadClosed
+                | PathEvent::Missing { .. }
+                | PathEvent::Secured(_)
+                | PathEvent::ReturnDown
+                | PathEvent::ReturnUp => {}
             },
             Input::Done(Ticket(0), answer) => self.sender_done(answer),
             Input::Done(Ticket(u64::MAX), _) => {}

@@ -103,6 +103,8 @@ pub(super) enum Faults {
 pub(super) enum Interruption {
     /// The path is down, at both ends, for so long.
     Outage(Duration),
+    /// Nothing arrives at one end for so long, and it is told so.
+    ReturnOutage(Role, Duration),
     /// The path of one end is full for so long.
     Block(Role, Duration),
     /// The engine is lost and made again.
@@ -158,6 +160,7 @@ enum Event {
     Answer(Ticket, Result<Completion, EffectError>),
     Release,
     PathUp,
+    ReturnUp,
     Writable,
 }
 
@@ -179,6 +182,8 @@ struct Host<E> {
     store: MemoryStore,
     tx: TxBuf,
     path: PathState,
+    /// Nothing arrives: the return link is down.
+    is_deaf: bool,
     /// A batch whose time has not come; nothing is pulled meanwhile.
     held: Option<(Time, Vec<Bytes>)>,
     /// Datagrams that arrived while the engine did not want any.
@@ -254,6 +259,7 @@ impl<'a, S: Subject> World<'a, S> {
                 store,
                 tx: TxBuf::new(plan.batch_tx),
                 path: PathState::Down,
+                is_deaf: false,
                 held: None,
                 paused: None,
                 verdicts: Vec::new(),
@@ -453,6 +459,12 @@ impl<'a, S: Subject> World<'a, S> {
                 self.drain(role)
             }
             Event::PathUp => self.path_up(role),
+            Event::ReturnUp => {
+                let host = &mut self.hosts[role as usize];
+                host.is_deaf = false;
+                host.engine.handle_input(self.now, Input::Path(PATH, PathEvent::ReturnUp));
+                self.drain(role)
+            }
             Event::Writable => {
                 let host = &mut self.hosts[role as usize];
                 if host.path == PathState::Blocked {
@@ -474,7 +486,14 @@ impl<'a, S: Subject> World<'a, S> {
                 (to, Event::Arrive(next)) => {
                     *to == role && entry.key().0 <= self.now && (1..=stride).contains(&next.len())
                 }
-                (_, Event::Answer(..) | Event::Release | Event::PathUp | Event::Writable) => false,
+                (
+                    _,
+                    Event::Answer(..)
+                    | Event::Release
+                    | Event::PathUp
+                    | Event::ReturnUp
+                    | Event::Writable,
+                ) => false,
             };
             if !joins {
                 break;
@@ -486,7 +505,7 @@ impl<'a, S: Subject> World<'a, S> {
             }
         }
         let host = &mut self.hosts[role as usize];
-        if host.path == PathState::Down {
+        if host.path == PathState::Down || host.is_deaf {
             return Ok(());
         }
         if let Some(waiting) = &mut host.paused {
@@ -508,6 +527,9 @@ impl<'a, S: Subject> World<'a, S> {
         let host = &mut self.hosts[role as usize];
         host.path = PathState::Up;
         host.engine.handle_input(self.now, Input::Path(PATH, PathEvent::Up(info)));
+        if host.is_deaf {
+            host.engine.handle_input(self.now, Input::Path(PATH, PathEvent::ReturnDown));
+        }
         self.drain(role)
     }
 
@@ -525,6 +547,14 @@ impl<'a, S: Subject> World<'a, S> {
                     self.drain(role)?;
                     self.schedule(self.now + time, role, Event::PathUp);
                 }
+                Ok(())
+            }
+            Interruption::ReturnOutage(role, time) => {
+                let host = &mut self.hosts[role as usize];
+                host.is_deaf = true;
+                host.engine.handle_input(self.now, Input::Path(PATH, PathEvent::ReturnDown));
+                self.drain(role)?;
+                self.schedule(self.now + time, role, Event::ReturnUp);
                 Ok(())
             }
             Interruption::Block(role, time) => self.block(role, time),

@@ -101,6 +101,7 @@ impl Framed {
                 self.state = State::Open;
                 self.notes.push_back(Note::Secured(names));
             }
+            PathEvent::ReturnDown | PathEvent::ReturnUp => {}
         }
     }
 

@@ -71,7 +71,10 @@ impl Proxy {
             PathEvent::Up(_) | PathEvent::Writable => self.sides[side] = Side::Up,
             PathEvent::Blocked => self.sides[side] = Side::Blocked,
             PathEvent::ReadClosed => self.flows[side].ended = true,
-            PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+            PathEvent::Missing { .. }
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => {}
             PathEvent::Down => {
                 // What came from it still goes out; what was for it goes nowhere.
                 self.sides[side] = Side::Closed;

@@ -126,7 +126,11 @@ impl Engine for Span {
             Input::Path(_, PathEvent::Down | PathEvent::Blocked) => self.up = false,
             Input::Path(
                 _,
-                PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_),
+                PathEvent::ReadClosed
+                | PathEvent::Missing { .. }
+                | PathEvent::Secured(_)
+                | PathEvent::ReturnDown
+                | PathEvent::ReturnUp,
             ) => {}
             Input::Done(ticket, answer) => {
                 assert_eq!((ticket.0 + 1, answer), (self.tickets, Ok(Completion::Done)));
@@ -283,7 +287,11 @@ impl Engine for Courier {
             Input::Path(_, PathEvent::Down | PathEvent::Blocked) => self.up = false,
             Input::Path(
                 _,
-                PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_),
+                PathEvent::ReadClosed
+                | PathEvent::Missing { .. }
+                | PathEvent::Secured(_)
+                | PathEvent::ReturnDown
+                | PathEvent::ReturnUp,
             ) => {}
             Input::Done(_, answer) => self.done(answer),
         }

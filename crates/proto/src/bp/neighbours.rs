@@ -56,7 +56,9 @@ pub(super) const fn is_up(event: &PathEvent) -> Option<bool> {
         | PathEvent::Writable
         | PathEvent::ReadClosed
         | PathEvent::Missing { .. }
-        | PathEvent::Secured(_) => None,
+        | PathEvent::Secured(_)
+        | PathEvent::ReturnDown
+        | PathEvent::ReturnUp => None,
     }
 }
 

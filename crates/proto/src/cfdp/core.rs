@@ -12,7 +12,7 @@ use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
-use crate::kernel::{self, Alarm as _, Seat, User, bounds};
+use crate::kernel::{self, Alarm as _, Clock, Seat, User, bounds};
 use crate::path::{Burst, Class, Handle, Path};
 use crate::timer::{self, TICK};
 
@@ -57,6 +57,21 @@ impl kernel::Alarm for Alarm {
             Self::Periodic => "periodic nak",
             Self::Journal => "journal",
             Self::Ready(_) => "host delay",
+        }
+    }
+
+    fn awaits_peer(self) -> bool {
+        match self {
+            Self::Ack
+            | Self::Nak
+            | Self::Inactivity
+            | Self::Check
+            | Self::Probe
+            | Self::KeepAlive
+            | Self::Prompt
+            | Self::Periodic => true,
+            // Without an answer the window lets more through after a while.
+            Self::Window | Self::Journal | Self::Ready(_) => false,
         }
     }
 }
@@ -141,13 +156,15 @@ pub(crate) struct Base {
     pub(crate) last_heard: Time,
     /// Fault handlers that the Metadata sets for this transaction.
     pub(crate) overrides: Vec<(ConditionCode, FaultHandler)>,
-    /// Set while the path is down.
+    /// Set while a direction of the path is down.
     paused: Option<Paused>,
 }
 
-/// Timers that stand still, because the path is down.
+/// Timers that stand still, because a direction of the path is down.
 #[derive(Debug)]
 struct Paused {
+    /// Which timers still run.
+    clock: Clock,
     since: Time,
     left: Vec<(Alarm, Duration)>,
 }
@@ -208,7 +225,11 @@ impl Base {
         !is_up || now.since(self.last_heard) >= patience
     }
 
+    /// Arms a timer, unless it stands still now: then it is armed when the clock goes on.
     pub(crate) fn alarm(&self, core: &mut Core, alarm: Alarm, at: Time) {
+        if Alarm::PROTOCOL.contains(&alarm) && !self.clock().runs(alarm.awaits_peer()) {
+            return;
+        }
         core.kernel.timers.set((self.seat.handle, alarm), at, alarm.why());
     }
 
@@ -251,27 +272,42 @@ impl Base {
         true
     }
 
-    /// Stops the timers, and keeps what was left of them.
-    pub(crate) fn pause(&mut self, core: &mut Core, now: Time) {
-        let armed = |alarm| {
-            let deadline = core.kernel.timers.get((self.seat.handle, alarm))?;
-            Some((alarm, deadline.at.since(now)))
-        };
-        let left = Alarm::PROTOCOL.into_iter().filter_map(armed).collect();
-        self.paused = Some(Paused { since: now, left });
-        self.disarm_protocol(core);
+    /// The timers that run.
+    pub(crate) fn clock(&self) -> Clock {
+        self.paused.as_ref().map_or(Clock::Running, |paused| paused.clock)
     }
 
-    /// Whether the timers stand still since the path went down.
+    /// Stops the timers that do not run by this clock, and keeps what was left of them.
+    pub(crate) fn pause(&mut self, core: &mut Core, now: Time, clock: Clock) {
+        let handle = self.seat.handle;
+        let begun = || Paused { clock, since: now, left: Vec::new() };
+        let paused = self.paused.get_or_insert_with(begun);
+        paused.clock = clock;
+        let runs = |alarm: Alarm| clock.runs(alarm.awaits_peer());
+        for alarm in Alarm::PROTOCOL.into_iter().filter(|alarm| !runs(*alarm)) {
+            if let Some(deadline) = core.kernel.timers.cancel((handle, alarm)) {
+                paused.left.retain(|(other, _)| *other != alarm);
+                paused.left.push((alarm, deadline.at.since(now)));
+            }
+        }
+        for (alarm, left) in paused.left.extract_if(.., |(alarm, _)| runs(*alarm)) {
+            core.kernel.timers.set((handle, alarm), now + left.max(TICK), alarm.why());
+        }
+    }
+
+    /// Whether timers stand still since a direction of the path went down.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
     /// The silence so far ends here, unless the path was down: then it goes on.
     pub(crate) fn hear_again(&mut self, now: Time) {
-        self.last_heard = match &self.paused {
+        self.last_heard = match &mut self.paused {
             // While suspended, the peer may have been heard after the path came up again.
-            Some(paused) => (self.last_heard + now.since(paused.since)).min(now),
+            Some(paused) => {
+                paused.clock = Clock::Running;
+                (self.last_heard + now.since(paused.since)).min(now)
+            }
             None => now,
         };
     }
@@ -295,10 +331,10 @@ impl Base {
         }
     }
 
-    /// Whether timers run: not while suspended, nor while the path is known to be down.
+    /// Whether timers run: not while suspended, nor while a direction of the path is known to be
+    /// down.
     pub(crate) fn running(&self, core: &Core) -> bool {
-        let path = self.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        !self.suspended && path.is_none_or(Path::is_up)
+        !self.suspended && core.kernel.paths.clock(self.seat.path) == Clock::Running
     }
 
     /// Time within which the peer should have answered.

@@ -87,8 +87,8 @@ impl Entity {
             }
             base.seat.set_path(&mut self.core.kernel.paths, from);
             // Timers that stood still with the old path would not be started by the new one.
-            if base.is_paused() {
-                transaction.rearm(&mut self.core, now);
+            if base.is_paused() || !base.running(&self.core) {
+                transaction.follow(&mut self.core, now);
             } else {
                 transaction.want_all(&mut self.core);
             }
@@ -247,12 +247,13 @@ impl Entity {
         let mut base = Base::new(handle, reverse(header), header.source.0, remote);
         base.seat.path = base.seat.path.or(from);
         base.last_heard = now;
-        let mut receiver = Receiver::new(base, &mut self.core, now);
+        let receiver = Receiver::new(base, &mut self.core, now);
+        let mut transaction = Transaction::Receiver(Box::new(receiver));
         // What was under way when the path went down still arrives.
-        if !receiver.base.running(&self.core) {
-            receiver.path_down(&mut self.core, now);
+        if !transaction.base().running(&self.core) {
+            transaction.follow(&mut self.core, now);
         }
-        self.fill(handle, id, Transaction::Receiver(Box::new(receiver)));
+        self.fill(handle, id, transaction);
         handle
     }
 
@@ -327,7 +328,11 @@ impl Entity {
             catch_up: config.catch_up,
             ..Pacing::default()
         };
-        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else { return };
+        let change = self.core.kernel.path_event(id, event, pacing);
+        let is_up = self.core.kernel.paths.get(&id).is_some_and(Path::is_up);
+        if change.is_none() && is_up {
+            return;
+        }
         let only = self.core.kernel.only_path();
         let mut in_use = false;
         for transaction in self.slots.iter_mut() {
@@ -341,10 +346,8 @@ impl Entity {
                 continue;
             }
             in_use = true;
-            if is_up {
-                transaction.rearm(&mut self.core, now);
-            } else {
-                transaction.path_down(&mut self.core, now);
+            if change.is_some() {
+                transaction.follow(&mut self.core, now);
             }
         }
         if !is_up && !in_use && !configured {

@@ -55,7 +55,7 @@ use self::closed::{Closed, Over};
 use self::core::{Alarm, Base, Core, Job, Kernel, Task};
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::kernel::{Seat, Slots, Turns};
+use crate::kernel::{Clock, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Turn};
 
 /// How many sequence numbers are set aside at a time, so that few records are written.
@@ -124,10 +124,19 @@ impl Transaction {
         }
     }
 
-    fn path_down(&mut self, core: &mut Core, now: Time) {
+    /// Lets the timers run or stand still as the path's clock does, and sends what can be sent.
+    fn follow(&mut self, core: &mut Core, now: Time) {
+        let clock = core.kernel.paths.clock(self.base().seat.path);
+        if clock == Clock::Running {
+            self.rearm(core, now);
+            return;
+        }
         match self {
-            Self::Sender(sender) => sender.base.pause(core, now),
-            Self::Receiver(receiver) => receiver.path_down(core, now),
+            Self::Sender(sender) => sender.base.pause(core, now, clock),
+            Self::Receiver(receiver) => receiver.pause(core, now, clock),
+        }
+        if clock == Clock::Sending {
+            self.want_all(core);
         }
     }
 

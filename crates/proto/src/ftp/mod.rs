@@ -285,7 +285,7 @@ impl Node {
             PathEvent::Writable => self.set_blocked(path, false),
             PathEvent::ReadClosed => self.read_closed(path),
             // Nothing here asks for TLS.
-            PathEvent::Secured(_) => {}
+            PathEvent::Secured(_) | PathEvent::ReturnDown | PathEvent::ReturnUp => {}
             PathEvent::Missing { offset, octets } => {
                 // Control connections are not asked for as best-effort.
                 if let Some(id) = self.core.data_paths.get(&path) {

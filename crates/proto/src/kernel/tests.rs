@@ -13,6 +13,10 @@ impl Alarm for Never {
     fn why(self) -> &'static str {
         match self {}
     }
+
+    fn awaits_peer(self) -> bool {
+        match self {}
+    }
 }
 
 /// Sessions that each have so many datagrams left for their path.
@@ -141,4 +145,54 @@ fn a_path_that_was_held_back_and_forgotten_is_held_back_anew() {
     let expected =
         [Effect::PauseRead { path }, Effect::PauseRead { path }, Effect::ResumeRead { path }];
     assert_eq!(effects, expected);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Both {
+    Reply,
+    Pace,
+}
+
+impl Alarm for Both {
+    fn why(self) -> &'static str {
+        "test"
+    }
+
+    fn awaits_peer(self) -> bool {
+        self == Self::Reply
+    }
+}
+
+#[test]
+fn timers_that_wait_for_the_peer_stand_still_while_its_link_is_down() {
+    let bounds = Toy::new(0).kernel.bounds;
+    let mut kernel: Kernel<Both> = Kernel::new(bounds);
+    let (path, secs) = (PathId(1), Duration::from_secs);
+    let up = PathEvent::Up(PathInfo::datagram(10));
+    let event =
+        |kernel: &mut Kernel<Both>, event| kernel.path_event(path, event, Pacing::default());
+    assert_eq!(event(&mut kernel, up.clone()), Some(Change::Resumed));
+    let handle = Handle { index: 0, generation: 0 };
+    let mut base = Base::new(&kernel.paths, handle, Some(path), Time::ZERO);
+    base.alarm(&mut kernel, Both::Reply, Time::ZERO, secs(10));
+    base.alarm(&mut kernel, Both::Pace, Time::ZERO, secs(20));
+    let armed = |kernel: &Kernel<Both>| {
+        [Both::Reply, Both::Pace].map(|it| kernel.timers.get((handle, it)).map(|at| at.at))
+    };
+    let change = |kernel: &mut Kernel<Both>, base: &mut Base<Both>, now, what, expected| {
+        assert_eq!(event(kernel, what), expected);
+        base.follow(kernel, Time::from_secs(now));
+    };
+    change(&mut kernel, &mut base, 4, PathEvent::ReturnDown, Some(Change::Stopped));
+    assert_eq!(armed(&kernel), [None, Some(Time::from_secs(20))]);
+    change(&mut kernel, &mut base, 5, PathEvent::Down, Some(Change::Stopped));
+    assert_eq!(armed(&kernel), [None, None]);
+    change(&mut kernel, &mut base, 6, PathEvent::ReturnUp, None);
+    assert_eq!(armed(&kernel), [None, None], "the path itself is down");
+    change(&mut kernel, &mut base, 7, PathEvent::ReturnDown, None);
+    change(&mut kernel, &mut base, 9, up, Some(Change::Resumed));
+    assert_eq!(armed(&kernel), [None, Some(Time::from_secs(24))], "it may send");
+    change(&mut kernel, &mut base, 100, PathEvent::ReturnUp, Some(Change::Resumed));
+    assert_eq!(armed(&kernel), [Some(Time::from_secs(106)), Some(Time::from_secs(24))]);
+    assert_eq!(base.last_heard, Time::from_secs(96), "silence did not count");
 }

@@ -52,6 +52,13 @@ impl kernel::Alarm for Alarm {
             Self::Expiry(_) => "expiry",
         }
     }
+
+    fn awaits_peer(self) -> bool {
+        match self {
+            Self::Checkpoint(_) | Self::Report(_) | Self::Cancel | Self::Inactivity => true,
+            Self::Gaps | Self::Units(_) | Self::Host | Self::Retry(_) | Self::Expiry(_) => false,
+        }
+    }
 }
 
 /// What an effect was for that only LTP has.

@@ -51,7 +51,7 @@ use self::core::{Alarm, Core, Job, Kernel, Peer, Task};
 use self::marks::Lost;
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::kernel::{Alarm as _, Base, Seat, Slots, Turns};
+use crate::kernel::{Alarm as _, Base, Change, Seat, Slots, Turns};
 use crate::ltpt::Admission;
 use crate::ltpt::flow::Flows;
 use crate::path::{Burst, Class, Handle, Pacing, Turn};
@@ -625,8 +625,7 @@ impl Node {
                 return;
             }
             let base = session.base();
-            base.seat.set_path(&mut core.kernel.paths, from);
-            base.go_on(&mut core.kernel, now);
+            base.move_to(&mut core.kernel, now, from);
             session.want_all(core);
         }
         match (session, segment.body) {
@@ -733,7 +732,7 @@ impl Node {
             pace_as: None,
             catch_up: config.catch_up,
         };
-        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else { return };
+        let Some(change) = self.core.kernel.path_event(id, event, pacing) else { return };
         let only = self.core.kernel.only_path();
         for session in self.slots.iter_mut() {
             let base = session.base();
@@ -745,12 +744,10 @@ impl Node {
             if base.seat.path != Some(id) {
                 continue;
             }
-            if is_up {
-                base.go_on(&mut self.core.kernel, now);
+            // Time does not count while the link is known to be down (§6.5).
+            base.follow(&mut self.core.kernel, now);
+            if change == Change::Resumed {
                 session.want_all(&mut self.core);
-            } else {
-                // Time does not count while the link is known to be down (§6.5).
-                base.stop(&mut self.core.kernel, now);
             }
         }
     }

@@ -61,6 +61,24 @@ impl kernel::Alarm for Alarm {
             Self::Answer => "answer",
         }
     }
+
+    fn awaits_peer(self) -> bool {
+        match self {
+            Self::Probe
+            | Self::Flush
+            | Self::Watermark
+            | Self::Nack
+            | Self::Inactivity
+            | Self::Command => true,
+            Self::Pace
+            | Self::Aggregate
+            | Self::Squelch
+            | Self::Room
+            | Self::Feedback
+            | Self::Acknowledge
+            | Self::Answer => false,
+        }
+    }
 }
 
 /// What an effect was for that only NORM has.

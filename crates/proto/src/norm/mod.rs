@@ -62,7 +62,7 @@ use self::members::Members;
 use self::outgoing::Outgoing;
 use self::receiver::{Receiver, SenderId};
 use self::sender::Sender;
-use crate::kernel::{Base, Seat, Slots, Turns};
+use crate::kernel::{Base, Change, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
 
 /// A NORM node.
@@ -599,7 +599,7 @@ impl Node {
             ..Pacing::default()
         };
         let is_told_anew = matches!(event, PathEvent::Up(_));
-        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else {
+        let Some(change) = self.core.kernel.path_event(id, event, pacing) else {
             let sender = self.senders.get(&id).copied().filter(|_| is_told_anew);
             if let Some(Session::Sender(sender)) = sender.and_then(|at| self.slots.get_mut(at)) {
                 sender.advance(&mut self.core, now);
@@ -616,15 +616,11 @@ impl Node {
             if base.seat.path != Some(id) {
                 continue;
             }
-            if !is_up {
-                base.stop(&mut self.core.kernel, now);
-                continue;
-            }
-            base.go_on(&mut self.core.kernel, now);
-            match session {
-                Session::Sender(sender) => sender.want_all(&mut self.core, now),
-                Session::Receiver(receiver) => receiver.want_all(&mut self.core),
-                Session::Object { .. } => {}
+            base.follow(&mut self.core.kernel, now);
+            match (change, session) {
+                (Change::Resumed, Session::Sender(sender)) => sender.want_all(&mut self.core, now),
+                (Change::Resumed, Session::Receiver(receiver)) => receiver.want_all(&mut self.core),
+                (Change::Resumed, Session::Object { .. }) | (Change::Stopped, _) => {}
             }
         }
         self.free_places();

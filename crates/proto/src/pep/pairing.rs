@@ -407,7 +407,10 @@ impl Engine for Pep {
                         self.pass_on_the_end(now, id, side);
                     }
                 }
-                PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+                PathEvent::Missing { .. }
+                | PathEvent::Secured(_)
+                | PathEvent::ReturnDown
+                | PathEvent::ReturnUp => {}
             },
             Input::Done(ticket, Err(_)) => self.not_connected(now, PairId(ticket.0)),
             Input::Done(_, Ok(_)) => {}

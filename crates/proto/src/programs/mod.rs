@@ -137,7 +137,10 @@ impl Node {
                 }
             }
             // Nothing here asks for TLS.
-            PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+            PathEvent::Missing { .. }
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => {}
         }
     }
 

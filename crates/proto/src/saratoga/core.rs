@@ -49,6 +49,18 @@ impl kernel::Alarm for Alarm {
             Self::Beacon => "beacon",
         }
     }
+
+    fn awaits_peer(self) -> bool {
+        match self {
+            Self::Request
+            | Self::Poll
+            | Self::Window
+            | Self::Silence
+            | Self::Voluntary
+            | Self::Inactivity => true,
+            Self::Pace | Self::Save | Self::Beacon => false,
+        }
+    }
 }
 
 /// What an effect was for that only Saratoga has.

@@ -52,7 +52,7 @@ use self::errand::Errand;
 use self::partials::Partial;
 use self::receiver::{Receiver, Wish};
 use self::sender::{Order, Sender};
-use crate::kernel::{Base, Seat, Slots, Turns};
+use crate::kernel::{Base, Change, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
 use crate::recent::Recent;
 
@@ -696,17 +696,16 @@ impl Node {
             pace_as: remote.pace_as,
             catch_up: self.core.config.catch_up,
         };
-        let Some(is_up) = self.core.kernel.path_event(id, event, pacing) else { return };
+        let Some(change) = self.core.kernel.path_event(id, event, pacing) else { return };
+        let resumed = change == Change::Resumed;
         for session in self.slots.iter_mut().filter(|session| session.id().peer == id) {
-            if is_up {
-                session.base().go_on(&mut self.core.kernel, now);
+            session.base().follow(&mut self.core.kernel, now);
+            if resumed {
                 session.want_all(&mut self.core);
-            } else {
-                session.base().stop(&mut self.core.kernel, now);
             }
         }
         let beacons = self.core.config.beacons.as_ref();
-        if is_up && beacons.is_some_and(|beacons| beacons.paths.contains(&id)) {
+        if resumed && beacons.is_some_and(|beacons| beacons.paths.contains(&id)) {
             self.core.kernel.timers.set((Handle::NOBODY, Alarm::Beacon), now, "beacon");
         }
     }

@@ -45,7 +45,9 @@ impl Outside {
             | PathEvent::Writable
             | PathEvent::ReadClosed
             | PathEvent::Missing { .. }
-            | PathEvent::Secured(_) => self.contains(path),
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => self.contains(path),
         }
     }
 

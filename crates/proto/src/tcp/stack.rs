@@ -414,7 +414,11 @@ impl Stack {
             }
             PathEvent::Blocked => interface.blocked = true,
             PathEvent::Writable => interface.blocked = false,
-            PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+            PathEvent::ReadClosed
+            | PathEvent::Missing { .. }
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => {}
         }
     }
 

@@ -28,6 +28,16 @@ pub enum Event {
         /// Its number.
         entity: u64,
     },
+    /// Nothing an entity sends can arrive from now on ([`PathEvent::ReturnDown`](engine::PathEvent)).
+    ReturnDown {
+        /// Its number.
+        entity: u64,
+    },
+    /// What an entity sends can arrive again.
+    ReturnUp {
+        /// Its number.
+        entity: u64,
+    },
     /// PDUs came, one or several. They stay below until they are accepted.
     Came {
         /// What accepts them.

@@ -1,6 +1,6 @@
 //! LTP below an entity: a PDU is a block.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use engine::{
@@ -73,6 +73,8 @@ pub struct LtpLayer {
     ways: BTreeMap<u64, Way>,
     /// Paths that are up.
     up: BTreeMap<PathId, PathInfo>,
+    /// Paths on which nothing can arrive.
+    return_down: BTreeSet<PathId>,
     units: BTreeMap<SessionId, Unit>,
     arrivals: BTreeMap<Arrival, SessionId>,
     next: u64,
@@ -145,6 +147,7 @@ impl LtpLayer {
             window: config.limits.window,
             strangers: config.limits.strangers,
             up: BTreeMap::new(),
+            return_down: BTreeSet::new(),
             units: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             next: 0,
@@ -201,26 +204,49 @@ impl LtpLayer {
         match event {
             PathEvent::Up(info) => self.up.insert(path, info.clone()),
             PathEvent::Down => self.up.remove(&path),
+            PathEvent::ReturnDown | PathEvent::ReturnUp => {
+                let is_up = *event == PathEvent::ReturnUp;
+                let changed = match is_up {
+                    true => self.return_down.remove(&path),
+                    false => self.return_down.insert(path),
+                };
+                for entity in self.entities_by(path).filter(|_| changed).collect::<Vec<_>>() {
+                    self.events.push_back(match is_up {
+                        true => Event::ReturnUp { entity },
+                        false => Event::ReturnDown { entity },
+                    });
+                }
+                return;
+            }
             PathEvent::Blocked
             | PathEvent::Writable
             | PathEvent::ReadClosed
             | PathEvent::Missing { .. }
             | PathEvent::Secured(_) => return,
         };
-        let leads = |way: &Way| way.path.is_none_or(|of| of == path);
-        let there = self.ways.iter().filter(|(_, way)| leads(way)).map(|(entity, _)| *entity);
-        for entity in there.collect::<Vec<_>>() {
+        for entity in self.entities_by(path).collect::<Vec<_>>() {
             self.tell(entity);
         }
     }
 
-    /// Tells whether there is a way to an entity.
+    /// The entities that are reached by a path.
+    fn entities_by(&self, path: PathId) -> impl Iterator<Item = u64> + '_ {
+        let leads = move |way: &Way| way.path.is_none_or(|of| of == path);
+        self.ways.iter().filter(move |(_, way)| leads(way)).map(|(entity, _)| *entity)
+    }
+
+    /// Reports the state of the path to an entity.
     fn tell(&mut self, entity: u64) {
         let event = match self.info(entity) {
             Some(info) => Event::Up { entity, info: self.shown(entity, info) },
             None => Event::Down { entity },
         };
         self.events.push_back(event);
+        let path = self.ways.get(&entity).and_then(|way| way.path);
+        let path = path.or_else(|| self.up.keys().next().copied());
+        if path.is_some_and(|path| self.return_down.contains(&path)) {
+            self.events.push_back(Event::ReturnDown { entity });
+        }
     }
 
     /// Takes what the engine has and says.

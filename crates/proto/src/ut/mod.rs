@@ -297,6 +297,14 @@ impl<B: Below> Carried<B> {
                     self.entity.handle_input(now, Input::Path(path, PathEvent::Down));
                 }
             }
+            Event::ReturnDown { entity } => {
+                let path = self.path_to(entity);
+                self.entity.handle_input(now, Input::Path(path, PathEvent::ReturnDown));
+            }
+            Event::ReturnUp { entity } => {
+                let path = self.path_to(entity);
+                self.entity.handle_input(now, Input::Path(path, PathEvent::ReturnUp));
+            }
             Event::Came { arrival, from, content, leaves_file } => {
                 if !self.peers.contains_key(&from) {
                     let Config { peers, limits, .. } = &self.config;

@@ -64,7 +64,10 @@ impl Engine for Toy {
                         self.end_if_sent(path);
                     }
                 }
-                PathEvent::Missing { .. } | PathEvent::Secured(_) => panic!("nobody asked for it"),
+                PathEvent::Missing { .. }
+                | PathEvent::Secured(_)
+                | PathEvent::ReturnDown
+                | PathEvent::ReturnUp => panic!("nobody asked for it"),
             },
         }
     }

@@ -86,7 +86,11 @@ impl Talker {
         }
         let Some(talk) = self.talks.get_mut(&path).filter(|talk| !talk.left) else { return };
         match event {
-            PathEvent::Up(_) | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+            PathEvent::Up(_)
+            | PathEvent::Missing { .. }
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => {}
             PathEvent::Down => {
                 talk.reset = !(talk.peer_ended && talk.shut);
                 talk.left = true;

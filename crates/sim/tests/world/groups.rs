@@ -65,9 +65,11 @@ impl Engine for Member {
                     PathEvent::Down => "down",
                     PathEvent::Blocked => "blocked",
                     PathEvent::Writable => "writable",
-                    PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {
-                        "of a stream"
-                    }
+                    PathEvent::ReadClosed
+                    | PathEvent::Missing { .. }
+                    | PathEvent::Secured(_)
+                    | PathEvent::ReturnDown
+                    | PathEvent::ReturnUp => "of a stream",
                 };
                 self.told.push_back(Told::Path(path, name));
             }

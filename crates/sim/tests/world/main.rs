@@ -8,4 +8,5 @@ mod groups;
 mod interfaces;
 mod network;
 mod random;
+mod returns;
 mod toy;

@@ -52,6 +52,8 @@ pub(crate) struct Toy {
     effects: VecDeque<Effect>,
     told: VecDeque<Told>,
     pub(crate) restarts: u32,
+    /// Changes of the return link: whether it came up.
+    pub(crate) returns: Vec<(Time, bool)>,
 }
 
 /// Copies `in` to `out`, piece by piece, and syncs.
@@ -137,7 +139,7 @@ impl Toy {
 impl Engine for Toy {
     type Indication = Told;
 
-    fn handle_input(&mut self, _: Time, input: Input<'_>) {
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
             Input::Receive(receive) => {
                 for bytes in receive.datagrams() {
@@ -171,6 +173,8 @@ impl Engine for Toy {
                 self.blocked = false;
                 self.told.push_back(Told::Writable);
             }
+            Input::Path(_, PathEvent::ReturnDown) => self.returns.push((now, false)),
+            Input::Path(_, PathEvent::ReturnUp) => self.returns.push((now, true)),
             Input::Path(
                 _,
                 PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_),
@@ -256,11 +260,20 @@ pub(crate) struct Pair {
 }
 
 pub(crate) fn pair(config: impl Fn(HostConfig) -> HostConfig, line: &link::Config) -> Pair {
+    pair_of(config, line, line)
+}
+
+/// A pair whose two directions differ.
+pub(crate) fn pair_of(
+    config: impl Fn(HostConfig) -> HostConfig,
+    there: &link::Config,
+    back: &link::Config,
+) -> Pair {
     let mut world = World::new(7);
     let earth = world.add_host(config(HostConfig::new("earth", EARTH)));
     let moon = world.add_host(config(HostConfig::new("moon", MOON)));
-    let forward = world.add_link(earth, moon, line.clone()).unwrap();
-    let back = world.add_link(moon, earth, line.clone()).unwrap();
+    let forward = world.add_link(earth, moon, there.clone()).unwrap();
+    let back = world.add_link(moon, earth, back.clone()).unwrap();
     for (host, peer) in [(earth, MOON), (moon, EARTH)] {
         world.add_path(host, PATH, PORT, (peer, PORT), info());
         world.install(host, |restarts, _| Toy { restarts, ..Toy::default() });

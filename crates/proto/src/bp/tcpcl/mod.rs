@@ -566,6 +566,7 @@ impl Engine for Tcpcl {
                 }
                 PathEvent::ReadClosed => self.read_closed(now, path),
                 PathEvent::Secured(names) => self.secured(path, names),
+                PathEvent::ReturnDown | PathEvent::ReturnUp => {}
                 // Nobody asked for best effort: a stream with a hole is of no use.
                 PathEvent::Missing { .. } => self.fault(path, "octets of the stream are missing"),
             },

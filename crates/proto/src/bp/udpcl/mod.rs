@@ -167,6 +167,10 @@ impl Udpcl {
             pace_as: None,
             catch_up: self.config.catch_up,
         };
+        if matches!(event, PathEvent::ReturnDown | PathEvent::ReturnUp) {
+            // Nothing here waits for what comes back.
+            return;
+        }
         let came_up = matches!(event, PathEvent::Up(_));
         if came_up && !self.know(path) {
             return;

@@ -11,6 +11,7 @@ use super::{End, Metadata, Phase, Receiver, Round};
 use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
 use crate::cfdp::request::FilestoreRequest;
+use crate::kernel::Clock;
 use crate::path::Class;
 use crate::storage::Storage as _;
 use crate::timer::TICK;
@@ -437,10 +438,13 @@ impl Receiver {
         self.base.rearm_no_later(core, now);
     }
 
-    /// The path went down: a link that is known to be down lets no time count (§4.12).
-    pub(crate) fn path_down(&mut self, core: &mut Core, now: Time) {
-        self.stop_asking(now);
-        self.base.pause(core, now);
+    /// A direction of the path went down: a link that is known to be down lets no time count
+    /// (§4.12).
+    pub(crate) fn pause(&mut self, core: &mut Core, now: Time, clock: Clock) {
+        if self.base.clock() == Clock::Running {
+            self.stop_asking(now);
+        }
+        self.base.pause(core, now, clock);
     }
 
     /// Asks for a turn for all that waits to be sent.

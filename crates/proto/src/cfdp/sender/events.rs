@@ -428,13 +428,9 @@ impl Sender {
             if self.base.acknowledged() {
                 let limit = self.silence_limit(core);
                 self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
-                if self.eof.acknowledged {
-                    self.wait(core, now);
-                } else {
-                    let auto = self.base.answer_time(core);
-                    let wait = self.base.remote.ack_timer.duration(auto, 0);
-                    self.base.alarm(core, Alarm::Ack, now + wait);
-                }
+                // Asks at once: an answer may have been lost while nothing could arrive.
+                self.eof.due = true;
+                self.base.want(core, Class::Bulk);
             } else {
                 self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
             }

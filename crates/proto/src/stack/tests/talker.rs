@@ -102,7 +102,11 @@ impl Talker {
         assert!(!talk.left, "{event:?} of a path that was left");
         assert!(!talk.down, "{event:?} of a path that is down");
         match event {
-            PathEvent::Up(_) | PathEvent::Missing { .. } | PathEvent::Secured(_) => {
+            PathEvent::Up(_)
+            | PathEvent::Missing { .. }
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => {
                 unreachable!("nobody asked")
             }
             PathEvent::Down => {

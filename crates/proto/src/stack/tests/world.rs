@@ -98,7 +98,11 @@ impl<A: Engine> World<A> {
         match event {
             PathEvent::Blocked | PathEvent::Down => self.hosts[host].blocked = true,
             PathEvent::Up(_) | PathEvent::Writable => self.hosts[host].blocked = false,
-            PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+            PathEvent::ReadClosed
+            | PathEvent::Missing { .. }
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => {}
         }
         self.input(host, Input::Path(INTERFACE, event));
     }

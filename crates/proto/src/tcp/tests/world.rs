@@ -175,7 +175,11 @@ impl World {
         match event {
             PathEvent::Blocked | PathEvent::Down => self.hosts[host].blocked = true,
             PathEvent::Up(_) | PathEvent::Writable => self.hosts[host].blocked = false,
-            PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+            PathEvent::ReadClosed
+            | PathEvent::Missing { .. }
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => {}
         }
         self.hosts[host].stack.handle_input(self.now, Input::Path(PATH, event));
         self.drain(host);
