@@ -235,3 +235,20 @@ fn reports_that_come_again_are_no_cycles() {
         assert_eq!(world.finished(0).map(|finished| finished.result), None, "report {part}");
     }
 }
+
+#[test]
+fn a_late_report_takes_no_claim_back() {
+    let remote = Remote { segment_max: Some(1000), repair_copies: 1, ..Remote::default() };
+    let mut world = World::with(&config(remote));
+    world.lose = Box::new(|_, _, _| true);
+    let id = world.send(&content(3000), Red::All);
+    world.run_until(Time::ZERO + Duration::from_millis(10));
+    world.answer(id, 2, &[(0, 2000)], 3000);
+    world.answer(id, 1, &[(0, 1000)], 3000);
+    world.run_until(Time::ZERO + Duration::from_millis(20));
+    let is_it = |datagram: &[u8]| match Segment::decode(datagram).expect("a segment").body {
+        Body::Data(data) => data.offset == 1000,
+        _ => false,
+    };
+    assert_eq!(world.log.iter().filter(|(_, _, datagram, _)| is_it(datagram)).count(), 1);
+}
