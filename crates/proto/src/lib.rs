@@ -28,6 +28,7 @@ mod sum;
 pub mod tcp;
 #[cfg(test)]
 mod test_world;
+mod thin_return;
 mod timer;
 pub mod ut;
 mod window;

@@ -5,42 +5,34 @@
 
 mod blocks;
 mod relaying;
+mod reporting;
 mod units;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode, Time};
 use wire::cfdp::ChecksumType;
 use wire::ltp::{
     AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Claims, Data, DataKind, End,
-    Report as ReportSegment, SessionId, sdnv,
+    Report as ReportSegment, SessionId,
 };
 
 use super::config::Format;
 use super::core::{Alarm, Core, Job, Peer, Task};
 use super::file::{Description, NAME_MAX};
-use super::gaps::{GapWatch, OUTSTANDING_MAX};
+use super::gaps::GapWatch;
 use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
 use super::marks::{self, Mark};
-use super::reports::{self, CHECKPOINTS_KEPT, REPORTS_MAX, Reports};
+use super::reports::Reports;
 use crate::kernel::Base;
 use crate::ltpt::flow::{Last, Outcome, Relay, Seq, Shape};
 use crate::ltpt::record;
-use crate::path::{Burst, Class, Path, Turn};
+use crate::path::{Burst, Class, Turn};
 use crate::ranges::Ranges;
 use crate::spool::Spool;
 use crate::storage::Storage as _;
-
-/// Reports that wait to be sent, beyond which no more are made: who asks will ask again.
-const DUE_MAX: usize = 1024;
-
-/// Octets of a report, about.
-const COPY_LEN: usize = 80;
-
-/// A copy of a report is sent if this many of them fit between two reports.
-const COPY_SHARE: u32 = 1000;
+use crate::thin_return::ArrivalRate;
 
 /// A session that receives.
 #[derive(Debug)]
@@ -49,6 +41,8 @@ pub(crate) struct Receiver {
     pub(crate) peer: Peer,
     /// All that has arrived, red and green.
     ranges: Ranges,
+    /// The rate at which its data arrives.
+    arrivals: ArrivalRate,
     /// How many of them the engine counts.
     ranges_counted: usize,
     /// Where the red part ends.
@@ -147,6 +141,7 @@ impl Receiver {
             base,
             peer,
             ranges: Ranges::new(),
+            arrivals: ArrivalRate::new(),
             ranges_counted: 0,
             red: None,
             end: None,
@@ -211,6 +206,7 @@ impl Receiver {
     /// A data segment arrived.
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_heard = now;
+        self.arrivals.arrived(now, data.data.len());
         let (start, end) = (data.offset, data.offset + data.data.len() as u64);
         // A sender that repeats what is here to ask has missed a report: it needs to hear all.
         let is_here = self.ranges.gaps(start, end).next().is_none();
@@ -359,170 +355,6 @@ impl Receiver {
         self.red.is_some_and(|red| self.ranges.gaps(0, red).next().is_none())
     }
 
-    /// The sender asks what is here (§6.11), with a segment that ends at `end`; from `start` on it
-    /// has to be told even if that was reported.
-    fn on_checkpoint(&mut self, core: &mut Core, checkpoint: Checkpoint, start: u64, end: u64) {
-        if self.due.len() >= DUE_MAX {
-            return;
-        }
-        if let Some(serials) = self.reports.on(checkpoint.serial) {
-            let due = &self.due;
-            let again: Vec<_> =
-                serials.iter().filter(|serial| !due.contains(serial)).copied().collect();
-            self.due.extend(again);
-            self.base.want(&mut core.kernel, Class::Control);
-            return;
-        }
-        if self.red_is_here() && !self.is_safe {
-            if !self.waiting.iter().any(|other| other.serial == checkpoint.serial)
-                && self.waiting.len() < CHECKPOINTS_KEPT
-            {
-                self.waiting.push(checkpoint);
-            }
-            return;
-        }
-        if matches!(self.phase, Phase::Cancelling { .. } | Phase::Closing | Phase::Done) {
-            return;
-        }
-        let (lower, upper) = match self.reports.get(checkpoint.report) {
-            Some(before) => (before.lower, before.upper),
-            // It is one that was made here and forgotten.
-            None if (self.first_serial..self.serial).contains(&checkpoint.report) => (0, end),
-            // An earlier run of this engine said something that this one knows nothing of, and the
-            // sender counts on it.
-            None if checkpoint.report != 0 => {
-                self.cancel(core, CancelReason::System);
-                return;
-            }
-            None if self.reported < end => (std::mem::replace(&mut self.reported, end), end),
-            // Another report overtook it. What brought it is here, and the sender gets its answer.
-            None => (start, end),
-        };
-        if self.reported >= self.gaps.front() {
-            self.gaps.reported();
-        }
-        self.may_report(core);
-        self.make_reports(core, checkpoint.serial, lower, upper);
-    }
-
-    /// Makes the reports on a checkpoint, or on none if it is 0: more than one if the claims do not
-    /// fit (§6.11). Their serial numbers.
-    fn make_reports(
-        &mut self,
-        core: &mut Core,
-        checkpoint: u64,
-        lower: u64,
-        upper: u64,
-    ) -> Vec<u64> {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        let max = self.peer.segment_max(path.map_or(1024, Path::mtu));
-        // Control octet, session, counts, and the numbers before the claims.
-        let id = self.peer.session;
-        let fixed = 2 + sdnv::len(id.originator) + sdnv::len(id.number) + 4 * sdnv::LEN_MAX + 3;
-        let room = max.saturating_sub(fixed);
-        if self.reports.make_room(core.config.limits.gaps) {
-            let reports = &self.reports;
-            self.due.retain(|serial| reports.get(*serial).is_some());
-        }
-        let mut serials = Vec::new();
-        for (lower, upper) in self.reports.scopes(lower, upper) {
-            let here = self.here(lower, upper);
-            if here.is_empty() {
-                // It would claim nothing; the checkpoint will come again.
-                self.reports.owe(lower, upper);
-                continue;
-            }
-            let left = REPORTS_MAX - serials.len();
-            let (made, rest) = reports::split(checkpoint, (lower, upper), here, room, left);
-            if let Some(from) = rest {
-                self.reports.owe(from, upper);
-            }
-            for sent in made {
-                self.reports.insert(self.serial, sent);
-                self.due.push_back(self.serial);
-                serials.push(self.serial);
-                self.serial += 1;
-            }
-        }
-        if serials.is_empty() {
-            return serials;
-        }
-        if checkpoint > 0 {
-            self.reports.answered(checkpoint, serials.clone());
-        }
-        if self.peer.remote.report_gaps && self.copy_is_cheap(core) {
-            self.due.extend(&serials);
-        }
-        self.base.want(&mut core.kernel, Class::Control);
-        serials
-    }
-
-    /// Whether a second copy of each report is next to nothing beside the round trip that one lost
-    /// report costs.
-    fn copy_is_cheap(&self, core: &Core) -> bool {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        let times = path.and_then(|path| path.times(COPY_LEN));
-        // 80 octets at 10 Mbit/s are 0.06 ms with headers: from 0.5 s of round trip on.
-        times.is_some_and(|(packet, round_trip)| packet * COPY_SHARE < GapWatch::pause(round_trip))
-    }
-
-    /// What of `lower..upper` has arrived.
-    fn here(&self, lower: u64, upper: u64) -> Vec<(u64, u64)> {
-        let mut here = Vec::new();
-        let mut at = lower;
-        for (start, end) in self.ranges.gaps(lower, upper) {
-            if start > at {
-                here.push((at, start));
-            }
-            at = end;
-        }
-        if at < upper {
-            here.push((at, upper));
-        }
-        here
-    }
-
-    /// Reports the gaps up to where red data came, without being asked (§6.11).
-    fn report_gaps(&mut self, core: &mut Core, now: Time) {
-        if !self.gaps.is_due() || !self.peer.remote.report_gaps {
-            return;
-        }
-        // Once the red part's end is known, the checkpoint there asks.
-        if self.phase != Phase::Receiving || self.red.is_some() {
-            self.gaps.reported();
-            return;
-        }
-        let Self { reports, ranges, gaps, .. } = self;
-        // What all of came, nobody will ask about again.
-        gaps.serials.retain(|serial| {
-            let is_open = reports.get(*serial).is_some_and(|sent| {
-                !sent.acknowledged || ranges.gaps(sent.lower, sent.upper).next().is_some()
-            });
-            if !is_open {
-                reports.remove(*serial);
-            }
-            is_open
-        });
-        let mut outstanding = self.gaps.serials.iter();
-        let unacknowledged =
-            |serial: &&u64| self.reports.get(**serial).is_some_and(|s| !s.acknowledged);
-        let must_wait = self.gaps.serials.len() >= CHECKPOINTS_KEPT
-            || self.reports.is_full(core.config.limits.gaps)
-            || outstanding.by_ref().filter(unacknowledged).count() >= OUTSTANDING_MAX;
-        if !must_wait {
-            let upper = self.gaps.front();
-            let lower = std::mem::replace(&mut self.reported, upper);
-            let serials = self.make_reports(core, 0, lower, upper);
-            self.gaps.serials.extend(&serials);
-        }
-        self.gaps.rest(must_wait);
-        let round_trip = match self.base.seat.round_trip(&core.kernel.paths).least() {
-            Duration::ZERO => self.peer.remote.initial_rtt,
-            known => known,
-        };
-        self.base.alarm(&mut core.kernel, Alarm::Gaps, now, GapWatch::pause(round_trip));
-    }
-
     /// Sends what it has: a receiver only has reports and cancellations.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         self.report_gaps(core, burst.departure());
@@ -571,44 +403,6 @@ impl Receiver {
             | Phase::Done => {}
         }
         Turn::Over
-    }
-
-    /// Whether what is here may be told; asks for the mark if that is what is missing.
-    fn may_report(&mut self, core: &mut Core) -> bool {
-        let (id, handle) = (self.peer.session, self.base.seat.handle);
-        self.is_safe || self.mark.allows(core, handle, id)
-    }
-
-    fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
-        let auto = core.answer_time(&self.base, &self.peer.remote);
-        let Some(sent) = self.reports.get_mut(serial) else { return };
-        sent.attempts += 1;
-        sent.left = at;
-        if !sent.acknowledged {
-            let wait = self.peer.remote.report_timer.duration(auto, sent.attempts);
-            self.base.alarm(&mut core.kernel, Alarm::Report(serial), at, wait);
-        }
-    }
-
-    /// A report has arrived.
-    pub(crate) fn on_report_ack(&mut self, core: &mut Core, now: Time, serial: u64) {
-        self.base.last_heard = now;
-        let Some(sent) = self.reports.get_mut(serial) else { return };
-        let first = !std::mem::replace(&mut sent.acknowledged, true);
-        let (attempts, left) = (sent.attempts, sent.left);
-        self.base.disarm(&mut core.kernel, Alarm::Report(serial));
-        if first && attempts == 1 {
-            self.base.seat.sample(&mut core.kernel.paths, now.since(left));
-        }
-        self.close_if_told(core);
-    }
-
-    /// Ends the session once the sender knows that all is well.
-    fn close_if_told(&mut self, core: &mut Core) {
-        let told = self.reports.are_acknowledged();
-        if self.phase == Phase::Telling && told && self.due.is_empty() {
-            self.close(core);
-        }
     }
 
     /// Goes on to the end if everything is here.
