@@ -1,7 +1,7 @@
 //! Reports of routers that a packet is longer than its next link takes (RFC 792, RFC 1191 §4,
 //! RFC 4443 §3.2).
 //!
-//! | octets | ICMP for IPv4 | ICMPv6 |
+//! | bytes | ICMP for IPv4 | ICMPv6 |
 //! |---|---|---|
 //! | 0 | type, 3 | type, 2 |
 //! | 1 | code, 4 | code, ignored |
@@ -86,7 +86,7 @@ impl fmt::Display for TooBig<'_> {
         write!(f, "ICMP packet too big, MTU {}", self.mtu)?;
         match Quoted::decode(self.quoted) {
             Ok(quoted) => write!(f, ", {quoted}"),
-            Err(_) => write!(f, ", {} octets quoted", self.quoted.len()),
+            Err(_) => write!(f, ", {} bytes quoted", self.quoted.len()),
         }
     }
 }
@@ -104,7 +104,7 @@ pub fn encode(mtu: u32, message: &mut [u8]) {
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// The same for IPv6, between these addresses.
+/// Writes the ICMPv6 header, whose checksum covers these addresses.
 ///
 /// # Panics
 /// If `message` is shorter than the header.
@@ -131,7 +131,7 @@ pub struct Quoted<'a> {
     pub protocol: u8,
     /// Length of the whole packet, in bytes.
     pub len: usize,
-    /// What is quoted of the payload: 8 bytes at least from a router that follows RFC 792.
+    /// Bytes of the payload that are quoted: 8 bytes at least from a router that follows RFC 792.
     pub payload: &'a [u8],
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::Time;
 use link::{ErrorKind, ErrorModel};
 use proto::pep;
-use proto::tcp::KeepAlive;
+use proto::tcp::{Buffer, KeepAlive};
 use slowlight_sim::Action;
 
 use crate::talker::Manner;
@@ -170,6 +170,11 @@ fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
     let stops = Manner { stops: Some((50_000, Duration::from_secs(120))), ..says(0) };
     let mut plan = Plan::new(says(20_000_000), stops);
     plan.pep.buffer = 200_000;
+    let bounded = Buffer::Fixed(1_000_000);
+    for options in [&mut plan.lan_options, &mut plan.host_options] {
+        options.send_buffer = bounded;
+        options.receive_buffer = bounded;
+    }
     let mut play = plan.build();
     play.connect(1, PORT);
     play.run_for(Duration::from_secs(100));
@@ -177,15 +182,16 @@ fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
     assert!((50_000..200_000).contains(&heard), "{heard}");
     for gate in GATES {
         let statistics = play.statistics(gate);
-        let piece = engine::Receive::PIECE_MAX;
-        assert!((200_000 - piece..=200_000).contains(&statistics.buffered), "{statistics:?}");
+        // A gateway that paused reads on when half of its buffer is free.
+        assert!((100_001..=200_000).contains(&statistics.buffered), "{statistics:?}");
         // The two connections' buffers, the proxy's, and a piece of each.
         let memory = play.gateway(gate).unwrap().memory();
         assert!(memory < 8_000_000, "{memory}");
     }
-    // Windows are closed all the way back to the client, which is what stops it.
+    // Windows are closed all the way back to the client, which is what stops it: beyond the near
+    // gateway are its 1.2 MB, the far gateway's 1.2 MB, 200 kB and 1 MB, the server's 1 MB.
     let passed_on = play.statistics(GATES[0]).octets[0];
-    assert!(passed_on < 10_000_000, "{passed_on}");
+    assert!(passed_on < 4_700_000, "{passed_on}");
     play.run();
     assert_eq!(play.talks(SERVER)[0].heard, 20_000_000);
     assert!(!play.talks(SERVER)[0].wrong);
@@ -208,7 +214,11 @@ fn five_hundred_at_once_and_one_more() {
         assert_eq!(good.count(), 500);
         let reset = client.iter().filter(|talk| talk.reset).count();
         assert_eq!(reset + play.talker(CLIENT).refused.len(), 1);
-        assert_eq!(play.statistics(GATES[0]).open_peak, 500);
+        // SYNs that the link's queue drops are repeated after a second. Where a connection opens only
+        // when the server accepts, the first ones have ended by then.
+        let open_peak = play.statistics(GATES[0]).open_peak;
+        let least = if early_accept { 500 } else { 400 };
+        assert!((least..=500).contains(&open_peak), "{open_peak}");
     }
 }
 
