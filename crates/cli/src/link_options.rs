@@ -46,7 +46,7 @@ struct Forward {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     mtu: Option<Size>,
 
-    /// Most bytes of protocol data in a datagram, like "1024B"
+    /// Most bytes of protocol data in a datagram, like "1024B" [default: what the MTU holds]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     datagram: Option<Size>,
 

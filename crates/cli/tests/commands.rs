@@ -203,7 +203,7 @@ fn compare_says_what_it_compares() {
     let outages = ["--outage", "1 min+2 s", "--outage", "10 s+30 s"];
     let output = run(&[&args[..], &outages, &["--mtu", "500 B", "--queue", "9 packets"]].concat());
     let header = err(&output);
-    for part in ["down 10 s+30 s, 1 min+2 s", "queue 9 packets", "MTU 500 B", "datagram 1 KiB"] {
+    for part in ["down 10 s+30 s, 1 min+2 s", "queue 9 packets", "MTU 500 B", "datagram 472 B"] {
         assert!(header.contains(part), "{part}: {header}");
     }
     assert!(header.contains("both ways"), "{header}");

@@ -539,8 +539,8 @@ mod tests {
     #[test]
     fn a_relay_costs_one_packet_and_the_slowest_hop() {
         let hops = [
-            hop("rate = \"2 Mbit/s\"\ndelay = \"230 ms\""),
-            hop("rate = \"1 Mbit/s\"\ndelay = \"1.5 s\""),
+            hop("rate = \"2 Mbit/s\"\ndelay = \"230 ms\"\ndatagram = \"1024 B\""),
+            hop("rate = \"1 Mbit/s\"\ndelay = \"1.5 s\"\ndatagram = \"1024 B\""),
         ];
         let packets = 977.0;
         let tp = 8.0 * (1024.0 + 42.0) / 1e6;
@@ -649,7 +649,7 @@ mod tests {
     #[test]
     fn a_bucket_lets_its_burst_pass_and_then_its_rate() {
         let hop = hop(
-            "rate = \"10 Mbit/s\"\nframing = \"raw\"\nbucket = { rate = \"1 Mbit/s\", ceil = \"10 Mbit/s\", burst = \"100 kB\" }",
+            "rate = \"10 Mbit/s\"\nframing = \"raw\"\ndatagram = \"1024 B\"\nbucket = { rate = \"1 Mbit/s\", ceil = \"10 Mbit/s\", burst = \"100 kB\" }",
         );
         let got = bound(&[hop], 1_024_000, Time::ZERO, 1).seconds;
         // 1,000 packets of 1,052 bytes, of which the burst is free.

@@ -13,7 +13,7 @@ use crate::text::SpecError;
 
 /// One direction of a link, as a table of TOML or as options of the command line. What is left out
 /// has its default: no delay, no errors, no limit of the rate, Ethernet frames without FCS, an MTU
-/// of 1,500 bytes, datagrams of at most 1,024.
+/// of 1,500 bytes, the largest datagrams that fit the MTU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
@@ -69,7 +69,7 @@ pub struct LinkSpec {
     /// Largest IP packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Size>,
-    /// Most bytes of protocol data in a datagram.
+    /// Most bytes of protocol data in a datagram; what fits the MTU if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagram: Option<Size>,
     /// When the link is down.
@@ -340,8 +340,6 @@ pub enum OnError {
 
 /// A path's largest IP packet, unless said otherwise.
 pub const MTU: Size = Size(1500);
-/// A datagram's most bytes of protocol data, unless said otherwise.
-pub const DATAGRAM: Size = Size(1024);
 /// The fewest bytes of protocol data a datagram must be able to hold: below that no protocol's
 /// headers fit.
 pub const DATAGRAM_MIN: Size = Size(32);
@@ -449,6 +447,7 @@ impl LinkSpec {
             };
         }
         let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());
+        let (mtu_said, datagram_said) = (self.mtu.is_some(), self.datagram.is_some());
         let mut layered = layered!(from to link rate rate_steps delay delay_points delay_between
             reorder bucket framing header_compression per_packet release queue backpressure mtu datagram outages outage_every contacts
             while_down per ber burst drop loss_times error_vector trace on_error back);
@@ -459,12 +458,18 @@ impl LinkSpec {
         if delay_said {
             layered.delay_points = None;
         }
+        // A smaller MTU lowers the datagrams of what it replaces.
+        if mtu_said && !datagram_said {
+            let largest = Size(layered.datagram_max());
+            layered.datagram = layered.datagram.map(|datagram| datagram.min(largest));
+        }
         layered
     }
 
     /// Fills in every default that has a value of its own.
     #[must_use]
     pub fn resolved(self) -> Self {
+        let datagram = Size(self.datagram_max());
         self.over(&Self {
             delay: Some(Span::default()),
             framing: Some(Framing::default()),
@@ -472,7 +477,7 @@ impl LinkSpec {
             release: Some(Release::default()),
             queue: Some(Queue::Packets(1000)),
             mtu: Some(MTU),
-            datagram: Some(DATAGRAM),
+            datagram: Some(datagram),
             while_down: Some(WhileDown::default()),
             on_error: Some(OnError::default()),
             ..Self::default()
@@ -500,12 +505,17 @@ impl LinkSpec {
         self.mtu.unwrap_or(MTU).bytes()
     }
 
+    /// Bytes that the MTU leaves of a packet after IP and UDP headers.
+    #[must_use]
+    pub fn datagram_max(&self) -> u64 {
+        self.mtu_bytes().saturating_sub(crate::theory::IP_UDP_BYTES).max(1)
+    }
+
     /// Largest UDP payload: what the MTU leaves after IP and UDP headers, or the datagram cap.
     #[must_use]
     pub fn payload_max(&self) -> u64 {
-        let mtu = self.mtu_bytes();
-        let cap = self.datagram.unwrap_or(DATAGRAM).bytes();
-        mtu.saturating_sub(crate::theory::IP_UDP_BYTES).min(cap).max(1)
+        let largest = self.datagram_max();
+        self.datagram.map_or(largest, |cap| cap.bytes().clamp(1, largest))
     }
 
     /// The link model's configuration.
@@ -556,7 +566,15 @@ impl LinkSpec {
                 )));
             }
         }
-        Ok(())
+        let largest = Size(self.datagram_max());
+        match self.datagram.filter(|given| *given > largest) {
+            Some(given) => Err(SpecError::invalid(format!(
+                "link: `datagram` is {given}, but packets of {} (`mtu`) hold at most {largest} \
+                 after their IP and UDP headers; give a smaller datagram or a larger MTU",
+                Size(self.mtu_bytes())
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn line_rate(&self) -> link::Rate {
@@ -764,7 +782,7 @@ mod tests {
         assert!(config.errors.iter().all(|e| e.on_error == link::OnError::Damage));
         assert!(!config.outages.is_up(Time::from_secs(39)));
         assert!(config.outages.is_up(Time::from_secs(40)));
-        assert_eq!(spec.payload_max(), 1024);
+        assert_eq!(spec.payload_max(), 1472);
     }
 
     #[test]

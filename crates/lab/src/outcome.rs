@@ -88,7 +88,11 @@ impl Seen {
                 stats: self.hosts[host].clone(),
                 nacks: self.repairs[host].map(|(_, nacks)| nacks),
                 rtt: light_time(&route) + light_time(&back),
-                hops: topology.hops(&route)?,
+                hops: if kind.is_some_and(Kind::runs_over_tcp) {
+                    topology.hops_of_mtu(&route)?
+                } else {
+                    topology.hops(&route)?
+                },
                 first_link: route.first().copied(),
             });
         }

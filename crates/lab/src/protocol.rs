@@ -345,6 +345,19 @@ impl Kind {
         }
     }
 
+    /// Whether TCP carries it.
+    #[must_use]
+    pub fn runs_over_tcp(self) -> bool {
+        match self.family() {
+            Family::OverTcp => true,
+            Family::Bundles => matches!(
+                self.carried().unwrap_or(self),
+                Self::BpTcpcl | Self::BpTcpcl3 | Self::BpMtcp | Self::BpStcp
+            ),
+            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => false,
+        }
+    }
+
     /// Whether it repeats what is lost.
     #[must_use]
     pub fn is_reliable(self) -> bool {

@@ -270,6 +270,20 @@ impl<'a> Topology<'a> {
         };
         route.iter().map(hop).collect()
     }
+
+    /// The same for transports whose packets are as long as the MTU allows, whatever datagrams hold:
+    /// TCP's, and the bound of all transports.
+    ///
+    /// # Errors
+    ///
+    /// When a link contradicts itself.
+    pub fn hops_of_mtu(&self, route: &[usize]) -> Result<Vec<Hop>, SpecError> {
+        let mut hops = self.hops(route)?;
+        for (hop, link) in hops.iter_mut().zip(route) {
+            hop.payload_max = self.links[*link].spec.datagram_max();
+        }
+        Ok(hops)
+    }
 }
 
 #[cfg(test)]
@@ -298,7 +312,7 @@ mod tests {
         assert_eq!(topology.route(node("a"), node("c")), Some(vec![0, 1]));
         assert_eq!(topology.route(node("c"), node("b")), Some(vec![2, 0]));
         let info = topology.path_info(&[0, 1]);
-        assert_eq!(info.kind, PathKind::Datagram { mtu: 1024 });
+        assert_eq!(info.kind, PathKind::Datagram { mtu: 1472 });
         // 28 + 14 bytes of headers, and 80 us at 1 Mbit/s are 10 bytes.
         assert_eq!((info.rate_bps, info.overhead), (Some(1_000_000), 52));
         assert_eq!(info.owlt, Some(Duration::from_secs(3)));

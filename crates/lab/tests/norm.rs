@@ -265,9 +265,10 @@ fn a_hundred_receivers_cost_little_more_than_one() {
         assert_eq!(rows[0].completed, 2, "{:?}", rows[0].failures);
         rows[0].goodput_bps.unwrap().mean
     };
-    for delay in ["25 ms", "250 ms"] {
+    // At 250 ms the last requests and repairs are a second of nine.
+    for (delay, least) in [("25 ms", 0.92), ("250 ms", 0.86)] {
         let share = goodput(100, delay) / goodput(1, delay);
         println!("{delay}: {share:.3} of one receiver's goodput");
-        assert!((0.9..1.0).contains(&share), "{delay}: {share}");
+        assert!((least..1.0).contains(&share), "{delay}: {share}");
     }
 }

@@ -47,7 +47,7 @@ const BUFFER_MIN: usize = 200_000;
 /// How much of their rate hosts make up for that come late, as over any real socket.
 const CATCH_UP: Duration = Duration::from_millis(10);
 /// The datagram by which ways are compared, in octets.
-const DATAGRAM: usize = 1024;
+const DATAGRAM: usize = 1472;
 
 /// How far a world has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

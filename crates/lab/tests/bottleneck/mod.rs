@@ -5,7 +5,8 @@ use slowlight_lab::run::{Recorders, Run};
 use crate::runs::run_once;
 
 /// Senders that may send at 100 Mbit/s, because nothing tells them of the bottleneck that they share:
-/// 10 Mbit/s behind a queue of so many packets. Each begins 20 s after the one before.
+/// 10 Mbit/s behind a queue of so many packets. Datagrams are of 1,024 bytes, for which the queues
+/// are chosen. Each begins 20 s after the one before.
 pub(crate) fn bottleneck(
     protocol: &str,
     queue: &str,
@@ -23,12 +24,14 @@ pub(crate) fn bottleneck(
         to = "far"
         rate = "10 Mbit/s"
         delay = "{delay}"
+        datagram = "1024 B"
         queue = "{queue}"
         [[links]]
         from = "far"
         to = "hub"
         rate = "10 Mbit/s"
         delay = "{delay}"
+        datagram = "1024 B"
         "#
     );
     for (index, size) in sizes.iter().enumerate() {
@@ -39,10 +42,12 @@ pub(crate) fn bottleneck(
             from = "near{index}"
             to = "hub"
             rate = "100 Mbit/s"
+            datagram = "1024 B"
             [[links]]
             from = "hub"
             to = "near{index}"
             rate = "100 Mbit/s"
+            datagram = "1024 B"
             [[transfers]]
             from = "near{index}"
             to = "far"

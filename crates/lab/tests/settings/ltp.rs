@@ -187,7 +187,7 @@ fn units_share_a_block_as_long_and_as_large_as_said() {
 
 #[test]
 fn repairs_have_as_many_copies_as_allowed() {
-    let far = World { there: "per = 0.2", ..LTP };
+    let far = World { there: "per = 0.2", size: "1 MB", ..LTP };
     let sent = |settings: &str| data(&far.play(settings, "").whole()).len();
     let (one, four) = (sent("default = { repair_copies = 1 }"), sent(""));
     assert!(one < four, "{one} and {four}");

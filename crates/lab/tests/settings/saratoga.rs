@@ -107,7 +107,7 @@ fn a_session_ends_at_its_bounds() {
     PUT.play("", "limits = { file = \"20 kB\" }").whole();
     PUT.play("", "limits = { file = \"19 kB\" }").failed();
     let two = World {
-        more: "[[transfers]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"saratoga\"\nsize = \"1 kB\"\nname = \"two\"",
+        more: "[[transfers]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"saratoga\"\nsize = \"20 kB\"\nname = \"two\"",
         ..PUT
     };
     two.play("", "").whole();
@@ -162,7 +162,7 @@ fn timers_are_those_that_are_set() {
 #[test]
 fn repairs_have_as_many_copies_as_allowed() {
     // Asked only at the end: what is lost is known at once, and all is sent.
-    let far = World { there: "per = 0.2", size: "100 kB", ..PUT };
+    let far = World { there: "per = 0.2", size: "1 MB", ..PUT };
     let sent = |copies: &str| {
         let settings = format!("default = {{ status_interval = \"off\"{copies} }}");
         data(&far.play(&settings, "").whole()).len()
