@@ -59,7 +59,7 @@ fn who_is_asked_alone_ends_programs_and_tells_what_there_was() {
         let output = asked(&arguments, signal, begun);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "as the program: {said}");
-        assert!(said.contains("near -> far: 1 packets"), "{said}");
+        assert!(said.contains("near -> far: 1 of 1 packets arrived;"), "{said}");
         assert!(fs::read_to_string(&report).unwrap().contains("\"trusted\""));
         let far = fs::File::open(Path::new(&captures).join("far.pcapng")).unwrap();
         assert_eq!(pcap::Reader::new(far).unwrap().map(Result::unwrap).count(), 2);
@@ -122,7 +122,7 @@ fn who_is_asked_alone_takes_its_world_away() {
         let output = asked(&up, signal, answers);
         let said = text(&output.stderr);
         assert!(output.status.success(), "{signal}: {said}");
-        assert!(said.contains("near -> far: 0 packets"), "{said}");
+        assert!(said.contains("near -> far: 0 of 0 packets arrived;"), "{said}");
         assert!(!listed());
     }
 }

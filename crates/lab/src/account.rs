@@ -1,6 +1,10 @@
 //! What the emulator did in a run, and whether what was measured in it is to be trusted.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
 use emu::{Bounds, Doubt, Report};
+use link::{LossCause, Stats};
 use serde::Serialize;
 
 use crate::link_spec::LinkSpec;
@@ -55,12 +59,19 @@ pub struct LinkAccount {
     pub from: String,
     /// Who receives.
     pub to: String,
+    /// Packets that the sending host gave to the link.
+    pub offered: u64,
     /// Packets that arrived, damaged ones too.
     pub delivered: u64,
     /// Packets that arrived damaged.
     pub damaged: u64,
     /// Packets that were lost on the way, or not taken.
     pub lost: u64,
+    /// Number of lost packets by cause; causes without packets are left out.
+    pub lost_by: BTreeMap<&'static str, u64>,
+    /// Clauses that name why packets did not arrive; each begins with a comma.
+    #[serde(skip)]
+    pub why_lost: String,
     /// Packets that the host would not take.
     pub refused: u64,
     /// How late half of the packets were at most, in microseconds.
@@ -105,14 +116,54 @@ impl LinkAccount {
         Self {
             from,
             to,
+            offered: link.stats.pushed.packets,
             delivered: link.stats.delivered.packets,
             damaged: link.stats.damaged.packets,
             lost: link.stats.lost_total().packets,
+            lost_by: lost_by(&link.stats),
+            why_lost: why_lost(&link.stats),
             refused: link.refused,
             late_half_us: micros(link.lateness.quantile(0.5)),
             late_99_us: micros(link.lateness.quantile(0.99)),
             late_most_us: micros(link.lateness.most()),
         }
+    }
+}
+
+fn lost_by(stats: &Stats) -> BTreeMap<&'static str, u64> {
+    let causes = LossCause::ALL.into_iter();
+    let counts = causes.map(|cause| (cause.name(), stats.lost(cause).packets));
+    counts.filter(|(_, packets)| *packets > 0).collect()
+}
+
+/// Clauses for packets that did not arrive intact; each begins with a comma.
+fn why_lost(stats: &Stats) -> String {
+    let mut text = String::new();
+    let mut clause = |count: u64, what: &str| {
+        if count > 0 {
+            // Writing to a string cannot fail.
+            let _ = write!(text, ", {count} {what}");
+        }
+    };
+    let errors = LossCause::ALL.into_iter().filter(|cause| is_link_error(*cause));
+    clause(stats.damaged.packets, "of them damaged");
+    clause(stats.lost(LossCause::QueueFull).packets, "dropped by the full queue");
+    clause(errors.map(|cause| stats.lost(cause).packets).sum(), "lost to link errors");
+    clause(stats.lost(LossCause::Outage).packets, "lost in outages");
+    clause(stats.queued.packets, "still in transit");
+    text
+}
+
+/// Whether the cause is an error of the link, neither its queue nor an outage.
+fn is_link_error(cause: LossCause) -> bool {
+    match cause {
+        LossCause::QueueFull | LossCause::Outage => false,
+        LossCause::PerPacket
+        | LossCause::BitErrors
+        | LossCause::ErrorVector
+        | LossCause::Burst
+        | LossCause::DropList
+        | LossCause::Trace => true,
     }
 }
 
@@ -165,6 +216,25 @@ mod tests {
         assert_eq!(account.doubts.len(), 1);
         assert!(account.doubts[0].starts_with("7 packets"), "{:?}", account.doubts);
         assert!((account.unattended_us - 80.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn packets_that_did_not_arrive_are_named_by_cause() {
+        let config = link::Config {
+            rate: link::Rate::Constant(8_000),
+            queue: link::Queue { packets: Some(2), bytes: None },
+            errors: vec![link::ErrorModel::dropping(link::ErrorKind::DropList(vec![0]))],
+            ..link::Config::default()
+        };
+        let mut link = link::Link::new(config, engine::Rng::new(1, "link")).unwrap();
+        // One is in service, two wait, two find the queue full. The first one's fate is an error.
+        let taken = (0..5).filter(|_| link.push(engine::Time::ZERO, 1_000, ()).is_ok()).count();
+        assert_eq!(taken, 3);
+        while link.pop(engine::Time::ZERO + Duration::from_millis(2_500)).is_some() {}
+        let expected = ", 2 dropped by the full queue, 1 lost to link errors, 1 still in transit";
+        assert_eq!(why_lost(link.stats()), expected);
+        assert_eq!(lost_by(link.stats()), BTreeMap::from([("drop list", 1), ("queue full", 2)]));
+        assert_eq!(why_lost(&Stats::default()), "");
     }
 
     #[test]

@@ -81,12 +81,13 @@ impl Demands {
         for link in &account.links {
             writeln!(
                 err,
-                "{} -> {}: {} packets, {} lost; late by {:.0} us (half), {:.0} us (99 of 100), \
-                 {:.0} us (the latest)",
+                "{} -> {}: {} of {} packets arrived{}; late by {:.0} us (half), {:.0} us (99 of \
+                 100), {:.0} us (the latest)",
                 link.from,
                 link.to,
                 link.delivered,
-                link.lost,
+                link.offered,
+                link.why_lost,
                 link.late_half_us,
                 link.late_99_us,
                 link.late_most_us,
