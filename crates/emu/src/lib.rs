@@ -17,6 +17,7 @@ mod isolate;
 mod lateness;
 pub mod measure;
 mod multicast;
+mod names;
 mod namespace;
 mod priority;
 mod pump;
@@ -33,11 +34,12 @@ pub use self::enter::{EnterError, run_inside};
 pub use self::fit::{Capacity, Misfit};
 pub use self::isolate::{IsolateError, Stage, exit_code, is_outer, isolate, unmarked};
 pub use self::lateness::{Lateness, Timings};
+pub use self::names::{Name, enclosing_world, name_hosts};
 pub use self::priority::hurry;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::signals::{Requests, carry_out};
 pub use self::sockets::{Listening, listening};
 pub use self::trust::{Bounds, Doubt};
 pub use self::world::{
-    GroupRoute, Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError, name_hosts,
+    GroupRoute, Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError,
 };

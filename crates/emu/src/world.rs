@@ -1,11 +1,9 @@
 //! Hosts, links between them, and the thread that carries their packets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Permissions;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
@@ -620,24 +618,4 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
     let what = || format!("{name}: configuring its network");
     let failed = |error| WorldError::System { what: what(), error };
     host.namespace.ip(&lines).map_err(failed)
-}
-
-/// Gives the hosts their names, for every program in here: what `/etc/hosts` says is hidden. A name
-/// is that of the IPv4 address, so that packets are as long as in the simulator; with `-6` behind it
-/// it is that of the IPv6 address.
-///
-/// # Errors
-/// The system refused.
-pub fn name_hosts(hosts: &[HostPlan]) -> io::Result<()> {
-    let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
-    for HostPlan { name, address, address6, .. } in hosts {
-        text += &format!("{address} {name}\n{address6} {name}-6\n");
-    }
-    // A name of its own: process numbers say nothing here, every emulator has the same.
-    let mut file = tempfile::Builder::new().prefix("slowlight-hosts-").tempfile()?;
-    file.write_all(text.as_bytes())?;
-    // Programs of other users read it as well.
-    file.as_file().set_permissions(Permissions::from_mode(0o644))?;
-    rustix::mount::mount_bind(file.path(), "/etc/hosts")?;
-    file.close()
 }

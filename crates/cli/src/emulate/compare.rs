@@ -162,7 +162,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sha256 = tool::sha256(&file)?;
     let plan = Plan { args, contenders, order, link, file, content, sha256 };
     let name_hosts = emulation::plan(&emulation::between_two(&plan.link, args.seed)?)?.hosts;
-    emu::name_hosts(&name_hosts).context("naming the hosts in /etc/hosts")?;
+    emu::name_hosts(&name_hosts, &[]).context("naming the hosts in /etc/hosts")?;
     let mut kept = Kept::open(&plan)?;
     plan.run(&mut kept, &cancelled)?;
     if cancelled.load(Ordering::Relaxed) {

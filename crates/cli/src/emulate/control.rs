@@ -302,7 +302,7 @@ impl UpArgs {
         if let Some((_, token)) = server.address() {
             folder::write_private(&folder.join("token"), &format!("{token}\n"))?;
         }
-        emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
+        emu::name_hosts(&plan.hosts, &[]).context("naming the hosts in /etc/hosts")?;
         let world = Arc::new(World::start(plan)?);
         let capture = self.capture(&world)?;
         let listen =

@@ -286,7 +286,7 @@ impl Work {
             Stage::Inside => {}
         }
         self.demands.settle(&self.scenario, &mut plan)?;
-        emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
+        emu::name_hosts(&plan.hosts, &[]).context("naming the hosts in /etc/hosts")?;
         let world = World::start(&plan)?;
         world.set_tcp_buffers(self.tcp_buffers.most()).context("setting TCP's buffers")?;
         if let Some(folder) = &self.recording.pcap {

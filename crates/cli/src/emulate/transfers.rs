@@ -44,7 +44,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let contents = run::contents(&scenario)?;
     transfers::refuse_streams(&scenario)?;
-    emu::name_hosts(&plan.hosts).context("naming the hosts in /etc/hosts")?;
+    emu::name_hosts(&plan.hosts, &[]).context("naming the hosts in /etc/hosts")?;
     let world = World::start(&plan)?;
     let captures = captures(args, &scenario);
     if let Some(folder) = &captures {
