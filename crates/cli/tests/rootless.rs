@@ -153,6 +153,7 @@ fn an_ordinary_user_does_all_that_root_does() {
     a_program_over_a_link(&user);
     transfers_of_a_scenario(&user);
     a_world_that_stays(&user);
+    programs_that_are_not_root(&user);
     match tool() {
         Some(tool) => a_comparison(&user, tool),
         None => eprintln!("skipped: none of {} is here", TOOLS.join(", ")),
@@ -206,6 +207,22 @@ fn a_world_that_stays(user: &User) {
     assert!(out.contains("ms\n2\ndrwx------"), "both directions have changed: {out}");
     assert!(out.ends_with(".lock\nrefused\n"), "nothing is left but the lock: {out}\n{err}");
     assert!(err.contains("127.0.0.1:80: ") && err.contains("a port above 1023"), "{err}");
+}
+
+fn programs_that_are_not_root(user: &User) {
+    // A program of his own may have namespaces, as browsers have.
+    let script = "slowlight link --delay 5ms --user -- \
+            sh -c 'id -un; touch mine; ping -c 1 far; unshare --user --map-root-user id -u'
+        stat -c %U mine; slowlight emu up --delay 5ms
+        slowlight emu exec --user near -- sh -c 'id -un; ping -c 1 far'; slowlight emu down
+        slowlight link --user=root -- true || echo refused";
+    let output = user.run(script);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    assert_eq!(out.lines().filter(|line| *line == user.name).count(), 3, "{out}\n{err}");
+    assert_eq!(out.matches("1 received").count(), 2, "{out}\n{err}");
+    assert!(out.contains("\n0\n") && out.ends_with("refused\n"), "{out}\n{err}");
+    assert!(err.contains("only root may run programs as another user"), "{err}");
 }
 
 fn a_comparison(user: &User, tool: &str) {

@@ -26,6 +26,7 @@ mod slice;
 mod sockets;
 mod store;
 mod trust;
+mod user;
 mod watch;
 mod world;
 
@@ -40,6 +41,7 @@ pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::signals::{Requests, carry_out};
 pub use self::sockets::{Listening, listening};
 pub use self::trust::{Bounds, Doubt};
+pub use self::user::{User, UserError};
 pub use self::world::{
     GroupRoute, Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError,
 };

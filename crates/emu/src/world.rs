@@ -421,11 +421,16 @@ fn make_host(plan: &HostPlan) -> Result<Host, WorldError> {
         let what = || format!("{}: configuring its network", plan.name);
         set.map_err(|error| WorldError::System { what: what(), error })?;
     }
+    // Programs of ordinary users may ping. In a user namespace there is one group.
+    let group = |last: &str| namespace.sysctl("net.ipv4.ping_group_range", &format!("0 {last}"));
+    if let Err(error) = group("2147483647").or_else(|_| group("0")) {
+        tracing::debug!(%error, "only root can ping");
+    }
     Ok(Host { plan: plan.clone(), namespace, timings: Arc::default(), _router: None })
 }
 
 /// What differs from a kernel's defaults.
-fn parameters(forwards: bool) -> [(&'static str, &'static str); 10] {
+fn parameters(forwards: bool) -> [(&'static str, &'static str); 11] {
     let forwarding = if forwards { "1" } else { "0" };
     [
         // A link carries what programs send, and nothing that a kernel sends of its own accord:
@@ -441,6 +446,8 @@ fn parameters(forwards: bool) -> [(&'static str, &'static str); 10] {
         // The window that a fast link with a long delay needs: 256 MiB.
         ("net.ipv4.tcp_rmem", "4096 131072 268435456"),
         ("net.ipv4.tcp_wmem", "4096 16384 268435456"),
+        // Servers of ordinary users may have any port.
+        ("net.ipv4.ip_unprivileged_port_start", "0"),
         // Nothing of one run shall be remembered in the next.
         ("net.ipv4.tcp_no_metrics_save", "1"),
     ]

@@ -22,6 +22,7 @@ use lab::text;
 use serde_json::{Map, Value, json};
 
 use super::demands::Demands;
+use super::user::AsUser;
 use super::{PEER, Recording, ended, not_started, transfer};
 use crate::link_options::LinkOptions;
 use crate::{Usage, simulate};
@@ -103,6 +104,9 @@ pub(super) struct ExecArgs {
     /// The host to run it on
     #[arg(value_name = "HOST")]
     host: String,
+
+    #[command(flatten)]
+    user: AsUser,
 
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -358,6 +362,7 @@ impl UpArgs {
 
 impl ExecArgs {
     fn run(&self) -> anyhow::Result<ExitCode> {
+        let user = self.user.find()?;
         let client = self.which.client()?;
         let hosts: Vec<model::Host> = client.get("/hosts").map_err(told)?;
         let names = || hosts.iter().map(|host| host.name.as_str());
@@ -372,6 +377,9 @@ impl ExecArgs {
         };
         let mut command = Command::new(program);
         command.args(arguments);
+        if let Some(user) = &user {
+            user.command(&mut command);
+        }
         let ends = [emulation::ENDS.0, emulation::ENDS.1];
         let peer = hosts.iter().find(|other| other.name != host.name);
         if let Some(peer) = peer.filter(|_| ends.iter().all(|end| names().any(|name| name == *end)))

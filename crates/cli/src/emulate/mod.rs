@@ -8,6 +8,7 @@ mod servers;
 mod tools;
 mod transfer;
 mod transfers;
+mod user;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, anyhow};
-use emu::{CaptureLimits, Requests, Stage, World};
+use emu::{CaptureLimits, Requests, Stage, User, World};
 use lab::emulation;
 use lab::quantity::Size;
 use lab::scenario::Scenario;
@@ -26,6 +27,7 @@ use crate::{Usage, simulate, switch};
 
 use self::demands::Demands;
 use self::servers::{Servers, Started};
+use self::user::AsUser;
 
 /// The variable in which a program finds the address of the other end.
 const PEER: &str = "SLOWLIGHT_PEER";
@@ -101,6 +103,9 @@ struct RunArgs {
     #[arg(long, conflicts_with = "program")]
     json: bool,
 
+    #[command(flatten)]
+    user: AsUser,
+
     /// The program and its arguments; without one, the transfers of the scenario are run
     #[arg(last = true, value_name = "CMD")]
     program: Vec<OsString>,
@@ -121,6 +126,9 @@ struct ShellArgs {
 
     #[command(flatten)]
     demands: Demands,
+
+    #[command(flatten)]
+    user: AsUser,
 
     #[command(flatten)]
     link: LinkOptions,
@@ -152,6 +160,9 @@ pub(crate) struct LinkArgs {
     #[command(flatten)]
     demands: Demands,
 
+    #[command(flatten)]
+    user: AsUser,
+
     /// The program and its arguments; the other end is called `far`, and its address is in
     /// $SLOWLIGHT_PEER
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -173,6 +184,7 @@ struct Work {
     recording: Recording,
     demands: Demands,
     tcp_buffers: TcpBuffers,
+    user: AsUser,
 }
 
 /// Runs `emu`.
@@ -199,7 +211,8 @@ pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
         args.program.clone(),
     )?;
     let (servers, wait_for) = (args.server.clone(), args.wait_for);
-    Work { servers, wait_for, tcp_buffers: args.tcp_buffers, ..work }.run()
+    let user = args.user.clone();
+    Work { servers, wait_for, tcp_buffers: args.tcp_buffers, user, ..work }.run()
 }
 
 impl Recording {
@@ -234,6 +247,7 @@ impl RunArgs {
         let servers = Vec::new();
         let wait_for = None;
         let tcp_buffers = TcpBuffers::default();
+        let user = self.user.clone();
         Ok(Work {
             host,
             peer,
@@ -242,6 +256,7 @@ impl RunArgs {
             program,
             recording,
             demands,
+            user,
             scenario,
             tcp_buffers,
         })
@@ -253,7 +268,7 @@ impl ShellArgs {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
         let further = (&self.recording, &self.demands);
         let work = Work::between_two(&self.link, self.seed, further, vec![shell])?;
-        Ok(Work { tcp_buffers: self.tcp_buffers, ..work })
+        Ok(Work { tcp_buffers: self.tcp_buffers, user: self.user.clone(), ..work })
     }
 }
 
@@ -276,11 +291,13 @@ impl Work {
             recording: recording.clone(),
             demands: demands.clone(),
             tcp_buffers: TcpBuffers::default(),
+            user: AsUser::default(),
         })
     }
 
     fn run(&self) -> anyhow::Result<ExitCode> {
         let mut plan = emulation::plan(&self.scenario)?;
+        let user = self.user.find()?;
         match emu::isolate()? {
             Stage::Over(code) => return Ok(ended(code)),
             Stage::Inside => {}
@@ -292,7 +309,7 @@ impl Work {
         if let Some(folder) = &self.recording.pcap {
             world.links().capture(None, folder, self.recording.limits())?;
         }
-        let status = self.carry_out(&world);
+        let status = self.carry_out(&world, user.as_ref());
         let captured = if self.recording.pcap.is_some() { end_capture(&world) } else { Ok(()) };
         let account = self.demands.tell(&self.scenario, &world.stop()?)?;
         let status = status?;
@@ -300,13 +317,13 @@ impl Work {
         Ok(if self.demands.accept(&account) { status } else { ExitCode::FAILURE })
     }
 
-    fn carry_out(&self, world: &World) -> anyhow::Result<ExitCode> {
+    fn carry_out(&self, world: &World, user: Option<&User>) -> anyhow::Result<ExitCode> {
         let peer = self.peer.as_deref().and_then(|name| world.host(name));
         let mut requests = Requests::of_others().context("taking signals")?;
         let mut servers = Servers::default();
         if let Some(peer) = peer
             && let Started::Over(signal) =
-                servers.start(peer, &self.servers, self.wait_for, &mut requests)?
+                servers.start((peer, user), &self.servers, self.wait_for, &mut requests)?
         {
             return Ok(ended(SIGNALLED + signal));
         }
@@ -317,6 +334,9 @@ impl Work {
         };
         let mut command = Command::new(program);
         near.command(command.args(arguments));
+        if let Some(user) = user {
+            user.command(&mut command);
+        }
         if let Some(peer) = peer {
             command.env(PEER, peer.plan().address.to_string());
         }

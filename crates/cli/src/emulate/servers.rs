@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use emu::{Host, Listening, Requests, listening};
+use emu::{Host, Listening, Requests, User, listening};
 
 /// How often sockets are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -37,7 +37,7 @@ impl Servers {
     /// all at once and then waits until something listens on `port`.
     pub(super) fn start(
         &mut self,
-        host: &Host,
+        (host, user): (&Host, Option<&User>),
         commands: &[OsString],
         port: Option<u16>,
         requests: &mut Requests,
@@ -46,6 +46,9 @@ impl Servers {
             let before = listening(host)?;
             let mut command = Command::new("/bin/sh");
             host.command(command.arg("-c").arg(text));
+            if let Some(user) = user {
+                user.command(&mut command);
+            }
             let child = emu::unmarked(&mut command).process_group(0).spawn();
             self.children.push(child.context("starting the server")?);
             if port.is_some() {

@@ -15,7 +15,7 @@ use lab::run::{self, Run};
 use lab::scenario::Scenario;
 
 use super::{RunArgs, ended};
-use crate::{show, simulate};
+use crate::{Usage, show, simulate};
 
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_millis(200);
@@ -30,6 +30,10 @@ struct Emulated {
 
 /// Runs the transfers.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    if args.user.is_some() {
+        let message = "--user is for a program; name it after `--`";
+        return Err(Usage(message.to_owned()).into());
+    }
     let scenario = args.scenario()?;
     emulation::tools::check(&scenario)?;
     let mut plan = emulation::plan(&scenario)?;
