@@ -7,6 +7,7 @@ mod world;
 
 use std::fs;
 use std::io::Write as _;
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -154,6 +155,8 @@ fn an_ordinary_user_does_all_that_root_does() {
     transfers_of_a_scenario(&user);
     a_world_that_stays(&user);
     programs_that_are_not_root(&user);
+    worlds_in_a_world(&user);
+    a_way_out(&user);
     match tool() {
         Some(tool) => a_comparison(&user, tool),
         None => eprintln!("skipped: none of {} is here", TOOLS.join(", ")),
@@ -223,6 +226,44 @@ fn programs_that_are_not_root(user: &User) {
     assert_eq!(out.matches("1 received").count(), 2, "{out}\n{err}");
     assert!(out.contains("\n0\n") && out.ends_with("refused\n"), "{out}\n{err}");
     assert!(err.contains("only root may run programs as another user"), "{err}");
+}
+
+fn worlds_in_a_world(user: &User) {
+    if Command::new("nft").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return eprintln!("skipped: there is no program nft");
+    }
+    let script = "slowlight link --delay 25ms -- slowlight link --delay 50ms -- \
+                  ping -c 3 -i 0.2 far | grep -o 'mdev = .*'";
+    let output = user.run(script);
+    let out = text(&output.stdout);
+    let (_, times) = out.split_once("mdev = ").unwrap_or_else(|| panic!("{}", said(&output)));
+    let least: f64 = times.split('/').next().unwrap().parse().unwrap();
+    assert!((150.0..200.0).contains(&least), "{}", said(&output));
+}
+
+/// To a server of the machine, and without the program that this takes.
+fn a_way_out(user: &User) {
+    if Command::new("slirp4netns").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return eprintln!("skipped: there is no program slirp4netns");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        client.write_all(b"hello\n").unwrap();
+    });
+    let script = format!(
+        "slowlight link --delay 50ms --uplink -- python3 -c 'import socket
+print(socket.create_connection((\"outside\", {port}), timeout=20).recv(10).decode())'
+        PATH=/nonexistent ../slowlight link --uplink -- true || echo refused"
+    );
+    let output = user.run(&script);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(text(&output.stdout).starts_with("hello\n"), "{}", said(&output));
+    assert!(text(&output.stdout).ends_with("refused\n"), "{}", said(&output));
+    let missing = "without root it takes the program slirp4netns, of the package of that name";
+    assert!(text(&output.stderr).contains(missing), "{}", said(&output));
+    server.join().unwrap();
 }
 
 fn a_comparison(user: &User, tool: &str) {

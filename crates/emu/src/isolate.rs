@@ -25,6 +25,7 @@ use rustix::process::{Pid, Signal};
 use rustix::thread::UnshareFlags;
 
 use crate::signals::{self, Requests, until_over};
+use crate::uplink::Uplink;
 
 /// The variable in which a process finds the descriptor that says which one it is.
 const STAGE: &str = "SLOWLIGHT_EMU_STAGE";
@@ -83,13 +84,21 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> IsolateError {
 /// # Errors
 /// [`IsolateError`] says what is forbidden, and how it is allowed.
 pub fn isolate() -> Result<Stage, IsolateError> {
+    isolate_with(None)
+}
+
+/// Continues in namespaces of its own, as [`isolate`], for a world with an uplink.
+///
+/// # Errors
+/// As [`isolate`].
+pub fn isolate_with(uplink: Option<&Uplink>) -> Result<Stage, IsolateError> {
     match of_this_process() {
         Process::First => first().map(Stage::Over),
         Process::Inner => {
             die_with_parent().map_err(system("binding the emulator to its first process"))?;
             Ok(Stage::Inside)
         }
-        Process::Outer => outer().map(Stage::Over),
+        Process::Outer => outer(uplink).map(Stage::Over),
     }
 }
 
@@ -141,11 +150,12 @@ pub fn is_outer() -> bool {
 
 /// Takes the mark of [`isolate`] away from a command, which may be this program again.
 pub fn unmarked(command: &mut Command) -> &mut Command {
+    Uplink::export(None, command);
     command.env_remove(STAGE)
 }
 
 #[expect(unsafe_code, reason = "namespaces, and what is done between fork and exec")]
-fn outer() -> Result<i32, IsolateError> {
+fn outer(uplink: Option<&Uplink>) -> Result<i32, IsolateError> {
     if !rustix::process::geteuid().is_root() {
         become_root()?;
     }
@@ -154,6 +164,7 @@ fn outer() -> Result<i32, IsolateError> {
     let unshared = unsafe { rustix::thread::unshare_unsafe(namespaces) };
     unshared.map_err(|errno| system("making namespaces")(errno.into()))?;
     let (mut command, _which) = again(Process::First).map_err(system("finding this program"))?;
+    Uplink::export(uplink, &mut command);
     // SAFETY: system calls; nothing is allocated or locked.
     unsafe {
         command.pre_exec(|| {

@@ -20,12 +20,14 @@ mod multicast;
 mod names;
 mod namespace;
 mod priority;
+mod publish;
 mod pump;
 mod signals;
 mod slice;
 mod sockets;
 mod store;
 mod trust;
+mod uplink;
 mod user;
 mod watch;
 mod world;
@@ -33,14 +35,18 @@ mod world;
 pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::enter::{EnterError, run_inside};
 pub use self::fit::{Capacity, Misfit};
-pub use self::isolate::{IsolateError, Stage, exit_code, is_outer, isolate, unmarked};
+pub use self::isolate::{
+    IsolateError, Stage, exit_code, is_outer, isolate, isolate_with, unmarked,
+};
 pub use self::lateness::{Lateness, Timings};
 pub use self::names::{Name, enclosing_world, name_hosts};
 pub use self::priority::hurry;
+pub use self::publish::publish;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::signals::{Requests, carry_out};
 pub use self::sockets::{Listening, listening};
 pub use self::trust::{Bounds, Doubt};
+pub use self::uplink::{Keeper, Range, Uplink, UplinkError, restore_forwarding};
 pub use self::user::{User, UserError};
 pub use self::world::{
     GroupRoute, Host, HostPlan, LinkPlan, Links, Plan, Route, World, WorldError,

@@ -38,6 +38,11 @@ impl Namespace {
         })
     }
 
+    /// Another handle of the same namespace.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()? })
+    }
+
     /// Moves the calling thread into it.
     pub(crate) fn enter(&self) -> io::Result<()> {
         enter(self.file.as_fd())
@@ -57,22 +62,7 @@ impl Namespace {
 
     /// Configures its devices, addresses and routes: one line each, as `ip` has them.
     pub(crate) fn ip(&self, lines: &[String]) -> io::Result<()> {
-        let mut command = Command::new("ip");
-        command.args(["-batch", "-"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = self.command(&mut command).spawn().map_err(|error| {
-            let remedy = "the emulator needs iproute2's `ip`";
-            io::Error::new(error.kind(), format!("ip: {error}; {remedy}"))
-        })?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(lines.join("\n").as_bytes())?;
-        }
-        let output = child.wait_with_output()?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let told = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!("ip: {}", told.trim().replace('\n', "; "))))
+        ip(self.command(&mut Command::new("ip")), lines)
     }
 
     /// Sets one of its kernel parameters, `net.ipv4.ip_forward` for one.
@@ -81,6 +71,25 @@ impl Namespace {
         let written = self.within(|| std::fs::write(&path, value))?;
         written.map_err(|error| io::Error::new(error.kind(), format!("{name}={value}: {error}")))
     }
+}
+
+/// Runs `ip` with a line for each operation.
+pub(crate) fn ip(command: &mut Command, lines: &[String]) -> io::Result<()> {
+    command.args(["-batch", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| {
+        let remedy = "the emulator needs iproute2's `ip`";
+        io::Error::new(error.kind(), format!("ip: {error}; {remedy}"))
+    })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(lines.join("\n").as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("ip: {}", message.trim().replace('\n', "; "))))
 }
 
 #[expect(unsafe_code, reason = "namespaces of a thread")]

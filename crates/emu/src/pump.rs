@@ -76,8 +76,9 @@ pub(crate) enum Way {
     /// All over this one.
     One(usize),
     /// Each over the link towards its destination; what is for a group goes over all of them. What
-    /// comes for a group from one neighbour may be repeated to the others.
-    Hub { to: BTreeMap<IpAddr, usize>, all: Vec<usize>, repeats: bool },
+    /// comes for a group from one neighbour may be repeated to the others. Packets for addresses
+    /// outside the world are sent over `out`.
+    Hub { to: BTreeMap<IpAddr, usize>, all: Vec<usize>, repeats: bool, out: Option<usize> },
     /// None: a link in the other direction alone.
     Nowhere,
 }
@@ -639,10 +640,10 @@ impl Pump {
         let pipes: &[usize] = match &self.ports[port].way {
             Way::Nowhere => &[],
             Way::One(pipe) => std::slice::from_ref(pipe),
-            Way::Hub { to, all, .. } => match ends {
+            Way::Hub { to, all, out, .. } => match ends {
                 Some((_, group)) if group.is_multicast() => all,
                 Some((_, address)) => {
-                    single = to.get(&address).copied();
+                    single = to.get(&address).copied().or(*out);
                     single.as_slice()
                 }
                 None => &[],
@@ -688,7 +689,7 @@ impl Pump {
     /// repeater: a kernel forwards nothing to the device that it came from without hearing it again.
     fn repeat(&mut self, index: usize, segment: Segment) {
         let port = self.pipes[index].to;
-        let Way::Hub { to, all, repeats: true } = &self.ports[port].way else { return };
+        let Way::Hub { to, all, repeats: true, .. } = &self.ports[port].way else { return };
         let Some((from, group)) = ends(self.store.bytes(segment.packet)) else { return };
         if !group.is_multicast() {
             return;

@@ -47,6 +47,18 @@ pub struct Plan {
     pub seed: u64,
     /// Octets that packets on their way may take; what is more is lost and counted.
     pub memory: u64,
+    /// Number of the host that has the [`crate::Uplink`], to which other hosts send packets for
+    /// addresses outside the world.
+    pub uplink: Option<usize>,
+}
+
+impl Plan {
+    /// Number of the link over which a host sends packets for addresses outside the world.
+    fn default_route(&self, at: usize) -> Option<usize> {
+        let to = self.uplink?;
+        let route = self.routes.iter().find(|route| route.at == at && route.to == to)?;
+        Some(route.over)
+    }
 }
 
 /// A host to be made.
@@ -137,7 +149,7 @@ pub struct Host {
 impl Host {
     /// A host without a device.
     pub(crate) fn bare(plan: &HostPlan) -> io::Result<Self> {
-        make_host(plan).map_err(io::Error::other)
+        make_host(plan, false).map_err(io::Error::other)
     }
 
     /// Configures its network: one line each, as `ip` has them.
@@ -207,6 +219,11 @@ impl Host {
         self.timings.get_or_init(|| Arc::new(Timings::new()))
     }
 
+    /// Handle of its network namespace, for another thread to enter.
+    pub(crate) fn entrance(&self) -> io::Result<Namespace> {
+        self.namespace.try_clone()
+    }
+
     /// The number of the descriptor of its network namespace, for others to enter it.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
@@ -232,7 +249,9 @@ impl World {
     /// [`WorldError`] says what was wrong with the plan, or what the system refused.
     pub fn start(plan: &Plan) -> Result<Self, WorldError> {
         let devices = Devices::of(plan)?;
-        let mut hosts = plan.hosts.iter().map(make_host).collect::<Result<Vec<_>, _>>()?;
+        let hosts = plan.hosts.iter().enumerate();
+        let made = hosts.map(|(index, host)| make_host(host, plan.uplink == Some(index)));
+        let mut hosts = made.collect::<Result<Vec<_>, _>>()?;
         let mut ports = Vec::new();
         for device in &devices.list {
             let tun = hosts[device.host].namespace.within(|| Tun::create(&device.name));
@@ -412,11 +431,11 @@ fn system(what: &str) -> impl FnOnce(io::Error) -> WorldError + '_ {
     move |error| WorldError::System { what: what.to_owned(), error }
 }
 
-fn make_host(plan: &HostPlan) -> Result<Host, WorldError> {
+fn make_host(plan: &HostPlan, has_uplink: bool) -> Result<Host, WorldError> {
     let namespace = Namespace::create();
     let namespace = namespace.map_err(system("making a network namespace"))?;
     // Before there are devices: some of it devices take over when they are made.
-    for (parameter, value) in parameters(plan.forwards) {
+    for (parameter, value) in parameters(plan.forwards || has_uplink) {
         let set = namespace.sysctl(parameter, value);
         let what = || format!("{}: configuring its network", plan.name);
         set.map_err(|error| WorldError::System { what: what(), error })?;
@@ -579,7 +598,8 @@ impl Device {
                     to.entry(IpAddr::V6(host.address6)).or_insert(route.over);
                 }
                 let repeats = plan.hosts[self.host].forwards;
-                Way::Hub { to, all: all.to_vec(), repeats }
+                let out = plan.default_route(self.host).filter(|over| all.contains(over));
+                Way::Hub { to, all: all.to_vec(), repeats, out }
             }
         }
     }
@@ -621,6 +641,11 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
         if six(device) {
             lines.push(format!("route add {}/128 dev {name} src {address6}", to.address6));
         }
+    }
+    if let Some(over) = plan.default_route(index) {
+        let link = &plan.links[over];
+        let device = &devices.list[devices.at(link.from, link.to)].name;
+        lines.push(format!("route add default dev {device} src {address}"));
     }
     let what = || format!("{name}: configuring its network");
     let failed = |error| WorldError::System { what: what(), error };

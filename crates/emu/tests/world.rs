@@ -73,6 +73,7 @@ fn row(hosts: usize, there: &Config, back: &Config) -> Plan {
         group_routes: Vec::new(),
         seed: 1,
         memory: 64 << 20,
+        uplink: None,
     }
 }
 
@@ -305,6 +306,7 @@ fn a_group_hears_what_is_sent_once() {
         group_routes: Vec::new(),
         seed: 1,
         memory: 16 << 20,
+        uplink: None,
     };
     let Some(world) = start(&plan) else { return };
     let group = Ipv4Addr::new(224, 1, 2, 3);
@@ -363,6 +365,7 @@ fn a_host_between_forwards_to_groups() {
         group_routes: vec![over(0, &[0, 2, 3, 4]), over(2, &[5, 1, 3, 4])],
         seed: 1,
         memory: 16 << 20,
+        uplink: None,
     };
     let Some(world) = start(&plan) else { return };
     let member = |host: &Host| {

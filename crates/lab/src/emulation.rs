@@ -43,7 +43,7 @@ pub fn plan(scenario: &Scenario) -> Result<emu::Plan, SpecError> {
     let hubs = hubs(scenario, &topology);
     let group_routes = group_routes(scenario, &topology);
     let (seed, memory) = (scenario.seed, MEMORY);
-    Ok(emu::Plan { hosts, links, hubs, routes, group_routes, seed, memory })
+    Ok(emu::Plan { hosts, links, hubs, routes, group_routes, seed, memory, uplink: None })
 }
 
 /// The ends of a link that is no scenario's.
@@ -66,6 +66,14 @@ pub fn between_two(link: &Preset, seed: u64) -> Result<Scenario, SpecError> {
         transfers: Vec::new(),
     }
     .resolved()
+}
+
+/// Moves the addresses of a resolved scenario's nodes into a range that is not in use around the
+/// world, so far as they are default ones.
+pub fn shift(scenario: &mut Scenario, range: emu::Range) {
+    for node in scenario.nodes.values_mut() {
+        node.address = node.address.map(|address| range.shifted(address));
+    }
 }
 
 /// The IPv6 address of a node: its IPv4 address behind a prefix of a local site (RFC 4193).

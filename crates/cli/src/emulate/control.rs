@@ -15,15 +15,16 @@ use comfy_table::presets::NOTHING;
 use control::folder::{self, Folder, FolderError};
 use control::model;
 use control::{Client, ClientError, Method, Places, Server, segment};
-use emu::{EnterError, Stage, World};
+use emu::{EnterError, World};
 use lab::emulation;
 use lab::scenario::Scenario;
 use lab::text;
 use serde_json::{Map, Value, json};
 
 use super::demands::Demands;
+use super::outside::{Entered, Joined, Outside};
 use super::user::AsUser;
-use super::{PEER, Recording, ended, not_started, transfer};
+use super::{PEER, Recording, ended, first_host, not_started, transfer};
 use crate::link_options::LinkOptions;
 use crate::{Usage, simulate};
 
@@ -83,6 +84,9 @@ pub(super) struct UpArgs {
 
     #[command(flatten)]
     demands: Demands,
+
+    #[command(flatten)]
+    outside: Outside,
 
     #[command(flatten)]
     link: LinkOptions,
@@ -173,11 +177,15 @@ pub(super) fn run(action: &Action) -> anyhow::Result<ExitCode> {
 
 /// Removes what worlds and runs left that were killed; what cannot be removed hinders nobody.
 pub(super) fn remove_dead() {
-    if !emu::is_outer() {
+    // Within a world, those outside belong to others.
+    if !emu::is_outer() || emu::enclosing_world().is_some() {
         return;
     }
     if let Err(error) = folder::remove_dead() {
         tracing::warn!("{error}");
+    }
+    if let Err(error) = emu::restore_forwarding() {
+        tracing::warn!("the machine still forwards packets: {error}");
     }
     if let Err(error) = lab::scratch::remove_dead() {
         tracing::warn!("temporary files of a run that was killed: {error}");
@@ -224,8 +232,10 @@ impl UpArgs {
     }
 
     fn run(&self) -> anyhow::Result<ExitCode> {
-        let scenario = self.scenario()?;
+        let mut scenario = self.scenario()?;
         let mut plan = emulation::plan(&scenario)?;
+        let host = first_host(&scenario)?;
+        self.outside.check(&scenario, &host)?;
         if let Some(address) = self.listen.filter(|address| !address.ip().is_loopback())
             && !self.listen_anywhere
         {
@@ -251,11 +261,12 @@ impl UpArgs {
         } else {
             None
         };
-        match emu::isolate()? {
-            Stage::Over(code) => Ok(ended(code)),
-            Stage::Inside => {
+        match self.outside.isolate(&scenario, &host)? {
+            Entered::Over(code) => Ok(ended(code)),
+            Entered::Inside(joined) => {
+                let mut plan = joined.plan(&mut scenario)?;
                 self.demands.settle(&scenario, &mut plan)?;
-                self.stay(&folder, &scenario, &plan)
+                self.stay(&folder, &scenario, &plan, joined)
             }
         }
     }
@@ -300,14 +311,16 @@ impl UpArgs {
         folder: &Path,
         scenario: &Scenario,
         plan: &emu::Plan,
+        joined: Joined,
     ) -> anyhow::Result<ExitCode> {
         // Where the port is taken, that is told before there is anything.
         let server = Server::bind(&Places { socket: folder::socket(folder), listen: self.listen })?;
         if let Some((_, token)) = server.address() {
             folder::write_private(&folder.join("token"), &format!("{token}\n"))?;
         }
-        emu::name_hosts(&plan.hosts, &[]).context("naming the hosts in /etc/hosts")?;
+        joined.name(plan, false)?;
         let world = Arc::new(World::start(plan)?);
+        joined.open(&world, plan)?;
         let capture = self.capture(&world)?;
         let listen =
             server.address().map(|(address, token)| (address.to_string(), token.to_owned()));

@@ -4,6 +4,7 @@ mod baseline;
 mod compare;
 mod control;
 mod demands;
+mod outside;
 mod servers;
 mod tools;
 mod transfer;
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, anyhow};
-use emu::{CaptureLimits, Requests, Stage, User, World};
+use emu::{CaptureLimits, Requests, User, World};
 use lab::emulation;
 use lab::quantity::Size;
 use lab::scenario::Scenario;
@@ -26,6 +27,7 @@ use crate::link_options::LinkOptions;
 use crate::{Usage, simulate, switch};
 
 use self::demands::Demands;
+use self::outside::{Entered, Outside};
 use self::servers::{Servers, Started};
 use self::user::AsUser;
 
@@ -104,6 +106,9 @@ struct RunArgs {
     json: bool,
 
     #[command(flatten)]
+    outside: Outside,
+
+    #[command(flatten)]
     user: AsUser,
 
     /// The program and its arguments; without one, the transfers of the scenario are run
@@ -126,6 +131,9 @@ struct ShellArgs {
 
     #[command(flatten)]
     demands: Demands,
+
+    #[command(flatten)]
+    outside: Outside,
 
     #[command(flatten)]
     user: AsUser,
@@ -161,6 +169,9 @@ pub(crate) struct LinkArgs {
     demands: Demands,
 
     #[command(flatten)]
+    outside: Outside,
+
+    #[command(flatten)]
     user: AsUser,
 
     /// The program and its arguments; the other end is called `far`, and its address is in
@@ -184,6 +195,7 @@ struct Work {
     recording: Recording,
     demands: Demands,
     tcp_buffers: TcpBuffers,
+    outside: Outside,
     user: AsUser,
 }
 
@@ -211,8 +223,8 @@ pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
         args.program.clone(),
     )?;
     let (servers, wait_for) = (args.server.clone(), args.wait_for);
-    let user = args.user.clone();
-    Work { servers, wait_for, tcp_buffers: args.tcp_buffers, user, ..work }.run()
+    let (outside, user) = (args.outside.clone(), args.user.clone());
+    Work { servers, wait_for, tcp_buffers: args.tcp_buffers, outside, user, ..work }.run()
 }
 
 impl Recording {
@@ -229,11 +241,8 @@ impl RunArgs {
 
     fn work(&self) -> anyhow::Result<Work> {
         let scenario = self.scenario()?;
+        let host = self.on.clone().map_or_else(|| first_host(&scenario), Ok)?;
         let transfer = scenario.transfers.first();
-        let sender = transfer.map(|transfer| transfer.from.clone());
-        let first = scenario.links.first().and_then(|link| link.from.clone());
-        let host = self.on.clone().or(sender).or(first);
-        let host = host.ok_or_else(|| Usage("the scenario has no link".to_owned()))?;
         if !scenario.nodes.contains_key(&host) {
             let known: Vec<_> = scenario.nodes.keys().map(String::as_str).collect();
             let message = format!("--on {host}: no such host (hosts: {})", known.join(", "));
@@ -247,7 +256,7 @@ impl RunArgs {
         let servers = Vec::new();
         let wait_for = None;
         let tcp_buffers = TcpBuffers::default();
-        let user = self.user.clone();
+        let (outside, user) = (self.outside.clone(), self.user.clone());
         Ok(Work {
             host,
             peer,
@@ -256,6 +265,7 @@ impl RunArgs {
             program,
             recording,
             demands,
+            outside,
             user,
             scenario,
             tcp_buffers,
@@ -268,7 +278,8 @@ impl ShellArgs {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
         let further = (&self.recording, &self.demands);
         let work = Work::between_two(&self.link, self.seed, further, vec![shell])?;
-        Ok(Work { tcp_buffers: self.tcp_buffers, user: self.user.clone(), ..work })
+        let (outside, user) = (self.outside.clone(), self.user.clone());
+        Ok(Work { tcp_buffers: self.tcp_buffers, outside, user, ..work })
     }
 }
 
@@ -291,25 +302,31 @@ impl Work {
             recording: recording.clone(),
             demands: demands.clone(),
             tcp_buffers: TcpBuffers::default(),
+            outside: Outside::default(),
             user: AsUser::default(),
         })
     }
 
-    fn run(&self) -> anyhow::Result<ExitCode> {
-        let mut plan = emulation::plan(&self.scenario)?;
+    fn run(mut self) -> anyhow::Result<ExitCode> {
+        emulation::plan(&self.scenario)?;
+        self.outside.check(&self.scenario, &self.host)?;
         let user = self.user.find()?;
-        match emu::isolate()? {
-            Stage::Over(code) => return Ok(ended(code)),
-            Stage::Inside => {}
-        }
+        let joined = match self.outside.isolate(&self.scenario, &self.host)? {
+            Entered::Over(code) => return Ok(ended(code)),
+            Entered::Inside(joined) => joined,
+        };
+        let mut plan = joined.plan(&mut self.scenario)?;
         self.demands.settle(&self.scenario, &mut plan)?;
-        emu::name_hosts(&plan.hosts, &[]).context("naming the hosts in /etc/hosts")?;
+        // In an enclosing world its far end is the peer, unless something runs at the own one.
+        let leads_on = joined.is_nested() && self.servers.is_empty();
+        joined.name(&plan, leads_on)?;
         let world = World::start(&plan)?;
         world.set_tcp_buffers(self.tcp_buffers.most()).context("setting TCP's buffers")?;
+        joined.open(&world, &plan)?;
         if let Some(folder) = &self.recording.pcap {
             world.links().capture(None, folder, self.recording.limits())?;
         }
-        let status = self.carry_out(&world, user.as_ref());
+        let status = self.carry_out(&world, user.as_ref(), leads_on);
         let captured = if self.recording.pcap.is_some() { end_capture(&world) } else { Ok(()) };
         let account = self.demands.tell(&self.scenario, &world.stop()?)?;
         let status = status?;
@@ -317,7 +334,13 @@ impl Work {
         Ok(if self.demands.accept(&account) { status } else { ExitCode::FAILURE })
     }
 
-    fn carry_out(&self, world: &World, user: Option<&User>) -> anyhow::Result<ExitCode> {
+    /// Runs the servers and the program. If the world leads on into another, the peer is that one's.
+    fn carry_out(
+        &self,
+        world: &World,
+        user: Option<&User>,
+        leads_on: bool,
+    ) -> anyhow::Result<ExitCode> {
         let peer = self.peer.as_deref().and_then(|name| world.host(name));
         let mut requests = Requests::of_others().context("taking signals")?;
         let mut servers = Servers::default();
@@ -337,7 +360,7 @@ impl Work {
         if let Some(user) = user {
             user.command(&mut command);
         }
-        if let Some(peer) = peer {
+        if let Some(peer) = peer.filter(|_| !leads_on) {
             command.env(PEER, peer.plan().address.to_string());
         }
         // What asks for the end asks the program, and what there is to tell is told afterwards.
@@ -346,6 +369,13 @@ impl Work {
             Err(error) => not_started(program, error),
         }
     }
+}
+
+/// Host that programs run on by default: the first transfer's sender, or the first link's.
+fn first_host(scenario: &Scenario) -> Result<String, Usage> {
+    let sender = scenario.transfers.first().map(|transfer| transfer.from.clone());
+    let first = || scenario.links.first().and_then(|link| link.from.clone());
+    sender.or_else(first).ok_or_else(|| Usage("the scenario has no link".to_owned()))
 }
 
 /// Ends the capture, and tells what it has not got.

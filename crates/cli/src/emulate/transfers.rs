@@ -30,8 +30,8 @@ struct Emulated {
 
 /// Runs the transfers.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
-    if args.user.is_some() {
-        let message = "--user is for a program; name it after `--`";
+    if args.outside.is_some() || args.user.is_some() {
+        let message = "--uplink, --publish and --user are for a program; name it after `--`";
         return Err(Usage(message.to_owned()).into());
     }
     let scenario = args.scenario()?;

@@ -20,6 +20,7 @@ pub(crate) fn nothing() -> (Scenario, Arc<emu::World>) {
         group_routes: Vec::new(),
         seed: 1,
         memory: 1 << 20,
+        uplink: None,
     };
     let text = "seed = 1\nlinks = [{ from = \"near\", to = \"far\" }]\ntransfers = []";
     let mut scenario = Scenario::parse(text, "test").unwrap();

@@ -33,6 +33,7 @@ pub fn pair(there: Config, back: Config, seed: u64, memory: u64) -> Plan {
         group_routes: Vec::new(),
         seed,
         memory,
+        uplink: None,
     }
 }
 

@@ -1,0 +1,128 @@
+//! Rules and settings of an uplink in the network outside, and their removal.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::{Range, UplinkError, system};
+
+/// Folder of what outlives a process.
+const FOLDER: &str = "/run/slowlight";
+const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+/// Prefix of the names by which ranges of addresses are reserved in a network namespace.
+const RESERVED: &str = "slowlight/uplink/";
+
+/// Process that removes rules and settings outside when the world has ended, also if the emulator
+/// was killed. Ends when this is dropped.
+#[derive(Debug)]
+pub struct Keeper {
+    child: Child,
+}
+
+/// Name of the device outside, and of the table of rules.
+pub(super) fn name(range: Range) -> String {
+    format!("slowlight{}", range.0)
+}
+
+impl Keeper {
+    /// Reserves the first of these ranges that no other world has, and lets the network namespace
+    /// forward packets.
+    pub(super) fn start(
+        ranges: impl Iterator<Item = Range>,
+        is_nested: bool,
+    ) -> Result<(Self, Range), UplinkError> {
+        let reserve = |range: Range| {
+            let name = SocketAddr::from_abstract_name(format!("{RESERVED}{}", range.0)).ok()?;
+            Some((range, UnixListener::bind_addr(&name).ok()?))
+        };
+        let (range, reserved) = { ranges }.find_map(reserve).ok_or_else(|| {
+            UplinkError::Missing("all of 10.0.0.0/8 is in use outside".to_owned())
+        })?;
+        let child = spawn(range, reserved.into(), is_nested).map_err(system("sh"))?;
+        let keeper = Self { child };
+        forward(is_nested).map_err(system(FORWARDING))?;
+        Ok((keeper, range))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // The end of its input is what it waits for.
+        drop(self.child.stdin.take());
+        if let Err(error) = self.child.wait() {
+            tracing::warn!(%error, "rules may be left outside the world");
+        }
+    }
+}
+
+/// Starts the process. It holds the socket that reserves the range until nothing is left of it.
+fn spawn(range: Range, reserved: OwnedFd, is_nested: bool) -> io::Result<Child> {
+    // A host of a world ends with it, and its settings with it.
+    let restore = if is_nested { String::new() } else { restore(&note()?, Some(range)) };
+    let name = name(range);
+    let script = format!(
+        "exec 8>&1 >/dev/null\ntrap '' HUP INT QUIT TERM\nread -r end\n\
+         PATH=$PATH:/usr/sbin:/sbin\n\
+         nft delete table ip {name}\nip link delete {name}\n{restore}"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).process_group(0).stdin(Stdio::piped());
+    command.stdout(reserved).stderr(Stdio::null()).spawn()
+}
+
+/// File that says that this network namespace did not forward packets before there was an uplink.
+fn note() -> io::Result<String> {
+    let namespace = fs::metadata("/proc/self/ns/net")?.ino();
+    Ok(format!("{FOLDER}/uplink-forward-{namespace}"))
+}
+
+/// Lines of a shell that stop forwarding if an uplink began it and none other than `own` is open.
+fn restore(note: &str, own: Option<Range>) -> String {
+    let own = own.map_or_else(|| "none".to_owned(), |range| range.0.to_string());
+    format!(
+        "exec 9<{FOLDER}; flock 9\n[ -e {note} ] || exit 0\n\
+         grep -o '@{RESERVED}[0-9]*$' /proc/net/unix | grep -v '/{own}$' || \
+         {{ echo 0 >{FORWARDING}; rm -f {note}; }}"
+    )
+}
+
+/// Lets packets pass between devices of this network namespace, and notes if they did not.
+fn forward(is_nested: bool) -> io::Result<()> {
+    let notes = if is_nested {
+        None
+    } else {
+        fs::create_dir_all(FOLDER)?;
+        let folder = fs::File::open(FOLDER)?;
+        rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive)?;
+        Some(folder)
+    };
+    if fs::read_to_string(FORWARDING)?.trim() == "0" {
+        if notes.is_some() {
+            fs::write(note()?, "0\n")?;
+        }
+        fs::write(FORWARDING, "1")?;
+    }
+    Ok(())
+}
+
+/// Stops forwarding of this network namespace if an uplink started it whose keeper was killed.
+///
+/// # Errors
+/// The system refused.
+pub fn restore_forwarding() -> io::Result<()> {
+    let note = note()?;
+    if !Path::new(&note).exists() {
+        return Ok(());
+    }
+    Command::new("sh")
+        .args(["-c", &restore(&note, None)])
+        .stdout(Stdio::null())
+        .status()
+        .map(|_| ())
+}
