@@ -3,11 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "world/guard.rs"]
+mod guard;
 #[path = "world/wait.rs"]
 mod wait;
 mod world;
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,8 +18,9 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+use self::guard::{Guarded, guarded};
 use self::wait::wait_for;
-use self::world::possible;
+use self::world::{possible, text};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// A variable that all processes of a world inherit.
@@ -39,6 +43,12 @@ port = 4000
 server = "touch \"$DIR/begun\"; exec sleep 1000"
 client = "exec sleep 1005"
 "#;
+
+/// Number of worlds that are started beside busy processes, without `SLOWLIGHT_STARTS`.
+const STARTS: usize = 10;
+/// Number of busy processes, and of worlds that are started before those are replaced.
+const BUSY: usize = 8;
+const BATCH: usize = 40;
 
 /// The folders of all processes.
 fn processes() -> impl Iterator<Item = PathBuf> {
@@ -317,4 +327,36 @@ fn nothing_is_left_of_a_comparison() {
     assert!(!names(&temporary).is_empty(), "it works in folders of its own");
     let victim = doomed.outer();
     doomed.kill(victim);
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "the number of starts is the result")]
+fn worlds_that_start_beside_busy_processes_end() {
+    if !possible(true) {
+        return;
+    }
+    let starts = env::var("SLOWLIGHT_STARTS").map_or(STARTS, |starts| starts.parse().unwrap());
+    let worlds = Doomed::new("starts");
+    let captures = worlds.folder.path().join("captures");
+    let mut ended = 0;
+    while ended < starts {
+        let batch = BATCH.min(starts - ended);
+        let busy = || guarded(Command::new("sh").args(["-c", "while :; do :; done"]));
+        let _busy: Vec<Guarded> = (0..BUSY).map(|_| busy()).collect();
+        for number in ended..ended + batch {
+            let pcap = captures.to_str().unwrap();
+            let mut command = worlds.command(&["link", "--pcap", pcap, "--", "true"]);
+            // One that hangs is killed, and fails here.
+            let output = guarded(command.stderr(Stdio::piped())).child.wait_with_output().unwrap();
+            assert!(output.status.success(), "start {number}: {}", text(&output.stderr));
+            assert!(fs::metadata(captures.join("near.pcapng")).unwrap().len() > 0);
+            fs::remove_dir_all(&captures).unwrap();
+        }
+        wait_for("all processes to end", || worlds.alive().is_empty());
+        wait_for("namespaces and devices to go", || Machine::now().is_within(&worlds.before));
+        let left = names(worlds.folder.path().join("tmp").to_str().unwrap());
+        assert!(left.is_empty(), "{left:?}");
+        ended += batch;
+    }
+    println!("{starts} starts, {ended} ends");
 }
