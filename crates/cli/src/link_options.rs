@@ -1,6 +1,8 @@
 //! A link as options of the command line.
 
-use lab::link_spec::{Framing, LinkSpec, Queue, Reorder, Window};
+use lab::link_spec::{
+    Bucket, Burst, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown, Window,
+};
 use lab::preset::Preset;
 use lab::quantity::{Probability, Rate, Size, Span};
 
@@ -42,6 +44,18 @@ struct Forward {
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     ber: Option<Probability>,
 
+    /// Losses in bursts: probabilities to enter and to leave a bad state after a packet, and to lose a
+    /// packet in it (default 1), like "0.001+0.2"
+    #[arg(long, value_name = "P+P[+P]", allow_hyphen_values = true)]
+    burst: Option<Burst>,
+
+    /// Effect of an error on a packet: drop, or damage where the link layer has no checksum
+    #[arg(long, value_name = "DROP|DAMAGE")]
+    on_error: Option<OnError>,
+
+    #[arg(long, hide = true, allow_hyphen_values = true, value_parser = no_loss)]
+    loss: Option<Probability>,
+
     /// Largest IP packet, like "1500B"
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     mtu: Option<Size>,
@@ -53,6 +67,10 @@ struct Forward {
     /// How much may wait, like "1000 packets" or "64 KiB"
     #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
     queue: Option<Queue>,
+
+    /// Token bucket in front of the line: sustained rate and burst, like "8 Mbit/s+64 KiB"
+    #[arg(long, value_name = "RATE+SIZE", allow_hyphen_values = true)]
+    bucket: Option<Bucket>,
 
     /// Packets that others overtake: a probability, and how much longer they take, like "0.01+20 ms"
     #[arg(long, value_name = "P+TIME", allow_hyphen_values = true)]
@@ -70,6 +88,20 @@ struct Forward {
     /// An outage of both directions: begin and length, like "10 s+30 s"; may be repeated
     #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
     outage: Vec<Window>,
+
+    /// Periodic outages of both directions: period, length and begin of the first (default 0 s), like
+    /// "60 s+5 s"
+    #[arg(
+        long,
+        value_name = "TIME+TIME[+TIME]",
+        allow_hyphen_values = true,
+        conflicts_with = "outage"
+    )]
+    outage_every: Option<Periodic>,
+
+    /// Policy for packets during outages: hold them in the queue, or drop them
+    #[arg(long, value_name = "HOLD|DROP")]
+    while_down: Option<WhileDown>,
 }
 
 /// What the way back does differently.
@@ -91,6 +123,32 @@ struct Back {
     /// Bit error rate
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     return_ber: Option<Probability>,
+
+    /// Losses in bursts
+    #[arg(long, value_name = "P+P[+P]", allow_hyphen_values = true)]
+    return_burst: Option<Burst>,
+
+    /// Largest IP packet
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    return_mtu: Option<Size>,
+
+    /// Length of the queue
+    #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
+    return_queue: Option<Queue>,
+
+    /// Token bucket in front of the line
+    #[arg(long, value_name = "RATE+SIZE", allow_hyphen_values = true)]
+    return_bucket: Option<Bucket>,
+
+    /// Packets that others overtake
+    #[arg(long, value_name = "P+TIME", allow_hyphen_values = true)]
+    return_reorder: Option<Reorder>,
+}
+
+/// Refuses `--loss`, which other programs have, with the option to use.
+fn no_loss(text: &str) -> Result<Probability, Usage> {
+    let unit = "the probability to lose a packet";
+    Err(Usage(format!("the option is `--per {text}`, {unit}; 0.01 and 1% are the same")))
 }
 
 impl LinkOptions {
@@ -113,6 +171,11 @@ impl LinkOptions {
             framing: self.forward.framing,
             header_compression: self.forward.header_compression.map(bool::from),
             outages: self.outages()?,
+            outage_every: self.forward.outage_every,
+            while_down: self.forward.while_down,
+            burst: self.forward.burst,
+            on_error: self.forward.on_error,
+            bucket: self.forward.bucket,
             ..LinkSpec::default()
         };
         let back = LinkSpec {
@@ -120,8 +183,15 @@ impl LinkOptions {
             delay: self.back.return_delay,
             per: self.back.return_per,
             ber: self.back.return_ber,
+            burst: self.back.return_burst,
+            mtu: self.back.return_mtu,
+            queue: self.back.return_queue,
+            bucket: self.back.return_bucket,
+            reorder: self.back.return_reorder,
             framing: forward.framing,
             header_compression: forward.header_compression,
+            outages: forward.outages.clone(),
+            outage_every: forward.outage_every,
             ..LinkSpec::default()
         };
         let mut preset = Preset::find(&self.link)?;

@@ -1,5 +1,7 @@
 //! One direction of a link as a user writes it, and what it means.
 
+mod words;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -448,6 +450,9 @@ impl LinkSpec {
         }
         let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());
         let (mtu_said, datagram_said) = (self.mtu.is_some(), self.datagram.is_some());
+        let outages = self
+            .is_gated()
+            .then(|| (self.outages.clone(), self.outage_every, self.contacts.clone()));
         let mut layered = layered!(from to link rate rate_steps delay delay_points delay_between
             reorder bucket framing header_compression per_packet release queue backpressure mtu datagram outages outage_every contacts
             while_down per ber burst drop loss_times error_vector trace on_error back);
@@ -463,7 +468,16 @@ impl LinkSpec {
             let largest = Size(layered.datagram_max());
             layered.datagram = layered.datagram.map(|datagram| datagram.min(largest));
         }
+        // Times of one kind replace those of another.
+        if let Some((outages, outage_every, contacts)) = outages {
+            layered = Self { outages, outage_every, contacts, ..layered };
+        }
         layered
+    }
+
+    /// Whether it says when the link is down or up.
+    fn is_gated(&self) -> bool {
+        self.outages.is_some() || self.outage_every.is_some() || self.contacts.is_some()
     }
 
     /// Fills in every default that has a value of its own.
@@ -815,6 +829,19 @@ mod tests {
         let back = spec.way_back();
         assert_eq!((back.rate, back.delay), (Some(Rate(64_000)), spec.delay));
         assert_eq!(back.back, None);
+    }
+
+    #[test]
+    fn times_of_one_kind_replace_those_of_another() {
+        let [list, contacts]: [LinkSpec; 2] = ["outages", "contacts"].map(|key| {
+            let text = format!("{key} = [{{ at = \"10 s\", for = \"30 s\" }}]");
+            crate::text::parse(&text, "test").unwrap()
+        });
+        let layered = list.clone().over(&contacts);
+        assert_eq!((&layered.outages, &layered.contacts), (&list.outages, &None));
+        layered.config().unwrap();
+        let kept = LinkSpec { per: Some(Probability(0.1)), ..LinkSpec::default() }.over(&contacts);
+        assert_eq!(kept.contacts, contacts.contacts);
     }
 
     #[test]

@@ -1,0 +1,141 @@
+//! Short forms of a link's tables, for options of the command line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{Deserialize as _, IntoDeserializer as _};
+use serde::ser::Serialize as _;
+
+use super::{Bucket, Burst, OnError, Periodic, WhileDown};
+use crate::quantity::{Probability, QuantityError, Span};
+use crate::text::SpecError;
+
+/// Parts of a text between plus signs, as many as the form has.
+fn parts<'a, const N: usize>(
+    text: &'a str,
+    kind: &'static str,
+    example: &'static str,
+) -> Result<[Option<&'a str>; N], QuantityError> {
+    let wrong = || QuantityError::NotANumber { text: text.to_owned(), kind, example };
+    let mut parts = [None; N];
+    for (index, part) in text.split('+').map(str::trim).enumerate() {
+        *parts.get_mut(index).filter(|_| !part.is_empty()).ok_or_else(wrong)? = Some(part);
+    }
+    // All but the last are required.
+    if parts[..N - 1].iter().all(Option::is_some) { Ok(parts) } else { Err(wrong()) }
+}
+
+impl FromStr for Burst {
+    type Err = QuantityError;
+
+    /// `0.001+0.2`, or `0.001+0.2+0.5`: probabilities to enter and to leave the bad state after a
+    /// packet, and to lose a packet in it, 1 by default.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let (kind, example) = ("two or three probabilities", "0.001+0.2");
+        let [to_bad, to_good, bad_per] = parts(text, kind, example)?;
+        Ok(Self {
+            to_bad: to_bad.unwrap_or_default().parse()?,
+            to_good: to_good.unwrap_or_default().parse()?,
+            bad_per: bad_per.map_or(Ok(Probability(1.0)), str::parse)?,
+            good_per: Probability(0.0),
+            good_ber: Probability(0.0),
+            bad_ber: Probability(0.0),
+        })
+    }
+}
+
+impl FromStr for Bucket {
+    type Err = QuantityError;
+
+    /// `8 Mbit/s+64 KiB`: sustained rate, and what may be sent above it.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let (kind, example) = ("a rate and a size", "8 Mbit/s+64 KiB");
+        let wrong = || QuantityError::NotANumber { text: text.to_owned(), kind, example };
+        let (rate, burst) = text.split_once('+').ok_or_else(wrong)?;
+        Ok(Self { rate: rate.parse()?, burst: burst.parse()?, ceil: None, cburst: None })
+    }
+}
+
+impl FromStr for Periodic {
+    type Err = QuantityError;
+
+    /// `60 s+5 s`, or `60 s+5 s+10 s`: period, length of each outage, begin of the first, at once by
+    /// default.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let (kind, example) = ("a period and an outage", "60 s+5 s");
+        let [period, down, first] = parts(text, kind, example)?;
+        let first = first.map_or(Ok(Span::default()), str::parse)?;
+        let this = Self {
+            period: period.unwrap_or_default().parse()?,
+            down: down.unwrap_or_default().parse()?,
+            first,
+        };
+        if this.down.duration().is_zero() {
+            return Err(QuantityError::NoTime { text: text.to_owned() });
+        }
+        Ok(this)
+    }
+}
+
+macro_rules! words {
+    ($($kind:ty),*) => {$(
+        impl FromStr for $kind {
+            type Err = SpecError;
+
+            fn from_str(text: &str) -> Result<Self, SpecError> {
+                let name: StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
+                Self::deserialize(name).map_err(|error| SpecError::invalid(error.to_string()))
+            }
+        }
+
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.serialize(f)
+            }
+        }
+    )*};
+}
+
+words!(OnError, WhileDown);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link_spec::LinkSpec;
+
+    #[test]
+    fn short_forms_are_the_tables_of_files() {
+        let written: LinkSpec = crate::text::parse(
+            "burst = { to_bad = \"0.001\", to_good = \"0.2\", bad_per = \"1\" }
+            bucket = { rate = \"8 Mbit/s\", burst = \"64 KiB\" }
+            outage_every = { period = \"60 s\", down = \"5 s\", first = \"10 s\" }
+            on_error = \"damage\"\nwhile_down = \"drop\"",
+            "test",
+        )
+        .unwrap();
+        assert_eq!("0.001+0.2".parse().ok(), written.burst);
+        assert_eq!("8 Mbit/s + 64 KiB".parse().ok(), written.bucket);
+        assert_eq!("60 s+5 s+10 s".parse().ok(), written.outage_every);
+        assert_eq!("damage".parse().ok(), written.on_error);
+        assert_eq!("drop".parse().ok(), written.while_down);
+        let half: Burst = "1e-3+20 %+0.5".parse().unwrap();
+        assert_eq!((half.to_good, half.bad_per), (Probability(0.2), Probability(0.5)));
+        let at_once: Periodic = "60 s+5 s".parse().unwrap();
+        assert_eq!(at_once.first, Span::default());
+    }
+
+    #[test]
+    fn what_is_no_short_form_is_refused_with_an_example() {
+        for wrong in ["0.1", "", "+0.1", "0.1+", "0.1+0.2+0.3+0.4"] {
+            let error = wrong.parse::<Burst>().unwrap_err().to_string();
+            assert!(error.contains("0.001+0.2"), "{error}");
+        }
+        assert!("0.1+2".parse::<Burst>().is_err());
+        assert!("8 Mbit/s".parse::<Bucket>().unwrap_err().to_string().contains("+64 KiB"));
+        assert!("60 s".parse::<Periodic>().unwrap_err().to_string().contains("60 s+5 s"));
+        assert!("60 s+0 s".parse::<Periodic>().unwrap_err().to_string().contains("no time"));
+        assert!("lose".parse::<OnError>().unwrap_err().to_string().contains("`damage`"));
+        assert!("wait".parse::<WhileDown>().unwrap_err().to_string().contains("`hold`"));
+    }
+}
