@@ -51,7 +51,7 @@ impl Preset {
         }
         let path = Path::new(name);
         if path.exists() {
-            return text::read::<Self>(path)?.checked(name);
+            return Self::parse(&text::read_text(path)?, name);
         }
         let near = text::did_you_mean(name, ALL.iter().map(|(known, _)| *known));
         let known = ALL.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
@@ -66,6 +66,10 @@ impl Preset {
     ///
     /// What is wrong with the text.
     pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
+        if has_flat_settings(text) {
+            let remedy = "write `[[hops]]` above the link's settings; each such table is a hop";
+            return Err(SpecError::invalid(format!("{origin}: {remedy}")));
+        }
         text::parse::<Self>(text, origin)?.checked(origin)
     }
 
@@ -109,6 +113,14 @@ impl Preset {
     }
 }
 
+/// Whether settings of a link stand where a file has its hops.
+fn has_flat_settings(text: &str) -> bool {
+    let Ok(mut table) = toml::from_str::<toml::Table>(text) else { return false };
+    let has_hops = table.remove("hops").is_some();
+    table.remove("about");
+    !has_hops && !table.is_empty() && table.try_into::<LinkSpec>().is_ok()
+}
+
 /// The host behind this hop of several.
 pub(crate) fn relay(hop: usize) -> String {
     format!("relay-{hop}")
@@ -138,6 +150,17 @@ mod tests {
         let mut listed: Vec<_> = ALL.iter().map(|(name, _)| format!("{name}.toml")).collect();
         listed.sort();
         assert_eq!(files, listed);
+    }
+
+    #[test]
+    fn a_link_without_hops_is_helped() {
+        let refused = |text: &str| Preset::parse(text, "my.toml").unwrap_err().to_string();
+        let flat = "about = \"mine\"\nrate = \"8 Mbit/s\"\nber = \"1e-6\"";
+        let expected =
+            "my.toml: write `[[hops]]` above the link's settings; each such table is a hop";
+        assert_eq!(refused(flat), expected);
+        assert!(refused("about = \"mine\"\nraet = \"8 Mbit/s\"").contains("unknown field `raet`"));
+        assert!(Preset::parse(&flat.replace("rate", "[[hops]]\nrate"), "my.toml").is_ok());
     }
 
     #[test]
