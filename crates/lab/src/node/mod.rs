@@ -722,6 +722,12 @@ impl OverStreams {
                 "layer {name}: only kind \"tcpcl4\" can `tls`; leave it out, or take that kind"
             ));
         }
+        if self.tls.as_ref().is_some_and(|tls| tls.anonymous && tls.node_id) {
+            return invalid(format!(
+                "layer {name}: peers without a certificate (tls.anonymous) prove no node; add \
+                 `node_id = false`, or leave out `anonymous`"
+            ));
+        }
         let keepalive = self.keepalive.duration();
         if keepalive.subsec_nanos() != 0 || keepalive.as_secs() > u64::from(u16::MAX) {
             return invalid(format!(

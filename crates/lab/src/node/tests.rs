@@ -345,6 +345,12 @@ fn what_is_wrong_with_security_is_told() {
     let text = SECURED.replace("kind = \"tcpcl4\"", &tls.replace("tcpcl4", "mtcp"));
     let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
     assert!(error.contains("only kind \"tcpcl4\" can `tls`"), "{error}");
+    let nameless = tls.replace("\"c\"", "\"c\", anonymous = true");
+    let text = SECURED.replace("kind = \"tcpcl4\"", &nameless);
+    let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
+    assert!(error.contains("prove no node; add `node_id = false`"), "{error}");
+    let text = text.replace("anonymous = true", "anonymous = true, node_id = false");
+    NodeSpec::parse(&text, "node.toml").unwrap();
     let text = SECURED.replace("kind = \"tcpcl4\"", &tls.replace("trusted", "trust"));
     let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
     assert!(error.contains("trusted"), "{error}");

@@ -27,6 +27,10 @@ pub struct Tls {
     /// Whether the certificate of a peer must name the node that the peer says it is.
     #[serde(default = "super::yes")]
     pub node_id: bool,
+    /// Whether peers that connect may show no certificate; they prove no node then, so `node_id` has
+    /// to be false.
+    #[serde(default)]
+    pub anonymous: bool,
 }
 
 /// When TLS is used.
@@ -61,8 +65,8 @@ impl Tls {
     }
 
     pub(super) fn read(&self) -> Result<rt::streams::Tls, SpecError> {
-        let Self { certificate, key, trusted, .. } = self.clone();
-        rt::streams::Tls::read(&TlsFiles { certificate, key, trusted })
+        let Self { certificate, key, trusted, anonymous, .. } = self.clone();
+        rt::streams::Tls::read(&TlsFiles { certificate, key, trusted, anonymous })
             .map_err(|error| SpecError::invalid(format!("tls: {error}")))
     }
 }

@@ -39,6 +39,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The certificates of the authorities that are trusted.
     pub trusted: PathBuf,
+    /// Whether peers that connect may show no certificate.
+    pub anonymous: bool,
 }
 
 /// Why streams cannot be secured.
@@ -100,7 +102,8 @@ impl Tls {
                 .map_err(|error| unreadable(&files.trusted, &error))?;
             anchors.push(anchor.to_owned());
         }
-        let verifier = Arc::new(Verifier { anchors, provider: Arc::clone(&provider) });
+        let (anonymous, verifies) = (files.anonymous, Arc::clone(&provider));
+        let verifier = Arc::new(Verifier { anchors, provider: verifies, anonymous });
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Key)?
@@ -115,6 +118,14 @@ impl Tls {
             .with_single_cert(chain, key)
             .map_err(TlsError::Key)?;
         Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+    }
+
+    /// Configuration that shows no certificate to peers that it connects to.
+    #[cfg(test)]
+    pub(crate) fn without_certificate(&self) -> Self {
+        let mut client = ClientConfig::clone(&self.client);
+        client.client_auth_cert_resolver = Arc::new(NoCertificate);
+        Self { client: Arc::new(client), server: Arc::clone(&self.server) }
     }
 
     /// One stream: that of a client if it is said whom it calls, by a name or, where that is empty, by its address.
@@ -138,6 +149,25 @@ impl Tls {
         // What is written is the caller's to bound.
         stream.connection.set_buffer_limit(None);
         Ok(stream)
+    }
+}
+
+#[cfg(test)]
+#[derive(Debug)]
+struct NoCertificate;
+
+#[cfg(test)]
+impl rustls::client::ResolvesClientCert for NoCertificate {
+    fn resolve(
+        &self,
+        _hints: &[&[u8]],
+        _schemes: &[SignatureScheme],
+    ) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
     }
 }
 
@@ -250,6 +280,8 @@ fn bundle_eids(certificate: &[u8]) -> Vec<String> {
 struct Verifier {
     anchors: Vec<TrustAnchor<'static>>,
     provider: Arc<CryptoProvider>,
+    /// Whether peers that connect may show no certificate.
+    anonymous: bool,
 }
 
 fn wrong(error: &webpki::Error) -> rustls::Error {
@@ -328,6 +360,10 @@ impl ServerCertVerifier for Verifier {
 impl ClientCertVerifier for Verifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        !self.anonymous
     }
 
     fn verify_client_cert(

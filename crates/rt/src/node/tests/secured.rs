@@ -53,7 +53,12 @@ impl Authority {
         std::fs::write(at("certificate.pem"), signed.pem()).unwrap();
         std::fs::write(at("key.pem"), key.serialize_pem()).unwrap();
         let trusted = self.folder.path().join("trusted.pem");
-        TlsFiles { certificate: at("certificate.pem"), key: at("key.pem"), trusted }
+        TlsFiles {
+            certificate: at("certificate.pem"),
+            key: at("key.pem"),
+            trusted,
+            anonymous: false,
+        }
     }
 }
 
@@ -136,6 +141,31 @@ fn who_does_not_prove_it_is_refused() {
     assert!(!crosses_within(NEVER, with(&mail), with(&two)), "a certificate for something else");
     assert!(!crosses_within(NEVER, |_, _| {}, with(&two)), "no TLS at all");
     assert!(!crosses_within(NEVER, with(&one), |_, _| {}), "the same of who listens");
+}
+
+#[test]
+fn a_listener_may_accept_peers_without_certificates() {
+    let authority = Authority::new();
+    let (one, two) = (authority.files("ipn:1.0", true), authority.files("ipn:2.0", true));
+    let nameless = |files: &TlsFiles| {
+        let (with, tls) = (with(files), Tls::read(files).unwrap().without_certificate());
+        move |layer: &mut tcpcl::Config, streams: &mut StreamConfig| {
+            with(layer, streams);
+            streams.tls = Some(tls);
+        }
+    };
+    let open = |files: &TlsFiles| {
+        let with = with(&TlsFiles { anonymous: true, ..files.clone() });
+        move |layer: &mut tcpcl::Config, streams: &mut StreamConfig| {
+            with(layer, streams);
+            layer.proof = Proof::Authority;
+        }
+    };
+    assert!(!crosses_within(NEVER, nameless(&one), with(&two)), "a certificate is required");
+    assert!(crosses_within(SURELY, nameless(&one), open(&two)));
+    // One that is shown must still be of a trusted authority.
+    let forged = TlsFiles { trusted: one.trusted, ..Authority::new().files("ipn:1.0", true) };
+    assert!(!crosses_within(NEVER, with(&forged), open(&two)), "an authority that nobody trusts");
 }
 
 #[test]
