@@ -83,13 +83,19 @@ pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
         })
         .to_string()
     } else {
-        let [p50, p99] = [0.5, 0.99].map(|q| quantile(&times, q).unwrap_or(0.0) / 1000.0);
-        let answered = times.len();
-        format!(
-            "{sent} sent, {answered} answered; half within {p50:.3} ms, 99 % within {p99:.3} ms"
-        )
+        summary(sent, &times)
     };
     crate::told(print(&text), times.len() == sent as usize)
+}
+
+/// Last line of a ping, from round trips in microseconds, sorted.
+fn summary(sent: u32, times: &[f64]) -> String {
+    let answered = times.len();
+    let [p50, p99] = [0.5, 0.99].map(|q| quantile(times, q).map(|rtt| rtt / 1000.0));
+    let within = p50
+        .zip(p99)
+        .map(|(p50, p99)| format!("; half within {p50:.3} ms, 99 % within {p99:.3} ms"));
+    format!("{sent} sent, {answered} answered{}", within.unwrap_or_default())
 }
 
 /// The value below which this part of them lies, by the nearest rank.
@@ -115,9 +121,11 @@ pub(super) fn trace(args: &TraceArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     let timeout = millis(args.timeout);
     let asked = [("to", args.to.as_str()), ("timeout_ms", timeout.as_str())];
-    let (mut told, mut arrived) = (Ok(()), false);
+    let own: Node = client.get("/node", &[])?;
+    let (mut told, mut arrived, mut is_end_alone) = (Ok(()), false, true);
     client.lines("/trace", &asked, |report: Report| {
         arrived = report.what.iter().any(|what| what == "delivered");
+        is_end_alone &= arrived && report.from != own.id;
         let gone = report.what.iter().any(|what| what == "deleted");
         let why = if gone { format!(" ({})", report.reason) } else { String::new() };
         let what = report.what.join(", ");
@@ -126,6 +134,12 @@ pub(super) fn trace(args: &TraceArgs) -> Result<ExitCode> {
     })?;
     if !arrived && told.is_ok() {
         told = print("it was not reported as delivered; nodes report what their [reports] allow");
+    }
+    if arrived && is_end_alone && told.is_ok() {
+        told = print(
+            "no other node reported; with `reports.forwarding = true` and `reports.reception = true` \
+             they do",
+        );
     }
     crate::told(told, arrived)
 }
@@ -216,6 +230,13 @@ pub(super) fn cancel(args: &CancelArgs) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ping_without_answers_has_no_times() {
+        assert_eq!(summary(4, &[]), "4 sent, 0 answered");
+        let expected = "2 sent, 1 answered; half within 2.500 ms, 99 % within 2.500 ms";
+        assert_eq!(summary(2, &[2_500.0]), expected);
+    }
 
     #[test]
     fn quantiles_are_of_the_nearest_rank() {

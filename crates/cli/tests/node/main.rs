@@ -53,6 +53,8 @@ fn files_cross_a_relay_and_nodes_end_in_order() {
         "{}",
         text(&traced)
     );
+    let hint = "no other node reported; with `reports.forwarding = true`";
+    assert!(text(&traced).contains(hint), "{}", text(&traced));
     for n in 1..=3 {
         let child = row.nodes[n - 1].take().unwrap();
         let killed = Command::new("kill").arg(child.id().to_string()).status().unwrap();

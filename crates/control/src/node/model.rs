@@ -166,7 +166,7 @@ pub struct PingRequest {
     /// Milliseconds from one to the next.
     #[serde(default)]
     pub interval_ms: u64,
-    /// Octets of the payload, 8 at least.
+    /// Bytes of the payload, 16 at least.
     #[serde(default)]
     pub octets: usize,
     /// Milliseconds that an answer is waited for.

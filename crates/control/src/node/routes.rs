@@ -37,6 +37,8 @@ use crate::state::{Refusal, seconds};
 const LISTED: usize = 10_000;
 /// How long a bundle without a word about it lives: a day.
 const LIFETIME_MS: u64 = 86_400_000;
+/// Bytes of a ping's payload: magic, number, run.
+const PING_MIN: usize = 16;
 /// Octets of a ping.
 const PING_MAX: usize = 1 << 20;
 
@@ -423,14 +425,18 @@ async fn ping(State(shared): Running, asked: Asked<PingRequest>) -> Answer<Respo
         return Err(Refusal::wrong(format!("octets: a ping has {PING_MAX} at most")));
     }
     let from = register(&shared, own_service(&shared.node)?).await?;
-    let lines = stream::unfold((from, asked, to, 0), |(mut from, asked, to, number)| async move {
+    let failed =
+        |error: std::io::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    let run = rt::entropy().map_err(failed)?.next_u64();
+    let start = (from, asked, to, 0);
+    let lines = stream::unfold(start, move |(mut from, asked, to, number)| async move {
         if number >= asked.count {
             return None;
         }
         if number > 0 && asked.interval_ms > 0 {
             tokio::time::sleep(Duration::from_millis(asked.interval_ms)).await;
         }
-        let line = match ping_once(&mut from, &asked, &to, number).await {
+        let line = match ping_once(&mut from, &asked, &to, (run, number)).await {
             Ok(pong) => line_of(&pong),
             Err(refusal) => line_of(&crate::model::Problem { error: refusal.error }),
         };
@@ -443,11 +449,13 @@ async fn ping_once(
     from: &mut Registered,
     asked: &PingRequest,
     to: &Eid,
-    number: u32,
+    (run, number): (u64, u32),
 ) -> Answer<Pong> {
-    let mut octets = vec![0; asked.octets.max(8)];
+    let mut octets = vec![0; asked.octets.max(PING_MIN)];
     octets[..4].copy_from_slice(b"ping");
     octets[4..8].copy_from_slice(&number.to_be_bytes());
+    // Echoes of earlier runs, also of a node that has restarted since, may still arrive here.
+    octets[8..PING_MIN].copy_from_slice(&run.to_be_bytes());
     let expected = octets.clone();
     let lifetime = Duration::from_millis(asked.timeout_ms);
     let source = Some(from.endpoint.clone());

@@ -218,6 +218,43 @@ fn echoes_are_measured_and_what_answers_nothing_is_told() {
 }
 
 #[test]
+fn an_echo_of_an_earlier_run_answers_no_ping() {
+    let place = Place::new(false);
+    let (mut client, mut other) = (place.client(), place.client());
+    let limit = std::time::Instant::now() + Duration::from_secs(10);
+    let late = std::thread::spawn(move || {
+        // The endpoint of the ping has the same number after each start of a node.
+        let endpoint = loop {
+            let node: model::Node = other.get("/node", &[]).unwrap();
+            if let Some(endpoint) = node.endpoints.into_iter().next() {
+                break endpoint;
+            }
+            assert!(std::time::Instant::now() < limit, "nothing pings");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let mut payload = b"ping".to_vec();
+        payload.resize(16, 0);
+        let to = [("to", endpoint.as_str()), ("from", "9")];
+        other.send(&to, io::Cursor::new(payload)).unwrap();
+        // Everything that was sent before has been delivered when this one has.
+        let count = |node: model::Node| node.counts.delivered;
+        while count(other.get("/node", &[]).unwrap()) == 0 {
+            assert!(std::time::Instant::now() < limit, "the echo is not delivered");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let mut pongs = Vec::new();
+    let request = [("to", "ipn:1.99"), ("octets", "16"), ("timeout_ms", "2000")];
+    let on = |pong: Pong| {
+        pongs.push(pong);
+        true
+    };
+    client.lines("/ping", &request, on).unwrap();
+    late.join().unwrap();
+    assert_eq!(pongs, [Pong { number: 0, rtt_us: None }]);
+}
+
+#[test]
 fn a_bundle_is_followed_to_its_end() {
     let place = Place::new(false);
     let mut reports = Vec::new();
