@@ -15,7 +15,7 @@ use lab::engines::EngineConfig;
 use lab::mib::Checksum;
 use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::Span;
-use proto::cfdp::{self, Entity, Indication, PutRequest, TransactionFinished};
+use proto::cfdp::{self, Indication, PutRequest, TransactionFinished};
 use wire::cfdp::{TransactionId, TransmissionMode};
 
 use crate::beside::{Hears, NodeOptions};
@@ -35,10 +35,6 @@ const CLOSING: Duration = Duration::from_millis(500);
 
 /// Soon after the records are read, the file shall be on its way.
 const TICK: Duration = Duration::from_millis(10);
-
-/// How long no answer is nothing to speak of, once all is sent; six times the light time if that is
-/// longer.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// Send a file over UDP, or by CFDP in bundles
 #[derive(Debug, clap::Args)]
@@ -379,6 +375,8 @@ struct Sender {
     moved: u64,
     /// Whether the user was told that nobody listens, or that nobody answers.
     refused: bool,
+    /// Whether the receiver has answered, or will not.
+    answered: bool,
 }
 
 /// Where the command is.
@@ -412,6 +410,7 @@ impl Sender {
             resumed: false,
             moved: 0,
             refused: false,
+            answered: false,
         }
     }
 
@@ -426,7 +425,7 @@ impl Sender {
         self.moved = stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 };
         match event {
             rt::Event::Tick => {
-                self.progress(now, station.entity());
+                self.progress(now, station);
                 self.silence(now, station);
             }
             rt::Event::Refused(address) => self.refused(address),
@@ -563,11 +562,10 @@ impl Sender {
 
     /// Somebody who should answer does not.
     fn silence(&mut self, now: Time, station: &Station) {
-        let is_answered = self.put.mode != Some(TransmissionMode::Unacknowledged);
-        let answers = is_answered || station.is_answered_below();
+        let answers = self.expects_answers(station);
         // Bundles may be on their way for days.
         let is_quick = !station.is_beside_node();
-        let patience = SILENCE.max(6 * self.options.light_time());
+        let patience = transfer::patience(self.options.light_time());
         let silent = station.counts().1 == 0 && now.since(self.began) > patience;
         let mut reports = station.entity().transactions();
         let sent = station.is_answered_below()
@@ -581,11 +579,22 @@ impl Sender {
         }
     }
 
-    fn progress(&self, now: Time, entity: &Entity) {
+    fn expects_answers(&self, station: &Station) -> bool {
+        let is_answered = self.put.mode != Some(TransmissionMode::Unacknowledged);
+        is_answered || station.is_answered_below()
+    }
+
+    fn progress(&mut self, now: Time, station: &Station) {
         let Phase::Sending(id) = &self.phase else { return };
-        let Some(report) = entity.transactions().find(|report| report.id == *id) else { return };
+        let mut reports = station.entity().transactions();
+        let Some(report) = reports.find(|report| report.id == *id) else { return };
         if let (None, Some(size)) = (self.bar.length(), report.size) {
             self.bar.set_length(size);
+            self.bar.set_style(transfer::style_without_answer());
+        }
+        let is_answered = station.counts().1 > 0 || !self.expects_answers(station);
+        if is_answered && !self.answered && self.bar.length().is_some() {
+            self.answered = true;
             self.bar.set_style(transfer::style_with_length());
         }
         self.bar.set_position(report.progress);

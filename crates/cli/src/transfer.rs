@@ -36,6 +36,14 @@ pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
 /// Bytes of a datagram that Ethernet carries, with IPv4 and UDP.
 pub(crate) const DATAGRAM: usize = 1472;
 
+/// Least time without an answer after which a sender reports that.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Time without an answer after which a sender reports that: six light times, at least 5 s.
+pub(crate) fn patience(light_time: Duration) -> Duration {
+    SILENCE.max(6 * light_time)
+}
+
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -316,6 +324,12 @@ impl Screen {
 /// How the progress of a file of known length looks.
 pub(crate) fn style_with_length() -> ProgressStyle {
     let template = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} ETA {eta}";
+    ProgressStyle::with_template(template).expect("the template is well formed")
+}
+
+/// Progress of a file before anything is received from a peer that answers, without an estimate.
+pub(crate) fn style_without_answer() -> ProgressStyle {
+    let template = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} ETA -";
     ProgressStyle::with_template(template).expect("the template is well formed")
 }
 

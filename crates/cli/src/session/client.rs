@@ -216,8 +216,14 @@ struct Client {
     /// Octets moved by this process, as far as it was told.
     moved: u64,
     phase: Phase,
-    /// Whether the user was told that nobody listens.
+    /// Whether the user knows that nobody listens, or that nobody answers.
     refused: bool,
+    /// Whether the peer has answered, or will not.
+    answered: bool,
+    /// Whether the bar says when the file will be there.
+    has_eta: bool,
+    /// When the progress was last another one.
+    advanced: Time,
 }
 
 enum Phase {
@@ -250,6 +256,9 @@ impl Client {
             moved: 0,
             phase: Phase::Loading,
             refused: false,
+            answered: false,
+            has_eta: false,
+            advanced: now,
         }
     }
 
@@ -260,7 +269,11 @@ impl Client {
         event: rt::Event<AnyIndication>,
     ) -> rt::Control {
         match event {
-            rt::Event::Tick => self.progress(now, engine),
+            rt::Event::Tick => {
+                self.answered |= self.has_answered(engine);
+                self.progress(now, engine);
+                self.silence(now);
+            }
             rt::Event::Refused(address) => self.refused(address),
             rt::Event::Indication(indication) => self.told(now, engine, notice(indication)),
         }
@@ -297,7 +310,7 @@ impl Client {
         match self.ask(now, engine) {
             Ok(id) => {
                 self.phase = Phase::Going(id);
-                self.began = now;
+                (self.began, self.advanced) = (now, now);
                 let verb = self.wish.verb();
                 self.screen.say(format_args!("{id}: {verb} {}", self.wish.remote()));
             }
@@ -480,7 +493,14 @@ impl Client {
         };
         if let (None, Some(size)) = (self.bar.length(), report.size) {
             self.bar.set_length(size);
+            self.bar.set_style(transfer::style_without_answer());
+        }
+        if self.answered && !self.has_eta && self.bar.length().is_some() {
+            self.has_eta = true;
             self.bar.set_style(transfer::style_with_length());
+        }
+        if self.moved != report.octets {
+            self.advanced = now;
         }
         self.moved = report.octets;
         self.bar.set_position(report.octets);
@@ -492,6 +512,56 @@ impl Client {
         });
     }
 
+    /// Whether anything was received of the peer, or nothing will be.
+    fn has_answered(&self, engine: &AnyEngine) -> bool {
+        let is_sent = matches!(self.wish, Wish::Send { .. });
+        let is_blind = is_sent && !self.options.protocol.kind.is_reliable();
+        // Members of a group request what they lack, and nothing else.
+        let is_group = self.ends.group.is_some();
+        is_blind || is_group || counts(engine).is_none_or(|(_, received)| received > 0)
+    }
+
+    /// Reports once that a peer does not answer, when nothing was sent for a while either.
+    fn silence(&mut self, now: Time) {
+        let patience = transfer::patience(self.options.light_time());
+        let is_going = matches!(self.phase, Phase::Going(_));
+        let family = self.options.protocol.kind.family();
+        // Without a rate NORM sends slowly until receivers report theirs.
+        let is_probing = family == Family::Norm && self.options.rate.is_none();
+        let since = if is_probing { self.began } else { self.advanced };
+        if self.refused || self.answered || !is_going || now.since(since) < patience {
+            return;
+        }
+        self.refused = true;
+        let (to, protocol) = (self.ends.to, &self.options.protocol);
+        let patience = Span(patience);
+        self.screen.say(format_args!(
+            "no answer from {to} for {patience}; trying on. Is `slowlight recv --protocol {protocol}` \
+             running there, and does a firewall let UDP port {} through?",
+            to.port()
+        ));
+    }
+
+    /// Clause on the effect of the same command after this one was stopped.
+    fn next(&self) -> &'static str {
+        let resumes = match self.options.protocol.kind.family() {
+            Family::Saratoga => self.options.protocol.kind.is_reliable(),
+            Family::Cfdp
+            | Family::Ltp
+            | Family::CfdpLtp
+            | Family::Norm
+            | Family::OverTcp
+            | Family::Bundles => false,
+        };
+        match self.wish {
+            Wish::Send { .. } | Wish::Get { .. } if resumes => {
+                "; the same command goes on from here"
+            }
+            Wish::Send { .. } | Wish::Get { .. } => "; the same command sends all of it again",
+            Wish::List(_) | Wish::Delete(_) => "",
+        }
+    }
+
     fn is_going(&self, id: Id) -> bool {
         matches!(self.phase, Phase::Going(going) if going == id)
     }
@@ -499,6 +569,7 @@ impl Client {
     /// The exit code; tells of what did not come to an end.
     fn end(self) -> Result<ExitCode> {
         self.bar.finish_and_clear();
+        let next = self.next();
         let (id, why) = match self.phase {
             Phase::Over(told, _) => return told.map(|good| ExitCode::from(u8::from(!good))),
             Phase::Refused(why) => return Err(crate::Usage(why).into()),
@@ -506,7 +577,7 @@ impl Client {
             Phase::Going(id) => (Some(id), "stopped"),
             Phase::Late(id) => (Some(id), "the time given is over"),
         };
-        self.screen.say(format_args!("not finished: {why}"));
+        self.screen.say(format_args!("not finished: {why}{next}"));
         if self.options.json {
             let file = self.wish.local();
             let bytes = transfer::Bytes { file: size(&file), moved: self.moved };

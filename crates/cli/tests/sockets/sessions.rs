@@ -259,6 +259,29 @@ fn what_is_not_permitted_is_refused() {
 }
 
 #[test]
+fn a_peer_that_does_not_answer_is_reported() {
+    let place = Place::new();
+    make(&place.here("file"), 100_000);
+    let (_socket, nobody) = silent();
+    let late = |protocol| place.send(protocol, "file", &nobody, &["--timeout", "20 s"]);
+    // All at once, as each waits for 5 s.
+    let mut senders = ["ltp", "saratoga", "norm"].map(|protocol| (protocol, late(protocol)));
+    for (protocol, sender) in &mut senders {
+        assert_eq!(sender.word_between("no answer from ", " for 5 s; trying on."), nobody);
+        let remedy = format!("Is `slowlight recv --protocol {protocol}` running there");
+        assert!(sender.said.contains(&remedy), "{}", sender.said);
+        sender.interrupt();
+    }
+    for (protocol, sender) in senders {
+        let next = match protocol {
+            "saratoga" => "not finished: stopped; the same command goes on from here",
+            _ => "not finished: stopped; the same command sends all of it again",
+        };
+        sender.end().failed(next);
+    }
+}
+
+#[test]
 fn mistakes_are_told_with_exit_code_2() {
     let place = Place::new();
     make(&place.here("file"), 10);
