@@ -56,9 +56,27 @@ fn impossible_quantities() {
         ("--mtu", "20B", "no protocol works with less than 60 B"),
         ("--mtu", "1MB", "the emulator carries packets of 68 to 65535"),
         ("--outage", "5 s", "10 s+30 s"),
+        ("--outage-every", "5 s+60 s", "shorter"),
+        ("--burst", "0.1", "0.001+0.2"),
+        ("--bucket", "8 Mbit/s", "8 Mbit/s+64 KiB"),
+        ("--on-error", "lose", "`damage`"),
+        ("--loss", "1%", "the option is `--per 1%`"),
     ] {
         refused(&["link", option, value, "--", "true"], &[expected]);
     }
+}
+
+#[test]
+fn options_that_contradict_each_other() {
+    let late = ["--late", "20 ms", "--late-most", "10 ms"];
+    for command in [&["link"][..], &["emu", "up"]] {
+        let program: &[&str] = if command == ["link"] { &["--", "true"] } else { &[] };
+        refused(&[command, &late, program].concat(), &["--late 20 ms is more than --late-most 10"]);
+    }
+    let outages = ["link", "--outage", "10 s+30 s", "--outage-every", "60 s+5 s", "--", "true"];
+    refused(&outages, &["cannot be used with"]);
+    let waits = ["link", "--server", "true", "--wait-for", "0", "--", "true"];
+    refused(&waits, &["0 is not in 1..=65535"]);
 }
 
 #[test]

@@ -235,6 +235,7 @@ impl UpArgs {
         let mut scenario = self.scenario()?;
         let mut plan = emulation::plan(&scenario)?;
         let host = first_host(&scenario)?;
+        self.demands.check()?;
         self.outside.check(&scenario, &host)?;
         if let Some(address) = self.listen.filter(|address| !address.ip().is_loopback())
             && !self.listen_anywhere

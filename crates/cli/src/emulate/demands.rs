@@ -11,6 +11,7 @@ use lab::quantity::{Size, Span};
 use lab::scenario::Scenario;
 
 use super::baseline::Baseline;
+use crate::Usage;
 
 /// Options of all commands that make a world.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,6 +40,16 @@ pub(super) struct Demands {
 }
 
 impl Demands {
+    /// Checks the options, before anything is made.
+    pub(super) fn check(&self) -> Result<(), Usage> {
+        match (self.late, self.late_most) {
+            (Some(late), Some(most)) if late > most => Err(Usage(format!(
+                "--late {late} is more than --late-most {most}, which holds for every packet"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Settles what the world may take, and tells what it may ask for that is not there; fails then,
     /// if it shall.
     pub(super) fn settle(&self, scenario: &Scenario, plan: &mut Plan) -> anyhow::Result<()> {

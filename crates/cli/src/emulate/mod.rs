@@ -155,7 +155,7 @@ pub(crate) struct LinkArgs {
 
     /// Start the program when the server listens on this port, of TCP or UDP, and wait for that up to
     /// a minute [default: on any port, and up to 3 s]
-    #[arg(long, value_name = "PORT", requires = "server")]
+    #[arg(long, value_name = "PORT", requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
     wait_for: Option<u16>,
 
     /// Growth limit of TCP's buffers on the hosts, unless a program sets them
@@ -309,6 +309,7 @@ impl Work {
 
     fn run(mut self) -> anyhow::Result<ExitCode> {
         emulation::plan(&self.scenario)?;
+        self.demands.check()?;
         self.outside.check(&self.scenario, &self.host)?;
         let user = self.user.find()?;
         let joined = match self.outside.isolate(&self.scenario, &self.host)? {

@@ -34,6 +34,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         let message = "--uplink, --publish and --user are for a program; name it after `--`";
         return Err(Usage(message.to_owned()).into());
     }
+    args.demands.check()?;
     let scenario = args.scenario()?;
     emulation::tools::check(&scenario)?;
     let mut plan = emulation::plan(&scenario)?;
