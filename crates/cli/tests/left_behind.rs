@@ -330,7 +330,6 @@ fn nothing_is_left_of_a_comparison() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the number of starts is the result")]
 fn worlds_that_start_beside_busy_processes_end() {
     if !possible(true) {
         return;
