@@ -63,7 +63,7 @@ impl Authority {
 }
 
 /// Settings of a node with this certificate, which demands one.
-fn with(files: &TlsFiles) -> impl FnOnce(&mut tcpcl::Config, &mut StreamConfig) {
+fn with(files: &TlsFiles) -> impl FnOnce(&mut tcpcl::Config, &mut StreamConfig) + use<> {
     let tls = Tls::read(files).unwrap();
     move |layer, streams| {
         layer.tls = When::Always;
@@ -164,7 +164,8 @@ fn a_listener_may_accept_peers_without_certificates() {
     assert!(!crosses_within(NEVER, nameless(&one), with(&two)), "a certificate is required");
     assert!(crosses_within(SURELY, nameless(&one), open(&two)));
     // One that is shown must still be of a trusted authority.
-    let forged = TlsFiles { trusted: one.trusted, ..Authority::new().files("ipn:1.0", true) };
+    let stranger = Authority::new();
+    let forged = TlsFiles { trusted: one.trusted, ..stranger.files("ipn:1.0", true) };
     assert!(!crosses_within(NEVER, with(&forged), open(&two)), "an authority that nobody trusts");
 }
 
