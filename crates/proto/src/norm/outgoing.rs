@@ -524,7 +524,8 @@ impl Outgoing {
 
     fn block_went(&mut self, core: &Core, shape: &Shape) {
         let most = core.config.limits.repairs;
-        if self.auto_parity != shape.coding.auto_parity() && self.repaired.len() < most {
+        let usual = shape.coding.auto_parity_of(shape.partition.block_len(self.at.block));
+        if self.auto_parity != usual && self.repaired.len() < most {
             let auto = self.auto_parity;
             self.repaired.entry(self.at.block).or_insert_with(|| Repaired::new(auto));
         }

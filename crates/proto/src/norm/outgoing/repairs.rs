@@ -32,11 +32,11 @@ impl Outgoing {
     /// Parity to send unasked with the block that begins: as settings have it, and with those near
     /// the end as much as others lacked, because nothing else is sent while that is asked for.
     pub(super) fn parity_unasked(&self, voice: &Voice, shape: &Shape) -> u16 {
-        let always = shape.coding.auto_parity();
+        let block_len = shape.partition.block_len(self.at.block);
+        let always = shape.coding.auto_parity_of(block_len);
         if !self.is_tail(shape, 1) {
             return always;
         }
-        let block_len = shape.partition.block_len(self.at.block);
         always.max(voice.losses.parity(block_len)).min(shape.coding.parity())
     }
 
@@ -111,7 +111,8 @@ impl Outgoing {
             // What is forgotten is only which parity was sent.
             self.repaired.pop_first();
         }
-        self.repaired.entry(block).or_insert_with(|| Repaired::new(shape.coding.auto_parity()))
+        let unasked = shape.coding.auto_parity_of(shape.block_len(block));
+        self.repaired.entry(block).or_insert_with(|| Repaired::new(unasked))
     }
 
     fn commit_block(
